@@ -1,0 +1,14 @@
+"""MCP on trio: a client and a server over TCP and TLS.
+
+    async with sansmcp_trio.connect("http://127.0.0.1:8000/mcp") as client:
+        result = await client.call_tool("echo", {"text": "hi"}, timeout=30)
+
+    await sansmcp_trio.serve(app, http=("127.0.0.1", 8000))
+
+All decisions are made by :mod:`sansmcp`; here is only what trio has to do for it.
+"""
+
+from ._client import Client, connect
+from ._server import Call, Serving, serve
+
+__all__ = ["Call", "Client", "Serving", "connect", "serve"]

@@ -1,0 +1,112 @@
+"""The Model Context Protocol's wire, as a pure state machine: bytes in, events out.
+
+Nothing in this package does I/O, reads a clock or draws a random number. Adapters do, for trio and
+others (``sansmcp_trio``); any other event loop or HTTP stack can embed the machines directly.
+
+* To serve or call over a network, use an adapter: ``sansmcp_trio.serve(app)``,
+  ``sansmcp_trio.connect(url)``.
+* To embed, use :class:`Client` and :class:`Server` (HTTP message parts), or
+  :class:`ClientConnection` and :class:`ServerConnection` (bytes of HTTP/1.1).
+* To parse, use the codecs alone: :class:`SseDecoder`, :func:`encode_event`, :func:`decode_message`,
+  :func:`encode_message`, :class:`NdjsonDecoder`.
+"""
+
+from .app import App, Handler
+from .client.client import Client, ClientSettings
+from .client.core import ReconnectPolicy
+from .codecs.event_id import EventId
+from .codecs.jsonrpc import Batch
+from .codecs.jsonrpc import decode as decode_message
+from .codecs.jsonrpc import encode as encode_message
+from .codecs.ndjson import NdjsonDecoder, encode_line
+from .codecs.sse import SseDecoder, SseEvent, encode_event
+from .errors import (
+    CallError,
+    Disconnected,
+    InvalidResponse,
+    JsonRpcError,
+    LocalProtocolError,
+    NegotiationFailed,
+    ProtocolError,
+    RemoteProtocolError,
+    RequestCancelled,
+    RequestRefused,
+    RequestTimeout,
+    SessionLost,
+)
+from .h11_pump import ClientConnection, ServerConnection
+from .handles import CallHandle, ClientHandle
+from .http import BodyData, BodyEnd, PeerGone, RequestHead, ResponseHead, Url
+from .limits import Limits
+from .memory import MemoryStore
+from .messages import ErrorResponse, Message, Notification, Request, Response
+from .revisions import REVISIONS, Revision
+from .security import SecurityPolicy
+from .server.calls import Call
+from .server.exchange import ServerExchange
+from .server.server import Server, ServerSettings
+from .server.sessions import Session
+from .store import Entry, Page, StreamKey
+from .types import Era, Idle, Secret
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "REVISIONS",
+    "App",
+    "Batch",
+    "BodyData",
+    "BodyEnd",
+    "Call",
+    "CallError",
+    "CallHandle",
+    "Client",
+    "ClientConnection",
+    "ClientHandle",
+    "ClientSettings",
+    "Disconnected",
+    "Entry",
+    "Era",
+    "ErrorResponse",
+    "EventId",
+    "Handler",
+    "Idle",
+    "InvalidResponse",
+    "JsonRpcError",
+    "Limits",
+    "LocalProtocolError",
+    "MemoryStore",
+    "Message",
+    "NdjsonDecoder",
+    "NegotiationFailed",
+    "Notification",
+    "Page",
+    "PeerGone",
+    "ProtocolError",
+    "ReconnectPolicy",
+    "RemoteProtocolError",
+    "Request",
+    "RequestCancelled",
+    "RequestHead",
+    "RequestRefused",
+    "RequestTimeout",
+    "Response",
+    "ResponseHead",
+    "Revision",
+    "Secret",
+    "SecurityPolicy",
+    "Server",
+    "ServerConnection",
+    "ServerExchange",
+    "ServerSettings",
+    "Session",
+    "SessionLost",
+    "SseDecoder",
+    "SseEvent",
+    "StreamKey",
+    "Url",
+    "decode_message",
+    "encode_event",
+    "encode_line",
+    "encode_message",
+]

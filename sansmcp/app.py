@@ -1,0 +1,89 @@
+"""The application: who we are, and which handler answers which method.
+
+An :class:`App` is a table. It maps JSON-RPC methods to handlers and says what ``initialize`` tells
+the client. It has no idea of transports, and the core never calls a handler: adapters do, each in
+the manner of its world. Tools, schemas and decorators for them are the business of frameworks on
+top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+import attrs
+
+from .errors import LocalProtocolError
+
+Handler: TypeAlias = Callable[..., Any]
+"""Takes the adapter's call object, returns the result (or an awaitable of it, where the adapter is asynchronous).
+
+Raising :class:`~sansmcp.errors.JsonRpcError` answers with that error; any other exception becomes
+"Internal error", code -32603, and is reported on the server's side only.
+"""
+
+_H = TypeVar("_H", bound=Handler)
+
+CORE_METHODS = frozenset(("initialize", "ping"))
+"""Answered by the library; an application cannot take them."""
+
+_CAPABILITIES: Mapping[str, str] = {
+    "tools/": "tools",
+    "resources/": "resources",
+    "prompts/": "prompts",
+    "completion/": "completions",
+    "logging/": "logging",
+}
+
+
+@attrs.define(eq=False)
+class App:
+    """An MCP server's application.
+
+    Args:
+        name, version: what the client is told about us (``serverInfo``).
+        instructions: a hint to the language model on how to use this server, or None.
+        capabilities: capabilities beside those that follow from the handlers, e.g. ``{"tools":
+            {"listChanged": True}}``. A method's capability is declared by registering its handler.
+    """
+
+    name: str
+    version: str = "0"
+    instructions: str | None = None
+    capabilities: Mapping[str, Any] = attrs.field(factory=dict)
+    handlers: dict[str, Handler] = attrs.field(factory=dict, init=False)
+
+    def handler(self, method: str) -> Callable[[_H], _H]:
+        """Decorate the handler of a JSON-RPC method, such as ``"tools/call"`` or ``"notifications/roots/list_changed"``.
+
+        Raises LocalProtocolError for methods that the library answers, and for a second handler of
+        one method.
+        """
+        if method in CORE_METHODS or method.startswith("rpc."):
+            raise LocalProtocolError(f"{method} is answered by the library and takes no handler")
+        if method in self.handlers:
+            raise LocalProtocolError(f"{method} has a handler already")
+
+        def register(handler: _H) -> _H:
+            self.handlers[method] = handler
+            return handler
+
+        return register
+
+    def initialize_result(self, version: str) -> dict[str, Any]:
+        """The result of ``initialize`` for a negotiated version."""
+        declared: dict[str, Any] = {
+            capability: {}
+            for prefix, capability in _CAPABILITIES.items()
+            if any(method.startswith(prefix) for method in self.handlers)
+        }
+        if "resources/subscribe" in self.handlers:
+            declared["resources"] = {"subscribe": True}
+        result: dict[str, Any] = {
+            "protocolVersion": version,
+            "capabilities": {**declared, **self.capabilities},
+            "serverInfo": {"name": self.name, "version": self.version},
+        }
+        if self.instructions is not None:
+            result["instructions"] = self.instructions
+        return result

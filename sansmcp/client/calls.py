@@ -1,0 +1,265 @@
+"""Requests of a client, and how each ends exactly once.
+
+A call is made once, by the application; it may need several JSON-RPC requests (each with a new id)
+when it is marked idempotent and its first request is lost. It ends by a result, an error of the
+server, a timeout, a cancellation, or because nothing can bring the answer any more; whichever is
+first counts, and everything after is ignored.
+
+The timeout runs from the moment of the call. Progress starts it again, within the limit of the
+total; while the server waits for an answer of ours, it stands still, for a human may have to give
+it.
+
+Source: 2025-03-26 to 2025-11-25, basic/lifecycle: Timeouts; basic/utilities: progress,
+cancellation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from ..codecs import jsonrpc
+from ..errors import (
+    CallError,
+    Disconnected,
+    InvalidResponse,
+    JsonRpcError,
+    RemoteProtocolError,
+    RequestCancelled,
+    RequestRefused,
+    RequestTimeout,
+    SessionLost,
+)
+from ..events import CallCompleted, CallFailed, Violation
+from ..messages import ErrorResponse, Message, Params, Request, Response
+from ..timers import Timer
+from .core import ClientCore
+from .cursor import Cursor
+from .exchange import Refusal
+
+if TYPE_CHECKING:
+    from .conversation import Conversation
+
+
+@attrs.define(eq=False)
+class ClientCall:
+    """One call of the application."""
+
+    _core: ClientCore
+    _conversation: Conversation
+    handle: int
+    method: str
+    _params: Params | None
+    timeout: float
+    """Seconds without an answer and without progress."""
+    _total: float
+    """Seconds without an answer, in all."""
+    idempotent: bool
+    """Whether the call may be made again when its outcome is unknown."""
+    _resets: bool
+    """Whether progress starts the timeout again."""
+    started: float
+    request_id: int | None = attrs.field(default=None, init=False)
+    """The id of the request that is under way; None while the call waits for the handshake."""
+    _cursor: Cursor | None = attrs.field(default=None, init=False)
+    _questions: int = attrs.field(default=0, init=False)
+    """Requests of the server, within this call, that wait for our answer."""
+    is_over: bool = attrs.field(default=False, init=False)
+
+    def begin(self) -> None:
+        """Start the clocks."""
+        self._core.timers.set(Timer.REQUEST_TOTAL, self, self.started + self._total)
+        self._core.timers.set(Timer.REQUEST, self, self.started + self.timeout)
+
+    def send(self) -> None:
+        """Make the request, with a new id."""
+        if self._cursor is None:
+            self._cursor = Cursor(self._core, self, self.handle)
+        self.request_id = self._core.next_request_id()
+        self._conversation.by_id[self.request_id] = self
+        self._cursor.post(jsonrpc.encode(self.request))
+
+    @property
+    def request(self) -> Request:
+        """The request, with a progress token that equals its id.
+
+        Where there is a deadline, progress matters.
+        """
+        assert self.request_id is not None
+        params = dict(self._params or {})
+        params["_meta"] = {"progressToken": self.request_id, **params.get("_meta", {})}
+        return Request(self.request_id, self.method, params)
+
+    def progressed(self) -> None:
+        """The server has reported progress."""
+        if self._resets and not self._questions:
+            self._core.timers.set(Timer.REQUEST, self, self._core.now + self.timeout)
+
+    def asked(self) -> None:
+        """The server waits for an answer of ours: time stands still."""
+        self._questions += 1
+        self._core.timers.stop(Timer.REQUEST, self)
+        self._core.timers.stop(Timer.REQUEST_TOTAL, self)
+
+    def told(self) -> None:
+        """The server has got an answer of ours, or wants none any more."""
+        self._questions -= 1
+        if not self._questions and not self.is_over:
+            now = self._core.now
+            self._core.timers.set(Timer.REQUEST, self, now + self.timeout)
+            self._core.timers.set(Timer.REQUEST_TOTAL, self, now + self._total)
+
+    def wait_again(self) -> None:
+        """The session is gone: the next one shall make the request again."""
+        self._leave_stream(complete=False)
+        self._questions = 0
+
+    # How a call ends
+
+    def complete(self, result: Any) -> None:
+        """The server has answered."""
+        if self._end():
+            self._core.events.append(CallCompleted(self.handle, result))
+
+    def fail(self, error: CallError, *, complete: bool = False) -> None:
+        """There is no result. ``complete``: the server has said so, and will end the stream."""
+        if self._end(complete=complete):
+            self._core.events.append(CallFailed(self.handle, error))
+
+    def answer(self, message: Response | ErrorResponse, http_status: int | None = None) -> None:
+        """The response to our request has come."""
+        if isinstance(message, Response):
+            self.complete(message.result)
+            return
+        error = JsonRpcError(
+            message.code,
+            message.message,
+            message.data,
+            method=self.method,
+            request_id=self.request_id,
+            http_status=http_status,
+        )
+        self.fail(error, complete=True)
+
+    def time_out(self, *, total: bool) -> None:
+        """A clock has run out."""
+        seconds = self._core.now - self.started
+        limit = f"{self._total:g} s in all" if total else f"{self.timeout:g} s without progress"
+        self._conversation.cancel_request(self, f"timed out after {limit}")
+        self.fail(
+            RequestTimeout(
+                f"{self.method} got no answer within {limit}",
+                seconds=seconds,
+                method=self.method,
+                request_id=self.request_id,
+            )
+        )
+
+    def cancel(self, reason: str) -> None:
+        """The application wants no answer any more."""
+        self.fail(self._error(RequestCancelled, f"{self.method} was cancelled: {reason}"))
+
+    def abandon(self, error: CallError) -> None:
+        """The whole client has failed."""
+        failure = self._error(Disconnected, f"{self.method} was not completed: {error}")
+        failure.__cause__ = error
+        self.fail(failure)
+
+    def lose_session(self) -> None:
+        """The server has forgotten the session."""
+        self.fail(
+            self._error(
+                SessionLost,
+                f"The server has ended the session (HTTP 404), so {self.method} was not completed; "
+                "it can be made again in the new session",
+            )
+        )
+
+    # What comes of its stream
+
+    @property
+    def restarts(self) -> bool:
+        """Whether the request may be made again."""
+        return self.idempotent
+
+    def restart(self) -> None:
+        """Make the request again."""
+        self._conversation.by_id.pop(self.request_id, None)
+        self.send()
+
+    def message(self, message: Message) -> None:
+        """A message on the call's stream.
+
+        An error without an id can only mean the request that it answers.
+        """
+        if isinstance(message, ErrorResponse) and message.id is None:
+            self.answer(message)
+        else:
+            self._conversation.route(message, self)
+
+    def violated(self, error: RemoteProtocolError) -> None:
+        """Something that is no message; if it has our id, it was meant to be the answer."""
+        if error.request_id == self.request_id:
+            self.garbled(error)
+        else:
+            self._core.events.append(Violation(error))
+
+    def lost(self, reason: str) -> None:
+        """Nothing can bring the answer any more."""
+        self.fail(
+            self._error(Disconnected, f"{self.method} was sent, but its answer is lost: {reason}")
+        )
+
+    def refused(self, refusal: Refusal) -> None:
+        """The HTTP request was refused."""
+        error = refusal.error
+        if refusal.status == 404 and refusal.session_id is not None:
+            self._conversation.expire()
+        elif error is not None and error.id is not None and error.id == self.request_id:
+            self.answer(error, refusal.status)
+        else:
+            self.fail(refused(refusal, self.method, self.request_id))
+
+    def garbled(self, error: RemoteProtocolError) -> None:
+        """The answer cannot be read."""
+        failure = self._error(
+            InvalidResponse, f"The answer to {self.method} breaks the protocol: {error.message}"
+        )
+        failure.__cause__ = error
+        self.fail(failure)
+
+    def _end(self, *, complete: bool = True) -> bool:
+        """End the call; False if it has ended before."""
+        if self.is_over:
+            return False
+        self.is_over = True
+        self._core.timers.stop(Timer.REQUEST, self)
+        self._core.timers.stop(Timer.REQUEST_TOTAL, self)
+        self._leave_stream(complete=complete)
+        self._conversation.forget(self)
+        return True
+
+    def _leave_stream(self, *, complete: bool) -> None:
+        self._conversation.by_id.pop(self.request_id, None)
+        self.request_id = None
+        if self._cursor is not None:
+            self._cursor.close(complete=complete)
+            self._cursor = None
+
+    def _error(self, kind: type[CallError], message: str) -> CallError:
+        return kind(message, method=self.method, request_id=self.request_id)
+
+
+def refused(refusal: Refusal, method: str, request_id: int | None) -> RequestRefused:
+    """The exception for a refused HTTP request: with everything that helps to find out why."""
+    return RequestRefused(
+        f"{method} was refused: {refusal.message}",
+        status=refusal.status,
+        http_method=refusal.http_method.decode(),
+        url=str(refusal.url),
+        reason=refusal.reason,
+        body=refusal.body,
+        method=method,
+        request_id=request_id,
+    )

@@ -1,0 +1,333 @@
+"""The client machine: commands in, effects and events out.
+
+The application says what it wants (``call``, ``notify``, ``respond``, ``cancel``, ``close``); the
+machine says which HTTP requests to make (``OpenExchange``, ``AbortExchange``); whoever makes them
+feeds the parts of the responses back under the number of the exchange; events tell the application
+what came of it all.
+
+    client.start(now=t)                             ->  OpenExchange(1, POST initialize)
+    client.receive(1, ResponseHead(...), now=t) ... ->  Connected
+    handle = client.call("tools/call", {...}, now=t)
+                                                    ->  CallCompleted(handle, result) or CallFailed(handle, error)
+
+After everything that changes the machine pull effects until ``Idle``; ``Idle.PAUSED`` says that
+nothing is to be read from the server until the application has taken events. Every call ends with
+exactly one CallCompleted or CallFailed, whatever the server and the network do. Nothing a server
+sends makes the machine raise.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypedDict
+
+from ..codecs import json
+from ..codecs.headers import Headers
+from ..codecs.jsonrpc import METHOD_NOT_FOUND
+from ..effects import ClientEffect
+from ..errors import JsonRpcError, LocalProtocolError, error_response
+from ..events import ClientEvent
+from ..http import ResponsePart, Url
+from ..limits import Limits
+from ..messages import ErrorResponse, Notification, Params, RequestId, Response
+from ..revisions import HANDSHAKE_VERSIONS, REVISIONS
+from ..states import ClientState
+from ..timers import Timer
+from ..trace import Tracer
+from ..types import Idle
+from .calls import ClientCall
+from .conversation import Conversation, check_open
+from .core import ClientCore, ReconnectPolicy
+from .cursor import Cursor
+from .exchange import ClientExchange
+from .handshake import Handshake
+from .posts import Post
+
+SAFE_METHODS = frozenset(
+    (
+        "ping",
+        "tools/list",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+        "prompts/list",
+        "prompts/get",
+        "completion/complete",
+    )
+)
+"""Methods that change nothing at the server, so that repeating them does no harm."""
+
+
+class ClientSettings(TypedDict, total=False):
+    """The settings of :class:`Client`, for adapters that pass them on.
+
+    Their meaning is explained there.
+    """
+
+    name: str
+    version: str
+    capabilities: Mapping[str, Any] | None
+    versions: tuple[str, ...]
+    headers: Headers
+    listen: bool
+    timeout: float
+    total_timeout: float
+    connect_timeout: float
+    close_timeout: float
+    reconnect: ReconnectPolicy | None
+    limits: Limits | None
+    trace: Tracer | None
+
+
+class Client:
+    """An MCP client without I/O, clock or randomness."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        jitter: Callable[[], float],
+        name: str = "sansmcp",
+        version: str = "0",
+        capabilities: Mapping[str, Any] | None = None,
+        versions: tuple[str, ...] = HANDSHAKE_VERSIONS,
+        headers: Headers = (),
+        listen: bool = True,
+        timeout: float = 60.0,
+        total_timeout: float = 3600.0,
+        connect_timeout: float = 30.0,
+        close_timeout: float = 5.0,
+        reconnect: ReconnectPolicy | None = None,
+        limits: Limits | None = None,
+        trace: Tracer | None = None,
+    ) -> None:
+        """Set up a client; :meth:`start` opens the conversation.
+
+        Args:
+            url: the MCP endpoint, http or https.
+            jitter: gives a random number from 0 (inclusive) to 1 at each call, e.g.
+                ``random.random``.
+            name, version: what the server is told about us (``clientInfo``).
+            capabilities: what the server may ask of us, e.g. ``{"elicitation": {}}``.
+            versions: the protocol versions we speak, oldest first; the last one is offered.
+            headers: further headers of every request, names in lower case, e.g. ``authorization``.
+            listen: open the standalone stream.
+            timeout, total_timeout: defaults of :meth:`call`, in seconds.
+            connect_timeout: seconds for the handshake.
+            close_timeout: seconds that the server gets to end the session when we close.
+            reconnect: how broken streams are resumed; see ReconnectPolicy.
+            limits: bounds; see Limits.
+            trace: is told everything that is sent and received.
+
+        Raises LocalProtocolError for a URL that is none, and for a version this library does not
+        know.
+        """
+        for name_ in versions:
+            if name_ not in REVISIONS:
+                raise LocalProtocolError(f"{name_!r} is not a protocol version this library knows")
+        self._core = ClientCore(
+            url=Url.parse(url),
+            info={"name": name, "version": version},
+            capabilities=dict(capabilities or {}),
+            versions=versions,
+            headers=headers,
+            reconnect=reconnect or ReconnectPolicy(),
+            limits=limits or Limits(),
+            jitter=jitter,
+        )
+        self._timeout = timeout
+        self._total_timeout = total_timeout
+        self._conversation = Conversation(self._core, connect_timeout, close_timeout, listen)
+        self._handles: Iterator[int] = itertools.count(1)
+        self._trace = trace
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds that were set."""
+        return self._core.limits
+
+    @property
+    def state(self) -> ClientState:
+        """Where the conversation stands."""
+        return self._conversation.state
+
+    # Commands
+
+    def start(self, *, now: float) -> None:
+        """Open the conversation. ``Connected`` or ``Closed`` tells how it went."""
+        self._core.now = now
+        self._conversation.start()
+
+    def call(
+        self,
+        method: str,
+        params: Params | None = None,
+        *,
+        timeout: float | None = None,
+        total_timeout: float | None = None,
+        reset_on_progress: bool = True,
+        idempotent: bool | None = None,
+        now: float,
+    ) -> int:
+        """Make a request. Returns its handle; CallCompleted or CallFailed with that handle ends it.
+
+        Args:
+            method, params: the request. ``params`` may have ``_meta``; a progress token is added.
+            timeout: seconds without an answer and, if ``reset_on_progress``, without progress.
+            total_timeout: seconds without an answer, whatever progress there is.
+            idempotent: the request may be made again when its outcome is unknown (no answer,
+                nothing to resume). By default only methods that merely read are.
+
+        Before the handshake is done calls wait for it. Raises LocalProtocolError, and changes
+        nothing, if the client is closed, ``initialize`` is asked for, the parameters are not JSON,
+        or too many calls are under way.
+        """
+        check_open(self.state)
+        if method == "initialize":
+            raise LocalProtocolError("initialize is sent by start(), not by call()")
+        if len(self._conversation.calls) >= self._core.limits.max_pending_calls:
+            raise LocalProtocolError(
+                f"{self._core.limits.max_pending_calls} calls are under way already"
+            )
+        json.encode(params)
+        self._core.now = now
+        call = ClientCall(
+            self._core,
+            self._conversation,
+            next(self._handles),
+            method,
+            params,
+            self._timeout if timeout is None else timeout,
+            self._total_timeout if total_timeout is None else total_timeout,
+            method in SAFE_METHODS if idempotent is None else idempotent,
+            reset_on_progress,
+            now,
+        )
+        self._conversation.call(call)
+        return call.handle
+
+    def cancel(
+        self, handle: int, reason: str = "cancelled by the application", *, now: float
+    ) -> bool:
+        """End a call: it fails with RequestCancelled, and the server is told.
+
+        False if it has ended already.
+        """
+        self._core.now = now
+        call = self._conversation.calls.get(handle)
+        if call is None:
+            return False
+        self._conversation.cancel_request(call, reason)
+        call.cancel(reason)
+        return True
+
+    def notify(self, method: str, params: Params | None = None, *, now: float) -> None:
+        """Send a notification.
+
+        Raises LocalProtocolError, and changes nothing, before the handshake is done, after closing,
+        and if the parameters are not JSON.
+        """
+        check_open(self.state)
+        if self.state is not ClientState.READY:
+            raise LocalProtocolError("The handshake is not done: wait for Connected")
+        self._core.now = now
+        self._conversation.post(Notification(method, params))
+
+    def respond(self, request_id: RequestId, result: Any, *, now: float) -> bool:
+        """Answer a request of the server (ServerAsked) with a result. False if it wants no answer any more.
+
+        Raises LocalProtocolError, and changes nothing, if the result is not JSON.
+        """
+        return self._answer(Response(request_id, result), now)
+
+    def fail_with(self, request_id: RequestId, error: Exception, *, now: float) -> bool:
+        """Answer a request of the server with what the application's function raised.
+
+        Returns as :meth:`respond` does; see :func:`~sansmcp.errors.error_response`.
+        """
+        return self._answer(error_response(request_id, error), now)
+
+    def decline(self, request_id: RequestId, *, now: float) -> bool:
+        """Answer a request of the server: nobody here can do that. Returns as respond() does."""
+        error = JsonRpcError(METHOD_NOT_FOUND, "This client has no answer to that method")
+        return self.fail_with(request_id, error, now=now)
+
+    def close(self, *, now: float) -> None:
+        """End the session. Calls under way fail with RequestCancelled.
+
+        ``Closed`` is the last event. May be called twice.
+        """
+        self._core.now = now
+        self._conversation.close()
+
+    # Parts in, effects and events out
+
+    def receive(self, exchange: int, part: ResponsePart, *, now: float) -> None:
+        """Feed a part of the response of an exchange.
+
+        Exchanges that are not under way are ignored.
+        """
+        self._core.now = now
+        found = self._core.exchanges.get(exchange)
+        if found is not None:
+            if self._trace is not None:
+                self._trace.part(exchange, part)
+            found.receive(part)
+
+    def next_effect(self) -> ClientEffect | Idle:
+        """What to do next. ``Idle.PAUSED``.
+
+        Do not read any response until the application has taken events.
+        """
+        if self._core.effects:
+            effect = self._core.effects.popleft()
+            if self._trace is not None:
+                self._trace.request(effect)
+            return effect
+        return Idle.PAUSED if self._core.is_full else Idle.NEED_DATA
+
+    def next_event(self) -> ClientEvent | Idle:
+        """What happened next, for the application."""
+        if not self._core.events:
+            return Idle.NEED_DATA
+        was_full = self._core.is_full
+        event = self._core.events.popleft()
+        if was_full and not self._core.is_full:
+            for exchange in tuple(self._core.exchanges.values()):
+                exchange.go_on()
+        return event
+
+    # Time
+
+    def next_deadline(self) -> float | None:
+        """When to call :meth:`handle_timeout`, on the clock of ``now``; None: no need."""
+        return self._core.now if self._core.effects else self._core.timers.next_deadline()
+
+    def handle_timeout(self, *, now: float) -> None:
+        """Do what is due. May be called early, late, or twice."""
+        self._core.now = now
+        for timer, owner in self._core.timers.due(now):
+            match timer, owner:
+                case Timer.REQUEST, ClientCall():
+                    owner.time_out(total=False)
+                case Timer.REQUEST_TOTAL, ClientCall():
+                    owner.time_out(total=True)
+                case Timer.REQUEST, Handshake():
+                    owner.time_out()
+                case Timer.RECONNECT, Cursor():
+                    owner.retry_due()
+                case Timer.RECONNECT, Post():
+                    owner.send()
+                case Timer.DRAIN, ClientExchange():
+                    self._core.abort(owner)
+                case Timer.CLOSE, Conversation():
+                    owner.closed()
+                case _:  # pragma: no cover - no other timers are set
+                    raise AssertionError(timer)
+
+    def _answer(self, message: Response | ErrorResponse, now: float) -> bool:
+        json.encode(message.result if isinstance(message, Response) else message.data)
+        check_open(self.state)
+        self._core.now = now
+        return self._conversation.answer(message)

@@ -1,0 +1,134 @@
+"""What all parts of one client share.
+
+Settings, queues, timers, the session, and the exchanges under way.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from ..codecs.headers import Headers
+from ..effects import AbortExchange, ClientEffect, OpenExchange
+from ..events import ClientEvent
+from ..http import RequestHead, Url
+from ..limits import Limits
+from ..revisions import Revision
+from ..timers import Timer, TimerTable
+from ..types import Secret
+from .exchange import ClientExchange, ExchangeOwner, Nobody
+
+POST_HEADERS: Headers = (
+    (b"content-type", b"application/json"),
+    (b"accept", b"application/json, text/event-stream"),
+)
+GET_HEADERS: Headers = ((b"accept", b"text/event-stream"), (b"cache-control", b"no-store"))
+
+
+@attrs.frozen(kw_only=True)
+class ReconnectPolicy:
+    """How a broken stream is resumed: delays grow exponentially and are random, so that clients do not come in step.
+
+    Attempt n (from 1) comes ``retry + random * min(cap, initial * 2 ** (n - 1))`` seconds after the
+    break, where ``retry`` is what the server asked for, or 0. Only progress (a new event id, a
+    message) starts the count again; a connection that opens and ends without any does not.
+    """
+
+    initial: float = 0.5
+    """Seconds within which the first attempt comes."""
+    cap: float = 30.0
+    """Seconds that no attempt's random part exceeds."""
+    attempts: int = 10
+    """Attempts without progress after which a stream is given up."""
+
+    def delay(self, attempt: int, retry: float, jitter: float) -> float:
+        """Seconds to wait before an attempt. ``jitter``.
+
+        A random number from 0 (inclusive) to 1.
+        """
+        return retry + jitter * min(self.cap, self.initial * 2.0 ** min(attempt - 1, 63))
+
+
+@attrs.define(eq=False, kw_only=True)
+class ClientCore:
+    """The common ground of the parts of a client. It belongs to the machine.
+
+    Nobody else sees it.
+    """
+
+    url: Url
+    info: Mapping[str, Any]
+    capabilities: Mapping[str, Any]
+    versions: tuple[str, ...]
+    headers: Headers
+    reconnect: ReconnectPolicy
+    limits: Limits
+    jitter: Callable[[], float]
+
+    now: float = 0.0
+    """The latest time that was passed in."""
+    session_id: Secret | None = None
+    revision: Revision | None = None
+    """What was negotiated; None before."""
+    effects: deque[ClientEffect] = attrs.field(factory=deque, init=False)
+    events: deque[ClientEvent] = attrs.field(factory=deque, init=False)
+    timers: TimerTable = attrs.field(factory=TimerTable, init=False)
+    exchanges: dict[int, ClientExchange] = attrs.field(factory=dict, init=False)
+    """The HTTP requests under way."""
+    _exchange_ids: Iterator[int] = attrs.field(factory=lambda: itertools.count(1), init=False)
+    last_request_id: int = attrs.field(default=-1, init=False)
+    """The highest JSON-RPC id that was used."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the application must take events before more is read."""
+        return len(self.events) >= self.limits.max_queued_events
+
+    def next_request_id(self) -> int:
+        """A JSON-RPC id that this client has not used."""
+        self.last_request_id += 1
+        return self.last_request_id
+
+    def open(
+        self, owner: ExchangeOwner, method: bytes, body: bytes = b"", *, last_event_id: str = ""
+    ) -> ClientExchange:
+        """Make an HTTP request of the conversation; ``owner`` is told what comes of it."""
+        headers = list(POST_HEADERS if method == b"POST" else GET_HEADERS)
+        if self.session_id is not None:
+            headers.append((b"mcp-session-id", self.session_id.reveal().encode()))
+        if self.revision is not None and self.revision.version_header:
+            headers.append((b"mcp-protocol-version", self.revision.name.encode()))
+        if last_event_id:
+            headers.append((b"last-event-id", last_event_id.encode()))
+        exchange = ClientExchange(
+            self, owner, method, (*headers, *self.headers), body, last_event_id, self.session_id
+        )
+        exchange.send()
+        return exchange
+
+    def send(self, exchange: ClientExchange, method: bytes, headers: Headers, body: bytes) -> int:
+        """Let the request of an exchange be made.
+
+        Returns the number under which its response will come.
+        """
+        id = next(self._exchange_ids)
+        self.exchanges[id] = exchange
+        head = RequestHead(method=method, target=self.url.target.encode(), headers=headers)
+        self.effects.append(OpenExchange(exchange=id, url=str(self.url), head=head, body=body))
+        return id
+
+    def let_end(self, exchange: ClientExchange | None) -> None:
+        """Nothing more is wanted of an exchange, but read to its end, its connection can be used again."""
+        if exchange is not None and exchange.id in self.exchanges:
+            exchange.owner = Nobody()
+            self.timers.set(Timer.DRAIN, exchange, self.now + 1.0)
+
+    def abort(self, exchange: ClientExchange | None) -> None:
+        """Break off an exchange, if it is still under way."""
+        if exchange is not None and self.exchanges.pop(exchange.id, None) is not None:
+            self.timers.stop(Timer.DRAIN, exchange)
+            self.effects.append(AbortExchange(exchange=exchange.id))

@@ -1,0 +1,181 @@
+"""How a conversation opens: ``initialize``, its answer, ``notifications/initialized``.
+
+The same happens again when the server has forgotten the session (404). Only when the server has
+taken the notification are calls sent, so that no request can overtake it.
+
+Source: 2024-11-05 to 2025-11-25, basic/lifecycle: Initialization; 2025-03-26 basic/transports:
+Session Management.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from ..codecs import headers, jsonrpc
+from ..errors import (
+    CallError,
+    Disconnected,
+    InvalidResponse,
+    JsonRpcError,
+    NegotiationFailed,
+    RemoteProtocolError,
+    RequestTimeout,
+)
+from ..events import Connected, Violation
+from ..messages import ErrorResponse, Message, Notification, Request, Response
+from ..revisions import REVISIONS
+from ..timers import Timer
+from ..types import Secret
+from .calls import refused
+from .core import ClientCore
+from .cursor import Cursor
+from .exchange import Refusal
+
+if TYPE_CHECKING:
+    from .conversation import Conversation
+
+_METHOD = "initialize"
+INITIALIZED = Notification("notifications/initialized")
+
+
+@attrs.define(eq=False)
+class Handshake:
+    """One attempt to open a session."""
+
+    _core: ClientCore
+    _conversation: Conversation
+    _timeout: float
+    _cursor: Cursor = attrs.field(init=False)
+    _request_id: int = attrs.field(init=False)
+    _result: dict[str, Any] = attrs.field(factory=dict, init=False)
+
+    def start(self) -> None:
+        """Send ``initialize``, without a session id."""
+        core = self._core
+        core.session_id, core.revision = None, None
+        self._request_id = core.next_request_id()
+        params = {
+            "protocolVersion": core.versions[-1],
+            "capabilities": core.capabilities,
+            "clientInfo": core.info,
+        }
+        self._cursor = Cursor(core, self, None)
+        self._cursor.post(jsonrpc.encode(Request(self._request_id, _METHOD, params)))
+        core.timers.set(Timer.REQUEST, self, core.now + self._timeout)
+
+    def stop(self) -> None:
+        """Nobody wants the session any more."""
+        self._core.timers.stop(Timer.REQUEST, self)
+        self._cursor.close()
+
+    def confirmed(self) -> None:
+        """The server has taken the notification: the session is open."""
+        self._core.timers.stop(Timer.REQUEST, self)
+        assert self._core.revision is not None
+        instructions = self._result.get("instructions")
+        self._core.events.append(
+            Connected(
+                version=self._core.revision.name,
+                server_info=_object(self._result, "serverInfo"),
+                capabilities=_object(self._result, "capabilities"),
+                instructions=instructions if isinstance(instructions, str) else None,
+            )
+        )
+
+    def time_out(self) -> None:
+        """The server does not answer. Source: basic/utilities/cancellation.
+
+        Initialize is never cancelled.
+        """
+        message = f"{_METHOD} got no answer within {self._timeout:g} s"
+        self._fail(
+            RequestTimeout(
+                message, seconds=self._timeout, method=_METHOD, request_id=self._request_id
+            )
+        )
+
+    # What comes of its stream
+
+    @property
+    def restarts(self) -> bool:
+        """Opening a session twice would leave one behind."""
+        return False
+
+    def restart(self) -> None:
+        """Never done."""
+
+    def message(self, message: Message) -> None:
+        """The answer, or something the server could not wait to say."""
+        match message:
+            case Response(id, result) if id == self._request_id:
+                self._cursor.close(complete=True)
+                self._answered(result)
+            case ErrorResponse(id, code, text, data) if id in (self._request_id, None):
+                self._fail(
+                    JsonRpcError(code, text, data, method=_METHOD, request_id=self._request_id)
+                )
+            case _:
+                self._conversation.route(message, None)
+
+    def violated(self, error: RemoteProtocolError) -> None:
+        """Something that is no message."""
+        self._core.events.append(Violation(error))
+
+    def lost(self, reason: str) -> None:
+        """No answer."""
+        self._fail(self._error(Disconnected, f"{_METHOD} was not answered: {reason}"))
+
+    def refused(self, refusal: Refusal) -> None:
+        """No MCP server, or one that does not want us."""
+        error = refusal.error
+        if error is not None and error.id == self._request_id:
+            self.message(error)
+        else:
+            self._fail(refused(refusal, _METHOD, self._request_id))
+
+    def garbled(self, error: RemoteProtocolError) -> None:
+        """An answer that cannot be read."""
+        failure = self._error(
+            InvalidResponse, f"The answer to {_METHOD} breaks the protocol: {error.message}"
+        )
+        failure.__cause__ = error
+        self._fail(failure)
+
+    def _answered(self, result: Any) -> None:
+        version = result.get("protocolVersion") if isinstance(result, dict) else None
+        if not isinstance(version, str):
+            self._fail(self._error(InvalidResponse, "The answer to initialize names no version"))
+            return
+        if version not in self._core.versions:
+            ours = ", ".join(self._core.versions)
+            self._fail(
+                self._error(
+                    NegotiationFailed,
+                    f"The server speaks protocol version {version[:40]!r}, this client {ours}",
+                )
+            )
+            return
+        session_id = headers.single(self._cursor.response_headers, b"mcp-session-id")
+        if session_id is not None and not headers.is_session_id(session_id):
+            self._fail(
+                self._error(InvalidResponse, "The server's session id has illegal characters")
+            )
+            return
+        self._core.session_id = None if session_id is None else Secret(session_id)
+        self._core.revision = REVISIONS[version]
+        self._result = result
+        self._conversation.initialized()
+
+    def _fail(self, error: CallError) -> None:
+        self.stop()
+        self._conversation.fail(error)
+
+    def _error(self, kind: type[CallError], message: str) -> CallError:
+        return kind(message, method=_METHOD, request_id=self._request_id)
+
+
+def _object(result: dict[str, Any], name: str) -> dict[str, Any]:
+    value = result.get(name)
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,83 @@
+"""Messages of a client that want no answer: notifications, and answers to the server's own requests.
+
+Each is one POST, and any success will do, whatever it looks like. A notification is sent once. An
+answer is sent again when its POST fails in a way that may pass: the server waits for it, and
+ignores one that comes twice.
+
+Source: 2025-03-26 to 2025-11-25, basic/transports: Sending Messages to the Server.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from ..codecs import jsonrpc
+from ..events import NotDelivered
+from ..messages import ErrorResponse, Notification, Response
+from ..timers import Timer
+from .core import ClientCore
+from .exchange import Nobody, Refusal
+
+if TYPE_CHECKING:
+    from .conversation import Conversation
+
+
+@attrs.define(eq=False)
+class Post(Nobody):
+    """One message under way."""
+
+    _core: ClientCore
+    _conversation: Conversation
+    _message: Notification | Response | ErrorResponse
+    _attempts: int = attrs.field(default=0, init=False)
+    expects_messages: bool = attrs.field(default=False, init=False)
+
+    def send(self) -> None:
+        """Send it, for the first time or again."""
+        self._conversation.posts.add(self)
+        self._core.open(self, b"POST", jsonrpc.encode(self._message))
+
+    def ended(self, reason: str | None) -> None:
+        """The server has it, or the connection broke."""
+        if reason is None:
+            self._conversation.posts.discard(self)
+            self._conversation.delivered(self._message)
+        else:
+            self._failed(reason, may_pass=True)
+
+    def refused(self, refusal: Refusal) -> None:
+        """The server does not want it."""
+        if refusal.status == 404 and refusal.session_id is not None:
+            self._conversation.expire()
+        else:
+            self._failed(refusal.message, may_pass=refusal.status >= 500)
+
+    def _failed(self, reason: str, *, may_pass: bool) -> None:
+        policy = self._core.reconnect
+        self._attempts += 1
+        is_notification = isinstance(self._message, Notification)
+        if is_notification or not may_pass or self._attempts > policy.attempts:
+            self._conversation.posts.discard(self)
+            self._core.events.append(NotDelivered(self._message, reason))
+            self._conversation.undelivered(self._message, reason)
+        else:
+            delay = policy.delay(self._attempts, 0.0, self._core.jitter())
+            self._core.timers.set(Timer.RECONNECT, self, self._core.now + delay)
+
+
+@attrs.define(eq=False)
+class Farewell(Nobody):
+    """The DELETE that ends the session. Whatever comes of it, the session is not used any more."""
+
+    _conversation: Conversation
+    expects_messages: bool = attrs.field(default=False, init=False)
+
+    def ended(self, reason: str | None) -> None:
+        """Ended, or not reached."""
+        self._conversation.closed()
+
+    def refused(self, refusal: Refusal) -> None:
+        """405: the server does not let clients end sessions; 404: it is gone already."""
+        self._conversation.closed()

@@ -1,0 +1,16 @@
+"""Bytes to values and back: no time, no state beyond one byte stream, no knowledge of MCP's conversations.
+
+Every decoder is fed any chunks of its input and gives the same values, and the same error at the
+same place, for every way of cutting; every decoder is linear in its input. They raise
+:class:`~sansmcp.errors.RemoteProtocolError`.
+
+========================  ==========================================================================
+``buffer``                bytes in, whole lines out: the base of the two decoders of lines
+``json``                  JSON documents, strictly
+``jsonrpc``               the four kinds of message, and batches
+``sse``                   server-sent events, by the WHATWG standard
+``ndjson``                one message per line, for stdio
+``event_id``              the cursor that an SSE event id is
+``headers``               HTTP header lists, ``Accept``, media types
+========================  ==========================================================================
+"""

@@ -1,0 +1,107 @@
+"""HTTP header lists: lookup, ``Accept``, media types, and what may go into a header.
+
+A header list is a tuple of (name, value) pairs of bytes with lower-case names, as in h11, h2 and
+ASGI.
+
+Source: RFC 9110 sections 5 and 12.5.1; MCP basic/transports, every revision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from ..errors import LocalProtocolError
+
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+
+JSON = b"application/json"
+EVENT_STREAM = b"text/event-stream"
+
+
+def get(headers: Headers, name: bytes) -> bytes | None:
+    """The value of the first header of that (lower-case) name."""
+    for key, value in headers:
+        if key == name:
+            return value
+    return None
+
+
+def single(headers: Headers, name: bytes) -> str | None:
+    """The value of a header that must not say two things; None where it is missing.
+
+    Repeated with equal values it counts once. Different values are joined, as RFC 9110 section 5.3
+    has it, which for a session id or a version gives one that nobody knows.
+    """
+    values = dict.fromkeys(value for key, value in headers if key == name)
+    return b", ".join(values).decode("latin-1") if values else None
+
+
+def get_all(headers: Headers, name: bytes) -> list[bytes]:
+    """The values of all headers of that (lower-case) name, in their order."""
+    return [value for key, value in headers if key == name]
+
+
+def media_type(headers: Headers) -> bytes | None:
+    """The essence of ``Content-Type``: without parameters, in lower case.
+
+    None where it is missing or repeated.
+    """
+    values = get_all(headers, b"content-type")
+    if len(values) != 1:
+        return None
+    return values[0].partition(b";")[0].strip().lower()
+
+
+def accepts(headers: Headers, wanted: bytes, *, any_type: bool = True) -> bool:
+    """Whether ``Accept`` covers a media type, by the most specific range that matches; no header accepts anything.
+
+    ``any_type=False`` leaves ``*/*`` and a missing header out: a browser that says ``*/*`` must not
+    be given an endless event stream.
+    """
+    values = get_all(headers, b"accept")
+    if not values:
+        return any_type
+    ranges = dict(_ranges(values))
+    candidates = [wanted, wanted.partition(b"/")[0] + b"/*"] + ([b"*/*"] if any_type else [])
+    for candidate in candidates:
+        if candidate in ranges:
+            return ranges[candidate] > 0
+    return False
+
+
+def _ranges(values: list[bytes]) -> Iterator[tuple[bytes, float]]:
+    for item in b",".join(values).split(b","):
+        essence, *parameters = (part.strip().lower() for part in item.split(b";"))
+        quality = 1.0
+        for parameter in parameters:
+            name, _, value = parameter.partition(b"=")
+            if name.strip() == b"q":
+                quality = _quality(value.strip())
+        yield essence, quality
+
+
+def _quality(value: bytes) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        return 0.0
+
+
+def header_value(text: str) -> bytes:
+    """A string as a header value.
+
+    Raises LocalProtocolError for anything but visible ASCII and inner spaces: CR, LF and NUL in a
+    value are how one HTTP message is made into two (CVE-2020-7695).
+    """
+    if not text.isascii() or not text.isprintable() or text != text.strip():
+        raise LocalProtocolError(f"Not usable as an HTTP header value: {text[:50]!r}")
+    return text.encode()
+
+
+def is_session_id(text: str) -> bool:
+    """Whether a string may be a session id: visible ASCII, 0x21 to 0x7E. Source.
+
+    2025-03-26 basic/transports.
+    """
+    return 0 < len(text) <= 1024 and text.isascii() and text.isprintable() and " " not in text

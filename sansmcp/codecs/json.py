@@ -1,0 +1,213 @@
+"""JSON documents, strictly, and as fast as the machine allows.
+
+Two parsers disagreeing about one document is how filters are bypassed, so every doubtful document
+is refused, with a word that tells which rule it broke (``reason`` of the error):
+
+======================  ======================================================================
+``invalid_utf8``        the bytes are not UTF-8
+``too_deep``            arrays and objects nest deeper than the limit
+``duplicate_name``      an object has the same name twice
+``number_too_large``    a number that no float holds, or one with more than 4,300 digits
+``lone_surrogate``      an escape such as ``\\ud800`` that no UTF-8 text can carry
+``malformed_json``      anything else that RFC 8259 does not allow: NaN, trailing commas, a byte order mark
+======================  ======================================================================
+
+Integers of any size below that are exact. The rules are written once, in :func:`decode_plainly`, on
+the standard library. Where ``msgspec`` is installed (it is a dependency on CPython) it does the
+work for documents that provably break no rule; all others take the plain path, which then decides.
+Both give the same values and errors, by test; nothing outside this module knows which one ran.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, NoReturn
+
+from ..errors import LocalProtocolError, RemoteProtocolError
+
+try:
+    import msgspec
+except ImportError:  # not CPython: everything takes the plain path
+    msgspec = None  # type: ignore[assignment]
+
+MAX_DIGITS = 4300
+"""CPython's own default bound on integer strings (CVE-2020-10735: longer ones cost quadratic time).
+"""
+
+_BRACES_TO_BRACKETS = bytes.maketrans(b"{}", b"[]")
+_NEITHER = bytes(set(range(256)) - set(b"[]{}"))
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def decode(data: bytes, max_depth: int) -> Any:
+    """The value of one JSON document.
+
+    Raises RemoteProtocolError (400, -32700) with a ``reason`` of the table above.
+    """
+    if msgspec is not None:
+        try:
+            value = msgspec.json.decode(data)
+        except (ValueError, RecursionError):
+            pass  # the plain path says which rule is broken
+        else:
+            if _is_beyond_doubt(data, value, max_depth):
+                return value
+    return decode_plainly(data, max_depth)
+
+
+def decode_plainly(data: bytes, max_depth: int) -> Any:
+    """:func:`decode` by the standard library alone: the rules in full, slower."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise _refused(f"invalid UTF-8 at byte {error.start}", "invalid_utf8") from None
+    if not _nests_within(data, max_depth):
+        raise _refused(f"nested deeper than {max_depth}", "too_deep")
+    try:
+        value = _PLAIN.decode(text)
+    except json.JSONDecodeError as error:
+        raise _refused(f"{error.msg} at character {error.pos}", "malformed_json") from None
+    except RecursionError:  # the caller's limit is beyond the interpreter's
+        raise _refused("nested too deep for this interpreter", "too_deep") from None
+    if _SURROGATE_ESCAPE.search(text) is not None:
+        _refuse_lone_surrogates(value)
+    return value
+
+
+def encode(value: Any) -> bytes:
+    """One JSON document on one line, UTF-8, without needless spaces.
+
+    ``value`` is made of dict, list, tuple, str, int, float, bool and None; objects with a
+    ``model_dump`` method (pydantic models such as those of ``mcp-types``) are taken by what that
+    method returns. Names are strings.
+
+    Raises LocalProtocolError for what JSON cannot carry: NaN, infinities, lone surrogates, other
+    types.
+    """
+    if msgspec is None:
+        return encode_plainly(value)
+    try:
+        data = msgspec.json.encode(value, enc_hook=_model_dump)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise LocalProtocolError(f"Not a JSON value: {error}") from error
+    # msgspec writes NaN and infinities as null; only where there is a null is there a reason to
+    # look.
+    if b"null" in data and _has_non_finite(value):
+        raise LocalProtocolError("Not a JSON value: NaN and infinities are not JSON")
+    return data
+
+
+def encode_plainly(value: Any) -> bytes:
+    """:func:`encode` by the standard library alone."""
+    try:
+        return _ENCODER.encode(value).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise LocalProtocolError(f"Not a JSON value: {error}") from error
+
+
+def _is_beyond_doubt(data: bytes, value: Any, max_depth: int) -> bool:
+    """Whether a document that msgspec accepted is known to nest within the limit and to repeat no name.
+
+    Of equal names msgspec keeps the last and cannot tell. But written again, the value has as many
+    colons outside strings as it has names; when the document has no more than that, no name was
+    dropped.
+    """
+    again = msgspec.json.encode(value)
+    if again != data and _skeleton(again).count(b":") != _skeleton(data).count(b":"):
+        return False
+    return data.count(b"[") + data.count(b"{") <= max_depth or _nests_within(data, max_depth)
+
+
+def _nests_within(data: bytes, max_depth: int) -> bool:
+    """Whether brackets outside strings nest no deeper than this.
+
+    Exact for JSON, a guess for anything else.
+    """
+    brackets = _skeleton(data).translate(_BRACES_TO_BRACKETS, _NEITHER)
+    for depth in range(max_depth + 1):
+        outer = brackets.replace(b"[]", b"")  # one level less
+        if len(outer) == len(brackets):
+            return depth + brackets.count(b"[") <= max_depth
+        brackets = outer
+    return False
+
+
+def _skeleton(data: bytes) -> bytes:
+    """The document without its strings.
+
+    Without escaped quotes, every second piece between quotes is a string.
+    """
+    return b"".join(data.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2])
+
+
+def _refuse_lone_surrogates(value: Any) -> None:
+    try:
+        _ENCODER.encode(value).encode()
+    except UnicodeEncodeError:
+        raise _refused("an escape that is half of a character", "lone_surrogate") from None
+
+
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise _refused(
+                    f"the name {name[:50]!r} stands twice in one object", "duplicate_name"
+                )
+            seen.add(name)
+    return members
+
+
+def _integer(literal: str) -> int:
+    if len(literal) > MAX_DIGITS:
+        raise _refused(f"an integer of more than {MAX_DIGITS} digits", "number_too_large")
+    return int(literal)
+
+
+def _float(literal: str) -> float:
+    number = float(literal)
+    if not math.isfinite(number):
+        raise _refused("a number too large to hold", "number_too_large")
+    return number
+
+
+def _no_constant(literal: str) -> NoReturn:
+    raise _refused(f"{literal} is not JSON", "malformed_json")
+
+
+def _has_non_finite(value: Any) -> bool:
+    level = [value]
+    for node in level:  # grows while it is walked
+        if isinstance(node, float):
+            if not math.isfinite(node):
+                return True
+        elif isinstance(node, dict):
+            level += node.values()
+        elif isinstance(node, list | tuple):
+            level += node
+    return False
+
+
+def _model_dump(value: Any) -> Any:
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    raise TypeError(f"{type(value).__name__} is no JSON type")
+
+
+def _refused(what: str, reason: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"Not valid JSON: {what}", reason=reason, jsonrpc_code=-32700)
+
+
+_PLAIN = json.JSONDecoder(
+    object_pairs_hook=_unique_names,
+    parse_int=_integer,
+    parse_float=_float,
+    parse_constant=_no_constant,
+)
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_model_dump
+)

@@ -1,0 +1,176 @@
+"""JSON-RPC 2.0 as MCP narrows it: bytes to messages and back.
+
+MCP is stricter than JSON-RPC: ids are strings or integers and never null, ``params`` is an object,
+and whether an array of messages (a batch) is legal depends on the revision, which only a machine
+knows. So :func:`decode` gives a batch as a :class:`Batch` and leaves the verdict to its caller.
+
+A message that is not exactly one of the four kinds is refused and never guessed into one: member
+names are compared letter by letter (CVE-2026-27896), a message with ``method`` and ``result`` is
+neither request nor response.
+
+Source: every revision, basic: Messages; JSON-RPC 2.0; 2025-03-26 basic: Batching.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NoReturn, TypeAlias
+
+import attrs
+
+from ..errors import RemoteProtocolError
+from ..limits import Limits
+from ..messages import ErrorResponse, Message, Notification, Request, RequestId, Response
+from . import json
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+
+
+@attrs.frozen
+class Batch:
+    """A JSON array of messages; each element that is none is the error to answer it with."""
+
+    items: tuple[Message | RemoteProtocolError, ...]
+
+
+Decoded: TypeAlias = Message | Batch
+
+
+def decode(data: bytes, limits: Limits) -> Decoded:
+    """One message, or one batch, from one JSON document.
+
+    Raises RemoteProtocolError: -32700 where it is not valid JSON (reasons of
+    :mod:`sansmcp.codecs.json`), -32600 (``invalid_message``, with the message's id where that is
+    readable) where it is no JSON-RPC message, and -32600 (``batch_too_large``) for a batch beyond
+    :attr:`~sansmcp.limits.Limits.max_batch`. An empty batch is not refused here.
+    """
+    value = json.decode(data, limits.max_json_depth)
+    if not isinstance(value, list):
+        return message_from(value)
+    if len(value) > limits.max_batch:
+        raise RemoteProtocolError(
+            f"A batch of {len(value)} messages; at most {limits.max_batch} are accepted",
+            reason="batch_too_large",
+            data={"limit": limits.max_batch},
+        )
+    return Batch(tuple(_message_or_error(item) for item in value))
+
+
+def message_from(value: Any) -> Message:
+    """The message that a decoded JSON value is.
+
+    Raises RemoteProtocolError (-32600, ``invalid_message``).
+    """
+    if not isinstance(value, dict):
+        _refuse("a message is a JSON object", None)
+    version = value.get("jsonrpc")
+    if "method" in value:
+        if version == "2.0" and "result" not in value and "error" not in value:
+            return _call_from(value)
+    elif "result" in value:
+        if version == "2.0" and "error" not in value:
+            return Response(_answered_id(value), value["result"])
+    elif "error" in value and version == "2.0":
+        return _error_from(value)
+    if version != "2.0":
+        _refuse('the member jsonrpc must be "2.0"', value)
+    _refuse("a message has exactly one of method, result and error", value)
+
+
+def encode(message: Message, *, null_id: bool = False) -> bytes:
+    """One message as one JSON object on one line.
+
+    ``null_id``: an error without an id says ``"id":null``, as JSON-RPC 2.0 and the revisions before
+    2025-11-25 have it, instead of leaving ``id`` out. Raises LocalProtocolError for values that
+    JSON cannot carry.
+    """
+    match message:
+        case Request(id, method, params):
+            members: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
+            if params is not None:
+                members["params"] = params
+        case Notification(method, params):
+            members = {"jsonrpc": "2.0", "method": method}
+            if params is not None:
+                members["params"] = params
+        case Response(id, result):
+            members = {"jsonrpc": "2.0", "id": id, "result": result}
+        case ErrorResponse(id, code, text, data):
+            error = {"code": code, "message": text}
+            if data is not None:
+                error["data"] = data
+            members = {"jsonrpc": "2.0", "error": error}
+            if id is not None or null_id:
+                members = {"jsonrpc": "2.0", "id": id, "error": error}
+    return json.encode(members)
+
+
+def encode_batch(encoded: Iterable[bytes]) -> bytes:
+    """A batch of messages that are encoded already."""
+    return b"[" + b",".join(encoded) + b"]"
+
+
+def is_request_id(value: Any) -> bool:
+    """Whether a JSON value can be an id (or a progress token).
+
+    A string or an integer, and ``true`` is no integer.
+    """
+    return type(value) is int or type(value) is str
+
+
+def _call_from(value: dict[str, Any]) -> Request | Notification:
+    method, params = value["method"], value.get("params")
+    if not isinstance(method, str):
+        _refuse("method must be a string", value)
+    if "params" in value and not isinstance(params, dict):
+        _refuse("params must be an object", value)
+    if "id" not in value:
+        return Notification(method, params)
+    if not is_request_id(value["id"]):
+        _refuse("the id of a request must be a string or an integer", value)
+    return Request(value["id"], method, params)
+
+
+def _error_from(value: dict[str, Any]) -> ErrorResponse:
+    error = value["error"]
+    if not isinstance(error, dict):
+        _refuse("error must be an object", value)
+    code, text = error.get("code"), error.get("message")
+    if type(code) is not int or not isinstance(text, str):
+        _refuse("error must have an integer code and a string message", value)
+    id = None if value.get("id") is None else _answered_id(value)
+    return ErrorResponse(id, code, text, error.get("data"))
+
+
+def _answered_id(value: dict[str, Any]) -> RequestId:
+    """The id of an answer. A float without fraction is taken for the integer.
+
+    JavaScript peers write 1 as 1.0.
+    """
+    id = value.get("id")
+    if isinstance(id, float) and id.is_integer():
+        return int(id)
+    if not is_request_id(id):
+        _refuse("an answer must have the id of its request", value)
+    return id  # type: ignore[no-any-return]
+
+
+def _message_or_error(value: Any) -> Message | RemoteProtocolError:
+    try:
+        return message_from(value)
+    except RemoteProtocolError as error:
+        return error
+
+
+def _refuse(rule: str, value: dict[str, Any] | None) -> NoReturn:
+    id = value.get("id") if value is not None else None
+    raise RemoteProtocolError(
+        f"Not a JSON-RPC message: {rule}",
+        reason="invalid_message",
+        jsonrpc_code=INVALID_REQUEST,
+        request_id=id if is_request_id(id) else None,
+    )

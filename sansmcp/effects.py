@@ -1,0 +1,152 @@
+"""What a machine wants done. An adapter performs effects in the order in which it pulls them, and decides nothing.
+
+Names are imperatives. The effects of one exchange are pulled by whoever drives that exchange, so
+that a slow peer holds up nobody else; the others are pulled from the machine itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from .http import RequestHead, ResponseHead
+from .store import Entry, StreamKey
+from .types import elide, redact
+
+if TYPE_CHECKING:
+    from .server.exchange import ServerExchange
+
+
+# Of one server exchange: what to send.
+
+
+@attrs.frozen
+class SendHead:
+    """Begin the response."""
+
+    head: ResponseHead
+
+
+@attrs.frozen
+class SendBody:
+    """Send a piece of the response body."""
+
+    data: bytes = attrs.field(repr=elide)
+
+
+@attrs.frozen
+class SendEnd:
+    """End the response properly: a final chunk, not a broken connection."""
+
+
+@attrs.frozen
+class Abort:
+    """Break the connection off: the response cannot be completed."""
+
+
+ExchangeEffect: TypeAlias = SendHead | SendBody | SendEnd | Abort
+
+
+# Of the server as a whole.
+
+
+@attrs.frozen
+class Wake:
+    """An exchange has something to send: let its driver pull."""
+
+    exchange: ServerExchange
+
+
+@attrs.frozen(kw_only=True)
+class StoreAppend:
+    """Append to a log, creating it if need be, then tell ``server.stored(effect, now=...)``.
+
+    Stored means: a reader that comes later, from another process after a crash if the store
+    promises that much, finds the entries. On failure tell ``server.store_failed(effect, why,
+    now=...)``.
+    """
+
+    effect: int
+    stream: StreamKey
+    entries: tuple[Entry, ...]
+
+
+@attrs.frozen(kw_only=True)
+class StoreRead:
+    """Read what follows ``after``, then tell ``server.replayed(effect, page, now=...)``.
+
+    At most ``limit`` entries, and no more than ``max_bytes`` of data unless the first entry alone
+    has more. The page is None where the store knows no such log. On failure tell
+    ``server.store_failed(effect, why, now=...)``.
+    """
+
+    effect: int
+    stream: StreamKey
+    after: int
+    limit: int
+    max_bytes: int
+
+
+@attrs.frozen(kw_only=True)
+class StoreDrop:
+    """Forget all logs of a session. Nothing is to be reported."""
+
+    principal: str
+    session: str = attrs.field(repr=redact)
+
+
+StoreEffect: TypeAlias = StoreAppend | StoreRead | StoreDrop
+ServerEffect: TypeAlias = Wake | StoreEffect
+
+
+# Of a connection: bytes instead of message parts.
+
+
+@attrs.frozen
+class SendBytes:
+    """Send these bytes.
+
+    If that fails or takes longer than ``limits.send_timeout``, tell ``connection_lost``.
+    """
+
+    data: bytes = attrs.field(repr=elide)
+
+
+@attrs.frozen
+class CloseConnection:
+    """Close the connection; there is nothing more to do with it."""
+
+
+ConnectionEffect: TypeAlias = SendBytes | CloseConnection
+
+
+# Of a client.
+
+
+@attrs.frozen(kw_only=True)
+class OpenExchange:
+    """Make an HTTP request and feed the parts of its response to ``client.receive(exchange, part, now=...)``.
+
+    A request that cannot be made, for whatever reason, is answered by ``PeerGone(reason)``. The
+    body is complete in ``body``. ``url`` tells where to connect to; ``head.target`` is its path and
+    query.
+    """
+
+    exchange: int
+    url: str
+    head: RequestHead
+    body: bytes = attrs.field(repr=elide)
+
+
+@attrs.frozen(kw_only=True)
+class AbortExchange:
+    """Break an exchange off: nobody waits for it.
+
+    Nothing is to be reported, and what still arrives may be fed or not.
+    """
+
+    exchange: int
+
+
+ClientEffect: TypeAlias = OpenExchange | AbortExchange

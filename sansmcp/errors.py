@@ -1,0 +1,209 @@
+"""The exceptions of the protocol core.
+
+There are two families, and which one is raised tells who has to act:
+
+* :class:`ProtocolError`: a *rule* was broken. :class:`LocalProtocolError` means that our own side
+  (the code that calls this library) asked for something the protocol does not allow; nothing was
+  changed and the object stays usable. :class:`RemoteProtocolError` means that the peer sent
+  something unacceptable; it carries the answer that the peer should get.
+* :class:`CallError`: a *request* ended without a result. The client machine hands one of its
+  subclasses to the application for every request that does not succeed; adapters raise it
+  unchanged.
+
+Machines never raise for what a peer sent: they answer, and report an event. Codecs do raise
+:class:`RemoteProtocolError`, because a codec has nobody to report to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .messages import ErrorResponse, RequestId
+
+
+class ProtocolError(Exception):
+    """A rule of the protocol was broken. Abstract: always one of the two subclasses."""
+
+    def __init__(self, message: str) -> None:
+        if type(self) is ProtocolError:
+            raise TypeError(
+                "ProtocolError is abstract: raise LocalProtocolError or RemoteProtocolError"
+            )
+        super().__init__(message)
+
+    @property
+    def message(self) -> str:
+        """What is wrong, and what to do instead, in one sentence."""
+        return str(self.args[0])
+
+
+class LocalProtocolError(ProtocolError):
+    """Our side asked for something that the protocol or the current state forbids.
+
+    Raised before anything is changed: the machine is in the state it was in, and stays usable.
+    """
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer sent something that cannot be accepted.
+
+    Attributes:
+        reason: a short stable word that programs can match, e.g. ``"duplicate_name"``.
+        http_status: the HTTP status that fits, where there is an HTTP answer to give.
+        jsonrpc_code: the JSON-RPC error code that fits.
+        request_id: the id of the offending request when it could be read, else None.
+        data: further members for ``error.data`` beside ``reason``.
+        headers: further HTTP headers that the answer must have, such as ``Allow``.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str,
+        http_status: int = 400,
+        jsonrpc_code: int = -32600,
+        request_id: RequestId | None = None,
+        data: dict[str, Any] | None = None,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.http_status = http_status
+        self.jsonrpc_code = jsonrpc_code
+        self.request_id = request_id
+        self.data = data or {}
+        self.headers = headers
+
+    @property
+    def reply(self) -> ErrorResponse:
+        """The JSON-RPC error to answer with; its ``data.reason`` is :attr:`reason`."""
+        return ErrorResponse(
+            self.request_id, self.jsonrpc_code, self.message, {"reason": self.reason, **self.data}
+        )
+
+
+class CallError(Exception):
+    """A request ended without a result. Always one of the subclasses below.
+
+    Attributes:
+        method: the JSON-RPC method of the request.
+        request_id: its JSON-RPC id.
+    """
+
+    def __init__(
+        self, message: str, *, method: str = "", request_id: RequestId | None = None
+    ) -> None:
+        super().__init__(message)
+        self.method = method
+        self.request_id = request_id
+
+
+class JsonRpcError(CallError):
+    """The peer answered with a JSON-RPC error; also what a handler raises to answer with one.
+
+    Attributes:
+        code: the JSON-RPC error code, an integer.
+        message: the peer's one-sentence description.
+        data: whatever JSON value came with it, or None.
+        http_status: the HTTP status that came with it where that was no success, else None.
+    """
+
+    def __init__(
+        self,
+        code: int,
+        message: str,
+        data: Any = None,
+        *,
+        method: str = "",
+        request_id: RequestId | None = None,
+        http_status: int | None = None,
+    ) -> None:
+        super().__init__(f"{message} (code {code})", method=method, request_id=request_id)
+        self.code = code
+        self.message = message
+        self.data = data
+        self.http_status = http_status
+
+
+class RequestTimeout(CallError):
+    """No answer arrived in time. The peer was told that the request is cancelled.
+
+    Attributes:
+        seconds: how long we waited since the request was sent.
+    """
+
+    def __init__(
+        self, message: str, *, seconds: float, method: str, request_id: RequestId | None
+    ) -> None:
+        super().__init__(message, method=method, request_id=request_id)
+        self.seconds = seconds
+
+
+class RequestCancelled(CallError):
+    """The request was cancelled on our side before it was answered."""
+
+
+class Disconnected(CallError):
+    """The connection that would have carried the answer is gone for good: the outcome is unknown.
+
+    The request may or may not have been executed. It is never repeated without the caller's consent
+    (``idempotent=True``).
+    """
+
+
+class SessionLost(CallError):
+    """The server no longer knows the session (HTTP 404), so this request was not executed.
+
+    The client opens a new session by itself, once; the request can be made again there.
+    """
+
+
+class RequestRefused(CallError):
+    """The server refused the HTTP request that carried the JSON-RPC request.
+
+    Attributes:
+        status: the HTTP status.
+        http_method: the HTTP method, e.g. ``"POST"``.
+        url: the URL that was asked.
+        reason: ``error.data.reason`` of the server's answer when it has one, else None.
+        body: the first bytes of the answer, for diagnosis.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        http_method: str,
+        url: str,
+        reason: str | None,
+        body: bytes,
+        method: str,
+        request_id: RequestId | None,
+    ) -> None:
+        super().__init__(message, method=method, request_id=request_id)
+        self.status = status
+        self.http_method = http_method
+        self.url = url
+        self.reason = reason
+        self.body = body
+
+
+class InvalidResponse(CallError):
+    """The server's answer breaks the protocol; ``__cause__`` tells how where a codec found out."""
+
+
+class NegotiationFailed(CallError):
+    """Client and server have no protocol revision in common."""
+
+
+def error_response(request_id: RequestId, error: Exception) -> ErrorResponse:
+    """The answer to a request whose handler raised.
+
+    A JsonRpcError is sent as it is. Anything else becomes "Internal error" and shows nothing of
+    itself: what went wrong inside is not for the peer.
+    """
+    if isinstance(error, JsonRpcError):
+        return ErrorResponse(request_id, error.code, error.message, error.data)
+    return ErrorResponse(request_id, -32603, "Internal error")

@@ -1,0 +1,255 @@
+"""What happened, for the application. Names are nouns or past tense.
+
+The events of a client and those of a server are closed unions: an adapter that matches them with
+``assert_never`` is told by the type checker when it forgets one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
+
+from .errors import CallError, JsonRpcError, RemoteProtocolError
+from .messages import ErrorResponse, Message, Notification, Request, RequestId, Response
+from .types import elide
+
+if TYPE_CHECKING:
+    from .server.calls import Call
+    from .server.sessions import Session
+
+
+# On the server
+
+
+@attrs.frozen
+class SessionOpened:
+    """A client has sent ``initialize`` and was given a session."""
+
+    session: Session
+
+
+@attrs.frozen
+class SessionClosed:
+    """A session has ended: by DELETE, by being idle for too long, or by shutdown."""
+
+    session: Session
+    reason: str
+
+
+@attrs.frozen
+class CallReceived:
+    """A client wants a request answered: call ``respond`` or ``fail`` of the call, once."""
+
+    call: Call
+
+
+@attrs.frozen
+class CallCancelled:
+    """Nobody waits for this call any more: stop working on it. Answering it has no effect."""
+
+    call: Call
+    reason: str
+
+
+@attrs.frozen
+class ClientNotified:
+    """A client has sent a notification that the library does not handle itself."""
+
+    session: Session
+    notification: Notification = attrs.field(repr=elide)
+
+
+@attrs.frozen
+class ClientAnswered:
+    """A client has answered a request that a handler made; ``answer`` is what ended it.
+
+    It is the client's response, its error, or the CallError that ended the wait.
+    """
+
+    call: Call
+    request_id: int
+    answer: Response | ErrorResponse | CallError = attrs.field(repr=elide)
+
+    def result(self) -> Any:
+        """The result the client gave. Raises CallError.
+
+        JsonRpcError for its error, or what ended the wait.
+        """
+        match self.answer:
+            case Response(_, result):
+                return result
+            case ErrorResponse(_, code, message, data):
+                raise JsonRpcError(code, message, data, request_id=self.request_id)
+            case error:
+                raise error
+
+
+@attrs.frozen
+class MessageLost:
+    """A message could not be delivered: nobody was reading, and there is no store that keeps it."""
+
+    call: Call | None
+    reason: str
+
+
+@attrs.frozen
+class BadRequest:
+    """A request was refused; the peer has been told the same."""
+
+    error: RemoteProtocolError
+
+
+ServerEvent: TypeAlias = (
+    SessionOpened
+    | SessionClosed
+    | CallReceived
+    | CallCancelled
+    | ClientNotified
+    | ClientAnswered
+    | MessageLost
+    | BadRequest
+)
+
+
+# On the client
+
+
+@attrs.frozen(kw_only=True)
+class Connected:
+    """The handshake is done: calls go out from now on."""
+
+    version: str
+    server_info: Mapping[str, Any]
+    capabilities: Mapping[str, Any] = attrs.field(repr=elide)
+    instructions: str | None = attrs.field(default=None, repr=elide)
+
+
+@attrs.frozen
+class Closed:
+    """The client is closed; ``error`` tells why it was not on request, else None.
+
+    This is the last event.
+    """
+
+    error: CallError | None
+
+
+@attrs.frozen
+class CallCompleted:
+    """A request was answered with a result."""
+
+    call: int
+    """What ``Client.call`` returned."""
+    result: Any = attrs.field(repr=elide)
+
+
+@attrs.frozen
+class CallFailed:
+    """A request ended without a result; ``error`` is ready to be raised."""
+
+    call: int
+    error: CallError
+
+
+@attrs.frozen(kw_only=True)
+class ProgressReceived:
+    """The server reports progress of a call. ``progress`` grows from report to report."""
+
+    call: int
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+@attrs.frozen
+class ServerNotified:
+    """The server has sent a notification. ``call``: the call on whose stream it came, or None."""
+
+    call: int | None
+    notification: Notification = attrs.field(repr=elide)
+
+
+@attrs.frozen
+class ServerAsked:
+    """The server wants a request answered.
+
+    ``Client.respond`` or ``Client.fail`` with the request's id.
+    """
+
+    call: int | None
+    request: Request = attrs.field(repr=elide)
+
+
+@attrs.frozen
+class ServerWithdrew:
+    """The server does not want the answer to its request any more."""
+
+    request_id: RequestId
+    reason: str
+
+
+@attrs.frozen(kw_only=True)
+class Reconnecting:
+    """A stream broke and will be resumed after ``delay`` seconds. ``call``: whose stream it is.
+
+    None: the standalone one.
+    """
+
+    call: int | None
+    delay: float
+    attempt: int
+    reason: str
+
+
+@attrs.frozen
+class ListenerStopped:
+    """There is no standalone stream (any more). The session and its calls are not affected."""
+
+    reason: str
+
+
+@attrs.frozen
+class SessionExpired:
+    """The server has forgotten the session; the client opens a new one. ``failed``.
+
+    The calls that ended by this.
+    """
+
+    failed: tuple[int, ...]
+
+
+@attrs.frozen
+class NotDelivered:
+    """A message of ours that wants no answer did not reach the server."""
+
+    message: Message = attrs.field(repr=elide)
+    reason: str
+
+
+@attrs.frozen
+class Violation:
+    """The server broke the protocol in a way that concerns no particular call.
+
+    The connection goes on.
+    """
+
+    error: RemoteProtocolError
+
+
+ClientEvent: TypeAlias = (
+    Connected
+    | Closed
+    | CallCompleted
+    | CallFailed
+    | ProgressReceived
+    | ServerNotified
+    | ServerAsked
+    | ServerWithdrew
+    | Reconnecting
+    | ListenerStopped
+    | SessionExpired
+    | NotDelivered
+    | Violation
+)

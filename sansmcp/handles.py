@@ -1,0 +1,188 @@
+"""What applications hold in their hands: the methods of a client, and of a call in a handler.
+
+Every adapter offers the same methods; only the way of waiting differs. So they are written once,
+without waiting: each says what it wants and returns what the adapter's own method returns, an
+awaitable in an asynchronous adapter, the value in a blocking one. ``Result`` is how an adapter
+gives a JSON result, ``Done`` how it gives nothing.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from .events import ProgressReceived
+from .messages import Params, RequestId
+from .server.calls import Call
+from .server.sessions import Session
+
+Result = TypeVar("Result")
+Done = TypeVar("Done")
+
+OnProgress: TypeAlias = Callable[[ProgressReceived], None]
+"""Called with each progress report of a call, in order. It must not block."""
+
+
+class ClientHandle(abc.ABC, Generic[Result, Done]):
+    """The methods of a connected client.
+
+    Everything that asks the server raises :class:`~sansmcp.errors.CallError` when there is no
+    result: JsonRpcError for the server's own errors, RequestTimeout, Disconnected, SessionLost,
+    RequestRefused and others for what else can happen. Results are plain JSON values.
+    """
+
+    @abc.abstractmethod
+    def call(
+        self,
+        method: str,
+        params: Params | None = None,
+        *,
+        timeout: float | None = None,
+        total_timeout: float | None = None,
+        idempotent: bool | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Result:
+        """Make any request.
+
+        Args:
+            method, params: the JSON-RPC request.
+            timeout: seconds without an answer and without progress; the client's default if None.
+            total_timeout: seconds without an answer, whatever progress there is.
+            idempotent: it may be made again when its outcome is unknown. By default only methods
+                that merely read are.
+            on_progress: called with each progress report.
+        """
+
+    @abc.abstractmethod
+    def notify(self, method: str, params: Params | None = None) -> Done:
+        """Send a notification. It is on its way when this returns.
+
+        NotDelivered tells if it got lost.
+        """
+
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        total_timeout: float | None = None,
+        idempotent: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> Result:
+        """Call a tool. A result with ``isError`` true is a result: the tool ran, and failed.
+
+        See :meth:`call`.
+        """
+        return self.call(
+            "tools/call",
+            {"name": name, "arguments": dict(arguments or {})},
+            timeout=timeout,
+            total_timeout=total_timeout,
+            idempotent=idempotent,
+            on_progress=on_progress,
+        )
+
+    def list_tools(self, cursor: str | None = None) -> Result:
+        """One page of tools; ``nextCursor`` of the result, if there is one, gets the next."""
+        return self.call("tools/list", _page(cursor))
+
+    def list_resources(self, cursor: str | None = None) -> Result:
+        """One page of resources."""
+        return self.call("resources/list", _page(cursor))
+
+    def list_resource_templates(self, cursor: str | None = None) -> Result:
+        """One page of resource templates."""
+        return self.call("resources/templates/list", _page(cursor))
+
+    def read_resource(self, uri: str) -> Result:
+        """The contents of a resource."""
+        return self.call("resources/read", {"uri": uri})
+
+    def list_prompts(self, cursor: str | None = None) -> Result:
+        """One page of prompts."""
+        return self.call("prompts/list", _page(cursor))
+
+    def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> Result:
+        """A prompt, filled in."""
+        return self.call("prompts/get", {"name": name, "arguments": dict(arguments or {})})
+
+    def ping(self, *, timeout: float | None = None) -> Result:
+        """Ask for a sign of life: an empty result."""
+        return self.call("ping", timeout=timeout)
+
+
+class CallHandle(abc.ABC, Generic[Result, Done]):
+    """What a handler gets: the request, and the ways to talk to the client while working on it.
+
+    A handler returns the result, or raises JsonRpcError. When the client cancels, the handler is
+    cancelled in the manner of its adapter.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    @property
+    def method(self) -> str:
+        """The method that is asked for."""
+        return self._call.request.method
+
+    @property
+    def params(self) -> Params:
+        """The parameters; empty if there are none."""
+        return self._call.request.params or {}
+
+    @property
+    def request_id(self) -> RequestId:
+        """The client's id of the request."""
+        return self._call.request.id
+
+    @property
+    def session(self) -> Session:
+        """Whose request it is: principal, revision, client info and capabilities."""
+        return self._call.session
+
+    def progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> Done:
+        """Report progress, if the client asked for it.
+
+        ``progress`` must grow, or LocalProtocolError is raised.
+        """
+        self._call.progress(progress, total, message, now=self._now())
+        return self._settle()
+
+    def notify(self, method: str, params: Params | None = None) -> Done:
+        """Send a notification that has to do with this request."""
+        self._call.notify(method, params, now=self._now())
+        return self._settle()
+
+    def disconnect(self, *, retry: float | None = None) -> Done:
+        """Let the client go and come back after ``retry`` seconds for the rest (SEP-1699), instead of keeping it connected.
+
+        Nothing happens where the client could not come back: without a store, or before revision
+        2025-11-25.
+        """
+        self._call.disconnect(retry=retry, now=self._now())
+        return self._settle()
+
+    @abc.abstractmethod
+    def ask(self, method: str, params: Params | None = None, *, timeout: float = 300.0) -> Result:
+        """Ask the client something (``elicitation/create``, ``sampling/createMessage``, ``roots/list``, ``ping``); its result.
+
+        Raises LocalProtocolError if the client has not declared that it can be asked this,
+        JsonRpcError for its error, and RequestTimeout if it does not answer in ``timeout`` seconds.
+        """
+
+    @abc.abstractmethod
+    def _now(self) -> float:
+        """The adapter's clock."""
+
+    @abc.abstractmethod
+    def _settle(self) -> Done:
+        """Perform the effects, and wait until there is room for more."""
+
+
+def _page(cursor: str | None) -> Params | None:
+    return None if cursor is None else {"cursor": cursor}

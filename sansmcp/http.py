@@ -1,0 +1,177 @@
+"""HTTP at the level of message parts: heads, pieces of body, ends.
+
+This is where foreign HTTP stacks plug in. What a request or a response says is a head; its body
+comes in pieces; it ends, or the peer is gone. The same parts go in and out, whether they come from
+a raw socket (:mod:`sansmcp.h11_pump`), from ASGI or from an HTTP client library. An *exchange* is
+one request and its response.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+import attrs
+
+from .codecs.headers import Headers, get, get_all
+from .errors import LocalProtocolError
+from .types import elide
+
+_SECRET_HEADERS = frozenset(
+    (
+        b"authorization",
+        b"proxy-authorization",
+        b"cookie",
+        b"set-cookie",
+        b"mcp-session-id",
+        b"last-event-id",
+    )
+)
+
+
+def _show_headers(headers: Headers) -> str:
+    shown = (
+        (name, f"<secret of {len(value)} bytes>" if name in _SECRET_HEADERS else value)
+        for name, value in headers
+    )
+    return repr(tuple(shown))
+
+
+@attrs.frozen(kw_only=True)
+class RequestHead:
+    """The start of a request.
+
+    Attributes:
+        method: e.g. ``b"POST"``.
+        target: path and query, as on the request line.
+        headers: name and value pairs, names in lower case.
+        principal: who the request comes from, as the host has authenticated it; empty where there
+            is no authentication. Sessions and stored streams belong to a principal and are hidden
+            from all others.
+    """
+
+    method: bytes
+    target: bytes
+    headers: Headers = attrs.field(repr=_show_headers)
+    principal: str = ""
+
+    @property
+    def path(self) -> bytes:
+        """The target without its query."""
+        return self.target.partition(b"?")[0]
+
+
+@attrs.frozen(kw_only=True)
+class ResponseHead:
+    """The start of a response: status and headers (names in lower case)."""
+
+    status: int
+    headers: Headers = attrs.field(default=(), repr=_show_headers)
+
+
+@attrs.frozen
+class BodyData:
+    """A piece of a body, cut anywhere."""
+
+    data: bytes = attrs.field(repr=elide)
+
+
+@attrs.frozen
+class BodyEnd:
+    """The body is complete."""
+
+
+@attrs.frozen
+class PeerGone:
+    """The connection broke, or was closed, before the body was complete."""
+
+    reason: str = "connection lost"
+
+
+RequestPart: TypeAlias = RequestHead | BodyData | BodyEnd | PeerGone
+ResponsePart: TypeAlias = ResponseHead | BodyData | BodyEnd | PeerGone
+
+
+@attrs.frozen
+class Url:
+    """Where an HTTP request goes.
+
+    Attributes:
+        scheme: ``"http"`` or ``"https"``.
+        host: name or address, without brackets.
+        port: the port, never missing.
+        target: path and query.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    target: str = "/"
+
+    @classmethod
+    def parse(cls, text: str) -> Url:
+        """Read ``http://host:port/path?query``.
+
+        Raises LocalProtocolError for another scheme, a missing host, a bad port, user names or
+        passwords (they would end up in logs), and for characters that do not belong into a URL.
+        """
+        try:
+            parts = urlsplit(text)
+            port = parts.port
+        except ValueError as error:
+            raise LocalProtocolError(f"Not a URL: {text!r}: {error}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise LocalProtocolError(f"Not an http or https URL: {text!r}")
+        if "@" in parts.netloc:
+            raise LocalProtocolError(
+                "A URL must not contain a user name or password: send a header instead"
+            )
+        if not text.isascii() or not text.isprintable() or " " in text:
+            raise LocalProtocolError(
+                f"Not a URL: {text!r}: percent-encode what is not visible ASCII"
+            )
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        return cls(parts.scheme, parts.hostname, port or _DEFAULT_PORTS[parts.scheme], target)
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        """What has to be equal for two URLs to be of the same origin."""
+        return self.scheme, self.host, self.port
+
+    @property
+    def authority(self) -> str:
+        """The value of the ``Host`` header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.target}"
+
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def request_host(head: RequestHead) -> bytes | None:
+    """The host (and port) a request is for.
+
+    Of an absolute target, else of its one ``Host`` header, else None.
+    """
+    if not head.target.startswith(b"/"):
+        return None
+    hosts = get_all(head.headers, b"host")
+    return hosts[0].strip().lower() if len(hosts) == 1 else None
+
+
+__all__ = [
+    "BodyData",
+    "BodyEnd",
+    "Headers",
+    "PeerGone",
+    "RequestHead",
+    "RequestPart",
+    "ResponseHead",
+    "ResponsePart",
+    "Url",
+    "get",
+    "request_host",
+]

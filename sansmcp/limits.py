@@ -1,0 +1,122 @@
+"""Every bound of the library in one place.
+
+Nothing a peer does may grow without end: each field names one thing that is bounded, why the
+default is what it is, and who else bounds the same thing. Exceeding a limit is a typed error tied
+to the message or request it hit, never a crash.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+
+def _all_positive(_: type, fields: list[attrs.Attribute[float]]) -> list[attrs.Attribute[float]]:
+    return [field.evolve(validator=attrs.validators.gt(0)) for field in fields]
+
+
+@attrs.frozen(kw_only=True, field_transformer=_all_positive)
+class Limits:
+    """How much of everything is accepted.
+
+    All sizes in bytes, all durations in seconds, all above zero.
+    """
+
+    max_message_bytes: int = 32 * 1024 * 1024
+    """One JSON-RPC message: an HTTP body, the data of one SSE event, one line of stdio.
+
+    Tool results carry images and files in base64, and ``tools/list`` of large servers reaches
+    megabytes: 1 MiB (an SDK's cap on one event) broke real servers, no cap at all let one peer fill
+    the memory. nginx: 1 MiB; uvicorn: none.
+    """
+
+    max_json_depth: int = 64
+    """How deep arrays and objects may nest. Deeper documents serve to exhaust stacks; orjson: 1024,
+    PostgreSQL: 6400.
+    """
+
+    max_head_bytes: int = 64 * 1024
+    """Request line, or status line, and all header lines together. nginx: 32 KiB, Node.js: 16 KiB,
+    h11: 16 KiB.
+    """
+
+    max_headers: int = 100
+    """Number of header lines of one message. HAProxy: 101, Apache httpd: 100."""
+
+    head_timeout: float = 30.0
+    """From the first byte of a request head to its last, in all and not per read. HAProxy advises
+    10, nginx: 60.
+    """
+
+    body_timeout: float = 60.0
+    """From the end of the head to the end of the request body, in all. nginx: 60 between two reads.
+    """
+
+    keep_alive_timeout: float = 75.0
+    """How long a server keeps an idle connection for the next request. nginx: 75, Apache httpd: 5.
+    """
+
+    idle_connection_timeout: float = 4.0
+    """How long a client reuses an idle connection: below the 5 s after which Node.js closes it."""
+
+    send_timeout: float = 60.0
+    """How long a peer may take nothing of what is sent to it before its connection is dropped.
+    nginx: 60.
+    """
+
+    max_unsent_bytes: int = 256 * 1024
+    """What waits in memory for one slow reader; beyond it the log is read again later, or the
+    handler has to wait.
+    """
+
+    max_queued_events: int = 1024
+    """Events that wait for the application. When full, nothing more is read from the peer."""
+
+    max_sessions: int = 10_000
+    """Sessions a server holds; a further ``initialize`` is refused with 503. The official Python
+    SDK: 10,000.
+    """
+
+    session_idle_timeout: float = 1800.0
+    """A session without any request and without an open stream ends after this. The official Python
+    SDK: 1,800.
+    """
+
+    max_calls_per_session: int = 128
+    """Requests of one session that run at the same time; a further one is refused with 429."""
+
+    max_streams_per_session: int = 8
+    """Standalone (GET) streams of one session. Clients open one; two or three after broken
+    connections.
+    """
+
+    max_pending_entries: int = 256
+    """Messages of one stream that wait for a slow store before the handler has to wait."""
+
+    stored_bytes: int = 64 * 1024 * 1024
+    """Messages that a store keeps for readers to come back, in all; the oldest go first."""
+
+    stored_entries: int = 100_000
+    """The same, counted in messages."""
+
+    stored_age: float = 900.0
+    """How long a store keeps a message. Longer than any client tries to reconnect."""
+
+    replay_page_entries: int = 128
+    """Messages read from the store at once when a stream is replayed."""
+
+    max_batch: int = 100
+    """Messages in one JSON-RPC batch (revision 2025-03-26)."""
+
+    keep_alive_interval: float = 15.0
+    """A quiet event stream carries a comment this often; proxies cut silent connections after 30 to
+    60.
+    """
+
+    max_pending_calls: int = 1024
+    """Requests a client has in flight or waiting for the handshake."""
+
+    max_seen_event_ids: int = 256
+    """Event ids a client remembers per stream, to drop what a server replays twice."""
+
+    max_redirects: int = 3
+    """Redirects within the same origin that a client follows for one request."""

@@ -1,0 +1,76 @@
+"""What each revision of the protocol allows, as data.
+
+Code asks the row, never the date: ``revision.polling``, not ``version >= "2025-11-25"``. A version
+string is known when it is a key of :data:`REVISIONS`; nothing is ever inferred from its spelling.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import attrs
+
+from .types import Era
+
+
+@attrs.frozen(kw_only=True)
+class Revision:
+    """One protocol revision and what it changes on the wire."""
+
+    name: str
+    """The version string, e.g. ``"2025-11-25"``."""
+
+    era: Era
+    """Whether a handshake opens the conversation."""
+
+    batching: bool = False
+    """JSON arrays of messages are legal. Source: 2025-03-26 basic: Batching; removed by 2025-06-18.
+    """
+
+    version_header: bool = False
+    """``MCP-Protocol-Version`` is sent after the handshake. Source: 2025-06-18 basic/transports:
+    Protocol Version Header.
+    """
+
+    polling: bool = False
+    """Streams start with an id-only event and may be closed early. Source: SEP-1699, 2025-11-25
+    basic/transports.
+    """
+
+    error_without_id: bool = False
+    """An error whose request id is unknown leaves ``id`` out; before, ``id`` is null. Source:
+    2025-11-25 schema.
+    """
+
+
+REVISIONS = MappingProxyType(
+    {
+        row.name: row
+        for row in (
+            Revision(name="2024-11-05", era=Era.LEGACY),
+            Revision(name="2025-03-26", era=Era.LEGACY, batching=True),
+            Revision(name="2025-06-18", era=Era.LEGACY, version_header=True),
+            Revision(
+                name="2025-11-25",
+                era=Era.LEGACY,
+                version_header=True,
+                polling=True,
+                error_without_id=True,
+            ),
+        )
+    }
+)
+"""Every revision this library speaks, oldest first."""
+
+HANDSHAKE_VERSIONS: tuple[str, ...] = tuple(
+    name for name, row in REVISIONS.items() if row.era is Era.LEGACY
+)
+"""The revisions that open with ``initialize``, oldest first."""
+
+LATEST_HANDSHAKE = HANDSHAKE_VERSIONS[-1]
+"""What a client offers and what a server answers to an offer it does not know."""
+
+ASSUMED_VERSION = "2025-03-26"
+"""What a request is taken for that names no version and has no session. Source: 2025-06-18
+basic/transports.
+"""

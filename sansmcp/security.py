@@ -1,0 +1,67 @@
+"""Who may talk to a server: the check of ``Host`` and ``Origin`` that stops DNS rebinding.
+
+A web page can make the browser on a developer's machine send requests to a server on that same
+machine, under a host name of the attacker's. The browser then tells the truth in ``Host`` and
+``Origin``, so looking at them is enough. The policy is
+explicit: it is never guessed from the address a server is bound to, which behind a proxy says
+    nothing.
+
+Source: every revision, basic/transports: Security Warning; CVE-2025-66416, CVE-2025-66414,
+CVE-2026-34742.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import attrs
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+
+@attrs.frozen(kw_only=True)
+class SecurityPolicy:
+    """Which values of ``Host`` and ``Origin`` are served; everything else gets 403.
+
+    The default serves programs and pages on the same machine only. A server behind a public name
+    says ``SecurityPolicy(hosts=("mcp.example.com",))``.
+    """
+
+    hosts: tuple[str, ...] = LOOPBACK
+    """Host names or addresses, each on any port, or with ``:port`` on that one; ``"*"`` serves all.
+    """
+
+    origins: tuple[str, ...] | None = None
+    """Origins of web pages, such as ``"https://app.example.com"``; ``"*"`` serves all, None those
+    on the same hosts.
+    """
+
+    def allows_host(self, host: bytes | None) -> bool:
+        """Whether requests for this host (the ``Host`` header, or None without one) are served."""
+        if "*" in self.hosts:
+            return True
+        if host is None:
+            return False
+        name = host.decode("latin-1").lower()
+        return name in self.hosts or _without_port(name) in self.hosts
+
+    def allows_origin(self, origin: str | None) -> bool:
+        """Whether requests from a web page of this origin are served.
+
+        Without the header it is no web page.
+        """
+        if origin is None:
+            return True
+        if self.origins is not None:
+            return "*" in self.origins or origin.lower() in self.origins
+        try:
+            parts = urlsplit(origin)
+        except ValueError:
+            return False
+        is_origin = parts.scheme in ("http", "https") and not (parts.path or parts.query)
+        return is_origin and self.allows_host(parts.netloc.encode("latin-1", "replace"))
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdecimal() else host

@@ -1,0 +1,83 @@
+"""What all parts of one server share: settings, queues, timers, and the time."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable
+
+import attrs
+
+from ..app import App
+from ..effects import ServerEffect
+from ..errors import LocalProtocolError
+from ..events import ServerEvent
+from ..limits import Limits
+from ..store import StreamKey
+from ..timers import TimerTable
+from ..types import Secret
+from .streams import StoreQueue, Stream
+
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}", re.ASCII)
+
+
+@attrs.define(eq=False, kw_only=True)
+class ServerCore:
+    """The common ground of the parts of a server. It belongs to the machine.
+
+    Nobody else sees it.
+    """
+
+    app: App
+    versions: tuple[str, ...]
+    limits: Limits
+    resumable: bool
+    """Whether there is a store."""
+    stream_after: float
+    new_token: Callable[[], str]
+
+    now: float = 0.0
+    """The latest time that was passed in."""
+    effects: deque[ServerEffect] = attrs.field(factory=deque, init=False)
+    events: deque[ServerEvent] = attrs.field(factory=deque, init=False)
+    timers: TimerTable = attrs.field(factory=TimerTable, init=False)
+    streams: dict[StreamKey, Stream] = attrs.field(factory=dict, init=False)
+    """The streams with a log that are written here and not settled."""
+    queue: StoreQueue = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.queue = StoreQueue(self.limits, self.effects)
+
+    def token(self) -> str:
+        """A fresh unguessable token.
+
+        Raises LocalProtocolError if the injected source gives anything but 16 to 128 letters,
+        digits, "-" and "_".
+        """
+        token = self.new_token()
+        if _TOKEN.fullmatch(token) is None:
+            raise LocalProtocolError(
+                "new_token must give 16 to 128 letters, digits, '-' and '_', as secrets.token_urlsafe does"
+            )
+        return token
+
+    def new_stream(self, principal: str, session: Secret | None, *, polling: bool) -> Stream:
+        """A new stream: with a log if there is a store, registered so that readers find it."""
+        if not self.resumable:
+            return Stream(None, False, self.queue)
+        key = StreamKey(principal, session.reveal() if session else "", self.token())
+        stream = self.streams[key] = Stream(key, polling, self.queue)
+        return stream
+
+    def find_stream(self, key: StreamKey, *, polling: bool) -> Stream:
+        """The stream of that name.
+
+        One that is not written here is known to the store, if to anybody.
+        """
+        stream = self.streams.get(key)
+        return stream or Stream(key, polling, self.queue, written_elsewhere=True)
+
+    def tidy(self, stream: Stream) -> None:
+        """Let go of a stream that is settled: what there is to know of it is in the store."""
+        if stream.is_settled and stream.key is not None:
+            self.streams.pop(stream.key, None)

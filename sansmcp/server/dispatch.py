@@ -1,0 +1,272 @@
+"""What a request is, or why it is refused: the ladder.
+
+The rows are tried from top to bottom and the first that applies decides, so their order *is* the
+behaviour. Each row is one small function that raises the refusal it stands for; its number is the
+row of the dispatch table that it implements. Rows that need only the head are tried as soon as the
+head has arrived, before a body is read.
+
+Source: 2025-03-26, 2025-06-18, 2025-11-25 basic/transports: Streamable HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TypeAlias
+
+import attrs
+
+from ..codecs import headers, jsonrpc
+from ..codecs.buffer import too_large
+from ..codecs.event_id import EventId
+from ..codecs.jsonrpc import Batch
+from ..http import RequestHead, request_host
+from ..limits import Limits
+from ..messages import ErrorResponse, Message, Request, RequestId, Response
+from ..revisions import ASSUMED_VERSION, REVISIONS, Revision
+from ..security import SecurityPolicy
+from . import refusals
+from .sessions import Session, SessionTable
+
+SESSION_ID = b"mcp-session-id"
+PROTOCOL_VERSION = b"mcp-protocol-version"
+LAST_EVENT_ID = b"last-event-id"
+
+
+@attrs.frozen(kw_only=True)
+class Endpoint:
+    """What a server offers at which path, as far as the ladder has to know."""
+
+    path: bytes
+    versions: tuple[str, ...]
+    sessions: bool
+    """Clients get a session; without, every request stands alone."""
+    listening: bool
+    """GET gives a standalone stream."""
+    policy: SecurityPolicy
+    limits: Limits
+
+
+@attrs.define
+class Asked:
+    """One request on its way down the ladder."""
+
+    endpoint: Endpoint
+    table: SessionTable
+    head: RequestHead
+
+    @property
+    def session_id(self) -> str | None:
+        """The session id that the request carries."""
+        return headers.single(self.head.headers, SESSION_ID)
+
+    @property
+    def version(self) -> str | None:
+        """The protocol version that the request carries in its header."""
+        return headers.single(self.head.headers, PROTOCOL_VERSION)
+
+    @property
+    def session(self) -> Session | None:
+        """The session that the request belongs to, if it is one of this principal's that is alive."""
+        return self.table.find(self.head.principal, self.session_id)
+
+    @property
+    def revision(self) -> Revision:
+        """The revision in force: the session's, else the header's, else the one that is assumed."""
+        if (session := self.session) is not None:
+            return session.revision
+        served = self.endpoint.versions
+        if self.version in served:
+            return REVISIONS[self.version]
+        return REVISIONS[ASSUMED_VERSION if ASSUMED_VERSION in served else served[-1]]
+
+
+Row: TypeAlias = tuple[str, Callable[[Asked], None]]
+
+
+def path(asked: Asked) -> None:
+    """Two spellings are one path: a redirect for the slash costs clients their headers."""
+    if asked.head.path.rstrip(b"/") != asked.endpoint.path.rstrip(b"/"):
+        raise refusals.not_found()
+
+
+def host_and_origin(asked: Asked) -> None:
+    """Source: 2025-11-25 basic/transports: Security Warning."""
+    if not asked.endpoint.policy.allows_host(request_host(asked.head)):
+        raise refusals.bad_host()
+    if not asked.endpoint.policy.allows_origin(headers.single(asked.head.headers, b"origin")):
+        raise refusals.bad_origin()
+
+
+def announced_size(asked: Asked) -> None:
+    """A body that says it is too large is not even read."""
+    length = headers.get(asked.head.headers, b"content-length") or b"0"
+    limit = asked.endpoint.limits.max_message_bytes
+    if not length.isdigit() or len(length) > 18 or int(length) > limit:
+        raise too_large(limit)
+
+
+def http_method(asked: Asked) -> None:
+    """Source: 2025-03-26 basic/transports.
+
+    One endpoint for POST and GET, DELETE for ending sessions.
+    """
+    if asked.head.method not in LADDERS:
+        raise refusals.method_not_allowed(b"POST, GET, DELETE", "MCP uses POST, GET and DELETE")
+
+
+def known_version(asked: Asked) -> None:
+    """Source: 2025-06-18 basic/transports: Protocol Version Header.
+
+    A value that names no version at all.
+    """
+    if asked.version is not None and asked.version not in REVISIONS:
+        raise refusals.unsupported_version(asked.version, asked.endpoint.versions)
+
+
+def wants_stream(asked: Asked) -> None:
+    """A wildcard is not enough: a browser or a health check would get an endless stream."""
+    if not headers.accepts(asked.head.headers, headers.EVENT_STREAM, any_type=False):
+        raise refusals.stream_not_acceptable()
+
+
+def session_lives(asked: Asked) -> None:
+    """Source: 2025-03-26 basic/transports: Session Management.
+
+    404 tells the client to start again.
+    """
+    if asked.endpoint.sessions and asked.session_id is not None and asked.session is None:
+        raise refusals.session_not_found()
+
+
+def session_given(asked: Asked) -> None:
+    """Source: 2025-03-26 basic/transports: Session Management: 400 without the header."""
+    if asked.endpoint.sessions and asked.session_id is None:
+        raise refusals.session_required(listening=asked.head.method == b"GET")
+
+
+def stream_offered(asked: Asked) -> None:
+    """Source: 2025-03-26 basic/transports: Listening for Messages.
+
+    405 where no stream is offered.
+    """
+    resumes = headers.get(asked.head.headers, LAST_EVENT_ID) is not None
+    offered = asked.endpoint.listening and asked.endpoint.sessions
+    if not resumes and not offered:
+        raise refusals.method_not_allowed(b"POST", "No standalone event stream is offered here")
+
+
+def deletion_allowed(asked: Asked) -> None:
+    """Where there are no sessions there is nothing to end."""
+    if not asked.endpoint.sessions:
+        raise refusals.method_not_allowed(b"POST", "There are no sessions here to end")
+
+
+def answer_forms(asked: Asked) -> None:
+    """Source: 2025-03-26 basic/transports: the client lists both media types.
+
+    Wildcards count, as in HTTP.
+    """
+    forms = (headers.JSON, headers.EVENT_STREAM)
+    missing = [f.decode() for f in forms if not headers.accepts(asked.head.headers, f)]
+    if missing:
+        raise refusals.answer_not_acceptable(missing)
+
+
+def body_form(asked: Asked) -> None:
+    """Parameters such as ``charset=utf-8`` are fine."""
+    if headers.media_type(asked.head.headers) != headers.JSON:
+        raise refusals.not_json()
+
+
+COMMON: tuple[Row, ...] = (
+    ("0.1", path),
+    ("0.2", host_and_origin),
+    ("0.3", announced_size),
+    ("0.5", http_method),
+)
+LADDERS: Mapping[bytes, tuple[Row, ...]] = MappingProxyType(
+    {
+        b"GET": (
+            ("2.1", wants_stream),
+            ("4.10", known_version),
+            ("2.2", session_lives),
+            ("2.8", session_given),
+            ("2.4", stream_offered),
+        ),
+        b"DELETE": (
+            ("3.1", deletion_allowed),
+            ("4.10", known_version),
+            ("3.2", session_given),
+            ("3.2", session_lives),
+        ),
+        b"POST": (
+            ("4.2", answer_forms),
+            ("4.3", body_form),
+        ),
+    }
+)
+"""The rows by HTTP method, tried after the common ones."""
+
+
+def check_head(asked: Asked) -> None:
+    """Go down the rows that need no body. Raises RemoteProtocolError: the refusal."""
+    for _, row in COMMON:
+        row(asked)
+    for _, row in LADDERS[asked.head.method]:
+        row(asked)
+
+
+def resumption_point(asked: Asked) -> EventId | None:
+    """The cursor of a GET, or None if it opens a new stream. Row 2.3.
+
+    Raises for what is no cursor of ours.
+    """
+    text = headers.single(asked.head.headers, LAST_EVENT_ID)
+    if text is None:
+        return None
+    cursor = EventId.decode(text)
+    if cursor is None:
+        raise refusals.unknown_event_id()
+    return cursor
+
+
+def check_body(asked: Asked, body: bytes) -> Message | Batch:
+    """Go down the rows of a POST that need its body. Raises RemoteProtocolError: the refusal."""
+    decoded = jsonrpc.decode(body, asked.endpoint.limits)  # rows 4.4 and 4.9
+    if isinstance(decoded, Batch):
+        _check_batch(asked, decoded)  # rows 4.6 to 4.8
+    request_id = decoded.id if isinstance(decoded, Request) else None
+    if isinstance(decoded, Request) and decoded.method == "initialize":
+        # What a newer client puts into the version header must not keep it from negotiating.
+        if asked.endpoint.sessions and asked.session_id is not None:  # row 6.1
+            raise refusals.initialize_in_session(decoded.id)
+        return decoded
+    _check_version(asked, request_id)  # rows 4.10 and 6.2
+    if asked.endpoint.sessions:  # row 6.3
+        session_given(asked)
+        if asked.session is None:
+            raise refusals.session_not_found(request_id)
+    return decoded
+
+
+def _check_version(asked: Asked, request_id: RequestId | None) -> None:
+    known_version(asked)
+    if asked.version is not None and asked.version not in asked.endpoint.versions:
+        raise refusals.version_not_served(asked.version, asked.endpoint.versions, request_id)
+
+
+def _check_batch(asked: Asked, batch: Batch) -> None:
+    """Source: 2025-03-26 basic: Batching; the same, basic/transports.
+
+    What the body of a POST may be.
+    """
+    if not asked.revision.batching:
+        raise refusals.batch_not_allowed()
+    if not batch.items:
+        raise refusals.bad_batch("it is empty")
+    answers = [isinstance(item, Response | ErrorResponse) for item in batch.items]
+    if any(answers) and not all(answers):
+        raise refusals.bad_batch("answers must not be mixed with requests and notifications")
+    if any(isinstance(item, Request) and item.method == "initialize" for item in batch.items):
+        raise refusals.bad_batch("initialize must stand alone")

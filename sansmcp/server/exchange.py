@@ -1,0 +1,182 @@
+"""One HTTP request and its response, as the server sees it.
+
+An exchange collects a request and holds what is still to be sent of its response. It decides
+nothing: :mod:`.dispatch` says what a request is, and the machine says what to answer. Whoever
+drives the exchange (one task, one thread, one callback) pulls the effects one at a time and
+performs each before pulling the next, so what waits here is what a slow peer has not taken.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from ..codecs import headers, jsonrpc
+from ..codecs.buffer import too_large
+from ..codecs.headers import Headers
+from ..effects import Abort, ExchangeEffect, SendBody, SendEnd, SendHead, ServerEffect, Wake
+from ..errors import RemoteProtocolError
+from ..http import BodyData, BodyEnd, RequestHead, ResponseHead
+from ..limits import Limits
+from ..states import EXCHANGE, ExchangeEvent, ExchangeState, advance
+
+if TYPE_CHECKING:
+    from collections import deque
+
+    from .calls import Answer
+    from .sessions import Session
+    from .streams import Stream
+
+STREAM_HEADERS: Headers = (
+    (b"content-type", headers.EVENT_STREAM),
+    (b"cache-control", b"no-cache, no-transform"),
+    # Proxies of the nginx family collect responses before they pass them on, unless told not to.
+    (b"x-accel-buffering", b"no"),
+)
+
+
+@attrs.define(eq=False, repr=False)
+class ServerExchange:
+    """One request and its response. Made by ``Server.open_exchange``.
+
+    Opaque to hosts, except for :attr:`host`.
+    """
+
+    id: int
+    _limits: Limits
+    _effects: deque[ServerEffect]
+    host: Any = None
+    """For whoever drives the exchange, to find its own things when a ``Wake`` names this exchange.
+    """
+
+    state: ExchangeState = attrs.field(default=ExchangeState.HEAD, init=False)
+    head: RequestHead | None = attrs.field(default=None, init=False)
+    stream: Stream | None = attrs.field(default=None, init=False)
+    """The stream that this exchange reads."""
+    session: Session | None = attrs.field(default=None, init=False)
+    """Whose stream it is."""
+    answer: Answer | None = attrs.field(default=None, init=False)
+    """What is to be given as the answer to this POST."""
+    _body: bytearray = attrs.field(factory=bytearray, init=False)
+    _response: ResponseHead | None = attrs.field(default=None, init=False)
+    _chunks: list[bytes] = attrs.field(factory=list, init=False)
+    _end: SendEnd | Abort | None = attrs.field(default=None, init=False)
+    _idle: bool = attrs.field(default=False, init=False)
+
+    def __repr__(self) -> str:
+        return f"<exchange {self.id}: {self.state.name.lower()}>"
+
+    # The request
+
+    def begin(self, head: RequestHead) -> None:
+        """The request head has arrived."""
+        self.advance(ExchangeEvent.HEAD)
+        self.head = head
+
+    def collect(self, part: BodyData | BodyEnd) -> bytes | None:
+        """Add a piece of body; returns the whole body once it is complete.
+
+        Raises RemoteProtocolError (413) when it is too large.
+        """
+        if isinstance(part, BodyEnd):
+            self.advance(ExchangeEvent.COMPLETE)
+            body, self._body = bytes(self._body), bytearray()
+            return body
+        if len(self._body) + len(part.data) > self._limits.max_message_bytes:
+            raise too_large(self._limits.max_message_bytes)
+        self._body += part.data
+        return None
+
+    # The response
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of body that wait for the peer."""
+        return sum(map(len, self._chunks))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing can be added to the response."""
+        return self.state is ExchangeState.DONE
+
+    def reply(self, status: int, body: bytes = b"", extra: Headers = ()) -> None:
+        """Give a complete response: a JSON document, or no body at all."""
+        self.advance(ExchangeEvent.ANSWER)
+        kind: Headers = ((b"content-type", headers.JSON),) if body else ()
+        length = (b"content-length", b"%d" % len(body))
+        self._response = ResponseHead(status=status, headers=(*kind, length, *extra))
+        self._finish(body, SendEnd())
+
+    def refuse(self, error: RemoteProtocolError) -> None:
+        """Say no: the error's status and headers, and its JSON-RPC error as the body."""
+        self.reply(error.http_status, jsonrpc.encode(error.reply), error.headers)
+
+    def open_stream(self) -> None:
+        """Begin a response that is an event stream."""
+        self.advance(ExchangeEvent.STREAM)
+        self._response = ResponseHead(status=200, headers=STREAM_HEADERS)
+        self.wake()
+
+    def send(self, data: bytes) -> None:
+        """Add to the event stream."""
+        self._chunks.append(data)
+        self.wake()
+
+    def end(self) -> None:
+        """End the event stream properly."""
+        self.advance(ExchangeEvent.ANSWER)
+        self._finish(b"", SendEnd())
+
+    def stop(self) -> None:
+        """End the event stream properly, whether it has begun or not."""
+        if self.state is ExchangeState.DECIDING:
+            self.open_stream()
+        if self.state is ExchangeState.STREAMING:
+            self.end()
+
+    def abort(self) -> None:
+        """Break off: the stream cannot go on and must not look complete."""
+        self.advance(ExchangeEvent.ANSWER)
+        self._finish(b"", Abort())
+
+    def peer_gone(self) -> None:
+        """Nobody is there any more: what waits is dropped."""
+        self.advance(ExchangeEvent.GONE)
+        self._response, self._end = None, None
+        self._chunks.clear()
+        self._body.clear()
+
+    def next_effect(self) -> ExchangeEffect | None:
+        """What to send next; None when there is nothing. Waiting pieces of body come as one."""
+        if self._response is not None:
+            head, self._response = self._response, None
+            return SendHead(head)
+        if self._chunks:
+            data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+            self._chunks.clear()
+            return SendBody(data)
+        if self._end is not None:
+            end, self._end = self._end, None
+            return end
+        return None
+
+    def fall_idle(self) -> None:
+        """The driver found nothing to do: from now on it has to be woken."""
+        self._idle = True
+
+    def advance(self, event: ExchangeEvent) -> None:
+        """Go to the next state. Raises LocalProtocolError where the table has none."""
+        self.state = advance(EXCHANGE, self.state, event)
+
+    def _finish(self, body: bytes, end: SendEnd | Abort) -> None:
+        if body:
+            self._chunks.append(body)
+        self._end = end
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the driver pull again, if it has stopped."""
+        if self._idle:
+            self._idle = False
+            self._effects.append(Wake(self))

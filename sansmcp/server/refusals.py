@@ -1,0 +1,244 @@
+"""Every way in which a server says no, and what it tells the person at the other end.
+
+A refusal is a status, one line of JSON-RPC error, and a ``data.reason`` that programs can match.
+The message says what to send instead. Each mistake has its own reason, because a bare status led
+people to wrong theories for days. They are ordinary :class:`~sansmcp.errors.RemoteProtocolError`
+objects: the ladder of :mod:`.dispatch` raises them, the exchange answers with their ``reply``.
+
+Source: the dispatch table (legacy part) and the refusals of the design notes; 2025-11-25
+basic/transports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..codecs.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
+from ..errors import RemoteProtocolError
+from ..messages import RequestId
+
+UNSUPPORTED_VERSION = -32022
+
+
+def not_found() -> RemoteProtocolError:
+    """The path is not ours."""
+    return RemoteProtocolError(
+        "Nothing is served at this path", reason="not_found", http_status=404
+    )
+
+
+def bad_host() -> RemoteProtocolError:
+    """DNS rebinding (CVE-2025-66416 and others).
+
+    A page of another site talks to a server on this machine.
+    """
+    return RemoteProtocolError(
+        "This Host is not served here: use the name or address that the server was set up for",
+        reason="host_not_allowed",
+        http_status=403,
+    )
+
+
+def bad_origin() -> RemoteProtocolError:
+    """A web page of an origin that is not allowed. Source: 2025-11-25 basic/transports.
+
+    Security Warning.
+    """
+    return RemoteProtocolError(
+        "Requests from web pages of this Origin are not allowed here",
+        reason="origin_not_allowed",
+        http_status=403,
+    )
+
+
+def method_not_allowed(allow: bytes, hint: str) -> RemoteProtocolError:
+    """An HTTP method that has no meaning here."""
+    return RemoteProtocolError(
+        hint,
+        reason="method_not_allowed",
+        http_status=405,
+        data={"allow": allow.decode().split(", ")},
+        headers=((b"allow", allow),),
+    )
+
+
+def stream_not_acceptable() -> RemoteProtocolError:
+    """A GET that does not ask for an event stream: a browser, a health check."""
+    return RemoteProtocolError(
+        "GET here opens an event stream: send Accept: text/event-stream",
+        reason="not_acceptable",
+        http_status=406,
+        data={"required": ["text/event-stream"]},
+    )
+
+
+def answer_not_acceptable(missing: Sequence[str]) -> RemoteProtocolError:
+    """A POST whose ``Accept`` rules out one of the two forms of answer."""
+    return RemoteProtocolError(
+        f"POST needs Accept: application/json, text/event-stream; {' and '.join(missing)} is missing",
+        reason="not_acceptable",
+        http_status=406,
+        data={"required": ["application/json", "text/event-stream"], "missing": list(missing)},
+    )
+
+
+def not_json() -> RemoteProtocolError:
+    """A body that does not even claim to be JSON."""
+    return RemoteProtocolError(
+        "POST needs a JSON-RPC message as its body, with Content-Type: application/json",
+        reason="unsupported_media_type",
+        http_status=415,
+    )
+
+
+def session_required(*, listening: bool = False) -> RemoteProtocolError:
+    """No session id where one is needed."""
+    then = "GET" if listening else "send this"
+    return RemoteProtocolError(
+        f"No Mcp-Session-Id: POST initialize to this URL first, then {then} with the id it returns. "
+        "The HTTP+SSE transport is not served on this URL",
+        reason="session_required",
+        data={"transports": ["streamable-http"], "httpSseUrl": None},
+    )
+
+
+def session_not_found(request_id: RequestId | None = None) -> RemoteProtocolError:
+    """An unknown, ended or foreign session. Source: 2025-03-26 basic/transports.
+
+    Session Management: 404.
+    """
+    return RemoteProtocolError(
+        "Unknown or ended session: initialize again",
+        reason="session_not_found",
+        http_status=404,
+        request_id=request_id,
+    )
+
+
+def unknown_event_id() -> RemoteProtocolError:
+    """A cursor that is none of this session's, or whose messages are no longer kept."""
+    return RemoteProtocolError(
+        "Last-Event-ID names no event that can be resumed from in this session: it is unknown or has expired",
+        reason="unknown_event_id",
+    )
+
+
+def unsupported_version(
+    asked: str, served: Sequence[str], request_id: RequestId | None = None
+) -> RemoteProtocolError:
+    """A version nobody has heard of, or that is not served. Source: SEP-2575.
+
+    2025-06-18 only asks for 400.
+    """
+    return RemoteProtocolError(
+        f"MCP-Protocol-Version {asked[:40]!r} is not served here; served are {', '.join(served)}",
+        reason="unsupported_version",
+        jsonrpc_code=UNSUPPORTED_VERSION,
+        request_id=request_id,
+        data={"supported": list(served), "requested": asked[:40]},
+    )
+
+
+def version_not_served(
+    asked: str, served: Sequence[str], request_id: RequestId | None
+) -> RemoteProtocolError:
+    """A known handshake version that this server does not offer."""
+    return RemoteProtocolError(
+        f"MCP-Protocol-Version {asked!r} is not served here; served are {', '.join(served)}",
+        reason="unsupported_version",
+        jsonrpc_code=INVALID_REQUEST,
+        request_id=request_id,
+        data={"supported": list(served), "requested": asked},
+    )
+
+
+def initialize_in_session(request_id: RequestId) -> RemoteProtocolError:
+    """Source: 2025-03-26 basic/transports: initialize opens a session and carries no id of one."""
+    return RemoteProtocolError(
+        "initialize opens a new session: send it without Mcp-Session-Id",
+        reason="initialize_in_session",
+        request_id=request_id,
+    )
+
+
+def batch_not_allowed() -> RemoteProtocolError:
+    """An array, under a revision that has none."""
+    return RemoteProtocolError(
+        "A JSON array is not a message in this protocol revision: send each message in a POST of its own",
+        reason="batch_not_allowed",
+    )
+
+
+def bad_batch(rule: str) -> RemoteProtocolError:
+    """An array that 2025-03-26 does not allow."""
+    return RemoteProtocolError(f"Not a valid batch: {rule}", reason="bad_batch")
+
+
+def duplicate_request_id(request_id: RequestId) -> RemoteProtocolError:
+    """A second request with the id of one that is still running; the first goes on unharmed."""
+    return RemoteProtocolError(
+        "A request with this id is still running in this session: ids must not repeat",
+        reason="duplicate_request_id",
+        request_id=request_id,
+    )
+
+
+def too_many_calls(limit: int, request_id: RequestId) -> RemoteProtocolError:
+    """The session runs as many requests as it may."""
+    return RemoteProtocolError(
+        f"This session already runs {limit} requests: wait for some of them to end",
+        reason="too_many_requests",
+        http_status=429,
+        request_id=request_id,
+        data={"limit": limit},
+    )
+
+
+def too_many_sessions(limit: int, request_id: RequestId) -> RemoteProtocolError:
+    """The server holds as many sessions as it may."""
+    return RemoteProtocolError(
+        f"The server already holds {limit} sessions: try again later",
+        reason="too_many_sessions",
+        http_status=503,
+        request_id=request_id,
+        data={"limit": limit},
+    )
+
+
+def too_many_streams(limit: int) -> RemoteProtocolError:
+    """The session has as many standalone streams as it may."""
+    return RemoteProtocolError(
+        f"This session already has {limit} standalone event streams: close one, or resume one with Last-Event-ID",
+        reason="too_many_streams",
+        http_status=429,
+        data={"limit": limit},
+    )
+
+
+def shutting_down() -> RemoteProtocolError:
+    """The server takes nothing new."""
+    return RemoteProtocolError(
+        "The server is shutting down: connect again later", reason="shutting_down", http_status=503
+    )
+
+
+def unknown_method(method: str, request_id: RequestId) -> RemoteProtocolError:
+    """Answered with HTTP 200: in a session, 404 would mean that the session is gone."""
+    return RemoteProtocolError(
+        f"Method {method[:100]!r} is not supported",
+        reason="method_not_found",
+        http_status=200,
+        jsonrpc_code=METHOD_NOT_FOUND,
+        request_id=request_id,
+    )
+
+
+def invalid_params(what: str, request_id: RequestId) -> RemoteProtocolError:
+    """Parameters that the protocol itself defines are missing or of the wrong type."""
+    return RemoteProtocolError(
+        f"Invalid params: {what}",
+        reason="invalid_params",
+        http_status=200,
+        jsonrpc_code=INVALID_PARAMS,
+        request_id=request_id,
+    )

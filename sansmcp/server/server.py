@@ -1,0 +1,331 @@
+"""The server machine: HTTP message parts in, effects and events out.
+
+The machine is driven from two sides. Whoever carries HTTP opens an exchange for each request, feeds
+it the parts that arrive, and sends what :meth:`Server.next_effect_of` gives; many exchanges run at
+the same time, each with a driver of its own. One driver pulls :meth:`Server.next_effect`, which
+names exchanges to wake and asks for storage, and keeps the clock. The application takes events, of
+which ``CallReceived`` is the one that wants an answer.
+
+    exchange = server.open_exchange()
+    server.receive(exchange, RequestHead(...), now=t)
+    server.receive(exchange, BodyData(...), now=t)
+    server.receive(exchange, BodyEnd(), now=t)      ->  CallReceived(call)
+    call.respond({...}, now=t)                      ->  SendHead, SendBody, SendEnd of the exchange
+
+After everything that changes the machine (``receive``, the methods of a call, ``handle_timeout``,
+completions) pull the effects until ``Idle``. Nothing a peer sends makes the machine raise.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, TypedDict
+
+from ..app import App
+from ..codecs.sse import KEEP_ALIVE
+from ..effects import Abort, ExchangeEffect, SendEnd, ServerEffect
+from ..errors import LocalProtocolError, RemoteProtocolError
+from ..events import BadRequest, MessageLost, ServerEvent
+from ..http import BodyData, BodyEnd, PeerGone, RequestHead, RequestPart
+from ..limits import Limits
+from ..revisions import HANDSHAKE_VERSIONS, REVISIONS
+from ..security import SecurityPolicy
+from ..states import ExchangeState
+from ..store import Page
+from ..timers import Timer
+from ..trace import Tracer
+from ..types import Idle
+from . import refusals
+from .calls import Answer
+from .core import ServerCore
+from .dispatch import Endpoint, check_head
+from .exchange import ServerExchange
+from .legacy import Legacy
+from .sessions import Session, SessionTable
+
+
+class ServerSettings(TypedDict, total=False):
+    """The settings of :class:`Server`, for adapters that pass them on.
+
+    Their meaning is explained there.
+    """
+
+    path: str
+    versions: tuple[str, ...]
+    sessions: bool
+    listening: bool
+    stream_after: float
+    policy: SecurityPolicy | None
+    limits: Limits | None
+    trace: Tracer | None
+
+
+class Server:
+    """An MCP server without I/O, clock or randomness."""
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        new_token: Callable[[], str],
+        path: str = "/mcp",
+        versions: tuple[str, ...] = HANDSHAKE_VERSIONS,
+        resumable: bool = True,
+        sessions: bool = True,
+        listening: bool = True,
+        stream_after: float = 0.05,
+        policy: SecurityPolicy | None = None,
+        limits: Limits | None = None,
+        trace: Tracer | None = None,
+    ) -> None:
+        """Set up a server.
+
+        Args:
+            app: whose methods are served.
+            new_token: gives an unguessable string of 16 to 128 letters, digits, "-" and "_" at each
+                call, e.g. ``secrets.token_urlsafe``. Session ids and event ids are made of it.
+            path: the one path of the MCP endpoint.
+            versions: the protocol versions to serve, oldest first.
+            resumable: there is a store: perform the store effects. Without one, streams cannot be
+                resumed.
+            sessions: give clients a session. Without, every request stands alone, and the server
+                cannot ask clients anything.
+            listening: offer standalone event streams (GET) for what belongs to no request.
+            stream_after: seconds after which a request that is not answered gets an event stream;
+                0: at once.
+            policy: which hosts and origins are served; by default those of this machine only.
+            limits: bounds; see Limits.
+            trace: is told everything that is sent and received.
+
+        Raises LocalProtocolError for a version this library does not know.
+        """
+        for version in versions:
+            if version not in REVISIONS:
+                raise LocalProtocolError(
+                    f"{version!r} is not a protocol version this library knows"
+                )
+        self._core = ServerCore(
+            app=app,
+            versions=versions,
+            limits=limits or Limits(),
+            resumable=resumable,
+            stream_after=stream_after,
+            new_token=new_token,
+        )
+        endpoint = Endpoint(
+            path=path.encode(),
+            versions=versions,
+            sessions=sessions,
+            listening=listening,
+            policy=policy or SecurityPolicy(),
+            limits=self._core.limits,
+        )
+        self._table = SessionTable(self._core)
+        self._legacy = Legacy(self._core, endpoint, self._table)
+        self._exchange_ids: Iterator[int] = itertools.count(1)
+        self._paused: set[ServerExchange] = set()
+        self._draining = False
+        self._path = path
+        self._trace = trace
+
+    @property
+    def path(self) -> str:
+        """The path of the MCP endpoint."""
+        return self._path
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds that were set."""
+        return self._core.limits
+
+    @property
+    def app(self) -> App:
+        """The application that is served."""
+        return self._core.app
+
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        """The sessions that are alive."""
+        return tuple(self._table)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether calls are running in any session."""
+        return any(session.calls for session in self._table)
+
+    # Parts in
+
+    def open_exchange(self, host: Any = None) -> ServerExchange:
+        """A new exchange, for one request.
+
+        ``host`` is kept as its ``host`` attribute, for the driver's own use.
+        """
+        return ServerExchange(next(self._exchange_ids), self._core.limits, self._core.effects, host)
+
+    def receive(self, exchange: ServerExchange, part: RequestPart, *, now: float) -> None:
+        """Feed a part of a request. Parts of an exchange that is done are ignored."""
+        self._core.now = now
+        if exchange.is_done:
+            return
+        if self._trace is not None:
+            self._trace.part(exchange.id, part)
+        try:
+            match part:
+                case RequestHead():
+                    self._head(exchange, part)
+                case BodyData() | BodyEnd():
+                    body = exchange.collect(part)
+                    if body is not None:
+                        self._legacy.complete(exchange, body)
+                case PeerGone():
+                    self._gone(exchange)
+        except RemoteProtocolError as error:
+            exchange.refuse(error)
+            self._core.events.append(BadRequest(error))
+
+    def refuse(self, exchange: ServerExchange, error: RemoteProtocolError, *, now: float) -> None:
+        """Refuse a request that the HTTP layer below found faulty.
+
+        The answer is given like any other.
+        """
+        self._core.now = now
+        if exchange.state is ExchangeState.HEAD:
+            exchange.begin(RequestHead(method=b"", target=b"", headers=()))
+        exchange.refuse(error)
+        self._core.events.append(BadRequest(error))
+
+    # Effects and events out
+
+    def next_effect_of(self, exchange: ServerExchange) -> ExchangeEffect | Idle:
+        """What to send on an exchange next. ``Idle.PAUSED``.
+
+        Do not read its request until woken.
+        """
+        effect = exchange.next_effect()
+        if effect is None:
+            return self._nothing_to_send(exchange)
+        if self._trace is not None:
+            self._trace.effect(exchange.id, effect)
+        if isinstance(effect, SendEnd | Abort):
+            self._over(exchange)
+        elif exchange.state is ExchangeState.STREAMING:
+            deadline = self._core.now + self._core.limits.keep_alive_interval
+            self._core.timers.set(Timer.KEEP_ALIVE, exchange, deadline)
+        return effect
+
+    def next_effect(self) -> ServerEffect | Idle:
+        """What to do for the server as a whole next: wake an exchange, or use the store."""
+        return self._core.effects.popleft() if self._core.effects else Idle.NEED_DATA
+
+    def next_event(self) -> ServerEvent | Idle:
+        """What happened next, for the application."""
+        if not self._core.events:
+            return Idle.NEED_DATA
+        event = self._core.events.popleft()
+        if self._paused and len(self._core.events) < self._core.limits.max_queued_events:
+            for exchange in self._paused:
+                exchange.wake()
+            self._paused.clear()
+        return event
+
+    # Time
+
+    def next_deadline(self) -> float | None:
+        """When to call :meth:`handle_timeout`, on the clock of ``now``; None: no need."""
+        return self._core.now if self._core.effects else self._core.timers.next_deadline()
+
+    def handle_timeout(self, *, now: float) -> None:
+        """Do what is due. May be called early, late, or twice."""
+        self._core.now = now
+        for timer, owner in self._core.timers.due(now):
+            match timer, owner:
+                case Timer.STREAM_OPEN, Answer():
+                    owner.open()
+                case Timer.KEEP_ALIVE, ServerExchange():
+                    owner.send(KEEP_ALIVE)
+                case Timer.CLIENT_ANSWER, (Session() as session, int(id)):
+                    session.asked[id].ask_timed_out(id)
+                case Timer.SESSION_IDLE, Session():
+                    self._table.expire(owner)
+                case _:  # pragma: no cover - no other timers are set
+                    raise AssertionError(timer)
+
+    # Completions of store effects
+
+    def stored(self, effect: int, *, now: float) -> None:
+        """A StoreAppend is done."""
+        self._core.now = now
+        stream = self._core.queue.take(effect)
+        if stream is not None:
+            stream.stored()
+            self._core.tidy(stream)
+
+    def replayed(self, effect: int, page: Page | None, *, now: float) -> None:
+        """A StoreRead is done. ``page`` is None where the store knows no such log."""
+        self._core.now = now
+        stream = self._core.queue.take(effect)
+        if stream is not None:
+            stream.replayed(effect, page)
+
+    def store_failed(self, effect: int, why: str, *, now: float) -> None:
+        """A StoreAppend or StoreRead could not be done, and will not be."""
+        self._core.now = now
+        stream = self._core.queue.take(effect)
+        if stream is not None and not stream.failed(effect):
+            self._core.events.append(MessageLost(None, f"the store failed: {why}"))
+
+    # Ending
+
+    def end_session(self, session: Session, reason: str, *, now: float) -> None:
+        """End a session; its client gets 404 from now on."""
+        self._core.now = now
+        if self._table.find(session.principal, session.id and session.id.reveal()) is session:
+            self._table.end(session, reason)
+
+    def drain(self, *, now: float) -> None:
+        """Take nothing new: further requests are refused with 503. What runs goes on."""
+        self._core.now = now
+        self._draining = True
+
+    def shut_down(self, *, now: float) -> None:
+        """End all sessions, and all streams with a proper end of body."""
+        self.drain(now=now)
+        for session in self._table:
+            self._table.end(session, "the server shuts down")
+
+    # What a request is, and its end
+
+    def _head(self, exchange: ServerExchange, head: RequestHead) -> None:
+        exchange.begin(head)
+        if self._draining:
+            raise refusals.shutting_down()
+        check_head(self._legacy.asked(head))
+
+    def _gone(self, exchange: ServerExchange) -> None:
+        exchange.peer_gone()
+        if exchange.answer is not None:
+            exchange.answer.peer_gone()
+        if exchange.stream is not None:
+            exchange.stream.detach(exchange)
+            self._core.tidy(exchange.stream)
+        self._over(exchange)
+
+    def _over(self, exchange: ServerExchange) -> None:
+        """Nothing more will happen on an exchange."""
+        self._paused.discard(exchange)
+        self._core.timers.stop(Timer.KEEP_ALIVE, exchange)
+        if exchange.stream is not None:
+            self._core.tidy(exchange.stream)
+        if exchange.session is not None:
+            exchange.session.reader_left(exchange)
+
+    def _nothing_to_send(self, exchange: ServerExchange) -> Idle:
+        if exchange.stream is not None and exchange.stream.reader is exchange:
+            exchange.stream.catch_up()
+        exchange.fall_idle()
+        is_asking = exchange.state in (ExchangeState.HEAD, ExchangeState.BODY)
+        if is_asking and len(self._core.events) >= self._core.limits.max_queued_events:
+            self._paused.add(exchange)
+            return Idle.PAUSED
+        return Idle.NEED_DATA

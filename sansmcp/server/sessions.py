@@ -1,0 +1,232 @@
+"""Sessions: what a server remembers of a client between its requests.
+
+A session begins with ``initialize`` and ends by DELETE, by being idle for too long, or when the
+server shuts down. It holds what was negotiated, the calls that run, the requests that wait for the
+client's answer, and the standalone streams (GET) on which the server says what belongs to no call.
+It belongs to one principal; for everybody else it does not exist.
+
+The standalone streams of a session are few, and any of them may have lost its connection without
+anybody having noticed. So a message goes to the one whose reader came last; and a GET that brings
+no cursor goes on where a stream without a reader was left, before it begins a new one. Streams with
+a living reader are never taken over: two honest connections of one client would evict each other
+for ever.
+
+Source: 2025-03-26 to 2025-11-25, basic/transports: Session Management, Listening for Messages from
+the Server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from ..codecs import jsonrpc
+from ..codecs.event_id import EventId
+from ..effects import StoreDrop
+from ..errors import LocalProtocolError
+from ..events import SessionClosed, SessionOpened
+from ..messages import Notification, Params, RequestId
+from ..revisions import Revision
+from ..states import SESSION, SessionEvent, SessionState, advance
+from ..store import StreamKey
+from ..timers import Timer
+from ..types import Secret
+from . import refusals
+from .core import ServerCore
+from .exchange import ServerExchange
+from .streams import Stream
+
+if TYPE_CHECKING:
+    from .calls import Call
+
+_CLIENT_CAPABILITIES = {
+    "sampling/createMessage": "sampling",
+    "elicitation/create": "elicitation",
+    "roots/list": "roots",
+}
+
+
+@attrs.define(eq=False, repr=False)
+class Session:
+    """One client's conversation. ``id`` is None where sessions are off.
+
+    Then it lasts for one request.
+    """
+
+    _core: ServerCore
+    id: Secret | None
+    principal: str
+    revision: Revision
+    client_info: Mapping[str, Any] = attrs.field(factory=dict)
+    client_capabilities: Mapping[str, Any] = attrs.field(factory=dict)
+    state: SessionState = attrs.field(default=SessionState.OPENING, init=False)
+    calls: dict[RequestId, Call] = attrs.field(factory=dict, init=False)
+    """The calls that run, by request id; not for applications."""
+    asked: dict[int, Call] = attrs.field(factory=dict, init=False)
+    """Which call made the request to the client that waits under this id; not for applications."""
+    _readers: set[ServerExchange] = attrs.field(factory=set, init=False)
+    """The exchanges that are event streams."""
+    _standalone: list[Stream] = attrs.field(factory=list, init=False)
+    """The standalone streams, the one whose reader came last at the end."""
+    _last_id: int = attrs.field(default=0, init=False)
+
+    def __repr__(self) -> str:
+        return f"<session {self.id!r} at {self.revision.name}: {self.state.name.lower()}>"
+
+    def notify(self, method: str, params: Params | None = None, *, now: float) -> bool:
+        """Send a notification that belongs to no call, on the standalone stream.
+
+        Returns False if it is lost: nobody listens, and there is no store to keep it. Raises
+        LocalProtocolError if the parameters are not JSON.
+        """
+        data = jsonrpc.encode(Notification(method, params))
+        self._core.now = now
+        if self.id is None or self.state is SessionState.ENDED:
+            return False
+        listened = [stream for stream in self._standalone if stream.reader is not None]
+        stream = (listened or self._standalone or [self._new_standalone()])[-1]
+        return stream.append(data)
+
+    # What follows is for the other parts of the server.
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether calls run or somebody reads a stream."""
+        return bool(self.calls or self._readers)
+
+    def next_id(self) -> int:
+        """An id for a request to the client; ours are a number space of their own."""
+        self._last_id += 1
+        return self._last_id
+
+    def check_can_ask(self, method: str) -> None:
+        """Raises LocalProtocolError if the client must not be asked this. Source: basic/lifecycle.
+
+        Operation.
+        """
+        if self.id is None:
+            raise LocalProtocolError("Without a session the client's answer could not be matched")
+        capability = _CLIENT_CAPABILITIES.get(method)
+        if capability is not None and capability not in self.client_capabilities:
+            raise LocalProtocolError(
+                f"The client has not declared the capability {capability!r} that {method} needs"
+            )
+
+    def initialized(self) -> None:
+        """``notifications/initialized`` has come."""
+        self.state = advance(SESSION, self.state, SessionEvent.INITIALIZED)
+
+    def touch(self) -> None:
+        """The session was used: start waiting for it to be idle, unless it is busy."""
+        if self.id is not None and self.state is not SessionState.ENDED:
+            deadline = self._core.now + self._core.limits.session_idle_timeout
+            self._core.timers.set(Timer.SESSION_IDLE, self, deadline)
+
+    def new_stream(self) -> Stream:
+        """A new stream of this session."""
+        return self._core.new_stream(self.principal, self.id, polling=self.revision.polling)
+
+    def listen(self, exchange: ServerExchange) -> None:
+        """Give a GET without a cursor a standalone stream.
+
+        Raises RemoteProtocolError if there are too many already.
+        """
+        limit = self._core.limits.max_streams_per_session
+        free = [stream for stream in self._standalone if stream.reader is None]
+        if not free and len(self._standalone) >= limit:
+            raise refusals.too_many_streams(limit)
+        stream = free[-1] if free else self._new_standalone()
+        self.read(exchange, stream, None, prime=True)
+
+    def resume(self, exchange: ServerExchange, cursor: EventId) -> None:
+        """Give a GET with a cursor the rest of the stream that it names."""
+        session = self.id.reveal() if self.id is not None else ""
+        key = StreamKey(self.principal, session, cursor.stream)
+        stream = self._core.find_stream(key, polling=self.revision.polling)
+        self.read(exchange, stream, cursor.seq, prime=False)
+
+    def read(
+        self, exchange: ServerExchange, stream: Stream, after: int | None, *, prime: bool
+    ) -> None:
+        """Let an exchange read a stream after a place, or where its last reader stopped."""
+        exchange.session = self
+        self._readers.add(exchange)
+        if stream in self._standalone:
+            self._standalone.remove(stream)
+            self._standalone.append(stream)
+        stream.attach(exchange, after, prime=prime)
+
+    def reader_left(self, exchange: ServerExchange) -> None:
+        """An exchange of this session is over."""
+        self._readers.discard(exchange)
+        self.touch()
+
+    def end(self, reason: str) -> None:
+        """End the session: cancel what runs, end what streams, forget what is stored."""
+        self.state = advance(SESSION, self.state, SessionEvent.END)
+        for call in tuple(self.calls.values()):
+            call.cancel(reason)
+        for exchange in tuple(self._readers):
+            if exchange.stream is not None:
+                exchange.stream.detach(exchange)
+            exchange.stop()
+        for stream in self._standalone:
+            stream.close()
+            self._core.tidy(stream)
+        self._core.timers.stop(Timer.SESSION_IDLE, self)
+        if self._core.resumable and self.id is not None:
+            self._core.effects.append(StoreDrop(principal=self.principal, session=self.id.reveal()))
+        self._core.events.append(SessionClosed(self, reason))
+
+    def _new_standalone(self) -> Stream:
+        stream = self.new_stream()
+        self._standalone.append(stream)
+        return stream
+
+
+@attrs.define(eq=False)
+class SessionTable:
+    """The sessions that are alive, by principal and id."""
+
+    _core: ServerCore
+    _sessions: dict[tuple[str, Secret], Session] = attrs.field(factory=dict, init=False)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(tuple(self._sessions.values()))
+
+    def open(
+        self,
+        principal: str,
+        revision: Revision,
+        client_info: Mapping[str, Any],
+        client_capabilities: Mapping[str, Any],
+    ) -> Session:
+        """A new session, with a new id."""
+        id = Secret(self._core.token())
+        session = Session(self._core, id, principal, revision, client_info, client_capabilities)
+        self._sessions[principal, id] = session
+        self._core.events.append(SessionOpened(session))
+        session.touch()
+        return session
+
+    def find(self, principal: str, id: str | None) -> Session | None:
+        """The session of that id, if it is this principal's."""
+        return None if id is None else self._sessions.get((principal, Secret(id)))
+
+    def expire(self, session: Session) -> None:
+        """The idle timer of a session went off."""
+        if session.is_busy:
+            session.touch()
+        else:
+            self.end(session, "idle for too long")
+
+    def end(self, session: Session, reason: str) -> None:
+        """End a session and forget it."""
+        if session.id is not None:
+            self._sessions.pop((session.principal, session.id), None)
+        session.end(reason)

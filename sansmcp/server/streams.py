@@ -1,0 +1,314 @@
+"""Streams and their readers: the heart of "nothing is lost, nothing comes twice".
+
+A stream is a log. Its writer appends messages; each gets the next sequence number and goes to the
+store, and only when the store has it may anybody see it (*append first, then send*). A reader is
+nothing but a *position* in that log and the exchange it feeds. Whatever brought it there (the POST
+that began the stream, a resumption after a broken connection, a newer reader that took over), a
+reader moves in one way only: it takes the message after its position. There are two places to take
+it from:
+
+* the *tail*: a message that has just been stored goes straight to a reader that stands right before
+  it;
+* the *store*: a reader that stands anywhere else reads pages until it stands at the tail.
+
+So there is no replay mode and no hand-over between replay and live: a message that is stored while
+a page is being read is one more message after the reader's position, and one that comes both ways
+is not after it any more. A reader whose peer is slow falls behind the tail by itself, holds nothing
+in memory, and reads pages again when it has sent what it had. Disconnecting a reader (SEP-1699)
+leaves the log as it is.
+
+Without a store there are no event ids: messages go to the reader, if there is one, and are gone.
+
+Source: 2025-11-25 basic/transports: Resumability and Redelivery; SEP-1699.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from ..codecs.event_id import EventId
+from ..codecs.sse import encode_event
+from ..effects import ServerEffect, StoreAppend, StoreRead
+from ..limits import Limits
+from ..states import ExchangeState
+from ..store import Entry, Page, StreamKey
+from . import refusals
+from .exchange import ServerExchange
+
+
+@attrs.define(eq=False)
+class StoreQueue:
+    """The store effects that are under way, and the streams that wait for them."""
+
+    limits: Limits
+    _effects: deque[ServerEffect]
+    _waiting: dict[int, Stream] = attrs.field(factory=dict, init=False)
+    _serial: Iterator[int] = attrs.field(factory=itertools.count, init=False)
+
+    def append(self, stream: Stream, key: StreamKey, entries: tuple[Entry, ...]) -> StoreAppend:
+        """Ask for an append; :meth:`take` gives the stream back when it is done."""
+        effect = StoreAppend(effect=next(self._serial), stream=key, entries=entries)
+        self._waiting[effect.effect] = stream
+        self._effects.append(effect)
+        return effect
+
+    def read(self, stream: Stream, key: StreamKey, after: int) -> int:
+        """Ask for a page; returns the number of the effect."""
+        effect = StoreRead(
+            effect=next(self._serial),
+            stream=key,
+            after=after,
+            limit=self.limits.replay_page_entries,
+            max_bytes=self.limits.max_unsent_bytes,
+        )
+        self._waiting[effect.effect] = stream
+        self._effects.append(effect)
+        return effect.effect
+
+    def take(self, effect: int) -> Stream | None:
+        """The stream that a completed effect belongs to; None for one that was reported before."""
+        return self._waiting.pop(effect, None)
+
+
+@attrs.define(eq=False)
+class Stream:
+    """A log and its one reader."""
+
+    key: StreamKey | None
+    """Where it is stored; None: nowhere, and its events have no ids."""
+    polling: bool
+    """Whether the client knows SEP-1699: events that have an id and nothing else, and early closes.
+    """
+    _queue: StoreQueue
+    written_elsewhere: bool = False
+    """Only the store knows this log: it was finished before, or another process writes it."""
+
+    reader: ServerExchange | None = attrs.field(default=None, init=False)
+    finished: bool = attrs.field(default=False, init=False)
+    """Nothing can follow: the request is answered or cancelled, or the session has ended."""
+    _next_seq: int = attrs.field(default=1, init=False)
+    _stored: int = attrs.field(default=0, init=False)
+    """The log is known to hold everything up to here."""
+    _unstored: deque[Entry] = attrs.field(factory=deque, init=False)
+    """What the store is to get next: it has one append of a stream at a time, so the order is safe.
+    """
+    _appending: StoreAppend | None = attrs.field(default=None, init=False)
+    _position: int = attrs.field(default=0, init=False)
+    """The reader was given everything up to here."""
+    _primes: bool = attrs.field(default=False, init=False)
+    """The reader's client has no id of this stream yet, so it misses nothing that is no longer
+    kept.
+    """
+    _reading: int | None = attrs.field(default=None, init=False)
+    """The store effect that will bring the reader's next page."""
+
+    # The writer
+
+    @property
+    def congested(self) -> bool:
+        """Whether the writer should wait.
+
+        The store, or without one the reader, does not keep up.
+        """
+        if self.key is not None:
+            return len(self._unstored) >= self._queue.limits.max_pending_entries
+        return self.reader is not None and self.reader.unsent >= self._queue.limits.max_unsent_bytes
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is left to do here: it is finished and stored, and nobody reads."""
+        return self.finished and self._appending is None and self.reader is None
+
+    def append(self, message: bytes, *, final: bool = False) -> bool:
+        """Add a message. Returns False if it is lost: nothing stores it and nobody reads it."""
+        entry = Entry(self._next_seq, message, final)
+        self._next_seq += 1
+        self.finished = final
+        if self.key is None:
+            is_read = self.reader is not None
+            self._give((entry,))
+            self._stored = self._position = entry.seq
+            return is_read
+        self._unstored.append(entry)
+        self._append_next()
+        return True
+
+    def stored(self) -> None:
+        """The store has what it was given."""
+        assert self._appending is not None
+        entries = self._appending.entries
+        self._appending = None
+        self._stored = entries[-1].seq
+        if self._is_read_up_to(entries[0].seq - 1) and not self._is_slow():
+            self._give(entries)
+        self.catch_up()
+        self._append_next()
+
+    def failed(self, effect: int) -> bool:
+        """The store could not do what it was asked. Returns False if messages are lost by that."""
+        if effect == self._reading:
+            self._reading = None
+            self._lose_reader()
+            return True
+        return self._appending is None or effect != self._appending.effect or self._go_unstored()
+
+    def close(self) -> None:
+        """Nothing follows, and no answer either."""
+        self.finished = True
+        self._unstored.clear()
+        self.detach_reader()
+
+    # The reader
+
+    def attach(self, exchange: ServerExchange, after: int | None, *, prime: bool) -> None:
+        """Let an exchange read what follows ``after``, instead of whoever has been reading.
+
+        ``after`` None: go on where the last reader stopped. ``prime``: the client has no id of this
+        stream yet.
+        """
+        self.detach_reader()
+        self.reader = exchange
+        exchange.stream = self
+        if after is None:
+            after = self._position
+        self._position = after
+        self._primes = prime
+        if after > self._stored and not self.written_elsewhere:
+            self._lose_reader()
+        elif after < self._stored or self.written_elsewhere:
+            self._read_page()
+        else:
+            self._open(exchange)
+
+    def detach(self, exchange: ServerExchange) -> None:
+        """An exchange reads no more; the log stays."""
+        if self.reader is exchange:
+            self.reader = None
+            self._reading = None
+
+    def detach_reader(self) -> None:
+        """End the response of the reader, if there is one; the log stays."""
+        if (reader := self.reader) is not None:
+            self.detach(reader)
+            reader.stop()
+
+    def disconnect(self, retry: int | None) -> bool:
+        """Close the reader's connection; it shall come back after ``retry`` milliseconds and read on.
+
+        Returns False, and does nothing, where the client could not come back. Source: SEP-1699.
+        """
+        if self.key is None or not self.polling:
+            return False
+        if self.reader is not None and self.reader.state is ExchangeState.STREAMING:
+            self.reader.send(encode_event(b"", id=self._id(self._position), retry=retry))
+        self.detach_reader()
+        return True
+
+    def replayed(self, effect: int, page: Page | None) -> None:
+        """A page has come from the store."""
+        if effect != self._reading or self.reader is None:
+            return  # it was for a reader that has gone
+        self._reading = None
+        if page is None or not _follows(page, self._position):
+            if not self._primes:
+                self._lose_reader()
+                return
+            page = page or Page((), self._stored)
+            self._position = page.entries[0].seq - 1 if page.entries else page.last_seq
+        self._stored = max(self._stored, page.last_seq)
+        if self.reader.state is ExchangeState.DECIDING:
+            self._open(self.reader)
+        self._give(page.entries)
+        if self.written_elsewhere and self._position == self._stored:
+            self.detach_reader()
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Read on in the store if the reader has sent all it had and the log goes on."""
+        if self.reader is not None and self._reading is None and self.reader.unsent == 0:
+            if self._position < self._stored:
+                self._read_page()
+
+    def _open(self, exchange: ServerExchange) -> None:
+        exchange.open_stream()
+        if self._primes and self.polling and self.key is not None:
+            exchange.send(encode_event(b"", id=self._id(self._position)))
+        self._primes = False
+
+    def _go_unstored(self) -> bool:
+        """Without the store, the reader may still get what it was about to get.
+
+        False if it does not.
+        """
+        assert self._appending is not None
+        entries = (*self._appending.entries, *self._unstored)
+        self._appending = None
+        self._unstored.clear()
+        is_read = self._is_read_up_to(entries[0].seq - 1)
+        if not is_read:
+            self._lose_reader()
+        self.key = None
+        self._give(entries)
+        self._stored = self._position = entries[-1].seq
+        return is_read
+
+    def _append_next(self) -> None:
+        if self._appending is None and self._unstored and self.key is not None:
+            entries = tuple(
+                itertools.islice(self._unstored, self._queue.limits.replay_page_entries)
+            )
+            for _ in entries:
+                self._unstored.popleft()
+            self._appending = self._queue.append(self, self.key, entries)
+
+    def _is_read_up_to(self, seq: int) -> bool:
+        return self.reader is not None and self._reading is None and self._position == seq
+
+    def _is_slow(self) -> bool:
+        assert self.reader is not None
+        return self.reader.unsent >= self._queue.limits.max_unsent_bytes
+
+    def _read_page(self) -> None:
+        if self.key is None:
+            self._lose_reader()  # the store has failed meanwhile
+        else:
+            self._reading = self._queue.read(self, self.key, self._position)
+
+    def _give(self, entries: Iterable[Entry]) -> None:
+        """Hand to the reader what follows its position."""
+        for entry in entries:
+            if self.reader is not None and entry.seq > self._position:
+                self._position = entry.seq
+                event = encode_event(entry.data, event="message", id=self._id(entry.seq))
+                self.reader.send(event)
+                if entry.final:
+                    self.detach_reader()
+
+    def _lose_reader(self) -> None:
+        """What the reader should get next cannot be had.
+
+        Say so, before or after its response has begun.
+        """
+        if (reader := self.reader) is not None:
+            self.detach(reader)
+            if reader.state is ExchangeState.DECIDING:
+                reader.refuse(refusals.unknown_event_id())
+            else:
+                reader.abort()
+
+    def _id(self, seq: int) -> str | None:
+        return None if self.key is None else EventId(self.key.stream, seq).encode()
+
+
+def _follows(page: Page, position: int) -> bool:
+    """Whether a page starts right after a position.
+
+    Nothing in between has been evicted or never was.
+    """
+    if page.entries:
+        return page.entries[0].seq == position + 1
+    return page.last_seq == position

@@ -1,0 +1,299 @@
+"""Every state machine of the library, as tables: state, then event, then next state.
+
+The tables know neither roles nor bytes. A pair that is not in a table cannot happen:
+:func:`advance` refuses it as misuse by our own side. Whatever a *peer* can cause is in the tables,
+in every state in which it can come. An empty row is an end. Tests walk through all pairs and print
+the tables, so that a change here is seen in review.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TypeVar
+
+from .errors import LocalProtocolError
+
+_S = TypeVar("_S", bound=enum.Enum)
+_E = TypeVar("_E", bound=enum.Enum)
+
+
+def advance(table: Mapping[_S, Mapping[_E, _S]], state: _S, event: _E) -> _S:
+    """The state after an event. Raises LocalProtocolError where the table has no such pair."""
+    try:
+        return table[state][event]
+    except KeyError:
+        raise LocalProtocolError(
+            f"{event.name.lower()} is not possible in state {state.name.lower()} of {type(state).__name__}"
+        ) from None
+
+
+def _table(rows: dict[_S, dict[_E, _S]]) -> Mapping[_S, Mapping[_E, _S]]:
+    return MappingProxyType({state: MappingProxyType(row) for state, row in rows.items()})
+
+
+class ClientState(enum.Enum):
+    """A client's conversation with one server."""
+
+    NEW = enum.auto()
+    CONNECTING = enum.auto()
+    """``initialize`` is under way."""
+    CONFIRMING = enum.auto()
+    """``notifications/initialized`` is under way."""
+    READY = enum.auto()
+    CLOSING = enum.auto()
+    """DELETE is under way."""
+    CLOSED = enum.auto()
+
+
+class ClientEvent(enum.Enum):
+    START = enum.auto()
+    ANSWERED = enum.auto()
+    CONFIRMED = enum.auto()
+    EXPIRED = enum.auto()
+    """The server answered 404 to a request of this session."""
+    CLOSE = enum.auto()
+    DONE = enum.auto()
+
+
+CLIENT = _table(
+    {
+        ClientState.NEW: {
+            ClientEvent.START: ClientState.CONNECTING,
+            ClientEvent.CLOSE: ClientState.CLOSED,
+        },
+        ClientState.CONNECTING: {
+            ClientEvent.ANSWERED: ClientState.CONFIRMING,
+            ClientEvent.CLOSE: ClientState.CLOSED,
+        },
+        ClientState.CONFIRMING: {
+            ClientEvent.CONFIRMED: ClientState.READY,
+            ClientEvent.EXPIRED: ClientState.CONNECTING,
+            ClientEvent.CLOSE: ClientState.CLOSING,
+        },
+        ClientState.READY: {
+            ClientEvent.EXPIRED: ClientState.CONNECTING,
+            ClientEvent.CLOSE: ClientState.CLOSING,
+        },
+        ClientState.CLOSING: {ClientEvent.DONE: ClientState.CLOSED},
+        ClientState.CLOSED: {},
+    }
+)
+
+
+class CursorState(enum.Enum):
+    """A client's end of one stream, over any number of connections."""
+
+    OPENING = enum.auto()
+    """A request is under way whose answer may be the stream."""
+    READING = enum.auto()
+    WAITING = enum.auto()
+    """The connection is gone; the next one is tried when the delay is over."""
+    CLOSED = enum.auto()
+
+
+class CursorEvent(enum.Enum):
+    OPENED = enum.auto()
+    BROKEN = enum.auto()
+    """The connection ended, cleanly or not, and the stream did not."""
+    RETRY = enum.auto()
+    CLOSE = enum.auto()
+
+
+CURSOR = _table(
+    {
+        CursorState.OPENING: {
+            CursorEvent.OPENED: CursorState.READING,
+            CursorEvent.BROKEN: CursorState.WAITING,
+            CursorEvent.CLOSE: CursorState.CLOSED,
+        },
+        CursorState.READING: {
+            CursorEvent.BROKEN: CursorState.WAITING,
+            CursorEvent.CLOSE: CursorState.CLOSED,
+        },
+        CursorState.WAITING: {
+            CursorEvent.RETRY: CursorState.OPENING,
+            CursorEvent.CLOSE: CursorState.CLOSED,
+        },
+        CursorState.CLOSED: {},
+    }
+)
+
+
+class SessionState(enum.Enum):
+    """A session as the server sees it."""
+
+    OPENING = enum.auto()
+    """``initialize`` was answered, ``notifications/initialized`` has not come."""
+    READY = enum.auto()
+    ENDED = enum.auto()
+
+
+class SessionEvent(enum.Enum):
+    INITIALIZED = enum.auto()
+    END = enum.auto()
+
+
+SESSION = _table(
+    {
+        SessionState.OPENING: {
+            SessionEvent.INITIALIZED: SessionState.READY,
+            SessionEvent.END: SessionState.ENDED,
+        },
+        SessionState.READY: {
+            # Some clients repeat the notification after a reconnect; it changes nothing.
+            SessionEvent.INITIALIZED: SessionState.READY,
+            SessionEvent.END: SessionState.ENDED,
+        },
+        SessionState.ENDED: {},
+    }
+)
+
+
+class CallState(enum.Enum):
+    """A request that a server works on."""
+
+    RUNNING = enum.auto()
+    ANSWERED = enum.auto()
+    CANCELLED = enum.auto()
+
+
+class CallEvent(enum.Enum):
+    ANSWER = enum.auto()
+    CANCEL = enum.auto()
+
+
+CALL = _table(
+    {
+        CallState.RUNNING: {
+            CallEvent.ANSWER: CallState.ANSWERED,
+            CallEvent.CANCEL: CallState.CANCELLED,
+        },
+        # Cancelling and answering may cross in any order without harm: whichever is second changes
+        # nothing.
+        CallState.ANSWERED: {
+            CallEvent.ANSWER: CallState.ANSWERED,
+            CallEvent.CANCEL: CallState.ANSWERED,
+        },
+        CallState.CANCELLED: {
+            CallEvent.ANSWER: CallState.CANCELLED,
+            CallEvent.CANCEL: CallState.CANCELLED,
+        },
+    }
+)
+
+
+class ExchangeState(enum.Enum):
+    """One HTTP request and its response, as the server sees it."""
+
+    HEAD = enum.auto()
+    """Waiting for the request head."""
+    BODY = enum.auto()
+    """Waiting for the rest of the request body."""
+    DECIDING = enum.auto()
+    """The request is complete, the response has not begun."""
+    STREAMING = enum.auto()
+    """The response is an event stream."""
+    DONE = enum.auto()
+    """The response is complete, or nobody is there to read it."""
+
+
+class ExchangeEvent(enum.Enum):
+    HEAD = enum.auto()
+    COMPLETE = enum.auto()
+    STREAM = enum.auto()
+    ANSWER = enum.auto()
+    """A whole response is given, or the stream is ended."""
+    GONE = enum.auto()
+
+
+EXCHANGE = _table(
+    {
+        ExchangeState.HEAD: {
+            ExchangeEvent.HEAD: ExchangeState.BODY,
+            ExchangeEvent.GONE: ExchangeState.DONE,
+        },
+        ExchangeState.BODY: {
+            ExchangeEvent.COMPLETE: ExchangeState.DECIDING,
+            ExchangeEvent.ANSWER: ExchangeState.DONE,
+            ExchangeEvent.GONE: ExchangeState.DONE,
+        },
+        ExchangeState.DECIDING: {
+            ExchangeEvent.STREAM: ExchangeState.STREAMING,
+            ExchangeEvent.ANSWER: ExchangeState.DONE,
+            ExchangeEvent.GONE: ExchangeState.DONE,
+        },
+        ExchangeState.STREAMING: {
+            ExchangeEvent.ANSWER: ExchangeState.DONE,
+            ExchangeEvent.GONE: ExchangeState.DONE,
+        },
+        ExchangeState.DONE: {},
+    }
+)
+
+
+class ConnectionState(enum.Enum):
+    """An HTTP/1.1 connection, as the server sees it: one request after the other."""
+
+    IDLE = enum.auto()
+    """No byte of the next request has come."""
+    HEAD = enum.auto()
+    BODY = enum.auto()
+    ANSWERING = enum.auto()
+    """The request is complete, the response is not."""
+    LINGERING = enum.auto()
+    """The last response is out; what the peer still sends is thrown away, so that it gets to read
+    the response.
+    """
+    CLOSED = enum.auto()
+
+
+class ConnectionEvent(enum.Enum):
+    BYTES = enum.auto()
+    HEAD = enum.auto()
+    BODY = enum.auto()
+    """The request body is complete."""
+    ANSWERED = enum.auto()
+    """Request and response are complete, and another request may follow."""
+    REFUSED = enum.auto()
+    """The response is complete, the request is not, or cannot be read."""
+    CLOSE = enum.auto()
+
+
+CONNECTION = _table(
+    {
+        ConnectionState.IDLE: {
+            ConnectionEvent.BYTES: ConnectionState.HEAD,
+            ConnectionEvent.CLOSE: ConnectionState.CLOSED,
+        },
+        ConnectionState.HEAD: {
+            ConnectionEvent.HEAD: ConnectionState.BODY,
+            ConnectionEvent.REFUSED: ConnectionState.LINGERING,
+            ConnectionEvent.CLOSE: ConnectionState.CLOSED,
+        },
+        ConnectionState.BODY: {
+            ConnectionEvent.BODY: ConnectionState.ANSWERING,
+            ConnectionEvent.REFUSED: ConnectionState.LINGERING,
+            ConnectionEvent.CLOSE: ConnectionState.CLOSED,
+        },
+        ConnectionState.ANSWERING: {
+            ConnectionEvent.ANSWERED: ConnectionState.IDLE,
+            ConnectionEvent.CLOSE: ConnectionState.CLOSED,
+        },
+        ConnectionState.LINGERING: {ConnectionEvent.CLOSE: ConnectionState.CLOSED},
+        ConnectionState.CLOSED: {},
+    }
+)
+
+TABLES = MappingProxyType(
+    {
+        "client": CLIENT,
+        "cursor": CURSOR,
+        "session": SESSION,
+        "call": CALL,
+        "exchange": EXCHANGE,
+        "connection": CONNECTION,
+    }
+)
+"""All tables by name, for the tests that enumerate and print them."""

@@ -1,0 +1,355 @@
+"""A client and a server on a simulated network, in virtual time.
+
+The two machines talk through real HTTP/1.1 bytes (:mod:`sansmcp.h11_pump`) over connections that a
+:class:`Link` delays, cuts into pieces, and breaks. Handlers are generators: they yield seconds to
+sleep, or the id of a request to the client to wait for its answer, and return the result.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any, TypeAlias
+
+import attrs
+
+from ..client.client import Client
+from ..effects import (
+    AbortExchange,
+    CloseConnection,
+    OpenExchange,
+    SendBytes,
+    StoreAppend,
+    StoreDrop,
+    StoreEffect,
+    Wake,
+)
+from ..events import (
+    CallCancelled,
+    CallReceived,
+    ClientAnswered,
+    ClientEvent,
+    ServerEvent,
+)
+from ..http import PeerGone
+from ..h11_pump import ClientConnection, ServerConnection
+from ..memory import MemoryStore
+from ..server.calls import Call
+from ..server.server import Server
+from ..types import Idle
+from .clock import VirtualClock
+
+Script: TypeAlias = Generator[float | int, Any, Any]
+
+
+def counting_tokens(prefix: str = "token") -> Callable[[], str]:
+    """A source of tokens that are different and always the same.
+
+    For ``Server(new_token=...)`` in tests.
+    """
+    counter = itertools.count(1)
+    return lambda: f"{prefix}-{next(counter):012d}"
+
+
+@attrs.define
+class Link:
+    """A network.
+
+    All decisions are drawn from ``chance``, which gives numbers from 0 (inclusive) to 1.
+    """
+
+    chance: Callable[[], float]
+    latency: float = 0.01
+    """Seconds that bytes take."""
+    mean_cut: float | None = None
+    """Connections break after about this many bytes, counted in both directions; None: never."""
+    fragments: bool = False
+    """Cut what is sent into pieces at random places."""
+    window: int = 64 * 1024
+    """Bytes under way in one direction before the sender has to wait."""
+    up: bool = True
+    """Whether connections can be made."""
+
+    def lifetime(self) -> int | None:
+        """After how many bytes a new connection breaks; None: never."""
+        return None if self.mean_cut is None else int(2 * self.mean_cut * self.chance())
+
+    def pieces(self, data: bytes) -> list[bytes]:
+        """What is sent at once, as it arrives."""
+        if not self.fragments or len(data) < 2:
+            return [data]
+        cut = 1 + int(self.chance() * (len(data) - 1))
+        return [data[:cut], data[cut:]]
+
+
+class _Connection:
+    """One simulated connection with its two ends."""
+
+    def __init__(self, pair: Pair) -> None:
+        self._pair = pair
+        self.client = ClientConnection(pair.client)
+        self._server = ServerConnection(pair.server, host=self, now=pair.clock.now)
+        self._lifetime = pair.link.lifetime()
+        self._broken = False
+        self._underway = 0
+        """Bytes on the way to the client."""
+        self._arrived: deque[bytes] = deque()
+        self._watches: float | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether another exchange can begin."""
+        return self.client.is_reusable and not self._broken and not self._arrived
+
+    def carry(self, data: bytes, *, to_server: bool) -> None:
+        """Bytes are sent: they arrive later, or the connection breaks in the middle of them."""
+        breaks = self._lifetime is not None and len(data) >= self._lifetime
+        if self._lifetime is not None:
+            data = data[: self._lifetime]
+            self._lifetime -= len(data)
+        for piece in self._pair.link.pieces(data):
+            if to_server:
+                self._pair.later(lambda piece=piece: self._reach_server(piece))  # type: ignore[misc]
+            else:
+                self._underway += len(piece)
+                self._pair.later(lambda piece=piece: self._arrived.append(piece))  # type: ignore[misc]
+        if breaks:
+            self._pair.later(self._break_down)
+
+    def deliver(self, *, paused: bool) -> bool:
+        """Let the client read something that has arrived, unless it must take events before."""
+        if paused or not self._arrived:
+            return False
+        data = self._arrived.popleft()
+        self._underway -= len(data)
+        self.client.receive_data(data, now=self._pair.clock.now)
+        self.drive()
+        return True
+
+    def snap(self) -> None:
+        """The connection is gone, for both ends."""
+        if not self._broken:
+            self._broken = True
+            self.client.connection_lost("connection reset", now=self._pair.clock.now)
+            self._server.connection_lost(now=self._pair.clock.now)
+            self.drive()
+
+    def drive(self) -> None:
+        """Let the server's end send what it can."""
+        while self._underway < self._pair.link.window:
+            effect = self._server.next_effect()
+            if isinstance(effect, SendBytes):
+                if not self._broken:
+                    self.carry(effect.data, to_server=False)
+            elif isinstance(effect, CloseConnection):
+                self._pair.later(self._close)
+                return
+            else:
+                break
+        deadline = self._server.next_deadline()
+        if deadline is not None and deadline != self._watches:
+            self._watches = deadline
+            self._pair.clock.call_at(deadline, self._time_out)
+
+    def _reach_server(self, data: bytes) -> None:
+        if not self._broken:
+            self._server.receive_data(data, now=self._pair.clock.now)
+            self.drive()
+
+    def _break_down(self) -> None:
+        self._pair.cuts += not self._broken
+        self._deliver_rest()
+        self.snap()
+
+    def _close(self) -> None:
+        """The server's end was closed properly: what was sent before arrives."""
+        self._deliver_rest()
+        self._broken = True
+        self.client.receive_eof(now=self._pair.clock.now)
+
+    def _deliver_rest(self) -> None:
+        while self._arrived:
+            self.deliver(paused=False)
+
+    def _time_out(self) -> None:
+        self._watches = None
+        self._server.handle_timeout(now=self._pair.clock.now)
+        self.drive()
+
+
+class Pair:
+    """A client and a server that talk.
+
+    Attributes:
+        clock: the time of both.
+        events: what the client's application was told; ``server_events`` likewise, without the
+            calls.
+        requests: every HTTP request that the client made.
+        cuts: how many connections were broken by the link.
+        takes_events: set it to False, and the client's application takes no events.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        server: Server,
+        link: Link,
+        *,
+        store: MemoryStore | None = None,
+        store_delay: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """``store_delay``: seconds that each use of the store takes.
+
+        A negative number lets it fail.
+        """
+        self.client = client
+        self.server = server
+        self.link = link
+        self.clock = VirtualClock()
+        self.events: list[ClientEvent] = []
+        self.server_events: list[ServerEvent] = []
+        self.requests: list[OpenExchange] = []
+        self.cuts = 0
+        self.takes_events = True
+        self._store = store
+        self._store_delay = store_delay
+        self._store_free_at = 0.0
+        self._connections: dict[int, _Connection] = {}
+        self._scripts: dict[Call, Script] = {}
+        self._awaited: dict[Call, int] = {}
+
+    def run(self, until: float | None = None, *, steps: int = 1_000_000) -> None:
+        """Let time pass until nothing happens any more, or to a time.
+
+        Raises AssertionError after ``steps`` steps: the machines keep each other busy for ever.
+        """
+        for _ in range(steps):
+            self._drain()
+            next_time = self._next_time()
+            if next_time is None or (until is not None and next_time > until):
+                self.clock.now = self.clock.now if until is None else until
+                return
+            if next_time == self.clock.next_time:
+                self.clock.run_next()
+            else:
+                self.clock.now = next_time
+            self.client.handle_timeout(now=self.clock.now)
+            self.server.handle_timeout(now=self.clock.now)
+        raise AssertionError(f"still busy after {steps} steps, at {self.clock.now} s")
+
+    def later(self, action: Callable[[], None]) -> None:
+        """Let something happen after the latency of the link."""
+        self.clock.call_later(self.link.latency, action)
+
+    def _next_time(self) -> float | None:
+        times = (self.clock.next_time, self.client.next_deadline(), self.server.next_deadline())
+        known = [time for time in times if time is not None]
+        return max(min(known), self.clock.now) if known else None
+
+    def _drain(self) -> None:
+        """Perform all effects and take all events, until there are none."""
+        moved = True
+        while moved:
+            moved = False
+            while not isinstance(effect := self.client.next_effect(), Idle):
+                moved = True
+                self._perform(effect)
+            paused = effect is Idle.PAUSED
+            for connection in tuple(self._connections.values()):
+                moved |= connection.deliver(paused=paused)
+            while self.takes_events and not isinstance(event := self.client.next_event(), Idle):
+                moved = True
+                self.events.append(event)
+            while not isinstance(server_effect := self.server.next_effect(), Idle):
+                moved = True
+                if isinstance(server_effect, Wake):
+                    server_effect.exchange.host.drive()
+                else:
+                    self._use_store(server_effect)
+            while not isinstance(server_event := self.server.next_event(), Idle):
+                moved = True
+                self._happened(server_event)
+
+    def _perform(self, effect: OpenExchange | AbortExchange) -> None:
+        if isinstance(effect, AbortExchange):
+            connection = self._connections.pop(effect.exchange, None)
+            if connection is not None:
+                self.later(connection.snap)
+            return
+        self.requests.append(effect)
+        if not self.link.up:
+            gone = PeerGone("connection refused")
+            self.later(lambda: self.client.receive(effect.exchange, gone, now=self.clock.now))
+            return
+        free = [c for c in self._connections.values() if c.is_free]
+        connection = free[0] if free else _Connection(self)
+        for exchange in [e for e, c in self._connections.items() if c is connection]:
+            del self._connections[exchange]
+        self._connections[effect.exchange] = connection
+        connection.carry(connection.client.begin(effect), to_server=True)
+
+    # The server's application
+
+    def _happened(self, event: ServerEvent) -> None:
+        match event:
+            case CallReceived(call):
+                call.host = self
+                result = self.server.app.handlers[call.request.method](call)
+                if isinstance(result, Generator):
+                    self._scripts[call] = result
+                    self._step(call, None)
+                else:
+                    call.respond(result, now=self.clock.now)
+            case CallCancelled(call):
+                self._scripts.pop(call).close()
+            case ClientAnswered(call, request_id, answer) if self._awaited.get(call) == request_id:
+                del self._awaited[call]
+                self._step(call, answer)
+            case _:
+                pass
+        self.server_events.append(event)
+
+    def _step(self, call: Call, value: Any) -> None:
+        """Let a script go on to its next pause, or to its end."""
+        script = self._scripts.get(call)
+        if script is None:
+            return
+        try:
+            pause = script.send(value)
+        except StopIteration as end:
+            del self._scripts[call]
+            call.respond(end.value, now=self.clock.now)
+        except Exception as error:
+            del self._scripts[call]
+            call.fail_with(error, now=self.clock.now)
+        else:
+            if isinstance(pause, int):
+                self._awaited[call] = pause
+            else:
+                self.clock.call_later(pause, lambda: self._step(call, None))
+
+    # The store
+
+    def _use_store(self, effect: StoreEffect) -> None:
+        """Use the store, one thing after the other, each taking its time."""
+        assert self._store is not None
+        delay = self._store_delay()
+        self._store_free_at = max(self._store_free_at, self.clock.now) + max(delay, 0.0)
+        self.clock.call_at(self._store_free_at, lambda: self._store_now(effect, delay < 0))
+
+    def _store_now(self, effect: StoreEffect, fails: bool) -> None:
+        now = self.clock.now
+        assert self._store is not None
+        if isinstance(effect, StoreDrop):
+            self._store.drop(effect.principal, effect.session)
+        elif fails:
+            self.server.store_failed(effect.effect, "it was told to", now=now)
+        elif isinstance(effect, StoreAppend):
+            self._store.append(effect.stream, effect.entries, now=now)
+            self.server.stored(effect.effect, now=now)
+        else:
+            page = self._store.read(
+                effect.stream, effect.after, limit=effect.limit, max_bytes=effect.max_bytes
+            )
+            self.server.replayed(effect.effect, page, now=now)

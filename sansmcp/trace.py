@@ -1,0 +1,109 @@
+"""A readable record of a conversation: who, exchange, HTTP, events, ids.
+
+A :class:`Tracer` is told what a machine sends and receives and writes a line for each thing: ``>``
+is sent, ``<`` received. Event streams are shown event by event. Secrets are shortened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from .codecs import headers
+from .codecs.sse import SseDecoder, SseEvent
+from .effects import Abort, AbortExchange, ExchangeEffect, OpenExchange, SendBody, SendEnd, SendHead
+from .http import BodyData, BodyEnd, PeerGone, RequestHead, RequestPart, ResponseHead, ResponsePart
+
+_WIDTH = 100
+
+
+@attrs.define(eq=False)
+class Tracer:
+    """Writes lines about one machine. ``who``: the name it goes by. ``write``: takes a line."""
+
+    who: str
+    write: Callable[[str], None]
+    _decoders: dict[int, SseDecoder] = attrs.field(factory=dict, init=False)
+
+    def part(self, exchange: int, part: RequestPart | ResponsePart) -> None:
+        """A part was received."""
+        self._show(exchange, "<", part)
+
+    def effect(self, exchange: int, effect: ExchangeEffect) -> None:
+        """A server's exchange sends something."""
+        match effect:
+            case SendHead(head):
+                self._show(exchange, ">", head)
+            case SendBody(data):
+                self._show(exchange, ">", BodyData(data))
+            case SendEnd():
+                self._show(exchange, ">", BodyEnd())
+            case Abort():
+                self._line(exchange, ">", "connection broken off")
+
+    def request(self, effect: OpenExchange | AbortExchange) -> None:
+        """A client makes a request, or breaks one off."""
+        if isinstance(effect, AbortExchange):
+            self._line(effect.exchange, ">", "broken off")
+        else:
+            self._show(effect.exchange, ">", effect.head)
+            if effect.body:
+                self._line(effect.exchange, ">", _text(effect.body))
+
+    def _show(self, exchange: int, arrow: str, part: RequestPart | ResponsePart) -> None:
+        match part:
+            case RequestHead():
+                cursor = headers.single(part.headers, b"last-event-id")
+                resumes = f" after event {_short(cursor)}" if cursor else ""
+                what = f"{part.method.decode()} {part.target.decode('latin-1')}{resumes}"
+                self._line(exchange, arrow, what)
+            case ResponseHead():
+                kind = headers.media_type(part.headers)
+                self._line(exchange, arrow, f"{part.status} {(kind or b'').decode('latin-1')}")
+                if kind == headers.EVENT_STREAM:
+                    self._decoders[exchange] = SseDecoder(1 << 30)
+            case BodyData(data):
+                self._body(exchange, arrow, data)
+            case BodyEnd():
+                if self._decoders.pop(exchange, None) is not None:
+                    self._line(exchange, arrow, "end of stream")
+            case PeerGone(reason):
+                self._decoders.pop(exchange, None)
+                self._line(exchange, arrow, f"gone: {reason}")
+
+    def _body(self, exchange: int, arrow: str, data: bytes) -> None:
+        decoder = self._decoders.get(exchange)
+        if decoder is None:
+            self._line(exchange, arrow, _text(data))
+            return
+        for event in decoder.feed(data):
+            self._line(exchange, arrow, _describe(event))
+
+    def _line(self, exchange: int, arrow: str, text: str) -> None:
+        self.write(f"{self.who} #{exchange} {arrow} {text}")
+
+
+def _describe(event: SseEvent) -> str:
+    fields = [f"event {event.event}"]
+    if event.id is not None:
+        fields.append(f"id {_short(event.id)}")
+    if event.retry is not None:
+        fields.append(f"retry {event.retry} ms")
+    if event.data:
+        fields.append(_text(event.data.encode()))
+    return ", ".join(fields)
+
+
+def _short(id: str) -> str:
+    """An event id, enough of it to tell it from others.
+
+    The start of the stream's token, and the sequence number.
+    """
+    token, _, seq = id.rpartition("-")
+    return f"{token[:4]}...-{seq}"
+
+
+def _text(data: bytes) -> str:
+    text = data[: 4 * _WIDTH].decode("utf-8", "replace")
+    return text if len(text) <= _WIDTH else f"{text[:_WIDTH]}... ({len(data)} bytes)"
