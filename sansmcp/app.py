@@ -16,7 +16,7 @@ import attrs
 from .errors import LocalProtocolError
 
 Handler: TypeAlias = Callable[..., Any]
-"""Takes the adapter's call object, returns the result (or an awaitable of it, where the adapter is asynchronous).
+"""Takes the adapter's call object and returns the result, or an awaitable of it.
 
 Raising :class:`~sansmcp.errors.JsonRpcError` answers with that error; any other exception becomes
 "Internal error", code -32603, and is reported on the server's side only.
@@ -50,11 +50,11 @@ class App:
     name: str
     version: str = "0"
     instructions: str | None = None
-    capabilities: Mapping[str, Any] = attrs.field(factory=dict)
-    handlers: dict[str, Handler] = attrs.field(factory=dict, init=False)
+    capabilities: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    handlers: dict[str, Handler] = attrs.field(factory=dict[str, Handler], init=False)
 
     def handler(self, method: str) -> Callable[[_H], _H]:
-        """Decorate the handler of a JSON-RPC method, such as ``"tools/call"`` or ``"notifications/roots/list_changed"``.
+        """Decorate the handler of a JSON-RPC method, such as ``"tools/call"``.
 
         Raises LocalProtocolError for methods that the library answers, and for a second handler of
         one method.

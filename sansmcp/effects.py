@@ -1,7 +1,8 @@
-"""What a machine wants done. An adapter performs effects in the order in which it pulls them, and decides nothing.
+"""What a machine wants done.
 
-Names are imperatives. The effects of one exchange are pulled by whoever drives that exchange, so
-that a slow peer holds up nobody else; the others are pulled from the machine itself.
+An adapter performs effects in the order in which it pulls them, and decides nothing. Names are
+imperatives. The effects of one exchange are pulled by whoever drives that exchange, so that a slow
+peer holds up nobody else; the others are pulled from the machine itself.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ ServerEffect: TypeAlias = Wake | StoreEffect
 class SendBytes:
     """Send these bytes.
 
-    If that fails or takes longer than ``limits.send_timeout``, tell ``connection_lost``.
+    If that fails, or takes longer than ``limits.send_timeout``, tell ``connection_lost``.
     """
 
     data: bytes = attrs.field(repr=elide)
@@ -126,11 +127,11 @@ ConnectionEffect: TypeAlias = SendBytes | CloseConnection
 
 @attrs.frozen(kw_only=True)
 class OpenExchange:
-    """Make an HTTP request and feed the parts of its response to ``client.receive(exchange, part, now=...)``.
+    """Make an HTTP request.
 
-    A request that cannot be made, for whatever reason, is answered by ``PeerGone(reason)``. The
-    body is complete in ``body``. ``url`` tells where to connect to; ``head.target`` is its path and
-    query.
+    Feed the parts of its response to ``client.receive(exchange, part, now=...)``. A request that
+    cannot be made, for whatever reason, is answered by ``PeerGone(reason)``. The body is complete
+    in ``body``. ``url`` tells where to connect to; ``head.target`` is its path and query.
     """
 
     exchange: int

@@ -73,9 +73,9 @@ class ClientAnswered:
     answer: Response | ErrorResponse | CallError = attrs.field(repr=elide)
 
     def result(self) -> Any:
-        """The result the client gave. Raises CallError.
+        """The result that the client gave.
 
-        JsonRpcError for its error, or what ended the wait.
+        Raises CallError: JsonRpcError for its error, or what ended the wait.
         """
         match self.answer:
             case Response(_, result):
@@ -128,10 +128,7 @@ class Connected:
 
 @attrs.frozen
 class Closed:
-    """The client is closed; ``error`` tells why it was not on request, else None.
-
-    This is the last event.
-    """
+    """The client is closed; ``error`` tells why, or is None if it was asked to. The last event."""
 
     error: CallError | None
 
@@ -173,9 +170,9 @@ class ServerNotified:
 
 @attrs.frozen
 class ServerAsked:
-    """The server wants a request answered.
+    """The server wants a request answered: ``Client.respond``, ``fail_with`` or ``decline``.
 
-    ``Client.respond`` or ``Client.fail`` with the request's id.
+    ``call``: the call on whose stream it came, or None.
     """
 
     call: int | None
@@ -192,9 +189,9 @@ class ServerWithdrew:
 
 @attrs.frozen(kw_only=True)
 class Reconnecting:
-    """A stream broke and will be resumed after ``delay`` seconds. ``call``: whose stream it is.
+    """A stream broke and will be resumed after ``delay`` seconds.
 
-    None: the standalone one.
+    ``call``: the call whose stream it is, or None for the standalone one.
     """
 
     call: int | None
@@ -212,9 +209,9 @@ class ListenerStopped:
 
 @attrs.frozen
 class SessionExpired:
-    """The server has forgotten the session; the client opens a new one. ``failed``.
+    """The server has forgotten the session; the client opens a new one.
 
-    The calls that ended by this.
+    ``failed``: the calls that ended by this.
     """
 
     failed: tuple[int, ...]
@@ -230,10 +227,7 @@ class NotDelivered:
 
 @attrs.frozen
 class Violation:
-    """The server broke the protocol in a way that concerns no particular call.
-
-    The connection goes on.
-    """
+    """The server broke the protocol in a way that ends no call."""
 
     error: RemoteProtocolError
 

@@ -37,8 +37,6 @@ from .effects import (
 )
 from .errors import LocalProtocolError, RemoteProtocolError
 from .http import BodyData, BodyEnd, PeerGone, RequestHead, ResponseHead, Url
-from .limits import Limits
-from .server.exchange import ServerExchange
 from .server.server import Server
 from .states import CONNECTION, ConnectionEvent, ConnectionState, advance
 from .types import Idle
@@ -86,9 +84,13 @@ class ServerConnection:
     def __init__(
         self, server: Server, *, host: Any = None, principal: str = "", now: float
     ) -> None:
-        """``principal``: who is at the other end, where that is known (e.g.
+        """Take over a connection.
 
-        from a client certificate).
+        Args:
+            server: the machine that answers.
+            host: is found as ``host`` of :attr:`exchange` when that is to be woken.
+            principal: who is at the other end, where that is known (by a client certificate, say).
+            now: the time.
         """
         self._server = server
         self._host = host
@@ -118,10 +120,7 @@ class ServerConnection:
             self._read()
 
     def receive_eof(self, *, now: float) -> None:
-        """The peer has closed its side. It cannot be told anything any more.
-
-        Half-closed clients are not served.
-        """
+        """The peer has closed its side; half-closed connections are not served."""
         self.connection_lost(now=now)
 
     def connection_lost(self, *, now: float) -> None:
@@ -338,6 +337,7 @@ class ClientConnection:
         if self._exchange is not None:
             self._h11.receive_data(b"")
             self._read(now)
+            self.connection_lost("closed before the response was complete", now=now)
 
     def connection_lost(self, reason: str, *, now: float) -> None:
         """The connection broke or could not be made. May be called any number of times."""
@@ -358,12 +358,12 @@ class ClientConnection:
                         self._end(self._exchange, now)
                     case h11.InformationalResponse():
                         pass
-                    case h11.NEED_DATA:
-                        return
                     case _:
-                        self.connection_lost("the connection was closed", now=now)
+                        return
         except h11.RemoteProtocolError as error:
-            self.connection_lost(f"the response broke off or is not HTTP/1.1: {error}", now=now)
+            is_closed = self._h11.trailing_data[1]
+            if not is_closed:
+                self.connection_lost(f"the response is not HTTP/1.1: {error}", now=now)
 
     def _end(self, exchange: int, now: float) -> None:
         self._exchange = None
@@ -374,10 +374,7 @@ class ClientConnection:
 
 
 def _origin_form(target: bytes, headers: Headers) -> tuple[bytes, Headers]:
-    """RFC 9112 section 3.2.2: an absolute target is for proxies, but servers take it.
-
-    It replaces ``Host``.
-    """
+    """RFC 9112 section 3.2.2: servers take an absolute target, too; it replaces ``Host``."""
     if target.startswith(b"/"):
         return target, headers
     parts = urlsplit(target)

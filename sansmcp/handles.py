@@ -56,10 +56,7 @@ class ClientHandle(abc.ABC, Generic[Result, Done]):
 
     @abc.abstractmethod
     def notify(self, method: str, params: Params | None = None) -> Done:
-        """Send a notification. It is on its way when this returns.
-
-        NotDelivered tells if it got lost.
-        """
+        """Send a notification; the event NotDelivered tells if it did not arrive."""
 
     def call_tool(
         self,
@@ -71,9 +68,9 @@ class ClientHandle(abc.ABC, Generic[Result, Done]):
         idempotent: bool = False,
         on_progress: OnProgress | None = None,
     ) -> Result:
-        """Call a tool. A result with ``isError`` true is a result: the tool ran, and failed.
+        """Call a tool; the arguments are those of :meth:`call`.
 
-        See :meth:`call`.
+        A result with ``isError`` true is a result: the tool ran, and failed.
         """
         return self.call(
             "tools/call",
@@ -148,7 +145,7 @@ class CallHandle(abc.ABC, Generic[Result, Done]):
     ) -> Done:
         """Report progress, if the client asked for it.
 
-        ``progress`` must grow, or LocalProtocolError is raised.
+        Raises LocalProtocolError if ``progress`` does not grow.
         """
         self._call.progress(progress, total, message, now=self._now())
         return self._settle()
@@ -159,7 +156,7 @@ class CallHandle(abc.ABC, Generic[Result, Done]):
         return self._settle()
 
     def disconnect(self, *, retry: float | None = None) -> Done:
-        """Let the client go and come back after ``retry`` seconds for the rest (SEP-1699), instead of keeping it connected.
+        """Let the client go, and come back after ``retry`` seconds for the rest (SEP-1699).
 
         Nothing happens where the client could not come back: without a store, or before revision
         2025-11-25.
@@ -169,7 +166,7 @@ class CallHandle(abc.ABC, Generic[Result, Done]):
 
     @abc.abstractmethod
     def ask(self, method: str, params: Params | None = None, *, timeout: float = 300.0) -> Result:
-        """Ask the client something (``elicitation/create``, ``sampling/createMessage``, ``roots/list``, ``ping``); its result.
+        """Ask the client something, such as ``elicitation/create``; returns its result.
 
         Raises LocalProtocolError if the client has not declared that it can be asked this,
         JsonRpcError for its error, and RequestTimeout if it does not answer in ``timeout`` seconds.

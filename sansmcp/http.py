@@ -152,10 +152,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def request_host(head: RequestHead) -> bytes | None:
-    """The host (and port) a request is for.
-
-    Of an absolute target, else of its one ``Host`` header, else None.
-    """
+    """The host (and port) that a request is for; None if it does not say, or not clearly."""
     if not head.target.startswith(b"/"):
         return None
     hosts = get_all(head.headers, b"host")

@@ -16,10 +16,7 @@ def _all_positive(_: type, fields: list[attrs.Attribute[float]]) -> list[attrs.A
 
 @attrs.frozen(kw_only=True, field_transformer=_all_positive)
 class Limits:
-    """How much of everything is accepted.
-
-    All sizes in bytes, all durations in seconds, all above zero.
-    """
+    """How much of everything is accepted: bytes, seconds and counts, all above zero."""
 
     max_message_bytes: int = 32 * 1024 * 1024
     """One JSON-RPC message: an HTTP body, the data of one SSE event, one line of stdio.

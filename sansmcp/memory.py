@@ -21,22 +21,23 @@ from .store import Entry, Page, StreamKey
 @attrs.define(eq=False)
 class _Log:
     last_seq: int
-    entries: deque[Entry] = attrs.field(factory=deque)
+    entries: deque[Entry] = attrs.field(factory=deque[Entry])
 
 
 @attrs.define(eq=False)
 class MemoryStore:
-    """Keeps logs in memory. ``limits``.
-
-    How much, by ``stored_bytes``, ``stored_entries`` and ``stored_age``.
-    """
+    """Keeps logs in memory, as many as the limits ``stored_...`` allow."""
 
     limits: Limits = attrs.field(factory=Limits)
     size: int = attrs.field(default=0, init=False)
     """Bytes of messages that are kept."""
-    _logs: dict[StreamKey, _Log] = attrs.field(factory=dict, init=False)
-    _sessions: dict[tuple[str, str], set[StreamKey]] = attrs.field(factory=dict, init=False)
-    _arrivals: deque[tuple[float, StreamKey, int]] = attrs.field(factory=deque, init=False)
+    _logs: dict[StreamKey, _Log] = attrs.field(factory=dict[StreamKey, _Log], init=False)
+    _sessions: dict[tuple[str, str], set[StreamKey]] = attrs.field(
+        factory=dict[tuple[str, str], set[StreamKey]], init=False
+    )
+    _arrivals: deque[tuple[float, StreamKey, int]] = attrs.field(
+        factory=deque[tuple[float, StreamKey, int]], init=False
+    )
     """When which message of which log came, oldest first; some may have gone with their session."""
 
     def __len__(self) -> int:
@@ -56,9 +57,9 @@ class MemoryStore:
         self._evict(now)
 
     def read(self, key: StreamKey, after: int, *, limit: int, max_bytes: int) -> Page | None:
-        """What follows ``after``: at most ``limit`` messages, and ``max_bytes`` unless the first alone has more.
+        """What follows ``after``, or None where there is no such log.
 
-        None where there is no such log.
+        At most ``limit`` messages, and ``max_bytes`` unless the first alone has more.
         """
         log = self._logs.get(key)
         if log is None:

@@ -48,10 +48,7 @@ class Response:
 
 @attrs.frozen(slots=True)
 class ErrorResponse:
-    """The error that a request ended with.
-
-    ``id`` is None where the request's id could not be read.
-    """
+    """The error that a request ended with; ``id`` is None where the request's was unreadable."""
 
     id: RequestId | None
     code: int

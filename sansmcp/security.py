@@ -46,10 +46,7 @@ class SecurityPolicy:
         return name in self.hosts or _without_port(name) in self.hosts
 
     def allows_origin(self, origin: str | None) -> bool:
-        """Whether requests from a web page of this origin are served.
-
-        Without the header it is no web page.
-        """
+        """Whether requests from pages of this origin are served; None: it was no page."""
         if origin is None:
             return True
         if self.origins is not None:

@@ -25,7 +25,7 @@ def advance(table: Mapping[_S, Mapping[_E, _S]], state: _S, event: _E) -> _S:
         return table[state][event]
     except KeyError:
         raise LocalProtocolError(
-            f"{event.name.lower()} is not possible in state {state.name.lower()} of {type(state).__name__}"
+            f"{type(state).__name__} {state.name.lower()} does not allow {event.name.lower()}"
         ) from None
 
 
@@ -48,6 +48,8 @@ class ClientState(enum.Enum):
 
 
 class ClientEvent(enum.Enum):
+    """What can happen to a client's conversation."""
+
     START = enum.auto()
     ANSWERED = enum.auto()
     CONFIRMED = enum.auto()
@@ -94,6 +96,8 @@ class CursorState(enum.Enum):
 
 
 class CursorEvent(enum.Enum):
+    """What can happen to a client's end of a stream."""
+
     OPENED = enum.auto()
     BROKEN = enum.auto()
     """The connection ended, cleanly or not, and the stream did not."""
@@ -131,6 +135,8 @@ class SessionState(enum.Enum):
 
 
 class SessionEvent(enum.Enum):
+    """What can happen to a session."""
+
     INITIALIZED = enum.auto()
     END = enum.auto()
 
@@ -160,6 +166,8 @@ class CallState(enum.Enum):
 
 
 class CallEvent(enum.Enum):
+    """What can happen to a call."""
+
     ANSWER = enum.auto()
     CANCEL = enum.auto()
 
@@ -200,6 +208,8 @@ class ExchangeState(enum.Enum):
 
 
 class ExchangeEvent(enum.Enum):
+    """What can happen to an exchange."""
+
     HEAD = enum.auto()
     COMPLETE = enum.auto()
     STREAM = enum.auto()
@@ -250,6 +260,8 @@ class ConnectionState(enum.Enum):
 
 
 class ConnectionEvent(enum.Enum):
+    """What can happen to a connection."""
+
     BYTES = enum.auto()
     HEAD = enum.auto()
     BODY = enum.auto()

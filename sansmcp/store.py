@@ -16,7 +16,7 @@ from .types import elide, redact
 
 @attrs.frozen
 class StreamKey:
-    """The name of a log. Session and principal are always part of it, so nobody reads what is another's.
+    """The name of a log. Session and principal are part of it: nobody reads what is another's.
 
     Attributes:
         principal: who is served; empty without authentication.

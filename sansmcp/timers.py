@@ -58,9 +58,15 @@ class TimerTable:
     entry, which is moved when it comes up.
     """
 
-    _deadlines: dict[tuple[Timer, Hashable], float] = attrs.field(factory=dict, init=False)
-    _scheduled: dict[tuple[Timer, Hashable], float] = attrs.field(factory=dict, init=False)
-    _heap: list[tuple[float, int, tuple[Timer, Hashable]]] = attrs.field(factory=list, init=False)
+    _deadlines: dict[tuple[Timer, Hashable], float] = attrs.field(
+        factory=dict[tuple[Timer, Hashable], float], init=False
+    )
+    _scheduled: dict[tuple[Timer, Hashable], float] = attrs.field(
+        factory=dict[tuple[Timer, Hashable], float], init=False
+    )
+    _heap: list[tuple[float, int, tuple[Timer, Hashable]]] = attrs.field(
+        factory=list[tuple[float, int, tuple[Timer, Hashable]]], init=False
+    )
     _serial: Iterator[int] = attrs.field(factory=itertools.count, init=False)
 
     def set(self, timer: Timer, owner: Hashable, deadline: float) -> None:

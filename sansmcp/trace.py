@@ -24,7 +24,7 @@ class Tracer:
 
     who: str
     write: Callable[[str], None]
-    _decoders: dict[int, SseDecoder] = attrs.field(factory=dict, init=False)
+    _decoders: dict[int, SseDecoder] = attrs.field(factory=dict[int, SseDecoder], init=False)
 
     def part(self, exchange: int, part: RequestPart | ResponsePart) -> None:
         """A part was received."""
@@ -85,7 +85,7 @@ class Tracer:
 
 
 def _describe(event: SseEvent) -> str:
-    fields = [f"event {event.event}"]
+    fields = [f"event {event.event}" if event.data else "no data"]
     if event.id is not None:
         fields.append(f"id {_short(event.id)}")
     if event.retry is not None:
@@ -96,10 +96,7 @@ def _describe(event: SseEvent) -> str:
 
 
 def _short(id: str) -> str:
-    """An event id, enough of it to tell it from others.
-
-    The start of the stream's token, and the sequence number.
-    """
+    """Enough of an event id to tell it from others: the start of the token, and the number."""
     token, _, seq = id.rpartition("-")
     return f"{token[:4]}...-{seq}"
 

@@ -1,7 +1,4 @@
-"""Small words that every layer uses.
-
-What a pull returns when there is nothing, and secrets that hide themselves.
-"""
+"""Small words that every layer uses: how a pull says "nothing", secrets that hide themselves."""
 
 from __future__ import annotations
 
@@ -65,7 +62,7 @@ class Secret:
 
 
 def elide(value: Any, limit: int = 75) -> str:
-    """``repr(value)`` cut to about ``limit`` characters: payloads in the ``repr`` of events and effects.
+    """``repr(value)`` cut to about ``limit`` characters: for payloads in events and effects.
 
     Only the start of a long byte string is looked at, so the cost does not grow with the payload.
     """

@@ -1,7 +1,8 @@
 """The client: one background task for each HTTP exchange, and one that keeps the time.
 
-Callers never touch a socket. A call changes the machine, performs what the machine then wants (which is: start and cancel
-tasks), and waits for its own event. Whatever happens to a connection ends in its task and becomes an input of the machine.
+Callers never touch a socket. A call changes the machine, performs what the machine then wants
+(which is: start and cancel tasks), and waits for its own event. Whatever happens to a connection
+ends in its task and becomes an input of the machine.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 import random
 import ssl
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -42,7 +43,9 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("sansmcp")
 
 Answerer: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Any]]
-"""Answers a request of the server: takes its parameters, returns the result, or raises JsonRpcError."""
+"""Answers a request of the server: takes its parameters, returns the result, or raises
+JsonRpcError.
+"""
 
 
 class _Waiter:
@@ -131,10 +134,11 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
         await trio.lowlevel.checkpoint()
 
     async def events(self) -> AsyncGenerator[ClientEvent, None]:
-        """Everything that happens and belongs to no call: notifications, reconnections, a lost session.
+        """What happens and belongs to no call: notifications, reconnections, a lost session.
 
-        Events are kept from the moment this is called, a limited number; when nobody takes them, nothing more is read
-        from the server. So either take them, or do not ask for them. Ends when the client is closed.
+        Events are kept from the moment this is called, a limited number; when nobody takes them,
+        nothing more is read from the server. So either take them, or do not ask for them. Ends when
+        the client is closed.
         """
         self._keeps_events = True
         while True:
@@ -147,7 +151,10 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
             await self._moved.wait()
 
     async def aclose(self) -> None:
-        """End the session. Calls under way fail with RequestCancelled. May be called more than once."""
+        """End the session. Calls under way fail with RequestCancelled.
+
+        May be called more than once.
+        """
         self._core.close(now=trio.current_time())
         self._settle()
         await self._closed.wait()
@@ -171,7 +178,9 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
             while not isinstance(effect := self._core.next_effect(), Idle):
                 self._perform(effect)
             idle = effect
-            while len(self._events) < room and not isinstance(event := self._core.next_event(), Idle):
+            while len(self._events) < room and not isinstance(
+                event := self._core.next_event(), Idle
+            ):
                 self._happened(event)
                 idle = None
         self._paused = idle is Idle.PAUSED
@@ -231,12 +240,12 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
                             await self._moved.wait()
                         data = await stream.receive_some(65536)
                         if data:
-                            pump.receive_data(data, now=trio.current_time())
+                            pump.receive_data(bytes(data), now=trio.current_time())
                         else:
                             pump.receive_eof(now=trio.current_time())
                         self._settle()
             except (OSError, trio.BrokenResourceError) as error:
-                gone = sansmcp.PeerGone(f"{error.__cause__ or error or 'connection lost'}")
+                gone = sansmcp.PeerGone(_reason(error))
                 self._core.receive(effect.exchange, gone, now=trio.current_time())
         del self._carrying[effect.exchange]
         self._settle()
@@ -261,6 +270,15 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
         self._settle()
 
 
+def _reason(error: BaseException) -> str:
+    """What really went wrong: trio wraps what the operating system or TLS said."""
+    while True:
+        inner = getattr(error, "exceptions", (error.__cause__,))[0]
+        if inner is None:
+            return str(error) or "connection lost"
+        error = inner
+
+
 @asynccontextmanager
 async def connect(
     url: str,
@@ -268,13 +286,14 @@ async def connect(
     answers: Mapping[str, Answerer] | None = None,
     ssl_context: ssl.SSLContext | None = None,
     **settings: Unpack[sansmcp.ClientSettings],
-) -> AsyncIterator[Client]:
+) -> AsyncGenerator[Client, None]:
     """Connect to an MCP server over HTTP, and close when the block ends.
 
     Args:
         url: the MCP endpoint, http or https.
-        answers: for each request that the server may make (``"elicitation/create"``, ``"sampling/createMessage"``,
-            ``"roots/list"``), an async function from its parameters to the result. Declare the same in ``capabilities``.
+        answers: for each request that the server may make (``"elicitation/create"``,
+            ``"sampling/createMessage"``, ``"roots/list"``), an async function from its parameters
+            to the result. Declare the same in ``capabilities``.
         ssl_context: how to verify an https server; the standard library's default if None.
         settings: see :class:`sansmcp.Client`.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TypeAlias
 
@@ -22,12 +22,14 @@ class Pool:
     """The connections of one client. All go to one origin: a client leaves it never."""
 
     _ssl_context: ssl.SSLContext | None
-    _idle: list[tuple[Stream, sansmcp.ClientConnection, float]] = attrs.field(factory=list, init=False)
+    _idle: list[tuple[Stream, sansmcp.ClientConnection, float]] = attrs.field(
+        factory=list[tuple[Stream, sansmcp.ClientConnection, float]], init=False
+    )
 
     @asynccontextmanager
     async def connection(
         self, url: str, core: sansmcp.Client
-    ) -> AsyncIterator[tuple[Stream, sansmcp.ClientConnection]]:
+    ) -> AsyncGenerator[tuple[Stream, sansmcp.ClientConnection], None]:
         """A connection to use for one exchange. Raises OSError or trio.BrokenResourceError."""
         stream, pump = self._take(core.limits.idle_connection_timeout) or (
             await self._connect(sansmcp.Url.parse(url)),
@@ -42,7 +44,7 @@ class Pool:
                 await trio.aclose_forcefully(stream)
 
     def _take(self, longest_idle: float) -> tuple[Stream, sansmcp.ClientConnection] | None:
-        """A connection that has not been idle for long, and on which the server has said nothing since."""
+        """A connection that was not idle for long, and on which nothing has come since."""
         while self._idle:
             stream, pump, since = self._idle.pop()
             tcp = stream if isinstance(stream, trio.SocketStream) else stream.transport_stream

@@ -1,12 +1,12 @@
-"""The server: one task for each connection, one for each call that runs, and one that keeps the time.
+"""The server: a task for each connection, one for each call that runs, and one for the time.
 
-A connection's task is the only one that reads from and writes to it. It waits for bytes; whoever has something for it to
-send (another connection's task, a handler, the clock) cancels that waiting, and nothing else, so no byte is ever lost.
+A connection's task is the only one that reads from and writes to it. It waits for bytes; whoever
+has something for it to send (another connection's task, a handler, the clock) cancels that waiting,
+and nothing else, so no byte is ever lost.
 """
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import logging
 import math
@@ -20,12 +20,18 @@ import trio
 
 import sansmcp
 from sansmcp import Idle, ServerConnection
-from sansmcp.effects import CloseConnection, SendBytes, ServerEffect, StoreAppend, StoreDrop, StoreRead, Wake
+from sansmcp.effects import (
+    CloseConnection,
+    SendBytes,
+    ServerEffect,
+    StoreAppend,
+    StoreDrop,
+    StoreRead,
+    Wake,
+)
 from sansmcp.events import CallCancelled, CallReceived, ClientAnswered, ServerEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from typing_extensions import Unpack
 
     from sansmcp.messages import Params
@@ -45,7 +51,9 @@ class Call(sansmcp.CallHandle[Awaitable[Any], Awaitable[None]]):
         super().__init__(call)
         self._serving = serving
 
-    async def ask(self, method: str, params: Params | None = None, *, timeout: float = 300.0) -> Any:
+    async def ask(
+        self, method: str, params: Params | None = None, *, timeout: float = 300.0
+    ) -> Any:
         """Ask the client something, and wait for its answer."""
         id = self._call.ask(method, params, timeout=timeout, now=self._now())
         return await self._serving.answer_to(self._call, id)
@@ -107,12 +115,14 @@ class _Driver:
         if not self._woken:
             deadline = self._connection.next_deadline()
             data = None
-            with trio.CancelScope(deadline=math.inf if deadline is None else deadline) as self._waiting:
+            with trio.CancelScope(
+                deadline=math.inf if deadline is None else deadline
+            ) as self._waiting:
                 if idle is Idle.PAUSED:
                     await trio.sleep_forever()
                 data = await self._stream.receive_some(65536)
             if data:
-                self._connection.receive_data(data, now=trio.current_time())
+                self._connection.receive_data(bytes(data), now=trio.current_time())
             elif data is not None:
                 self._connection.receive_eof(now=trio.current_time())
             else:
@@ -148,7 +158,10 @@ class Serving:
         listeners: list[trio.SocketListener] | list[trio.SSLListener[trio.SocketStream]],
         grace: float,
     ) -> None:
-        """Serve until stopped; :func:`serve` does it. Cancelling the caller does not reach the connections."""
+        """Serve until stopped; :func:`serve` does it.
+
+        Cancelling the caller does not reach the connections.
+        """
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as self._nursery:
                 self._nursery.start_soon(self._keep_time)
@@ -229,7 +242,7 @@ class Serving:
                 _logger.debug("%r", event)
 
     def _handle(self, call: sansmcp.Call) -> None:
-        """Let the handler work: at once if it is an ordinary function, in a task of its own if it waits."""
+        """Let the handler work: at once, or in a task of its own if it has to be awaited."""
         try:
             result = self.core.app.handlers[call.request.method](Call(call, self))
             if inspect.isawaitable(result):
@@ -252,7 +265,9 @@ class Serving:
             _logger.error("%s failed", call.request.method, exc_info=error)
         call.fail_with(error, now=trio.current_time())
 
-    async def _accept(self, listener: trio.SocketListener | trio.SSLListener[trio.SocketStream]) -> None:
+    async def _accept(
+        self, listener: trio.SocketListener | trio.SSLListener[trio.SocketStream]
+    ) -> None:
         await trio.serve_listeners(self._converse, [listener], handler_nursery=self._nursery)
 
     async def _converse(self, stream: Stream) -> None:
@@ -286,13 +301,15 @@ async def serve(
     """Serve an application over HTTP until stopped or cancelled.
 
     Args:
-        app: the application. Its handlers are functions, called with a :class:`Call`, or async functions.
+        app: the application. Its handlers are functions, called with a :class:`Call`, or async
+            functions.
         http: host and port to listen on; port 0 takes a free one.
         ssl_context: serve https with this.
         store: where streams are kept for clients that come back; in memory if None.
         resumable: False: keep nothing. Broken streams cannot be resumed then.
         grace: seconds that running calls get when the server stops.
-        task_status: ``nursery.start(serve, ...)`` returns the :class:`Serving` once connections are accepted.
+        task_status: ``nursery.start(serve, ...)`` returns the :class:`Serving` once connections are
+            accepted.
         settings: see :class:`sansmcp.Server`.
 
     Raises OSError if the address cannot be bound.
@@ -302,9 +319,13 @@ async def serve(
     serving = Serving(core, store)
     host, port = http
     listeners = await trio.open_tcp_listeners(port, host=host)
-    secured = listeners if ssl_context is None else [
-        trio.SSLListener(listener, ssl_context, https_compatible=True) for listener in listeners
-    ]
+    secured = (
+        listeners
+        if ssl_context is None
+        else [
+            trio.SSLListener(listener, ssl_context, https_compatible=True) for listener in listeners
+        ]
+    )
     bound = listeners[0].socket.getsockname()[1]
     scheme = "http" if ssl_context is None else "https"
     serving.url = str(sansmcp.Url(scheme, host, bound, core.path))

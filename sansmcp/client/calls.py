@@ -6,8 +6,8 @@ server, a timeout, a cancellation, or because nothing can bring the answer any m
 first counts, and everything after is ignored.
 
 The timeout runs from the moment of the call. Progress starts it again, within the limit of the
-total; while the server waits for an answer of ours, it stands still, for a human may have to give
-it.
+total. While the server waits for an answer of ours nothing runs, for a human may have to give it;
+then both start again.
 
 Source: 2025-03-26 to 2025-11-25, basic/lifecycle: Timeouts; basic/utilities: progress,
 cancellation.
@@ -82,13 +82,10 @@ class ClientCall:
 
     @property
     def request(self) -> Request:
-        """The request, with a progress token that equals its id.
-
-        Where there is a deadline, progress matters.
-        """
+        """The request, with its id as progress token: progress moves the deadline."""
         assert self.request_id is not None
         params = dict(self._params or {})
-        params["_meta"] = {"progressToken": self.request_id, **params.get("_meta", {})}
+        params["_meta"] = {**params.get("_meta", {}), "progressToken": self.request_id}
         return Request(self.request_id, self.method, params)
 
     def progressed(self) -> None:

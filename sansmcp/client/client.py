@@ -7,8 +7,8 @@ what came of it all.
 
     client.start(now=t)                             ->  OpenExchange(1, POST initialize)
     client.receive(1, ResponseHead(...), now=t) ... ->  Connected
-    handle = client.call("tools/call", {...}, now=t)
-                                                    ->  CallCompleted(handle, result) or CallFailed(handle, error)
+    handle = client.call("tools/call", {}, now=t)   ->  OpenExchange(2, POST tools/call)
+    client.receive(2, ResponseHead(...), now=t) ... ->  CallCompleted(handle, result)
 
 After everything that changes the machine pull effects until ``Idle``; ``Idle.PAUSED`` says that
 nothing is to be read from the server until the application has taken events. Every call ends with
@@ -37,7 +37,7 @@ from ..timers import Timer
 from ..trace import Tracer
 from ..types import Idle
 from .calls import ClientCall
-from .conversation import Conversation, check_open
+from .conversation import Conversation
 from .core import ClientCore, ReconnectPolicy
 from .cursor import Cursor
 from .exchange import ClientExchange
@@ -60,10 +60,7 @@ SAFE_METHODS = frozenset(
 
 
 class ClientSettings(TypedDict, total=False):
-    """The settings of :class:`Client`, for adapters that pass them on.
-
-    Their meaning is explained there.
-    """
+    """The settings of :class:`Client`, which explains them, for adapters that pass them on."""
 
     name: str
     version: str
@@ -183,13 +180,15 @@ class Client:
         nothing, if the client is closed, ``initialize`` is asked for, the parameters are not JSON,
         or too many calls are under way.
         """
-        check_open(self.state)
+        self._check_open()
         if method == "initialize":
             raise LocalProtocolError("initialize is sent by start(), not by call()")
         if len(self._conversation.calls) >= self._core.limits.max_pending_calls:
             raise LocalProtocolError(
                 f"{self._core.limits.max_pending_calls} calls are under way already"
             )
+        if json.as_object((params or {}).get("_meta", {})) is None:
+            raise LocalProtocolError("_meta of the parameters must be an object")
         json.encode(params)
         self._core.now = now
         call = ClientCall(
@@ -228,16 +227,17 @@ class Client:
         Raises LocalProtocolError, and changes nothing, before the handshake is done, after closing,
         and if the parameters are not JSON.
         """
-        check_open(self.state)
+        self._check_open()
         if self.state is not ClientState.READY:
             raise LocalProtocolError("The handshake is not done: wait for Connected")
         self._core.now = now
         self._conversation.post(Notification(method, params))
 
     def respond(self, request_id: RequestId, result: Any, *, now: float) -> bool:
-        """Answer a request of the server (ServerAsked) with a result. False if it wants no answer any more.
+        """Answer a request of the server (ServerAsked) with a result.
 
-        Raises LocalProtocolError, and changes nothing, if the result is not JSON.
+        Returns False if the server wants no answer any more. Raises LocalProtocolError, and changes
+        nothing, if the result is not JSON.
         """
         return self._answer(Response(request_id, result), now)
 
@@ -276,9 +276,9 @@ class Client:
             found.receive(part)
 
     def next_effect(self) -> ClientEffect | Idle:
-        """What to do next. ``Idle.PAUSED``.
+        """What to do next.
 
-        Do not read any response until the application has taken events.
+        ``Idle.PAUSED``: do not read any response until the application has taken events.
         """
         if self._core.effects:
             effect = self._core.effects.popleft()
@@ -328,6 +328,10 @@ class Client:
 
     def _answer(self, message: Response | ErrorResponse, now: float) -> bool:
         json.encode(message.result if isinstance(message, Response) else message.data)
-        check_open(self.state)
+        self._check_open()
         self._core.now = now
         return self._conversation.answer(message)
+
+    def _check_open(self) -> None:
+        if self._conversation.is_closed:
+            raise LocalProtocolError("The client is closed")

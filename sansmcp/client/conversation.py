@@ -1,4 +1,4 @@
-"""Everything that is under way between a client and one server: the session, the calls, the server's own questions.
+"""What is under way between a client and a server: session, calls, the server's own questions.
 
 This is where messages find their way: an answer to the call that waits for it, progress to the call
 whose token it has, a request of the server to the application. And it is where a session that the
@@ -13,7 +13,7 @@ from __future__ import annotations
 import attrs
 
 from ..codecs.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, is_request_id
-from ..errors import CallError, LocalProtocolError, RemoteProtocolError, SessionLost
+from ..errors import CallError, RemoteProtocolError, SessionLost
 from ..events import (
     Closed,
     ProgressReceived,
@@ -49,18 +49,27 @@ class Conversation:
     _close_timeout: float
     _listens: bool
     state: ClientState = attrs.field(default=ClientState.NEW, init=False)
-    calls: dict[int, ClientCall] = attrs.field(factory=dict, init=False)
+    calls: dict[int, ClientCall] = attrs.field(factory=dict[int, ClientCall], init=False)
     """The calls that have not ended, by handle."""
-    by_id: dict[RequestId | None, ClientCall] = attrs.field(factory=dict, init=False)
+    by_id: dict[RequestId | None, ClientCall] = attrs.field(
+        factory=dict[RequestId | None, ClientCall], init=False
+    )
     """The calls whose request is under way, by its id."""
-    questions: dict[RequestId, ClientCall | None] = attrs.field(factory=dict, init=False)
+    questions: dict[RequestId, ClientCall | None] = attrs.field(
+        factory=dict[RequestId, ClientCall | None], init=False
+    )
     """The server's requests that wait for our answer, and the calls they belong to."""
-    posts: set[Post] = attrs.field(factory=set, init=False)
+    posts: set[Post] = attrs.field(factory=set[Post], init=False)
     """The messages without answer that are under way."""
     _handshake: Handshake | None = attrs.field(default=None, init=False)
     _listener: Listener | None = attrs.field(default=None, init=False)
     _proven: bool = attrs.field(default=True, init=False)
     """Something has worked in this session."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can be said any more."""
+        return self.state in (ClientState.CLOSING, ClientState.CLOSED)
 
     # The session
 
@@ -75,7 +84,8 @@ class Conversation:
         self.post(INITIALIZED)
 
     def delivered(self, message: Message) -> None:
-        """A message of ours was taken; of interest is only the one that completes the handshake."""
+        """A message of ours was taken; the one that completes the handshake opens the session."""
+        self._proven |= message is not INITIALIZED
         if message is INITIALIZED and self.state is ClientState.CONFIRMING:
             self._advance(ClientEvent.CONFIRMED)
             assert self._handshake is not None
@@ -94,7 +104,7 @@ class Conversation:
 
     def expire(self) -> None:
         """The server has forgotten the session (404): open a new one."""
-        if self.state in (ClientState.CLOSING, ClientState.CLOSED):
+        if self.is_closed:
             return
         if not self._proven:
             self.fail(SessionLost("The server forgets its sessions at once: given up"))
@@ -113,7 +123,7 @@ class Conversation:
 
     def close(self) -> None:
         """End the session, and all that is under way."""
-        if self.state in (ClientState.CLOSING, ClientState.CLOSED):
+        if self.is_closed:
             return
         self._leave_session()
         for call in tuple(self.calls.values()):
@@ -160,9 +170,9 @@ class Conversation:
         Post(self._core, self, message).send()
 
     def cancel_request(self, call: ClientCall, reason: str) -> None:
-        """Tell the server that nobody waits for a request any more. Source.
+        """Tell the server that nobody waits for a request any more.
 
-        Basic/utilities/cancellation.
+        Source: basic/utilities/cancellation.
         """
         if call.request_id is not None:
             params = {"requestId": call.request_id, "reason": reason}
@@ -282,9 +292,3 @@ class Conversation:
 
     def _advance(self, event: ClientEvent) -> None:
         self.state = advance(CLIENT, self.state, event)
-
-
-def check_open(state: ClientState) -> None:
-    """Raises LocalProtocolError where nothing can be said any more."""
-    if state in (ClientState.CLOSING, ClientState.CLOSED):
-        raise LocalProtocolError("The client is closed")

@@ -1,7 +1,4 @@
-"""What all parts of one client share.
-
-Settings, queues, timers, the session, and the exchanges under way.
-"""
+"""What all parts of one client share: settings, queues, timers, the exchanges under way."""
 
 from __future__ import annotations
 
@@ -31,8 +28,9 @@ GET_HEADERS: Headers = ((b"accept", b"text/event-stream"), (b"cache-control", b"
 
 @attrs.frozen(kw_only=True)
 class ReconnectPolicy:
-    """How a broken stream is resumed: delays grow exponentially and are random, so that clients do not come in step.
+    """How a broken stream is resumed.
 
+    Delays grow exponentially, and are random so that clients do not come in step.
     Attempt n (from 1) comes ``retry + random * min(cap, initial * 2 ** (n - 1))`` seconds after the
     break, where ``retry`` is what the server asked for, or 0. Only progress (a new event id, a
     message) starts the count again; a connection that opens and ends without any does not.
@@ -46,19 +44,13 @@ class ReconnectPolicy:
     """Attempts without progress after which a stream is given up."""
 
     def delay(self, attempt: int, retry: float, jitter: float) -> float:
-        """Seconds to wait before an attempt. ``jitter``.
-
-        A random number from 0 (inclusive) to 1.
-        """
+        """Seconds to wait before an attempt; ``jitter`` is a random number from 0 to 1."""
         return retry + jitter * min(self.cap, self.initial * 2.0 ** min(attempt - 1, 63))
 
 
 @attrs.define(eq=False, kw_only=True)
 class ClientCore:
-    """The common ground of the parts of a client. It belongs to the machine.
-
-    Nobody else sees it.
-    """
+    """The common ground of the parts of a client; nobody outside the machine sees it."""
 
     url: Url
     info: Mapping[str, Any]
@@ -74,10 +66,12 @@ class ClientCore:
     session_id: Secret | None = None
     revision: Revision | None = None
     """What was negotiated; None before."""
-    effects: deque[ClientEffect] = attrs.field(factory=deque, init=False)
-    events: deque[ClientEvent] = attrs.field(factory=deque, init=False)
+    effects: deque[ClientEffect] = attrs.field(factory=deque[ClientEffect], init=False)
+    events: deque[ClientEvent] = attrs.field(factory=deque[ClientEvent], init=False)
     timers: TimerTable = attrs.field(factory=TimerTable, init=False)
-    exchanges: dict[int, ClientExchange] = attrs.field(factory=dict, init=False)
+    exchanges: dict[int, ClientExchange] = attrs.field(
+        factory=dict[int, ClientExchange], init=False
+    )
     """The HTTP requests under way."""
     _exchange_ids: Iterator[int] = attrs.field(factory=lambda: itertools.count(1), init=False)
     last_request_id: int = attrs.field(default=-1, init=False)
@@ -122,7 +116,7 @@ class ClientCore:
         return id
 
     def let_end(self, exchange: ClientExchange | None) -> None:
-        """Nothing more is wanted of an exchange, but read to its end, its connection can be used again."""
+        """Nothing more is wanted of an exchange, but its connection may be of use again."""
         if exchange is not None and exchange.id in self.exchanges:
             exchange.owner = Nobody()
             self.timers.set(Timer.DRAIN, exchange, self.now + 1.0)

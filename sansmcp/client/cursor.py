@@ -59,7 +59,7 @@ class StreamOwner(Protocol):
         """The stream is gone for good."""
 
     def refused(self, refusal: Refusal) -> None:
-        """The server refused the request that should have opened it, or no longer knows the session."""
+        """The server refused to open the stream, or no longer knows the session."""
 
     def garbled(self, error: RemoteProtocolError) -> None:
         """What the server sends cannot be read."""
@@ -81,7 +81,7 @@ class Cursor:
     """Seconds the server wants us to wait."""
     _attempts: int = attrs.field(default=0, init=False)
     """Connections since the last progress."""
-    _seen: dict[str, None] = attrs.field(factory=dict, init=False)
+    _seen: dict[str, None] = attrs.field(factory=dict[str, None], init=False)
     """The ids of messages that were delivered, oldest first."""
 
     def post(self, body: bytes) -> None:
@@ -93,9 +93,9 @@ class Cursor:
         self._exchange = self._core.open(self, b"GET", last_event_id=self._last_event_id)
 
     def close(self, *, complete: bool = False) -> None:
-        """Nobody wants more of the stream; ``complete``.
+        """Nobody wants more of the stream.
 
-        There is nothing more, so its connection may end well.
+        ``complete``: there is nothing more, so its connection may end well and be used again.
         """
         if self.state is not CursorState.CLOSED:
             self._advance(CursorEvent.CLOSE)
@@ -126,9 +126,9 @@ class Cursor:
         self._advance(CursorEvent.OPENED)
 
     def received(self, event: SseEvent) -> None:
-        """A block of the stream. Source: SEP-1699.
+        """A block of the stream.
 
-        Empty data carries an id and is never read as JSON.
+        Source: SEP-1699: empty data comes with an id and is never read as JSON.
         """
         if event.retry is not None:
             self._retry = event.retry / 1000
@@ -215,8 +215,5 @@ class Cursor:
 
 
 def _may_pass(status: int) -> bool:
-    """Whether a refusal is of the kind that goes away.
-
-    The server is busy or a proxy cannot reach it.
-    """
+    """Whether a refusal is of the kind that goes away: the server is busy or out of reach."""
     return status in (408, 425, 429) or status >= 500

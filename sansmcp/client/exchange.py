@@ -16,7 +16,7 @@ from urllib.parse import urljoin
 
 import attrs
 
-from ..codecs import headers, jsonrpc
+from ..codecs import headers, json, jsonrpc
 from ..codecs.buffer import too_large
 from ..codecs.headers import Headers
 from ..codecs.jsonrpc import Batch
@@ -51,8 +51,8 @@ class Refusal:
     @property
     def reason(self) -> str | None:
         """``error.data.reason``, where the server gives one."""
-        data = self.error.data if self.error is not None else None
-        reason = data.get("reason") if isinstance(data, dict) else None
+        data = json.as_object(self.error.data) if self.error is not None else None
+        reason = data.get("reason") if data is not None else None
         return reason if isinstance(reason, str) else None
 
     @property
@@ -257,7 +257,7 @@ class ClientExchange:
         )
 
     def _follow_redirect(self) -> bool:
-        """Ask again where the server says, within the same origin: credentials go nowhere else (CVE-2022-1650).
+        """Ask again where the server says; credentials leave the origin never (CVE-2022-1650).
 
         307 and 308 keep method and body; the others make a POST a GET and are followed only for
         what is one already.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ..codecs import headers, jsonrpc
+from ..codecs import headers, json, jsonrpc
 from ..errors import (
     CallError,
     Disconnected,
@@ -49,7 +49,7 @@ class Handshake:
     _timeout: float
     _cursor: Cursor = attrs.field(init=False)
     _request_id: int = attrs.field(init=False)
-    _result: dict[str, Any] = attrs.field(factory=dict, init=False)
+    _result: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
 
     def start(self) -> None:
         """Send ``initialize``, without a session id."""
@@ -78,16 +78,16 @@ class Handshake:
         self._core.events.append(
             Connected(
                 version=self._core.revision.name,
-                server_info=_object(self._result, "serverInfo"),
-                capabilities=_object(self._result, "capabilities"),
+                server_info=json.as_object(self._result.get("serverInfo")) or {},
+                capabilities=json.as_object(self._result.get("capabilities")) or {},
                 instructions=instructions if isinstance(instructions, str) else None,
             )
         )
 
     def time_out(self) -> None:
-        """The server does not answer. Source: basic/utilities/cancellation.
+        """The server does not answer.
 
-        Initialize is never cancelled.
+        Source: basic/utilities/cancellation: ``initialize`` is never cancelled.
         """
         message = f"{_METHOD} got no answer within {self._timeout:g} s"
         self._fail(
@@ -143,8 +143,9 @@ class Handshake:
         failure.__cause__ = error
         self._fail(failure)
 
-    def _answered(self, result: Any) -> None:
-        version = result.get("protocolVersion") if isinstance(result, dict) else None
+    def _answered(self, answer: Any) -> None:
+        result = json.as_object(answer) or {}
+        version = result.get("protocolVersion")
         if not isinstance(version, str):
             self._fail(self._error(InvalidResponse, "The answer to initialize names no version"))
             return
@@ -174,8 +175,3 @@ class Handshake:
 
     def _error(self, kind: type[CallError], message: str) -> CallError:
         return kind(message, method=_METHOD, request_id=self._request_id)
-
-
-def _object(result: dict[str, Any], name: str) -> dict[str, Any]:
-    value = result.get(name)
-    return value if isinstance(value, dict) else {}

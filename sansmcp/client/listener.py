@@ -62,10 +62,7 @@ class Listener:
         self._core.events.append(ListenerStopped(reason))
 
     def refused(self, refusal: Refusal) -> None:
-        """405 is the regular way to say that there is none.
-
-        400, 404, 406 and 501 are seen in the field.
-        """
+        """405 is the regular way to say that there is none; others are seen in the field."""
         self._core.events.append(ListenerStopped(refusal.message))
 
     def garbled(self, error: RemoteProtocolError) -> None:

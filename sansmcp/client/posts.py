@@ -1,4 +1,4 @@
-"""Messages of a client that want no answer: notifications, and answers to the server's own requests.
+"""Messages of a client that want no answer: notifications, and answers to the server's requests.
 
 Each is one POST, and any success will do, whatever it looks like. A notification is sent once. An
 answer is sent again when its POST fails in a way that may pass: the server waits for it, and

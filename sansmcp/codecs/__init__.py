@@ -1,4 +1,4 @@
-"""Bytes to values and back: no time, no state beyond one byte stream, no knowledge of MCP's conversations.
+"""Bytes to values and back, without time and without any knowledge of conversations.
 
 Every decoder is fed any chunks of its input and gives the same values, and the same error at the
 same place, for every way of cutting; every decoder is linear in its input. They raise

@@ -28,10 +28,7 @@ class LineBuffer:
     """
 
     def __init__(self, line_end: re.Pattern[bytes], limit: int) -> None:
-        """``limit``: bytes a line may have.
-
-        A longer one raises, whether its end was seen or not.
-        """
+        """``limit``: bytes a line may have; a longer one raises, whether it is complete or not."""
         self._line_end = line_end
         self._limit = limit
         self._buffer = bytearray()
@@ -70,10 +67,7 @@ class LineBuffer:
         return line
 
     def skip_line(self) -> bool:
-        """Drop bytes up to and including the next line ending.
-
-        False when it has not arrived yet.
-        """
+        """Drop bytes up to and including the next line ending; False if it has not arrived yet."""
         match = self._line_end.search(self._buffer, self._searched)
         if match is None:
             self._start = self._searched = len(self._buffer)

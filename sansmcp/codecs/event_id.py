@@ -22,23 +22,17 @@ _FORM = re.compile(r"([A-Za-z0-9_-]{1,128})-(0|[1-9][0-9]{0,17})", re.ASCII)
 
 @attrs.frozen
 class EventId:
-    """A place in a stream: everything up to and including message ``seq``.
-
-    0 is the very beginning.
-    """
+    """A place in a stream: right after message ``seq``; 0 is the very beginning."""
 
     stream: str = attrs.field(repr=redact)
     seq: int
 
     def encode(self) -> str:
-        """The id as it stands in an SSE event and in ``Last-Event-ID``.
-
-        Visible ASCII, never empty.
-        """
+        """The id as it goes over the wire: visible ASCII, never empty."""
         return f"{self.stream}-{self.seq}"
 
     @classmethod
     def decode(cls, text: str) -> EventId | None:
-        """The cursor that a ``Last-Event-ID`` names, or None if it is none that :meth:`encode` ever made."""
+        """The cursor of a ``Last-Event-ID``, or None if :meth:`encode` never made that."""
         match = _FORM.fullmatch(text)
         return None if match is None else cls(match[1], int(match[2]))

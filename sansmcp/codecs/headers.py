@@ -43,10 +43,7 @@ def get_all(headers: Headers, name: bytes) -> list[bytes]:
 
 
 def media_type(headers: Headers) -> bytes | None:
-    """The essence of ``Content-Type``: without parameters, in lower case.
-
-    None where it is missing or repeated.
-    """
+    """``Content-Type`` in lower case, without parameters; None where it is missing or repeated."""
     values = get_all(headers, b"content-type")
     if len(values) != 1:
         return None
@@ -54,10 +51,11 @@ def media_type(headers: Headers) -> bytes | None:
 
 
 def accepts(headers: Headers, wanted: bytes, *, any_type: bool = True) -> bool:
-    """Whether ``Accept`` covers a media type, by the most specific range that matches; no header accepts anything.
+    """Whether ``Accept`` covers a media type.
 
-    ``any_type=False`` leaves ``*/*`` and a missing header out: a browser that says ``*/*`` must not
-    be given an endless event stream.
+    The most specific range that matches decides, and no header accepts anything. ``any_type=False``
+    leaves ``*/*`` and a missing header out: a browser that says ``*/*`` must not be given an
+    endless event stream.
     """
     values = get_all(headers, b"accept")
     if not values:
@@ -100,8 +98,8 @@ def header_value(text: str) -> bytes:
 
 
 def is_session_id(text: str) -> bool:
-    """Whether a string may be a session id: visible ASCII, 0x21 to 0x7E. Source.
+    """Whether a string may be a session id: visible ASCII, 0x21 to 0x7E.
 
-    2025-03-26 basic/transports.
+    Source: 2025-03-26 basic/transports.
     """
     return 0 < len(text) <= 1024 and text.isascii() and text.isprintable() and " " not in text

@@ -1,4 +1,4 @@
-"""JSON documents, strictly, and as fast as the machine allows.
+r"""JSON documents, strictly, and as fast as the machine allows.
 
 Two parsers disagreeing about one document is how filters are bypassed, so every doubtful document
 is refused, with a word that tells which rule it broke (``reason`` of the error):
@@ -8,8 +8,8 @@ is refused, with a word that tells which rule it broke (``reason`` of the error)
 ``too_deep``            arrays and objects nest deeper than the limit
 ``duplicate_name``      an object has the same name twice
 ``number_too_large``    a number that no float holds, or one with more than 4,300 digits
-``lone_surrogate``      an escape such as ``\\ud800`` that no UTF-8 text can carry
-``malformed_json``      anything else that RFC 8259 does not allow: NaN, trailing commas, a byte order mark
+``lone_surrogate``      an escape such as ``\ud800`` that no UTF-8 text can carry
+``malformed_json``      anything else that is not RFC 8259: NaN, a trailing comma, a BOM
 ======================  ======================================================================
 
 Integers of any size below that are exact. The rules are written once, in :func:`decode_plainly`, on
@@ -23,14 +23,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from ..errors import LocalProtocolError, RemoteProtocolError
 
 try:
-    import msgspec
+    import msgspec.json as fast
 except ImportError:  # not CPython: everything takes the plain path
-    msgspec = None  # type: ignore[assignment]
+    fast = None  # type: ignore[assignment]
 
 MAX_DIGITS = 4300
 """CPython's own default bound on integer strings (CVE-2020-10735: longer ones cost quadratic time).
@@ -46,13 +46,13 @@ def decode(data: bytes, max_depth: int) -> Any:
 
     Raises RemoteProtocolError (400, -32700) with a ``reason`` of the table above.
     """
-    if msgspec is not None:
+    if fast is not None:
         try:
-            value = msgspec.json.decode(data)
+            value = fast.decode(data)
         except (ValueError, RecursionError):
             pass  # the plain path says which rule is broken
         else:
-            if _is_beyond_doubt(data, value, max_depth):
+            if _is_beyond_doubt(data, fast.encode(value), max_depth):
                 return value
     return decode_plainly(data, max_depth)
 
@@ -86,10 +86,10 @@ def encode(value: Any) -> bytes:
     Raises LocalProtocolError for what JSON cannot carry: NaN, infinities, lone surrogates, other
     types.
     """
-    if msgspec is None:
+    if fast is None:
         return encode_plainly(value)
     try:
-        data = msgspec.json.encode(value, enc_hook=_model_dump)
+        data = fast.encode(value, enc_hook=_model_dump)
     except (TypeError, ValueError, RecursionError) as error:
         raise LocalProtocolError(f"Not a JSON value: {error}") from error
     # msgspec writes NaN and infinities as null; only where there is a null is there a reason to
@@ -107,24 +107,33 @@ def encode_plainly(value: Any) -> bytes:
         raise LocalProtocolError(f"Not a JSON value: {error}") from error
 
 
-def _is_beyond_doubt(data: bytes, value: Any, max_depth: int) -> bool:
-    """Whether a document that msgspec accepted is known to nest within the limit and to repeat no name.
+def as_object(value: Any) -> dict[str, Any] | None:
+    """A decoded value, if it is an object."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def as_array(value: Any) -> list[Any] | None:
+    """A decoded value, if it is an array."""
+    if not isinstance(value, list):
+        return None
+    items: list[Any] = value
+    return items
+
+
+def _is_beyond_doubt(data: bytes, again: bytes, max_depth: int) -> bool:
+    """Whether a document that msgspec accepts surely nests within the limit and repeats no name.
 
     Of equal names msgspec keeps the last and cannot tell. But written again, the value has as many
     colons outside strings as it has names; when the document has no more than that, no name was
     dropped.
     """
-    again = msgspec.json.encode(value)
     if again != data and _skeleton(again).count(b":") != _skeleton(data).count(b":"):
         return False
     return data.count(b"[") + data.count(b"{") <= max_depth or _nests_within(data, max_depth)
 
 
 def _nests_within(data: bytes, max_depth: int) -> bool:
-    """Whether brackets outside strings nest no deeper than this.
-
-    Exact for JSON, a guess for anything else.
-    """
+    """Whether brackets outside strings nest no deeper; exact for JSON, else a guess."""
     brackets = _skeleton(data).translate(_BRACES_TO_BRACKETS, _NEITHER)
     for depth in range(max_depth + 1):
         outer = brackets.replace(b"[]", b"")  # one level less
@@ -135,10 +144,7 @@ def _nests_within(data: bytes, max_depth: int) -> bool:
 
 
 def _skeleton(data: bytes) -> bytes:
-    """The document without its strings.
-
-    Without escaped quotes, every second piece between quotes is a string.
-    """
+    """The document without its strings: once escaped quotes are out, every second piece is one."""
     return b"".join(data.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2])
 
 

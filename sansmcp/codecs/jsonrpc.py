@@ -14,7 +14,7 @@ Source: every revision, basic: Messages; JSON-RPC 2.0; 2025-03-26 basic: Batchin
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import attrs
 
@@ -49,15 +49,16 @@ def decode(data: bytes, limits: Limits) -> Decoded:
     :attr:`~sansmcp.limits.Limits.max_batch`. An empty batch is not refused here.
     """
     value = json.decode(data, limits.max_json_depth)
-    if not isinstance(value, list):
+    items = json.as_array(value)
+    if items is None:
         return message_from(value)
-    if len(value) > limits.max_batch:
+    if len(items) > limits.max_batch:
         raise RemoteProtocolError(
-            f"A batch of {len(value)} messages; at most {limits.max_batch} are accepted",
+            f"A batch of {len(items)} messages; at most {limits.max_batch} are accepted",
             reason="batch_too_large",
             data={"limit": limits.max_batch},
         )
-    return Batch(tuple(_message_or_error(item) for item in value))
+    return Batch(tuple(_message_or_error(item) for item in items))
 
 
 def message_from(value: Any) -> Message:
@@ -65,20 +66,19 @@ def message_from(value: Any) -> Message:
 
     Raises RemoteProtocolError (-32600, ``invalid_message``).
     """
-    if not isinstance(value, dict):
-        _refuse("a message is a JSON object", None)
-    version = value.get("jsonrpc")
-    if "method" in value:
-        if version == "2.0" and "result" not in value and "error" not in value:
-            return _call_from(value)
-    elif "result" in value:
-        if version == "2.0" and "error" not in value:
-            return Response(_answered_id(value), value["result"])
-    elif "error" in value and version == "2.0":
-        return _error_from(value)
-    if version != "2.0":
-        _refuse('the member jsonrpc must be "2.0"', value)
-    _refuse("a message has exactly one of method, result and error", value)
+    members = json.as_object(value)
+    if members is None:
+        raise _invalid("a message is a JSON object")
+    if members.get("jsonrpc") != "2.0":
+        raise _invalid('the member jsonrpc must be "2.0"', members)
+    kinds = [kind for kind in ("method", "result", "error") if kind in members]
+    if kinds == ["method"]:
+        return _call_from(members)
+    if kinds == ["result"]:
+        return Response(_answered_id(members), members["result"])
+    if kinds == ["error"]:
+        return _error_from(members)
+    raise _invalid("a message has exactly one of method, result and error", members)
 
 
 def encode(message: Message, *, null_id: bool = False) -> bytes:
@@ -114,49 +114,46 @@ def encode_batch(encoded: Iterable[bytes]) -> bytes:
     return b"[" + b",".join(encoded) + b"]"
 
 
-def is_request_id(value: Any) -> bool:
-    """Whether a JSON value can be an id (or a progress token).
-
-    A string or an integer, and ``true`` is no integer.
-    """
+def is_request_id(value: Any) -> TypeGuard[RequestId]:
+    """Whether a value can be an id: a string or an integer, and ``True`` is no integer."""
     return type(value) is int or type(value) is str
 
 
-def _call_from(value: dict[str, Any]) -> Request | Notification:
-    method, params = value["method"], value.get("params")
+def _call_from(members: dict[str, Any]) -> Request | Notification:
+    method, params = members["method"], json.as_object(members.get("params"))
     if not isinstance(method, str):
-        _refuse("method must be a string", value)
-    if "params" in value and not isinstance(params, dict):
-        _refuse("params must be an object", value)
-    if "id" not in value:
+        raise _invalid("method must be a string", members)
+    if "params" in members and params is None:
+        raise _invalid("params must be an object", members)
+    if "id" not in members:
         return Notification(method, params)
-    if not is_request_id(value["id"]):
-        _refuse("the id of a request must be a string or an integer", value)
-    return Request(value["id"], method, params)
+    if not is_request_id(members["id"]):
+        raise _invalid("the id of a request must be a string or an integer", members)
+    return Request(members["id"], method, params)
 
 
-def _error_from(value: dict[str, Any]) -> ErrorResponse:
-    error = value["error"]
-    if not isinstance(error, dict):
-        _refuse("error must be an object", value)
+def _error_from(members: dict[str, Any]) -> ErrorResponse:
+    error = json.as_object(members["error"])
+    if error is None:
+        raise _invalid("error must be an object", members)
     code, text = error.get("code"), error.get("message")
     if type(code) is not int or not isinstance(text, str):
-        _refuse("error must have an integer code and a string message", value)
-    id = None if value.get("id") is None else _answered_id(value)
+        raise _invalid("error must have an integer code and a string message", members)
+    id = None if members.get("id") is None else _answered_id(members)
     return ErrorResponse(id, code, text, error.get("data"))
 
 
-def _answered_id(value: dict[str, Any]) -> RequestId:
-    """The id of an answer. A float without fraction is taken for the integer.
+def _answered_id(members: dict[str, Any]) -> RequestId:
+    """The id of an answer.
 
-    JavaScript peers write 1 as 1.0.
+    A float without fraction is taken for the integer: JavaScript peers write 1 as 1.0.
     """
-    id = value.get("id")
+    id = members.get("id")
     if isinstance(id, float) and id.is_integer():
         return int(id)
     if not is_request_id(id):
-        _refuse("an answer must have the id of its request", value)
-    return id  # type: ignore[no-any-return]
+        raise _invalid("an answer must have the id of its request", members)
+    return id
 
 
 def _message_or_error(value: Any) -> Message | RemoteProtocolError:
@@ -166,9 +163,9 @@ def _message_or_error(value: Any) -> Message | RemoteProtocolError:
         return error
 
 
-def _refuse(rule: str, value: dict[str, Any] | None) -> NoReturn:
-    id = value.get("id") if value is not None else None
-    raise RemoteProtocolError(
+def _invalid(rule: str, members: dict[str, Any] | None = None) -> RemoteProtocolError:
+    id = None if members is None else members.get("id")
+    return RemoteProtocolError(
         f"Not a JSON-RPC message: {rule}",
         reason="invalid_message",
         jsonrpc_code=INVALID_REQUEST,

@@ -72,9 +72,11 @@ class SseDecoder:
     """Milliseconds to wait before reconnecting, as the server last asked; None if it never did."""
 
     def __init__(self, limit: int, *, last_event_id: str = "") -> None:
-        """``limit``: bytes one event may have. ``last_event_id``.
+        """Begin at the start of a body.
 
-        Where an earlier connection of the stream ended.
+        Args:
+            limit: bytes that one event may have.
+            last_event_id: where an earlier connection of the same stream ended.
         """
         self.last_event_id = last_event_id
         self.reconnection_time = None

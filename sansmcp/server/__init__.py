@@ -1,4 +1,4 @@
-"""The server machine: HTTP requests in, calls for the application out; answers in, HTTP responses out.
+"""The server machine: HTTP requests in, calls out; their answers in, HTTP responses out.
 
 ========================  ==========================================================================
 ``server``                the machine: parts in, effects and events out, time

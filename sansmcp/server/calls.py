@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ..codecs import jsonrpc
+from ..codecs import json, jsonrpc
 from ..errors import (
     CallError,
     LocalProtocolError,
@@ -58,7 +58,7 @@ class Answer:
     """What the answer has become, once it is an event stream."""
     _abandoned: bool = attrs.field(default=False, init=False)
     """The peer left before it had an event id: nothing can ever be delivered."""
-    _collected: list[bytes] = attrs.field(factory=list, init=False)
+    _collected: list[bytes] = attrs.field(factory=list[bytes], init=False)
     """Answers so far that may still go out as plain JSON."""
 
     def start(self) -> None:
@@ -95,10 +95,7 @@ class Answer:
                 self._core.tidy(stream)
 
     def open(self) -> Stream | None:
-        """Turn the answer into an event stream, if it is not one yet.
-
-        None if nobody can ever read it.
-        """
+        """Turn the answer into a stream, if it is not one yet; None if nobody can ever read it."""
         if self.stream is None and not self._abandoned:
             self._core.timers.stop(Timer.STREAM_OPEN, self)
             self.stream = self.session.new_stream()
@@ -127,10 +124,10 @@ class Answer:
 
 @attrs.define(eq=False, repr=False)
 class Call:
-    """A request that a client wants answered. Its methods may be called until it has ended, and harmlessly after.
+    """A request that a client wants answered.
 
-    All methods that take ``now`` (seconds, the clock of the machine) change the machine: pull its
-    effects afterwards.
+    Its methods may be called until it has ended, and do no harm after. All methods that take
+    ``now`` (seconds, the clock of the machine) change the machine: pull its effects afterwards.
     """
 
     _core: ServerCore
@@ -143,7 +140,7 @@ class Call:
     host: Any = attrs.field(default=None, init=False)
     """For the adapter, to find its own things when an event names this call."""
     _last_progress: float | None = attrs.field(default=None, init=False)
-    _asked: set[int] = attrs.field(factory=set, init=False)
+    _asked: set[int] = attrs.field(factory=set[int], init=False)
     """Our requests to the client that are not answered yet."""
 
     def __repr__(self) -> str:
@@ -161,9 +158,10 @@ class Call:
         return self.is_running and stream is not None and stream.congested
 
     def respond(self, result: Any, *, now: float) -> bool:
-        """Answer with a result (any JSON value; MCP wants an object). Returns False if nobody can get it any more.
+        """Answer with a result: any JSON value, though MCP wants an object.
 
-        Raises LocalProtocolError, and changes nothing, if the result is not JSON.
+        Returns False if nobody can get it any more. Raises LocalProtocolError, and changes nothing,
+        if the result is not JSON.
         """
         return self._end(Response(self.request.id, result), now)
 
@@ -194,8 +192,8 @@ class Call:
 
         Raises LocalProtocolError if ``progress`` does not grow. Source: basic/utilities/progress.
         """
-        meta = (self.request.params or {}).get("_meta")
-        token = meta.get("progressToken") if isinstance(meta, dict) else None
+        meta = json.as_object((self.request.params or {}).get("_meta")) or {}
+        token = meta.get("progressToken")
         if not jsonrpc.is_request_id(token) or not self.is_running:
             return False
         if self._last_progress is not None and progress <= self._last_progress:
@@ -210,10 +208,10 @@ class Call:
         return said
 
     def ask(self, method: str, params: Params | None = None, *, timeout: float, now: float) -> int:
-        """Make a request to the client, on this call's stream. Returns its id; ClientAnswered brings what became of it.
+        """Make a request to the client, on this call's stream. Returns its id.
 
-        Raises LocalProtocolError if the client has not declared the capability it needs, or the
-        call has ended.
+        ClientAnswered tells what became of it. Raises LocalProtocolError if the client has not
+        declared the capability it needs, or the call has ended.
         """
         if not self.is_running:
             raise LocalProtocolError("The call has ended: nothing can be asked on its stream")

@@ -23,10 +23,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}", re.ASCII)
 
 @attrs.define(eq=False, kw_only=True)
 class ServerCore:
-    """The common ground of the parts of a server. It belongs to the machine.
-
-    Nobody else sees it.
-    """
+    """The common ground of the parts of a server; nobody outside the machine sees it."""
 
     app: App
     versions: tuple[str, ...]
@@ -38,10 +35,10 @@ class ServerCore:
 
     now: float = 0.0
     """The latest time that was passed in."""
-    effects: deque[ServerEffect] = attrs.field(factory=deque, init=False)
-    events: deque[ServerEvent] = attrs.field(factory=deque, init=False)
+    effects: deque[ServerEffect] = attrs.field(factory=deque[ServerEffect], init=False)
+    events: deque[ServerEvent] = attrs.field(factory=deque[ServerEvent], init=False)
     timers: TimerTable = attrs.field(factory=TimerTable, init=False)
-    streams: dict[StreamKey, Stream] = attrs.field(factory=dict, init=False)
+    streams: dict[StreamKey, Stream] = attrs.field(factory=dict[StreamKey, Stream], init=False)
     """The streams with a log that are written here and not settled."""
     queue: StoreQueue = attrs.field(init=False)
 
@@ -57,23 +54,20 @@ class ServerCore:
         token = self.new_token()
         if _TOKEN.fullmatch(token) is None:
             raise LocalProtocolError(
-                "new_token must give 16 to 128 letters, digits, '-' and '_', as secrets.token_urlsafe does"
+                "new_token must give 16 to 128 letters, digits, '-' and '_' (secrets.token_urlsafe)"
             )
         return token
 
     def new_stream(self, principal: str, session: Secret | None, *, polling: bool) -> Stream:
         """A new stream: with a log if there is a store, registered so that readers find it."""
         if not self.resumable:
-            return Stream(None, False, self.queue)
+            return Stream(key=None, polling=False, queue=self.queue)
         key = StreamKey(principal, session.reveal() if session else "", self.token())
         stream = self.streams[key] = Stream(key, polling, self.queue)
         return stream
 
     def find_stream(self, key: StreamKey, *, polling: bool) -> Stream:
-        """The stream of that name.
-
-        One that is not written here is known to the store, if to anybody.
-        """
+        """The stream of that name; one that is not written here only the store may know."""
         stream = self.streams.get(key)
         return stream or Stream(key, polling, self.queue, written_elsewhere=True)
 

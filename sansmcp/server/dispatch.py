@@ -67,7 +67,7 @@ class Asked:
 
     @property
     def session(self) -> Session | None:
-        """The session that the request belongs to, if it is one of this principal's that is alive."""
+        """The session that the request belongs to, if it lives and is this principal's."""
         return self.table.find(self.head.principal, self.session_id)
 
     @property
@@ -107,21 +107,18 @@ def announced_size(asked: Asked) -> None:
 
 
 def http_method(asked: Asked) -> None:
-    """Source: 2025-03-26 basic/transports.
-
-    One endpoint for POST and GET, DELETE for ending sessions.
-    """
+    """Source: 2025-03-26 basic/transports: POST and GET on one endpoint, DELETE ends sessions."""
     if asked.head.method not in LADDERS:
         raise refusals.method_not_allowed(b"POST, GET, DELETE", "MCP uses POST, GET and DELETE")
 
 
-def known_version(asked: Asked) -> None:
-    """Source: 2025-06-18 basic/transports: Protocol Version Header.
+def known_version(asked: Asked, request_id: RequestId | None = None) -> None:
+    """A header that names no version at all.
 
-    A value that names no version at all.
+    Source: 2025-06-18 basic/transports: Protocol Version Header.
     """
     if asked.version is not None and asked.version not in REVISIONS:
-        raise refusals.unsupported_version(asked.version, asked.endpoint.versions)
+        raise refusals.unsupported_version(asked.version, asked.endpoint.versions, request_id)
 
 
 def wants_stream(asked: Asked) -> None:
@@ -131,9 +128,9 @@ def wants_stream(asked: Asked) -> None:
 
 
 def session_lives(asked: Asked) -> None:
-    """Source: 2025-03-26 basic/transports: Session Management.
+    """404 tells the client to start again.
 
-    404 tells the client to start again.
+    Source: 2025-03-26 basic/transports: Session Management.
     """
     if asked.endpoint.sessions and asked.session_id is not None and asked.session is None:
         raise refusals.session_not_found()
@@ -146,9 +143,9 @@ def session_given(asked: Asked) -> None:
 
 
 def stream_offered(asked: Asked) -> None:
-    """Source: 2025-03-26 basic/transports: Listening for Messages.
+    """405 where no stream is offered.
 
-    405 where no stream is offered.
+    Source: 2025-03-26 basic/transports: Listening for Messages from the Server.
     """
     resumes = headers.get(asked.head.headers, LAST_EVENT_ID) is not None
     offered = asked.endpoint.listening and asked.endpoint.sessions
@@ -163,9 +160,9 @@ def deletion_allowed(asked: Asked) -> None:
 
 
 def answer_forms(asked: Asked) -> None:
-    """Source: 2025-03-26 basic/transports: the client lists both media types.
+    """The client lists both media types; wildcards count, as everywhere in HTTP.
 
-    Wildcards count, as in HTTP.
+    Source: 2025-03-26 basic/transports: Sending Messages to the Server.
     """
     forms = (headers.JSON, headers.EVENT_STREAM)
     missing = [f.decode() for f in forms if not headers.accepts(asked.head.headers, f)]
@@ -251,16 +248,13 @@ def check_body(asked: Asked, body: bytes) -> Message | Batch:
 
 
 def _check_version(asked: Asked, request_id: RequestId | None) -> None:
-    known_version(asked)
+    known_version(asked, request_id)
     if asked.version is not None and asked.version not in asked.endpoint.versions:
         raise refusals.version_not_served(asked.version, asked.endpoint.versions, request_id)
 
 
 def _check_batch(asked: Asked, batch: Batch) -> None:
-    """Source: 2025-03-26 basic: Batching; the same, basic/transports.
-
-    What the body of a POST may be.
-    """
+    """Rows 4.6 to 4.8. Source: 2025-03-26 basic: Batching, and basic/transports."""
     if not asked.revision.batching:
         raise refusals.batch_not_allowed()
     if not batch.items:

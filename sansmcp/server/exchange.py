@@ -38,10 +38,7 @@ STREAM_HEADERS: Headers = (
 
 @attrs.define(eq=False, repr=False)
 class ServerExchange:
-    """One request and its response. Made by ``Server.open_exchange``.
-
-    Opaque to hosts, except for :attr:`host`.
-    """
+    """One request and its response; opaque to hosts, except for :attr:`host`."""
 
     id: int
     _limits: Limits
@@ -60,7 +57,7 @@ class ServerExchange:
     """What is to be given as the answer to this POST."""
     _body: bytearray = attrs.field(factory=bytearray, init=False)
     _response: ResponseHead | None = attrs.field(default=None, init=False)
-    _chunks: list[bytes] = attrs.field(factory=list, init=False)
+    _chunks: list[bytes] = attrs.field(factory=list[bytes], init=False)
     _end: SendEnd | Abort | None = attrs.field(default=None, init=False)
     _idle: bool = attrs.field(default=False, init=False)
 

@@ -10,12 +10,11 @@ cancellation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import attrs
 
-from ..codecs import jsonrpc
+from ..codecs import json, jsonrpc
 from ..codecs.jsonrpc import Batch
 from ..errors import RemoteProtocolError
 from ..events import BadRequest, CallReceived, ClientNotified
@@ -76,9 +75,9 @@ class Legacy:
             exchange.reply(202)
 
     def _batch(self, exchange: ServerExchange, session: Session, batch: Batch) -> None:
-        """Source: 2025-03-26 basic: Batching.
+        """One answer for each request, and for each element that is no message.
 
-        One answer for each request and each element that is no message.
+        Source: 2025-03-26 basic: Batching.
         """
         wants = [item for item in batch.items if isinstance(item, Request | RemoteProtocolError)]
         for item in batch.items:
@@ -90,15 +89,17 @@ class Legacy:
             exchange.reply(202)
 
     def _initialize(self, exchange: ServerExchange, asked: Asked, request: Request) -> None:
-        """Source: basic/lifecycle: Version Negotiation.
+        """Open a session; an unknown version is answered with our newest.
 
-        An unknown version is answered with our newest.
+        Source: basic/lifecycle: Version Negotiation.
         """
         params = request.params or {}
         version = params.get("protocolVersion")
         if not isinstance(version, str):
             raise refusals.invalid_params("protocolVersion must be a string", request.id)
-        info, capabilities = _object(params, "clientInfo"), _object(params, "capabilities")
+        # Some clients leave these out.
+        info = json.as_object(params.get("clientInfo")) or {}
+        capabilities = json.as_object(params.get("capabilities")) or {}
         if version not in self._endpoint.versions:
             version = self._endpoint.versions[-1]
         result = self._core.app.initialize_result(version)
@@ -161,21 +162,16 @@ class Legacy:
                 pass
 
     def _cancel(self, session: Session, params: Params) -> None:
-        """Source: basic/utilities/cancellation.
+        """A call is not wanted any more; unknown, finished and malformed ones are ignored.
 
-        Unknown, finished and malformed ones are ignored.
+        Source: basic/utilities/cancellation.
         """
         id = params.get("requestId")
-        if jsonrpc.is_request_id(id) and (call := session.calls.get(id)) is not None:
+        call = session.calls.get(id) if jsonrpc.is_request_id(id) else None
+        if call is not None:
             reason = params.get("reason")
             call.cancel(reason if isinstance(reason, str) else "cancelled by the client")
 
     def _lone_session(self, asked: Asked) -> Session:
         """Stands in for a session where there are none, for the length of one request."""
         return Session(self._core, None, asked.head.principal, asked.revision)
-
-
-def _object(params: Params, name: str) -> Mapping[str, Any]:
-    """A member that should be an object; some clients leave it out."""
-    value = params.get(name)
-    return value if isinstance(value, dict) else {}

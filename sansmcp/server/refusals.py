@@ -28,10 +28,7 @@ def not_found() -> RemoteProtocolError:
 
 
 def bad_host() -> RemoteProtocolError:
-    """DNS rebinding (CVE-2025-66416 and others).
-
-    A page of another site talks to a server on this machine.
-    """
+    """DNS rebinding (CVE-2025-66416): a page of another site talks to a server on this machine."""
     return RemoteProtocolError(
         "This Host is not served here: use the name or address that the server was set up for",
         reason="host_not_allowed",
@@ -40,10 +37,7 @@ def bad_host() -> RemoteProtocolError:
 
 
 def bad_origin() -> RemoteProtocolError:
-    """A web page of an origin that is not allowed. Source: 2025-11-25 basic/transports.
-
-    Security Warning.
-    """
+    """A page of an origin that is not allowed. Source: 2025-11-25 basic/transports."""
     return RemoteProtocolError(
         "Requests from web pages of this Origin are not allowed here",
         reason="origin_not_allowed",
@@ -75,7 +69,8 @@ def stream_not_acceptable() -> RemoteProtocolError:
 def answer_not_acceptable(missing: Sequence[str]) -> RemoteProtocolError:
     """A POST whose ``Accept`` rules out one of the two forms of answer."""
     return RemoteProtocolError(
-        f"POST needs Accept: application/json, text/event-stream; {' and '.join(missing)} is missing",
+        "POST needs Accept: application/json, text/event-stream; "
+        f"{' and '.join(missing)} is missing",
         reason="not_acceptable",
         http_status=406,
         data={"required": ["application/json", "text/event-stream"], "missing": list(missing)},
@@ -85,7 +80,7 @@ def answer_not_acceptable(missing: Sequence[str]) -> RemoteProtocolError:
 def not_json() -> RemoteProtocolError:
     """A body that does not even claim to be JSON."""
     return RemoteProtocolError(
-        "POST needs a JSON-RPC message as its body, with Content-Type: application/json",
+        "POST needs a JSON-RPC message as body, with Content-Type: application/json",
         reason="unsupported_media_type",
         http_status=415,
     )
@@ -95,17 +90,17 @@ def session_required(*, listening: bool = False) -> RemoteProtocolError:
     """No session id where one is needed."""
     then = "GET" if listening else "send this"
     return RemoteProtocolError(
-        f"No Mcp-Session-Id: POST initialize to this URL first, then {then} with the id it returns. "
-        "The HTTP+SSE transport is not served on this URL",
+        f"No Mcp-Session-Id: POST initialize to this URL first, then {then} with the id it "
+        "returns. The HTTP+SSE transport is not served on this URL",
         reason="session_required",
         data={"transports": ["streamable-http"], "httpSseUrl": None},
     )
 
 
 def session_not_found(request_id: RequestId | None = None) -> RemoteProtocolError:
-    """An unknown, ended or foreign session. Source: 2025-03-26 basic/transports.
+    """An unknown, ended or foreign session.
 
-    Session Management: 404.
+    Source: 2025-03-26 basic/transports: Session Management.
     """
     return RemoteProtocolError(
         "Unknown or ended session: initialize again",
@@ -118,7 +113,8 @@ def session_not_found(request_id: RequestId | None = None) -> RemoteProtocolErro
 def unknown_event_id() -> RemoteProtocolError:
     """A cursor that is none of this session's, or whose messages are no longer kept."""
     return RemoteProtocolError(
-        "Last-Event-ID names no event that can be resumed from in this session: it is unknown or has expired",
+        "Last-Event-ID names no event of this session that can be resumed from: "
+        "it is unknown or has expired",
         reason="unknown_event_id",
     )
 
@@ -126,10 +122,7 @@ def unknown_event_id() -> RemoteProtocolError:
 def unsupported_version(
     asked: str, served: Sequence[str], request_id: RequestId | None = None
 ) -> RemoteProtocolError:
-    """A version nobody has heard of, or that is not served. Source: SEP-2575.
-
-    2025-06-18 only asks for 400.
-    """
+    """A version nobody has heard of. Source: SEP-2575; 2025-06-18 only asks for 400."""
     return RemoteProtocolError(
         f"MCP-Protocol-Version {asked[:40]!r} is not served here; served are {', '.join(served)}",
         reason="unsupported_version",
@@ -164,7 +157,8 @@ def initialize_in_session(request_id: RequestId) -> RemoteProtocolError:
 def batch_not_allowed() -> RemoteProtocolError:
     """An array, under a revision that has none."""
     return RemoteProtocolError(
-        "A JSON array is not a message in this protocol revision: send each message in a POST of its own",
+        "A JSON array is not a message in this protocol revision: "
+        "send each message in a POST of its own",
         reason="batch_not_allowed",
     )
 
@@ -208,7 +202,8 @@ def too_many_sessions(limit: int, request_id: RequestId) -> RemoteProtocolError:
 def too_many_streams(limit: int) -> RemoteProtocolError:
     """The session has as many standalone streams as it may."""
     return RemoteProtocolError(
-        f"This session already has {limit} standalone event streams: close one, or resume one with Last-Event-ID",
+        f"This session already has {limit} standalone event streams: "
+        "close one, or resume one with Last-Event-ID",
         reason="too_many_streams",
         http_status=429,
         data={"limit": limit},

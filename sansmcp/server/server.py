@@ -46,10 +46,7 @@ from .sessions import Session, SessionTable
 
 
 class ServerSettings(TypedDict, total=False):
-    """The settings of :class:`Server`, for adapters that pass them on.
-
-    Their meaning is explained there.
-    """
+    """The settings of :class:`Server`, which explains them, for adapters that pass them on."""
 
     path: str
     versions: tuple[str, ...]
@@ -157,10 +154,7 @@ class Server:
     # Parts in
 
     def open_exchange(self, host: Any = None) -> ServerExchange:
-        """A new exchange, for one request.
-
-        ``host`` is kept as its ``host`` attribute, for the driver's own use.
-        """
+        """A new exchange, for one request; ``host`` is kept as its attribute of that name."""
         return ServerExchange(next(self._exchange_ids), self._core.limits, self._core.effects, host)
 
     def receive(self, exchange: ServerExchange, part: RequestPart, *, now: float) -> None:
@@ -168,7 +162,7 @@ class Server:
         self._core.now = now
         if exchange.is_done:
             return
-        if self._trace is not None:
+        if self._trace is not None and (exchange.head or isinstance(part, RequestHead)):
             self._trace.part(exchange.id, part)
         try:
             match part:
@@ -185,10 +179,7 @@ class Server:
             self._core.events.append(BadRequest(error))
 
     def refuse(self, exchange: ServerExchange, error: RemoteProtocolError, *, now: float) -> None:
-        """Refuse a request that the HTTP layer below found faulty.
-
-        The answer is given like any other.
-        """
+        """Refuse a request that the HTTP layer below found faulty; sent like any answer."""
         self._core.now = now
         if exchange.state is ExchangeState.HEAD:
             exchange.begin(RequestHead(method=b"", target=b"", headers=()))
@@ -198,9 +189,9 @@ class Server:
     # Effects and events out
 
     def next_effect_of(self, exchange: ServerExchange) -> ExchangeEffect | Idle:
-        """What to send on an exchange next. ``Idle.PAUSED``.
+        """What to send on an exchange next.
 
-        Do not read its request until woken.
+        ``Idle.PAUSED``: do not read more of its request until woken.
         """
         effect = exchange.next_effect()
         if effect is None:
@@ -280,7 +271,7 @@ class Server:
     def end_session(self, session: Session, reason: str, *, now: float) -> None:
         """End a session; its client gets 404 from now on."""
         self._core.now = now
-        if self._table.find(session.principal, session.id and session.id.reveal()) is session:
+        if session in self.sessions:
             self._table.end(session, reason)
 
     def drain(self, *, now: float) -> None:

@@ -50,25 +50,25 @@ _CLIENT_CAPABILITIES = {
 
 @attrs.define(eq=False, repr=False)
 class Session:
-    """One client's conversation. ``id`` is None where sessions are off.
+    """One client's conversation.
 
-    Then it lasts for one request.
+    Where sessions are off, ``id`` is None and it lasts for one request.
     """
 
     _core: ServerCore
     id: Secret | None
     principal: str
     revision: Revision
-    client_info: Mapping[str, Any] = attrs.field(factory=dict)
-    client_capabilities: Mapping[str, Any] = attrs.field(factory=dict)
+    client_info: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    client_capabilities: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     state: SessionState = attrs.field(default=SessionState.OPENING, init=False)
-    calls: dict[RequestId, Call] = attrs.field(factory=dict, init=False)
+    calls: dict[RequestId, Call] = attrs.field(factory=dict[RequestId, "Call"], init=False)
     """The calls that run, by request id; not for applications."""
-    asked: dict[int, Call] = attrs.field(factory=dict, init=False)
+    asked: dict[int, Call] = attrs.field(factory=dict[int, "Call"], init=False)
     """Which call made the request to the client that waits under this id; not for applications."""
-    _readers: set[ServerExchange] = attrs.field(factory=set, init=False)
+    _readers: set[ServerExchange] = attrs.field(factory=set[ServerExchange], init=False)
     """The exchanges that are event streams."""
-    _standalone: list[Stream] = attrs.field(factory=list, init=False)
+    _standalone: list[Stream] = attrs.field(factory=list[Stream], init=False)
     """The standalone streams, the one whose reader came last at the end."""
     _last_id: int = attrs.field(default=0, init=False)
 
@@ -102,9 +102,9 @@ class Session:
         return self._last_id
 
     def check_can_ask(self, method: str) -> None:
-        """Raises LocalProtocolError if the client must not be asked this. Source: basic/lifecycle.
+        """Raises LocalProtocolError if the client must not be asked this.
 
-        Operation.
+        Source: basic/lifecycle: Operation.
         """
         if self.id is None:
             raise LocalProtocolError("Without a session the client's answer could not be matched")
@@ -191,7 +191,9 @@ class SessionTable:
     """The sessions that are alive, by principal and id."""
 
     _core: ServerCore
-    _sessions: dict[tuple[str, Secret], Session] = attrs.field(factory=dict, init=False)
+    _sessions: dict[tuple[str, Secret], Session] = attrs.field(
+        factory=dict[tuple[str, Secret], Session], init=False
+    )
 
     def __len__(self) -> int:
         return len(self._sessions)

@@ -46,7 +46,7 @@ class StoreQueue:
 
     limits: Limits
     _effects: deque[ServerEffect]
-    _waiting: dict[int, Stream] = attrs.field(factory=dict, init=False)
+    _waiting: dict[int, Stream] = attrs.field(factory=dict[int, "Stream"], init=False)
     _serial: Iterator[int] = attrs.field(factory=itertools.count, init=False)
 
     def append(self, stream: Stream, key: StreamKey, entries: tuple[Entry, ...]) -> StoreAppend:
@@ -83,7 +83,7 @@ class Stream:
     polling: bool
     """Whether the client knows SEP-1699: events that have an id and nothing else, and early closes.
     """
-    _queue: StoreQueue
+    queue: StoreQueue
     written_elsewhere: bool = False
     """Only the store knows this log: it was finished before, or another process writes it."""
 
@@ -93,7 +93,7 @@ class Stream:
     _next_seq: int = attrs.field(default=1, init=False)
     _stored: int = attrs.field(default=0, init=False)
     """The log is known to hold everything up to here."""
-    _unstored: deque[Entry] = attrs.field(factory=deque, init=False)
+    _unstored: deque[Entry] = attrs.field(factory=deque[Entry], init=False)
     """What the store is to get next: it has one append of a stream at a time, so the order is safe.
     """
     _appending: StoreAppend | None = attrs.field(default=None, init=False)
@@ -110,13 +110,10 @@ class Stream:
 
     @property
     def congested(self) -> bool:
-        """Whether the writer should wait.
-
-        The store, or without one the reader, does not keep up.
-        """
+        """Whether the writer should wait: the store, or without one the reader, is behind."""
         if self.key is not None:
-            return len(self._unstored) >= self._queue.limits.max_pending_entries
-        return self.reader is not None and self.reader.unsent >= self._queue.limits.max_unsent_bytes
+            return len(self._unstored) >= self.queue.limits.max_pending_entries
+        return self.reader is not None and self.reader.unsent >= self.queue.limits.max_unsent_bytes
 
     @property
     def is_settled(self) -> bool:
@@ -197,7 +194,7 @@ class Stream:
             reader.stop()
 
     def disconnect(self, retry: int | None) -> bool:
-        """Close the reader's connection; it shall come back after ``retry`` milliseconds and read on.
+        """Close the reader's connection; it shall read on after ``retry`` milliseconds.
 
         Returns False, and does nothing, where the client could not come back. Source: SEP-1699.
         """
@@ -229,9 +226,9 @@ class Stream:
 
     def catch_up(self) -> None:
         """Read on in the store if the reader has sent all it had and the log goes on."""
-        if self.reader is not None and self._reading is None and self.reader.unsent == 0:
-            if self._position < self._stored:
-                self._read_page()
+        is_ready = self.reader is not None and self._reading is None and self.reader.unsent == 0
+        if is_ready and self._position < self._stored:
+            self._read_page()
 
     def _open(self, exchange: ServerExchange) -> None:
         exchange.open_stream()
@@ -240,9 +237,9 @@ class Stream:
         self._primes = False
 
     def _go_unstored(self) -> bool:
-        """Without the store, the reader may still get what it was about to get.
+        """Go on without the store: the reader may still get what it would have got next.
 
-        False if it does not.
+        Returns False if it does not.
         """
         assert self._appending is not None
         entries = (*self._appending.entries, *self._unstored)
@@ -258,25 +255,23 @@ class Stream:
 
     def _append_next(self) -> None:
         if self._appending is None and self._unstored and self.key is not None:
-            entries = tuple(
-                itertools.islice(self._unstored, self._queue.limits.replay_page_entries)
-            )
+            entries = tuple(itertools.islice(self._unstored, self.queue.limits.replay_page_entries))
             for _ in entries:
                 self._unstored.popleft()
-            self._appending = self._queue.append(self, self.key, entries)
+            self._appending = self.queue.append(self, self.key, entries)
 
     def _is_read_up_to(self, seq: int) -> bool:
         return self.reader is not None and self._reading is None and self._position == seq
 
     def _is_slow(self) -> bool:
         assert self.reader is not None
-        return self.reader.unsent >= self._queue.limits.max_unsent_bytes
+        return self.reader.unsent >= self.queue.limits.max_unsent_bytes
 
     def _read_page(self) -> None:
         if self.key is None:
             self._lose_reader()  # the store has failed meanwhile
         else:
-            self._reading = self._queue.read(self, self.key, self._position)
+            self._reading = self.queue.read(self, self.key, self._position)
 
     def _give(self, entries: Iterable[Entry]) -> None:
         """Hand to the reader what follows its position."""
@@ -289,10 +284,7 @@ class Stream:
                     self.detach_reader()
 
     def _lose_reader(self) -> None:
-        """What the reader should get next cannot be had.
-
-        Say so, before or after its response has begun.
-        """
+        """What the reader should get next cannot be had: say so, as well as is still possible."""
         if (reader := self.reader) is not None:
             self.detach(reader)
             if reader.state is ExchangeState.DECIDING:
@@ -305,10 +297,7 @@ class Stream:
 
 
 def _follows(page: Page, position: int) -> bool:
-    """Whether a page starts right after a position.
-
-    Nothing in between has been evicted or never was.
-    """
+    """Whether a page starts right after a position, so that nothing in between is missing."""
     if page.entries:
         return page.entries[0].seq == position + 1
     return page.last_seq == position

@@ -14,7 +14,9 @@ class VirtualClock:
     """A clock and the things that are to happen later. ``now`` is in seconds."""
 
     now: float = 0.0
-    _later: list[tuple[float, int, Callable[[], None]]] = attrs.field(factory=list, init=False)
+    _later: list[tuple[float, int, Callable[[], None]]] = attrs.field(
+        factory=list[tuple[float, int, Callable[[], None]]], init=False
+    )
     _serial: Iterator[int] = attrs.field(factory=itertools.count, init=False)
 
     def call_at(self, when: float, action: Callable[[], None]) -> None:

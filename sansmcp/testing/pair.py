@@ -32,8 +32,8 @@ from ..events import (
     ClientEvent,
     ServerEvent,
 )
-from ..http import PeerGone
 from ..h11_pump import ClientConnection, ServerConnection
+from ..http import PeerGone
 from ..memory import MemoryStore
 from ..server.calls import Call
 from ..server.server import Server
@@ -44,20 +44,14 @@ Script: TypeAlias = Generator[float | int, Any, Any]
 
 
 def counting_tokens(prefix: str = "token") -> Callable[[], str]:
-    """A source of tokens that are different and always the same.
-
-    For ``Server(new_token=...)`` in tests.
-    """
+    """A source of tokens that come out the same in every run: for ``Server(new_token=...)``."""
     counter = itertools.count(1)
     return lambda: f"{prefix}-{next(counter):012d}"
 
 
 @attrs.define
 class Link:
-    """A network.
-
-    All decisions are drawn from ``chance``, which gives numbers from 0 (inclusive) to 1.
-    """
+    """A network; its decisions come from ``chance``, which gives numbers from 0 to below 1."""
 
     chance: Callable[[], float]
     latency: float = 0.01
@@ -199,9 +193,9 @@ class Pair:
         store: MemoryStore | None = None,
         store_delay: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """``store_delay``: seconds that each use of the store takes.
+        """Connect them; nothing happens before :meth:`run`.
 
-        A negative number lets it fail.
+        ``store_delay``: seconds that a use of the store takes; a negative number lets it fail.
         """
         self.client = client
         self.server = server

@@ -1,0 +1,1 @@
+"""The tests. Each module names what it is about; none of them sleeps."""
