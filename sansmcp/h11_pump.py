@@ -104,6 +104,7 @@ class ServerConnection:
         self._now = now
         self._closing = False
         self._hides_body = False
+        self._is_refused = False
         self.exchange = server.open_exchange(host)
 
     # Bytes in
@@ -171,7 +172,7 @@ class ServerConnection:
 
     def _begin_head(self) -> None:
         self._advance(ConnectionEvent.BYTES)
-        self._deadline = self._now + self._limits.head_timeout
+        self._deadline = self._after(self._limits.head_timeout)
 
     def _read(self) -> None:
         """Pass on what h11 can make of the bytes so far."""
@@ -194,9 +195,12 @@ class ServerConnection:
 
     def _head(self, request: h11.Request) -> None:
         self._advance(ConnectionEvent.HEAD)
-        self._deadline = self._now + self._limits.body_timeout
+        self._deadline = self._after(self._limits.body_timeout)
         self._hides_body = request.method == b"HEAD"
         headers = tuple(request.headers)
+        if request.http_version not in (b"1.0", b"1.1"):
+            self._refuse("Only HTTP/1.1 is spoken here", "malformed_http", 505)
+            return
         if len(headers) > self._limits.max_headers:
             self._refuse("The request has too many header lines", "head_too_large", 431)
             return
@@ -211,6 +215,7 @@ class ServerConnection:
         if self.exchange.is_done or self._h11.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.connection_lost(now=self._now)
         else:
+            self._is_refused = True
             error = RemoteProtocolError(message, reason=reason, http_status=status)
             self._server.refuse(self.exchange, error, now=self._now)
 
@@ -237,25 +242,28 @@ class ServerConnection:
 
     def _response(self, head: ResponseHead) -> h11.Response:
         headers = list(head.headers)
-        is_unread = self._state in (ConnectionState.HEAD, ConnectionState.BODY)
-        if is_unread:
+        if self._is_last():
             headers.append((b"connection", b"close"))
         return h11.Response(status_code=head.status, headers=headers)
 
     def _answered(self) -> None:
         """The response is complete."""
-        if self._state in (ConnectionState.HEAD, ConnectionState.BODY):
+        if self._is_last():
             self._advance(ConnectionEvent.REFUSED)
-            self._deadline = self._now + _LINGER
+            self._deadline = self._after(_LINGER)
         elif self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE:
             self._next_request()
         else:
             self._close()
 
+    def _is_last(self) -> bool:
+        """Whether the request that is being answered is unread, or unreadable: none can follow."""
+        return self._is_refused or self._state is not ConnectionState.ANSWERING
+
     def _next_request(self) -> None:
         self._h11.start_next_cycle()
         self._advance(ConnectionEvent.ANSWERED)
-        self._deadline = self._now + self._limits.keep_alive_timeout
+        self._deadline = self._after(self._limits.keep_alive_timeout)
         self.exchange = self._server.open_exchange(self._host)
         self._meter = _HeadMeter(self._limits.max_head_bytes)
         pipelined = self._h11.trailing_data[0]
@@ -272,6 +280,10 @@ class ServerConnection:
         if is_ahead and len(self._h11.trailing_data[0]) > _PIPELINED_BYTES:
             return Idle.PAUSED
         return idle
+
+    def _after(self, seconds: float) -> float:
+        """A deadline from now on: time goes on for the server, too, while this peer is silent."""
+        return max(self._now, self._server.now) + seconds
 
     def _close(self) -> None:
         self._deadline = None
@@ -368,7 +380,7 @@ class ClientConnection:
     def _end(self, exchange: int, now: float) -> None:
         self._exchange = None
         both_done = self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE
-        if both_done and not self._h11.trailing_data[0]:
+        if both_done and self._h11.trailing_data == (b"", False):
             self._h11.start_next_cycle()
         self._client.receive(exchange, BodyEnd(), now=now)
 

@@ -9,7 +9,7 @@ one request and its response.
 from __future__ import annotations
 
 from typing import TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import attrs
 
@@ -132,6 +132,13 @@ class Url:
             )
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         return cls(parts.scheme, parts.hostname, port or _DEFAULT_PORTS[parts.scheme], target)
+
+    def join(self, reference: str) -> Url:
+        """What a reference (of a ``Location`` header, say) means here; raises as :meth:`parse`."""
+        try:
+            return Url.parse(urljoin(str(self), reference))
+        except ValueError as error:
+            raise LocalProtocolError(f"Not a URL: {reference!r}: {error}") from None
 
     @property
     def origin(self) -> tuple[str, str, int]:

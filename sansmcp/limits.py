@@ -10,13 +10,12 @@ from __future__ import annotations
 import attrs
 
 
-def _all_positive(_: type, fields: list[attrs.Attribute[float]]) -> list[attrs.Attribute[float]]:
-    return [field.evolve(validator=attrs.validators.gt(0)) for field in fields]
-
-
-@attrs.frozen(kw_only=True, field_transformer=_all_positive)
+@attrs.frozen(kw_only=True)
 class Limits:
-    """How much of everything is accepted: bytes, seconds and counts, all above zero."""
+    """How much of everything is accepted: bytes, seconds and counts, all above zero.
+
+    Raises ValueError for a value that makes no sense.
+    """
 
     max_message_bytes: int = 32 * 1024 * 1024
     """One JSON-RPC message: an HTTP body, the data of one SSE event, one line of stdio.
@@ -27,8 +26,9 @@ class Limits:
     """
 
     max_json_depth: int = 64
-    """How deep arrays and objects may nest. Deeper documents serve to exhaust stacks; orjson: 1024,
-    PostgreSQL: 6400.
+    """How deep arrays and objects may nest; at most 500, half of what Python's stack holds.
+
+    Deeper documents only serve to exhaust stacks. orjson: 1024, PostgreSQL: 6400.
     """
 
     max_head_bytes: int = 64 * 1024
@@ -117,3 +117,10 @@ class Limits:
 
     max_redirects: int = 3
     """Redirects within the same origin that a client follows for one request."""
+
+    def __attrs_post_init__(self) -> None:
+        for name, value in attrs.asdict(self).items():
+            if value <= 0:
+                raise ValueError(f"{name} must be above zero, and is {value}")
+        if self.max_json_depth > 500:
+            raise ValueError(f"max_json_depth must be at most 500, and is {self.max_json_depth}")

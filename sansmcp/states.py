@@ -269,7 +269,7 @@ class ConnectionEvent(enum.Enum):
     ANSWERED = enum.auto()
     """Request and response are complete, and another request may follow."""
     REFUSED = enum.auto()
-    """The response is complete, the request is not, or cannot be read."""
+    """The response is complete; the request is not, or is such that no other is wanted."""
     CLOSE = enum.auto()
 
 
@@ -291,6 +291,7 @@ CONNECTION = _table(
         },
         ConnectionState.ANSWERING: {
             ConnectionEvent.ANSWERED: ConnectionState.IDLE,
+            ConnectionEvent.REFUSED: ConnectionState.LINGERING,
             ConnectionEvent.CLOSE: ConnectionState.CLOSED,
         },
         ConnectionState.LINGERING: {ConnectionEvent.CLOSE: ConnectionState.CLOSED},

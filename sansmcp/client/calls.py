@@ -212,7 +212,7 @@ class ClientCall:
         """The HTTP request was refused."""
         error = refusal.error
         if refusal.status == 404 and refusal.session_id is not None:
-            self._conversation.expire()
+            self._conversation.expire(refusal)
         elif error is not None and error.id is not None and error.id == self.request_id:
             self.answer(error, refusal.status)
         else:

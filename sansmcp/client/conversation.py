@@ -28,6 +28,7 @@ from ..states import CLIENT, ClientEvent, ClientState, advance
 from ..timers import Timer
 from .calls import ClientCall
 from .core import ClientCore
+from .exchange import Refusal
 from .handshake import INITIALIZED, Handshake
 from .listener import Listener
 from .posts import Farewell, Post
@@ -102,12 +103,12 @@ class Conversation:
         if message is INITIALIZED and self._handshake is not None:
             self._handshake.lost(reason)
 
-    def expire(self) -> None:
+    def expire(self, refusal: Refusal) -> None:
         """The server has forgotten the session (404): open a new one."""
         if self.is_closed:
             return
         if not self._proven:
-            self.fail(SessionLost("The server forgets its sessions at once: given up"))
+            self.fail(SessionLost(f"The server forgets its sessions at once: {refusal.message}"))
             return
         self._advance(ClientEvent.EXPIRED)
         self._leave_session()

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import enum
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import urljoin
 
 import attrs
 
@@ -268,7 +267,7 @@ class ClientExchange:
         if location is None or self.response.status not in followed:
             return False
         try:
-            url = Url.parse(urljoin(str(self._core.url), location.decode("latin-1")))
+            url = self._core.url.join(location.decode("latin-1"))
         except LocalProtocolError:
             return False
         if (

@@ -50,7 +50,7 @@ class Post(Nobody):
     def refused(self, refusal: Refusal) -> None:
         """The server does not want it."""
         if refusal.status == 404 and refusal.session_id is not None:
-            self._conversation.expire()
+            self._conversation.expire(refusal)
         else:
             self._failed(refusal.message, may_pass=refusal.status >= 500)
 

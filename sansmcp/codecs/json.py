@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TypeGuard, cast
 
 from ..errors import LocalProtocolError, RemoteProtocolError
 
@@ -69,8 +69,8 @@ def decode_plainly(data: bytes, max_depth: int) -> Any:
         value = _PLAIN.decode(text)
     except json.JSONDecodeError as error:
         raise _refused(f"{error.msg} at character {error.pos}", "malformed_json") from None
-    except RecursionError:  # the caller's limit is beyond the interpreter's
-        raise _refused("nested too deep for this interpreter", "too_deep") from None
+    except RecursionError:  # little of the stack is left where we are called
+        raise _refused("nested too deep for what is left of the stack", "too_deep") from None
     if _SURROGATE_ESCAPE.search(text) is not None:
         _refuse_lone_surrogates(value)
     return value
@@ -112,12 +112,9 @@ def as_object(value: Any) -> dict[str, Any] | None:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
-def as_array(value: Any) -> list[Any] | None:
-    """A decoded value, if it is an array."""
-    if not isinstance(value, list):
-        return None
-    items: list[Any] = value
-    return items
+def is_array(value: Any) -> TypeGuard[list[Any]]:
+    """Whether a decoded value is an array."""
+    return isinstance(value, list)
 
 
 def _is_beyond_doubt(data: bytes, again: bytes, max_depth: int) -> bool:

@@ -49,16 +49,15 @@ def decode(data: bytes, limits: Limits) -> Decoded:
     :attr:`~sansmcp.limits.Limits.max_batch`. An empty batch is not refused here.
     """
     value = json.decode(data, limits.max_json_depth)
-    items = json.as_array(value)
-    if items is None:
+    if not json.is_array(value):
         return message_from(value)
-    if len(items) > limits.max_batch:
+    if len(value) > limits.max_batch:
         raise RemoteProtocolError(
-            f"A batch of {len(items)} messages; at most {limits.max_batch} are accepted",
+            f"A batch of {len(value)} messages; at most {limits.max_batch} are accepted",
             reason="batch_too_large",
             data={"limit": limits.max_batch},
         )
-    return Batch(tuple(_message_or_error(item) for item in items))
+    return Batch(tuple(_message_or_error(item) for item in value))
 
 
 def message_from(value: Any) -> Message:

@@ -89,10 +89,10 @@ class Answer:
         """One call ends without an answer."""
         self.open_calls -= 1
         if self.open_calls == 0:
-            stream = self.open()
-            if stream is not None:
-                stream.close()
-                self._core.tidy(stream)
+            if self._collected:
+                self._finish()
+            elif (stream := self.open()) is not None:
+                stream.append(b"", final=True)
 
     def open(self) -> Stream | None:
         """Turn the answer into a stream, if it is not one yet; None if nobody can ever read it."""

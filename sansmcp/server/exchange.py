@@ -15,16 +15,15 @@ import attrs
 from ..codecs import headers, jsonrpc
 from ..codecs.buffer import too_large
 from ..codecs.headers import Headers
-from ..effects import Abort, ExchangeEffect, SendBody, SendEnd, SendHead, ServerEffect, Wake
+from ..effects import Abort, ExchangeEffect, SendBody, SendEnd, SendHead, Wake
 from ..errors import RemoteProtocolError
+from ..events import BadRequest
 from ..http import BodyData, BodyEnd, RequestHead, ResponseHead
-from ..limits import Limits
 from ..states import EXCHANGE, ExchangeEvent, ExchangeState, advance
 
 if TYPE_CHECKING:
-    from collections import deque
-
     from .calls import Answer
+    from .core import ServerCore
     from .sessions import Session
     from .streams import Stream
 
@@ -41,8 +40,7 @@ class ServerExchange:
     """One request and its response; opaque to hosts, except for :attr:`host`."""
 
     id: int
-    _limits: Limits
-    _effects: deque[ServerEffect]
+    _core: ServerCore
     host: Any = None
     """For whoever drives the exchange, to find its own things when a ``Wake`` names this exchange.
     """
@@ -80,8 +78,9 @@ class ServerExchange:
             self.advance(ExchangeEvent.COMPLETE)
             body, self._body = bytes(self._body), bytearray()
             return body
-        if len(self._body) + len(part.data) > self._limits.max_message_bytes:
-            raise too_large(self._limits.max_message_bytes)
+        limit = self._core.limits.max_message_bytes
+        if len(self._body) + len(part.data) > limit:
+            raise too_large(limit)
         self._body += part.data
         return None
 
@@ -108,6 +107,7 @@ class ServerExchange:
     def refuse(self, error: RemoteProtocolError) -> None:
         """Say no: the error's status and headers, and its JSON-RPC error as the body."""
         self.reply(error.http_status, jsonrpc.encode(error.reply), error.headers)
+        self._core.events.append(BadRequest(error))
 
     def open_stream(self) -> None:
         """Begin a response that is an event stream."""
@@ -176,4 +176,4 @@ class ServerExchange:
         """Let the driver pull again, if it has stopped."""
         if self._idle:
             self._idle = False
-            self._effects.append(Wake(self))
+            self._core.effects.append(Wake(self))

@@ -26,7 +26,7 @@ from ..app import App
 from ..codecs.sse import KEEP_ALIVE
 from ..effects import Abort, ExchangeEffect, SendEnd, ServerEffect
 from ..errors import LocalProtocolError, RemoteProtocolError
-from ..events import BadRequest, MessageLost, ServerEvent
+from ..events import MessageLost, ServerEvent
 from ..http import BodyData, BodyEnd, PeerGone, RequestHead, RequestPart
 from ..limits import Limits
 from ..revisions import HANDSHAKE_VERSIONS, REVISIONS
@@ -132,6 +132,11 @@ class Server:
         return self._path
 
     @property
+    def now(self) -> float:
+        """The latest time that was passed in."""
+        return self._core.now
+
+    @property
     def limits(self) -> Limits:
         """The bounds that were set."""
         return self._core.limits
@@ -155,7 +160,7 @@ class Server:
 
     def open_exchange(self, host: Any = None) -> ServerExchange:
         """A new exchange, for one request; ``host`` is kept as its attribute of that name."""
-        return ServerExchange(next(self._exchange_ids), self._core.limits, self._core.effects, host)
+        return ServerExchange(next(self._exchange_ids), self._core, host)
 
     def receive(self, exchange: ServerExchange, part: RequestPart, *, now: float) -> None:
         """Feed a part of a request. Parts of an exchange that is done are ignored."""
@@ -176,7 +181,6 @@ class Server:
                     self._gone(exchange)
         except RemoteProtocolError as error:
             exchange.refuse(error)
-            self._core.events.append(BadRequest(error))
 
     def refuse(self, exchange: ServerExchange, error: RemoteProtocolError, *, now: float) -> None:
         """Refuse a request that the HTTP layer below found faulty; sent like any answer."""
@@ -184,7 +188,6 @@ class Server:
         if exchange.state is ExchangeState.HEAD:
             exchange.begin(RequestHead(method=b"", target=b"", headers=()))
         exchange.refuse(error)
-        self._core.events.append(BadRequest(error))
 
     # Effects and events out
 

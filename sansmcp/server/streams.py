@@ -79,7 +79,7 @@ class Stream:
     """A log and its one reader."""
 
     key: StreamKey | None
-    """Where it is stored; None: nowhere, and its events have no ids."""
+    """Where it is stored; None: nowhere."""
     polling: bool
     """Whether the client knows SEP-1699: events that have an id and nothing else, and early closes.
     """
@@ -87,6 +87,8 @@ class Stream:
     written_elsewhere: bool = False
     """Only the store knows this log: it was finished before, or another process writes it."""
 
+    logged: bool = attrs.field(init=False)
+    """Whether messages are stored, and their events have ids; no more once the store has failed."""
     reader: ServerExchange | None = attrs.field(default=None, init=False)
     finished: bool = attrs.field(default=False, init=False)
     """Nothing can follow: the request is answered or cancelled, or the session has ended."""
@@ -106,12 +108,15 @@ class Stream:
     _reading: int | None = attrs.field(default=None, init=False)
     """The store effect that will bring the reader's next page."""
 
+    def __attrs_post_init__(self) -> None:
+        self.logged = self.key is not None
+
     # The writer
 
     @property
     def congested(self) -> bool:
         """Whether the writer should wait: the store, or without one the reader, is behind."""
-        if self.key is not None:
+        if self.logged:
             return len(self._unstored) >= self.queue.limits.max_pending_entries
         return self.reader is not None and self.reader.unsent >= self.queue.limits.max_unsent_bytes
 
@@ -121,11 +126,14 @@ class Stream:
         return self.finished and self._appending is None and self.reader is None
 
     def append(self, message: bytes, *, final: bool = False) -> bool:
-        """Add a message. Returns False if it is lost: nothing stores it and nobody reads it."""
+        """Add a message. Returns False if it is lost: nothing stores it and nobody reads it.
+
+        An empty message is only the end of the log: its request was cancelled.
+        """
         entry = Entry(self._next_seq, message, final)
         self._next_seq += 1
         self.finished = final
-        if self.key is None:
+        if not self.logged:
             is_read = self.reader is not None
             self._give((entry,))
             self._stored = self._position = entry.seq
@@ -198,7 +206,7 @@ class Stream:
 
         Returns False, and does nothing, where the client could not come back. Source: SEP-1699.
         """
-        if self.key is None or not self.polling:
+        if not self.logged or not self.polling:
             return False
         if self.reader is not None and self.reader.state is ExchangeState.STREAMING:
             self.reader.send(encode_event(b"", id=self._id(self._position), retry=retry))
@@ -232,7 +240,7 @@ class Stream:
 
     def _open(self, exchange: ServerExchange) -> None:
         exchange.open_stream()
-        if self._primes and self.polling and self.key is not None:
+        if self._primes and self.polling and self.logged:
             exchange.send(encode_event(b"", id=self._id(self._position)))
         self._primes = False
 
@@ -248,7 +256,7 @@ class Stream:
         is_read = self._is_read_up_to(entries[0].seq - 1)
         if not is_read:
             self._lose_reader()
-        self.key = None
+        self.logged = False
         self._give(entries)
         self._stored = self._position = entries[-1].seq
         return is_read
@@ -268,7 +276,7 @@ class Stream:
         return self.reader.unsent >= self.queue.limits.max_unsent_bytes
 
     def _read_page(self) -> None:
-        if self.key is None:
+        if self.key is None or not self.logged:
             self._lose_reader()  # the store has failed meanwhile
         else:
             self._reading = self.queue.read(self, self.key, self._position)
@@ -278,8 +286,9 @@ class Stream:
         for entry in entries:
             if self.reader is not None and entry.seq > self._position:
                 self._position = entry.seq
-                event = encode_event(entry.data, event="message", id=self._id(entry.seq))
-                self.reader.send(event)
+                if entry.data:
+                    event = encode_event(entry.data, event="message", id=self._id(entry.seq))
+                    self.reader.send(event)
                 if entry.final:
                     self.detach_reader()
 
@@ -293,7 +302,9 @@ class Stream:
                 reader.abort()
 
     def _id(self, seq: int) -> str | None:
-        return None if self.key is None else EventId(self.key.stream, seq).encode()
+        if self.key is None or not self.logged:
+            return None
+        return EventId(self.key.stream, seq).encode()
 
 
 def _follows(page: Page, position: int) -> bool:

@@ -1,0 +1,212 @@
+"""A client on the bench: its HTTP requests recorded, the responses given by hand, time by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from sansmcp import (
+    BodyData,
+    BodyEnd,
+    Client,
+    ClientSettings,
+    Idle,
+    PeerGone,
+    ReconnectPolicy,
+    ResponseHead,
+    encode_event,
+)
+from sansmcp.effects import AbortExchange, OpenExchange
+from sansmcp.events import ClientEvent
+
+try:
+    from typing import Unpack
+except ImportError:
+    from typing_extensions import Unpack
+
+URL = "http://localhost:8000/mcp"
+LATEST = "2025-11-25"
+SESSION = "session-secret-0001"
+POLICY = ReconnectPolicy(initial=1.0, cap=8.0, attempts=4)
+
+
+@attrs.define(eq=False)
+class Asked:
+    """One HTTP request of the client, and the ways to answer it."""
+
+    bench: Bench
+    effect: OpenExchange
+    aborted: bool = False
+
+    @property
+    def method(self) -> str:
+        return self.effect.head.method.decode()
+
+    def header(self, name: str) -> str | None:
+        values = [value for key, value in self.effect.head.headers if key == name.encode()]
+        assert len(values) < 2
+        return values[0].decode() if values else None
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.effect.body)
+
+    @property
+    def id(self) -> Any:
+        return self.json["id"]
+
+    def feed(self, *parts: ResponseHead | BodyData | BodyEnd | PeerGone) -> None:
+        for part in parts:
+            self.bench.client.receive(self.effect.exchange, part, now=self.bench.now)
+            self.bench.settle()
+
+    def head(self, status: int = 200, **headers: str) -> None:
+        pairs = tuple(
+            (name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()
+        )
+        self.feed(ResponseHead(status=status, headers=pairs))
+
+    def answer(self, message: Any, status: int = 200, **headers: str) -> None:
+        """A whole JSON response; bytes are taken as they are."""
+        body = message if isinstance(message, bytes) else json.dumps(message).encode()
+        self.head(status, content_type="application/json", **headers)
+        self.feed(BodyData(body), BodyEnd())
+
+    def result(self, result: Any = None) -> None:
+        """The JSON answer with a result."""
+        self.answer({"jsonrpc": "2.0", "id": self.id, "result": {} if result is None else result})
+
+    def refuse(self, status: int, body: bytes = b"", **headers: str) -> None:
+        self.head(status, **headers)
+        self.feed(BodyData(body), BodyEnd())
+
+    def accept(self) -> None:
+        """202, as for notifications."""
+        self.refuse(202)
+
+    def open_stream(self) -> None:
+        self.head(content_type="text/event-stream")
+
+    def event(self, data: Any = b"", id: str | None = None, retry: int | None = None) -> None:
+        """An event of the stream; ``data`` is bytes, or a JSON value."""
+        body = data if isinstance(data, bytes) else json.dumps(data).encode()
+        self.feed(BodyData(encode_event(body, id=id, retry=retry)))
+
+    def end(self) -> None:
+        self.feed(BodyEnd())
+
+    def cut(self, reason: str = "cable cut") -> None:
+        self.feed(PeerGone(reason))
+
+
+class Bench:
+    """A client, what it asks for, what it tells, and the time."""
+
+    def __init__(
+        self, *, jitter: float = 0.5, url: str = URL, **settings: Unpack[ClientSettings]
+    ) -> None:
+        self.now = 0.0
+        options: ClientSettings = {"reconnect": POLICY, "listen": False, **settings}
+        self.client = Client(url, jitter=lambda: jitter, **options)
+        self.requests: list[Asked] = []
+        """What the client asked for and the test has not taken."""
+        self.events: list[ClientEvent] = []
+        self.takes_events = True
+        self.is_paused = False
+        self._asked: dict[int, Asked] = {}
+
+    def settle(self) -> None:
+        moved = True
+        while moved:
+            moved = False
+            while not isinstance(effect := self.client.next_effect(), Idle):
+                moved = True
+                if isinstance(effect, AbortExchange):
+                    self._asked[effect.exchange].aborted = True
+                else:
+                    asked = self._asked[effect.exchange] = Asked(self, effect)
+                    self.requests.append(asked)
+            self.is_paused = effect is Idle.PAUSED
+            while self.takes_events and not isinstance(event := self.client.next_event(), Idle):
+                moved = True
+                self.events.append(event)
+
+    def do(self, command: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        result = command(*arguments, now=self.now, **options)
+        self.settle()
+        return result
+
+    def wait(self, seconds: float) -> None:
+        end = self.now + seconds
+        while (deadline := self.client.next_deadline()) is not None and deadline <= end:
+            self.now = max(self.now, deadline)
+            self.client.handle_timeout(now=self.now)
+            self.settle()
+        self.now = end
+
+    def take(self, method: str = "POST") -> Asked:
+        """The one request that the client has made."""
+        (asked,) = self.requests
+        self.requests.clear()
+        assert asked.method == method
+        return asked
+
+    def take_events(self) -> list[ClientEvent]:
+        events = self.events.copy()
+        self.events.clear()
+        return events
+
+    def connect(self, version: str = LATEST, session: str | None = SESSION) -> Bench:
+        """The whole handshake."""
+        self.do(self.client.start)
+        self.shake_hands(version, session)
+        return self
+
+    def shake_hands(self, version: str = LATEST, session: str | None = SESSION) -> None:
+        self.take_initialize(version, session)
+        self.take().accept()
+        self.events.clear()
+
+    def take_initialize(self, version: str = LATEST, session: str | None = SESSION) -> Asked:
+        asked = self.take()
+        if session is None:
+            asked.answer(initialized(asked.id, version))
+        else:
+            asked.answer(initialized(asked.id, version), mcp_session_id=session)
+        return asked
+
+    def call(self, method: str = "tools/call", **options: Any) -> tuple[int, Asked]:
+        handle = self.do(self.client.call, method, **options)
+        assert isinstance(handle, int)
+        return handle, self.take()
+
+
+def initialized(id: Any, version: str = LATEST) -> dict[str, Any]:
+    return {
+        "jsonrpc": "2.0",
+        "id": id,
+        "result": {
+            "protocolVersion": version,
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "server", "version": "1"},
+        },
+    }
+
+
+def response(id: Any, result: Any = None) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "result": {} if result is None else result}
+
+
+def error(id: Any, code: int = -1, message: str = "no") -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}
+
+
+def notification(method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+def request(id: Any, method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}

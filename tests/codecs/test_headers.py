@@ -1,0 +1,89 @@
+"""Header lists: lookup, Accept, media types, and what may be put into a header."""
+
+from __future__ import annotations
+
+import pytest
+
+from sansmcp import LocalProtocolError
+from sansmcp.codecs import headers
+from sansmcp.codecs.headers import EVENT_STREAM, JSON
+
+requirement = pytest.mark.requirement
+
+
+def accept(*values: bytes) -> headers.Headers:
+    return tuple((b"accept", value) for value in values)
+
+
+@pytest.mark.parametrize(
+    ("values", "json", "stream"),
+    [
+        ([], True, True),
+        ([b"application/json, text/event-stream"], True, True),
+        ([b"application/json", b"text/event-stream"], True, True),
+        ([b"*/*"], True, True),
+        ([b"Text/Event-Stream;charset=utf-8 , APPLICATION/*"], True, True),
+        ([b"application/json"], True, False),
+        ([b"text/event-stream"], False, True),
+        ([b"*/*, text/event-stream;q=0"], True, False),
+        ([b"*/*;q=0, text/*"], False, True),
+        ([b"application/json;q=0.0, */*"], False, True),
+        ([b"application/json;q=bogus"], False, False),
+        ([b"application/json; q = 0.5"], True, False),
+        ([b"text/html"], False, False),
+        ([b""], False, False),
+    ],
+)
+def test_accept(values: list[bytes], json: bool, stream: bool) -> None:
+    assert headers.accepts(accept(*values), JSON) is json
+    assert headers.accepts(accept(*values), EVENT_STREAM) is stream
+
+
+@pytest.mark.parametrize(
+    ("values", "covered"),
+    [([], False), ([b"*/*"], False), ([b"text/*"], True), ([b"text/event-stream"], True)],
+)
+def test_a_wildcard_asks_for_no_event_stream(values: list[bytes], covered: bool) -> None:
+    assert headers.accepts(accept(*values), EVENT_STREAM, any_type=False) is covered
+
+
+def test_media_type() -> None:
+    assert headers.media_type(((b"content-type", b"Application/JSON; charset=utf-8"),)) == JSON
+    assert headers.media_type(()) is None
+    assert headers.media_type(((b"content-type", JSON), (b"content-type", JSON))) is None
+
+
+def test_lookup() -> None:
+    several = ((b"a", b"1"), (b"b", b"2"), (b"a", b"1"), (b"b", b"3"))
+    assert headers.get(several, b"b") == b"2"
+    assert headers.get(several, b"c") is None
+    assert headers.get_all(several, b"b") == [b"2", b"3"]
+    assert headers.single(several, b"a") == "1"
+    assert headers.single(several, b"b") == "2, 3"
+    assert headers.single(several, b"c") is None
+
+
+@pytest.mark.parametrize("text", ["a\r\nb", "a\nb", "\0", " a", "a ", "ä", "\x7f"])
+def test_what_could_forge_a_header_is_refused(text: str) -> None:
+    with pytest.raises(LocalProtocolError):
+        headers.header_value(text)
+
+
+def test_a_header_value() -> None:
+    assert headers.header_value("Bearer a b") == b"Bearer a b"
+
+
+@requirement("SESSION-S-003")
+@pytest.mark.parametrize(
+    ("text", "valid"),
+    [
+        ("abc-!~", True),
+        ("", False),
+        ("a b", False),
+        ("a\n", False),
+        ("ä", False),
+        ("x" * 1025, False),
+    ],
+)
+def test_session_ids_are_visible_ascii(text: str, valid: bool) -> None:
+    assert headers.is_session_id(text) is valid

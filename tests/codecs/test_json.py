@@ -1,0 +1,255 @@
+"""JSON: strict rules, and two implementations that cannot be told apart."""
+
+from __future__ import annotations
+
+import importlib
+import json as standard
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sansmcp import LocalProtocolError, RemoteProtocolError
+from sansmcp.codecs import json
+
+requirement = pytest.mark.requirement
+Outcome = tuple[str, Any]
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+def outcome(decode: Callable[[bytes, int], Any], data: bytes, depth: int = 64) -> Outcome:
+    try:
+        return "value", decode(data, depth)
+    except RemoteProtocolError as error:
+        assert error.jsonrpc_code == -32700
+        return "refused", error.reason
+
+
+def both(data: bytes, depth: int = 64) -> Outcome:
+    """What both implementations say, which has to be the same."""
+    fast, plain = outcome(json.decode, data, depth), outcome(json.decode_plainly, data, depth)
+    assert repr(fast) == repr(plain)
+    return fast
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\xff", "invalid_utf8"),
+        (b'"\xed\xa0\x80"', "invalid_utf8"),
+        (b'{"a":"\xc3"}', "invalid_utf8"),
+        (b"", "malformed_json"),
+        (b" ", "malformed_json"),
+        (b"{", "malformed_json"),
+        (b"[[", "malformed_json"),
+        (b"nul", "malformed_json"),
+        (b"NaN", "malformed_json"),
+        (b"[Infinity]", "malformed_json"),
+        (b"-Infinity", "malformed_json"),
+        (b"{} {}", "malformed_json"),
+        (b'{"a":1,}', "malformed_json"),
+        (b"[1,]", "malformed_json"),
+        (b"{'a':1}", "malformed_json"),
+        (b"{a:1}", "malformed_json"),
+        (b"01", "malformed_json"),
+        (b"1.", "malformed_json"),
+        (b".5", "malformed_json"),
+        (b"+1", "malformed_json"),
+        (b"0x1", "malformed_json"),
+        (b'"a\x00b"', "malformed_json"),
+        (b'"a\nb"', "malformed_json"),
+        (b'"\\x"', "malformed_json"),
+        (b'"\\u12g4"', "malformed_json"),
+        (b"\xef\xbb\xbf{}", "malformed_json"),
+        (b"\xa0", "invalid_utf8"),
+        ("\u00a01".encode(), "malformed_json"),
+        (b'"\\ud800"', "lone_surrogate"),
+        (b'["\\udc00 \\ud83d"]', "lone_surrogate"),
+        (b'{"\\ud800":1}', "lone_surrogate"),
+        (b'{"a":1,"a":2}', "duplicate_name"),
+        (b'{"a" :1,"a" :2}', "duplicate_name"),
+        (b'[{"x":{"a":1,"b":2,"a":{}}}]', "duplicate_name"),
+        (b'{"a":1,"\\u0061":2}', "duplicate_name"),
+        (b'{"a":"\\"b\\":1","a":1}', "duplicate_name"),
+        (b'{"\\\\":1,"\\\\":2}', "duplicate_name"),
+        (b"1e999", "number_too_large"),
+        (b"[-1e999]", "number_too_large"),
+        (b"9" * 4301, "number_too_large"),
+        (b"-" + b"9" * 4300, "number_too_large"),
+        (b"9" * 400 + b".5", "number_too_large"),
+        (b"[" * 65 + b"]" * 65, "too_deep"),
+        (b'{"a":' * 65 + b"1" + b"}" * 65, "too_deep"),
+        (b"[" * 100_000, "too_deep"),
+        (b"[" * 100_000 + b"]" * 100_000, "too_deep"),
+        (b'[{"a":' * 50_000, "too_deep"),
+    ],
+)
+@requirement("JSONRPC-B-023", "JSONRPC-B-002")
+def test_doubtful_documents_are_refused(data: bytes, reason: str) -> None:
+    assert both(data) == ("refused", reason)
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        (b" {} ", {}),
+        (b"[" * 64 + b"]" * 64, None),
+        (b'["[[[[{{{{",{"\\"[[[":"]"}]', ["[[[[{{{{", {'"[[[': "]"}]),
+        (
+            b'{"a":{"a":{"a":1}},"b":[{"a":1},{"a":2}]}',
+            {"a": {"a": {"a": 1}}, "b": [{"a": 1}, {"a": 2}]},
+        ),
+        (b'{"text":"{\\"a\\":1,\\"a\\":2}"}', {"text": '{"a":1,"a":2}'}),
+        (b'{ "a" : 1 ,\n"b"\t:[ ":" , ":\\"" ]}', {"a": 1, "b": [":", ':"']}),
+        (b'{"A":1,"a":2}', {"A": 1, "a": 2}),
+        (b'"\\ud83d\\ude00"', "\U0001f600"),
+        (b'"\\u2028\\u0000"', "\u2028\0"),
+        (b"9" * 4300, int("9" * 4300)),
+        (b"18446744073709551616", 2**64),
+        (b"-0", 0),
+        (b"1E5", 1e5),
+        (b"1e-999", 0.0),
+        (b"0." + b"1" * 5000, 1 / 9),
+        (b"1.0", 1.0),
+        (b"[true,false,null]", [True, False, None]),
+    ],
+)
+def test_sound_documents_are_read_exactly(data: bytes, value: Any) -> None:
+    kind, read = both(data)
+    assert kind == "value"
+    if value is not None:
+        assert read == value
+
+
+def test_the_depth_limit_is_exact() -> None:
+    for depth in (1, 2, 64, 200):
+        sound = b"[" * depth + b"]" * depth
+        assert both(sound, depth)[0] == "value"
+        assert both(b"[" + sound + b"]", depth) == ("refused", "too_deep")
+
+
+def test_a_stack_that_is_almost_used_up_is_no_crash() -> None:
+    def at_the_bottom() -> Outcome:
+        try:
+            return at_the_bottom()
+        except RecursionError:
+            return outcome(json.decode, b"[" * 400 + b"]" * 400, 500)
+
+    assert at_the_bottom() == ("refused", "too_deep")
+
+
+@given(VALUES)
+def test_values_survive(value: Any) -> None:
+    data = json.encode(value)
+    assert b"\n" not in data
+    assert repr(both(data, 100)) == repr(("value", value))
+    assert both(json.encode_plainly(value), 100) == ("value", value)
+    assert both(standard.dumps(value).encode(), 100) == ("value", value)
+    assert both(standard.dumps(value, indent=1, ensure_ascii=False).encode(), 100) == (
+        "value",
+        value,
+    )
+
+
+@given(VALUES, st.data())
+def test_both_implementations_agree_on_damaged_documents(value: Any, data: st.DataObject) -> None:
+    text = bytearray(json.encode(value))
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(text)))
+        text[place : place + data.draw(st.integers(0, 2))] = data.draw(
+            st.sampled_from(
+                [
+                    b"",
+                    b'"',
+                    b"\\",
+                    b"{",
+                    b"}",
+                    b"[",
+                    b"]",
+                    b",",
+                    b":",
+                    b" ",
+                    b"\xff",
+                    b"9",
+                    b'"a":1,',
+                ]
+            )
+        )
+    both(bytes(text))
+
+
+@given(st.binary(max_size=30))
+def test_both_implementations_agree_on_garbage(data: bytes) -> None:
+    both(data)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [math.nan, [1, math.inf], {"a": (None, -math.inf)}, "\ud800", {"\udfff": 1}, object(), {1j: 2}],
+)
+def test_what_json_cannot_carry_is_refused(value: Any) -> None:
+    for encode in (json.encode, json.encode_plainly):
+        with pytest.raises(LocalProtocolError):
+            encode(value)
+
+
+def test_endless_values_are_refused() -> None:
+    value: list[Any] = []
+    value.append(value)
+    for encode in (json.encode, json.encode_plainly):
+        with pytest.raises(LocalProtocolError):
+            encode(value)
+
+
+class Model:
+    """Looks like a pydantic model."""
+
+    def model_dump(self, **options: Any) -> dict[str, Any]:
+        assert options == {"mode": "json", "by_alias": True, "exclude_none": True}
+        return {"x": 1}
+
+
+def test_models_are_dumped() -> None:
+    for encode in (json.encode, json.encode_plainly):
+        assert encode({"a": [Model()], "b": None}) == b'{"a":[{"x":1}],"b":null}'
+
+
+def test_documents_are_compact_utf8_on_one_line() -> None:
+    value = {"a": [1, 2.5, "ä\u2028\n"], "b": None}
+    expected = '{"a":[1,2.5,"ä\u2028\\n"],"b":null}'.encode()
+    assert json.encode(value) == json.encode_plainly(value) == expected
+
+
+def test_without_msgspec_everything_takes_the_plain_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "msgspec.json", None)
+    try:
+        importlib.reload(json)
+        assert json.decode(b'{"a":1}', 64) == {"a": 1}
+        assert json.encode({"a": 1}) == b'{"a":1}'
+        with pytest.raises(LocalProtocolError):
+            json.encode(math.nan)
+    finally:
+        monkeypatch.undo()
+        importlib.reload(json)
+
+
+def test_type_helpers() -> None:
+    assert json.as_object({"a": 1}) == {"a": 1}
+    assert json.as_object([1]) is None
+    assert json.is_array([1])
+    assert not json.is_array({})

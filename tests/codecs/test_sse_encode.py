@@ -1,0 +1,69 @@
+"""What the SSE encoder writes is read back as it was, or it refuses to write it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sansmcp import LocalProtocolError, SseDecoder, encode_event
+from sansmcp.codecs.sse import KEEP_ALIVE
+
+requirement = pytest.mark.requirement
+
+
+@requirement("SSE-S-001", "SSE-S-005")
+def test_a_block_is_fields_and_a_blank_line() -> None:
+    block = encode_event(b'{"a":1}', event="message", id="s-1", retry=3000)
+    assert block == b'event: message\nid: s-1\nretry: 3000\ndata: {"a":1}\n\n'
+    assert encode_event(b"", id="s-0") == b"id: s-0\ndata: \n\n"
+    assert encode_event(None, event="buffer_input", id="s-1") == b"event: buffer_input\nid: s-1\n\n"
+
+
+@requirement("SSE-S-003")
+@pytest.mark.parametrize("line_break", [b"\n", b"\r", b"\r\n"])
+def test_line_breaks_in_data_become_lines(line_break: bytes) -> None:
+    block = encode_event(b"a" + line_break + b"id: forged" + line_break)
+    assert block == b"data: a\ndata: id: forged\ndata: \n\n"
+
+
+@requirement("SSE-S-004")
+@pytest.mark.parametrize("text", ["", "a\nb", "a\rb", "\0", "a\x1fb", "\x7f", "\ud800"])
+def test_what_could_forge_a_line_is_refused(text: str) -> None:
+    with pytest.raises(LocalProtocolError):
+        encode_event(b"", id=text)
+    with pytest.raises(LocalProtocolError):
+        encode_event(b"", event=text)
+
+
+def test_a_negative_reconnection_time_is_refused() -> None:
+    with pytest.raises(LocalProtocolError):
+        encode_event(b"", retry=-1)
+
+
+@requirement("SSE-S-006")
+def test_a_keep_alive_is_no_event() -> None:
+    assert SseDecoder(100).feed(KEEP_ALIVE) == []
+
+
+TEXTS = st.one_of(st.none(), st.text())
+
+
+@given(data=TEXTS, event=TEXTS, id=TEXTS, retry=st.one_of(st.none(), st.integers(0, 10**9)))
+def test_a_block_is_read_back_as_it_was_or_refused(
+    data: str | None, event: str | None, id: str | None, retry: int | None
+) -> None:
+    try:
+        block = encode_event(
+            None if data is None else data.encode(), event=event, id=id, retry=retry
+        )
+    except LocalProtocolError:
+        return
+    events = SseDecoder(1_000_000).feed(block + b"data: next\n\n")
+    assert events[-1].data == "next"
+    if (data, event, id, retry) == (None, None, None, None):
+        assert len(events) == 1
+        return
+    (read,) = events[:-1]
+    normal = None if data is None else data.replace("\r\n", "\n").replace("\r", "\n")
+    assert (read.data, read.event, read.id, read.retry) == (normal, event or "message", id, retry)

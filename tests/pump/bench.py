@@ -1,0 +1,172 @@
+"""A server connection on the bench: bytes in, bytes out, time by hand."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import h11
+
+from sansmcp import App, Call, Idle, MemoryStore, Server, ServerConnection, ServerSettings
+from sansmcp.effects import CloseConnection, SendBytes, StoreAppend, StoreDrop, StoreRead, Wake
+from sansmcp.events import CallReceived
+from sansmcp.testing import counting_tokens
+
+try:
+    from typing import Unpack
+except ImportError:
+    from typing_extensions import Unpack
+
+INITIALIZE = (
+    b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
+    b'"capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}'
+)
+HEADERS = (
+    b"host: localhost\r\naccept: application/json, text/event-stream\r\n"
+    b"content-type: application/json\r\n"
+)
+
+
+def post(body: bytes, extra: bytes = b"", path: bytes = b"/mcp") -> bytes:
+    """A POST request with a body of known length."""
+    length = b"content-length: %d\r\n" % len(body)
+    return b"POST " + path + b" HTTP/1.1\r\n" + HEADERS + extra + length + b"\r\n" + body
+
+
+def chunked(body: bytes, extra: bytes = b"") -> bytes:
+    """A POST request whose body comes in chunks of seven bytes."""
+    chunks = [body[start : start + 7] for start in range(0, len(body), 7)]
+    coded = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)
+    head = b"POST /mcp HTTP/1.1\r\n" + HEADERS + extra + b"transfer-encoding: chunked\r\n\r\n"
+    return head + coded + b"0\r\n\r\n"
+
+
+class Answer:
+    """One HTTP response, read back by h11."""
+
+    def __init__(self, status: int, headers: dict[bytes, bytes], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def reason(self) -> str:
+        reason: str = self.json["error"]["data"]["reason"]
+        return reason
+
+
+class Bench:
+    """A server and one connection to it."""
+
+    def __init__(self, **settings: Unpack[ServerSettings]) -> None:
+        app = App("bench")
+        app.handler("tools/call")(lambda: None)
+        self.now = 0.0
+        self.server = Server(app, new_token=counting_tokens(), **settings)
+        self.store = MemoryStore(self.server.limits)
+        self.connection = ServerConnection(self.server, host=self, now=0.0)
+        self.sent = b""
+        self.closed = False
+        self.idle: Idle | None = None
+        self.calls: list[Call] = []
+
+    def wake(self) -> None:
+        """There is something to send."""
+        while not isinstance(effect := self.connection.next_effect(), Idle):
+            if isinstance(effect, SendBytes):
+                assert not self.closed
+                self.sent += effect.data
+            else:
+                assert isinstance(effect, CloseConnection)
+                assert not self.closed
+                self.closed = True
+        self.idle = effect
+
+    def settle(self) -> None:
+        self.wake()
+        while not isinstance(effect := self.server.next_effect(), Idle):
+            match effect:
+                case Wake(exchange):
+                    assert exchange.host is self
+                    self.wake()
+                case StoreAppend():
+                    self.store.append(effect.stream, effect.entries, now=self.now)
+                    self.server.stored(effect.effect, now=self.now)
+                case StoreRead():
+                    page = self.store.read(
+                        effect.stream, effect.after, limit=effect.limit, max_bytes=effect.max_bytes
+                    )
+                    self.server.replayed(effect.effect, page, now=self.now)
+                case StoreDrop():
+                    self.store.drop(effect.principal, effect.session)
+        while not isinstance(event := self.server.next_event(), Idle):
+            if isinstance(event, CallReceived):
+                self.calls.append(event.call)
+        self.wake()
+
+    def feed(self, data: bytes, size: int | None = None) -> Bench:
+        """Bytes from the peer, in pieces."""
+        size = size or max(1, len(data))
+        for start in range(0, len(data), size):
+            self.connection.receive_data(data[start : start + size], now=self.now)
+            self.settle()
+        return self
+
+    def wait(self, seconds: float) -> Bench:
+        end = self.now + seconds
+        while True:
+            deadlines = (self.connection.next_deadline(), self.server.next_deadline())
+            due = min((d for d in deadlines if d is not None and d <= end), default=None)
+            if due is None:
+                break
+            self.now = max(self.now, due)
+            self.connection.handle_timeout(now=self.now)
+            self.server.handle_timeout(now=self.now)
+            self.settle()
+        self.now = end
+        return self
+
+    def answers(self, *methods: str) -> list[Answer]:
+        """What was sent, as responses to requests with these methods (by default as many POSTs as fit)."""
+        reader = h11.Connection(h11.CLIENT)
+        reader.receive_data(self.sent)
+        if self.closed:
+            reader.receive_data(b"")
+        found: list[Answer] = []
+        pending = list(methods) or ["POST"] * 1000
+        while pending and (reader.trailing_data[0]):
+            reader.send(h11.Request(method=pending.pop(0), target="/", headers=[("host", "x")]))
+            reader.send(h11.EndOfMessage())
+            body = b""
+            while not isinstance(event := reader.next_event(), h11.EndOfMessage):
+                if isinstance(event, h11.Response):
+                    found.append(Answer(event.status_code, dict(event.headers), b""))
+                elif isinstance(event, h11.Data):
+                    body += event.data
+                elif not isinstance(event, h11.InformationalResponse):
+                    break
+            found[-1].body = body
+            if reader.our_state is not h11.DONE or reader.their_state is not h11.DONE:
+                break
+            reader.start_next_cycle()
+        return found
+
+    def answer(self, method: str = "POST") -> Answer:
+        (answer,) = self.answers(method)
+        return answer
+
+    def session(self) -> bytes:
+        """Open a session on this connection; returns the header that names it."""
+        self.feed(post(INITIALIZE))
+        session = self.answer().headers[b"mcp-session-id"]
+        self.sent = b""
+        return b"mcp-session-id: " + session + b"\r\n"
+
+
+def peer_loses_interest(bench: Bench) -> None:
+    bench.connection.receive_eof(now=bench.now)
+    bench.settle()

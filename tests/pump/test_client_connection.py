@@ -1,0 +1,188 @@
+"""A client's connection: requests out, responses in any pieces, every break told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sansmcp import Client, ClientConnection, Idle, Limits, LocalProtocolError
+from sansmcp.effects import OpenExchange
+from sansmcp.events import CallFailed, ClientEvent, Closed, Connected
+
+ANSWER = (
+    b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},'
+    b'"serverInfo":{"name":"s","version":"1"}}}'
+)
+
+
+class Bench:
+    """A client that has begun its handshake on one connection."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.client = Client(
+            "http://localhost:81/mcp?x=1", jitter=lambda: 0.5, listen=False, **settings
+        )
+        self.connection = ClientConnection(self.client)
+        self.events: list[ClientEvent] = []
+        self.effects: list[OpenExchange] = []
+        self.client.start(now=0)
+        self.settle()
+        self.sent = self.connection.begin(self.effects.pop())
+
+    def settle(self) -> None:
+        while not isinstance(effect := self.client.next_effect(), Idle):
+            if isinstance(effect, OpenExchange):
+                self.effects.append(effect)
+        while not isinstance(event := self.client.next_event(), Idle):
+            self.events.append(event)
+
+    def feed(self, data: bytes, size: int | None = None) -> Bench:
+        size = size or max(1, len(data))
+        for start in range(0, len(data), size):
+            self.connection.receive_data(data[start : start + size], now=0)
+            self.settle()
+        return self
+
+    @property
+    def failure(self) -> str:
+        (event,) = self.events
+        assert isinstance(event, Closed)
+        return str(event.error)
+
+
+def response(body: bytes = ANSWER, extra: bytes = b"", status: bytes = b"200 OK") -> bytes:
+    return (
+        b"HTTP/1.1 "
+        + status
+        + b"\r\ncontent-type: application/json\r\n"
+        + extra
+        + b"content-length: %d\r\n\r\n" % len(body)
+        + body
+    )
+
+
+def test_the_request() -> None:
+    bench = Bench(headers=((b"x-custom", b"y"),))
+    head, _, body = bench.sent.partition(b"\r\n\r\n")
+    lines = head.lower().split(b"\r\n")
+    assert head.startswith(b"POST /mcp?x=1 HTTP/1.1\r\n")
+    assert b"host: localhost:81" in lines
+    assert b"content-length: %d" % len(body) in lines
+    assert b"x-custom: y" in lines
+    assert body.startswith(b'{"jsonrpc":"2.0","id":0,"method":"initialize"')
+    assert not bench.connection.is_done
+
+
+@pytest.mark.parametrize("size", [1, 3, 50, None])
+def test_a_response_in_any_pieces_and_the_connection_again(size: int | None) -> None:
+    bench = Bench().feed(response(), size)
+    assert bench.connection.is_done
+    assert bench.connection.is_reusable
+    bench.connection.begin(bench.effects.pop())
+    bench.feed(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n", size)
+    assert isinstance(bench.events[0], Connected)
+    bench.client.close(now=0)
+
+
+@pytest.mark.parametrize("size", [1, None])
+def test_interim_responses_are_skipped(size: int | None) -> None:
+    bench = Bench().feed(
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nlink: x\r\n\r\n" + response(), size
+    )
+    assert bench.connection.is_reusable
+
+
+@pytest.mark.parametrize("extra", [b"connection: close\r\n"])
+def test_a_connection_that_is_to_be_closed_is_not_used_again(extra: bytes) -> None:
+    bench = Bench().feed(response(extra=extra))
+    assert bench.connection.is_done
+    assert not bench.connection.is_reusable
+    with pytest.raises(LocalProtocolError):
+        bench.connection.begin(bench.effects.pop())
+
+
+def test_a_busy_connection_takes_no_second_exchange() -> None:
+    bench = Bench()
+    effect = OpenExchange(exchange=9, url="http://h/", head=None, body=b"")  # type: ignore[arg-type]
+    with pytest.raises(LocalProtocolError):
+        bench.connection.begin(effect)
+
+
+def test_bytes_after_the_response_spoil_the_connection() -> None:
+    bench = Bench().feed(response() + b"HTTP/1.1 200 OK\r\n")
+    assert bench.connection.is_done
+    assert not bench.connection.is_reusable
+    bench.feed(b"more")
+    bench.connection.receive_eof(now=0)
+    bench.connection.connection_lost("again", now=0)
+    assert bench.events == []
+
+
+def test_a_body_that_ends_with_the_connection() -> None:
+    bench = Bench().feed(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n" + ANSWER)
+    assert not bench.connection.is_done
+    bench.connection.receive_eof(now=0)
+    bench.settle()
+    assert bench.connection.is_done
+    assert not bench.connection.is_reusable
+    assert bench.effects
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "closed before the response was complete"),
+        (b"HTTP/1.1 200", "closed before the response was complete"),
+        (response()[:-1], "closed before the response was complete"),
+        (response(b"", b"x: y\r\n").replace(b"content-length: 0", b"content-length: 9"), "closed"),
+    ],
+)
+def test_a_response_that_breaks_off(data: bytes, reason: str) -> None:
+    bench = Bench().feed(data)
+    bench.connection.receive_eof(now=0)
+    bench.settle()
+    assert reason in bench.failure
+    assert bench.connection.is_done
+    assert not bench.connection.is_reusable
+
+
+@pytest.mark.parametrize("size", [1, None])
+@pytest.mark.parametrize(
+    "data", [b"SSH-2.0-OpenSSH\r\n\r\n", b"\x15\x03\x01\n\n", b"HTTP/1.1 200 OK\r\nbad\r\n\r\n"]
+)
+def test_what_is_no_http(data: bytes, size: int | None) -> None:
+    assert "not HTTP/1.1" in Bench().feed(data, size).failure
+
+
+@pytest.mark.parametrize("size", [1, 1000, None])
+def test_response_heads_are_bounded(size: int | None) -> None:
+    bench = Bench(limits=Limits(max_head_bytes=500))
+    bench.feed(b"HTTP/1.1 200 OK\r\nx: " + b"y" * 500, size)
+    assert "head is too large" in bench.failure
+
+
+def test_a_connection_that_could_not_be_made() -> None:
+    bench = Bench()
+    bench.connection.connection_lost("refused", now=0)
+    bench.settle()
+    assert "refused" in bench.failure
+
+
+@given(cut=st.integers(0, 400), size=st.integers(1, 60), clean=st.booleans())
+def test_a_response_cut_anywhere_ends_the_exchange(cut: int, size: int, clean: bool) -> None:
+    whole = response()
+    bench = Bench().feed(whole[:cut], size)
+    if clean:
+        bench.connection.receive_eof(now=0)
+    else:
+        bench.connection.connection_lost("reset", now=0)
+    bench.settle()
+    assert bench.connection.is_done
+    if cut < len(whole):
+        assert bench.failure
+    else:
+        assert bench.effects
+    assert not any(isinstance(event, CallFailed) for event in bench.events)

@@ -1,0 +1,351 @@
+"""A server on the bench: requests in as message parts, all that it does recorded, time by hand."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sansmcp import (
+    App,
+    BodyData,
+    BodyEnd,
+    Call,
+    Idle,
+    MemoryStore,
+    PeerGone,
+    RequestHead,
+    ResponseHead,
+    Server,
+    ServerSettings,
+    SseDecoder,
+    SseEvent,
+)
+from sansmcp.effects import (
+    Abort,
+    SendBody,
+    SendEnd,
+    SendHead,
+    StoreAppend,
+    StoreDrop,
+    StoreEffect,
+    StoreRead,
+    Wake,
+)
+from sansmcp.events import CallReceived, ServerEvent
+from sansmcp.testing import counting_tokens
+
+try:
+    from typing import Unpack
+except ImportError:
+    from typing_extensions import Unpack
+
+JSON = "application/json"
+STREAM = "text/event-stream"
+BOTH = f"{JSON}, {STREAM}"
+LATEST = "2025-11-25"
+
+
+def example_app() -> App:
+    """Methods whose calls the test answers by hand."""
+    app = App("bench", "1")
+    for method in ("tools/call", "tools/list", "resources/read"):
+        app.handler(method)(lambda: None)
+    return app
+
+
+class Talk:
+    """One exchange, and the response as far as it has been sent."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.exchange = bench.server.open_exchange(self)
+        self.head: ResponseHead | None = None
+        self.body = b""
+        self.ended = False
+        self.aborted = False
+        self.paused = False
+        self.reads = True
+        """Whether the driver pulls what is to be sent."""
+
+    def feed(self, part: RequestHead | BodyData | BodyEnd | PeerGone) -> Talk:
+        self.bench.server.receive(self.exchange, part, now=self.bench.now)
+        self.pull()
+        self.bench.settle()
+        return self
+
+    def gone(self) -> Talk:
+        return self.feed(PeerGone())
+
+    def pull(self) -> None:
+        """Do what a driver does: send until there is nothing to send."""
+        while self.reads:
+            match self.bench.server.next_effect_of(self.exchange):
+                case SendHead(head):
+                    assert self.head is None
+                    self.head = head
+                case SendBody(data):
+                    assert self.head is not None
+                    self.body += data
+                case SendEnd():
+                    self.ended = True
+                case Abort():
+                    self.aborted = True
+                case Idle() as idle:
+                    self.paused = idle is Idle.PAUSED
+                    return
+
+    @property
+    def status(self) -> int | None:
+        return None if self.head is None else self.head.status
+
+    def header(self, name: str) -> str | None:
+        assert self.head is not None
+        values = [value.decode() for key, value in self.head.headers if key == name.encode()]
+        return values[0] if values else None
+
+    @property
+    def json(self) -> Any:
+        assert self.header("content-type") == JSON
+        assert int(self.header("content-length") or 0) == len(self.body)
+        return json.loads(self.body)
+
+    @property
+    def events(self) -> list[SseEvent]:
+        assert self.header("content-type") == STREAM
+        return SseDecoder(10**8).feed(self.body)
+
+    @property
+    def messages(self) -> list[Any]:
+        """The messages of the event stream."""
+        return [json.loads(event.data) for event in self.events if event.data]
+
+    @property
+    def error(self) -> dict[str, Any]:
+        error: dict[str, Any] = self.json["error"]
+        return error
+
+    @property
+    def last_id(self) -> str:
+        return self.events[-1].last_event_id
+
+
+class Bench:
+    """A server, its store, its application's events, and the time."""
+
+    def __init__(
+        self,
+        app: App | None = None,
+        *,
+        resumable: bool = True,
+        store_works: bool = True,
+        store: MemoryStore | None = None,
+        **settings: Unpack[ServerSettings],
+    ) -> None:
+        self.now = 0.0
+        self.server = Server(
+            app or example_app(), new_token=counting_tokens(), resumable=resumable, **settings
+        )
+        self.store = store or MemoryStore(self.server.limits)
+        self.store_works = store_works
+        self.waiting: list[StoreEffect] = []
+        """Uses of the store that are not done yet; only if ``store_works`` is False."""
+        self.events: list[ServerEvent] = []
+        self.takes_events = True
+        self.ids = itertools.count(1)
+
+    # Driving
+
+    def settle(self) -> None:
+        """Do everything that there is to do."""
+        moved = True
+        while moved:
+            moved = False
+            while not isinstance(effect := self.server.next_effect(), Idle):
+                moved = True
+                if isinstance(effect, Wake):
+                    effect.exchange.host.pull()
+                elif self.store_works:
+                    self.use_store(effect)
+                else:
+                    self.waiting.append(effect)
+            while self.takes_events and not isinstance(event := self.server.next_event(), Idle):
+                moved = True
+                self.events.append(event)
+
+    def use_store(self, effect: StoreEffect) -> None:
+        match effect:
+            case StoreAppend(effect=number, stream=stream, entries=entries):
+                self.store.append(stream, entries, now=self.now)
+                self.server.stored(number, now=self.now)
+            case StoreRead(effect=number, stream=stream, after=after, limit=limit, max_bytes=size):
+                page = self.store.read(stream, after, limit=limit, max_bytes=size)
+                self.server.replayed(number, page, now=self.now)
+            case StoreDrop(principal=principal, session=session):
+                self.store.drop(principal, session)
+
+    def use_store_once(self) -> StoreEffect:
+        """Let the store do the next thing that it was asked for."""
+        effect = self.waiting.pop(0)
+        self.use_store(effect)
+        self.settle()
+        return effect
+
+    def fail_store_once(self) -> None:
+        """Let the store fail at the next thing that it was asked for."""
+        effect = self.waiting.pop(0)
+        assert not isinstance(effect, StoreDrop)
+        self.server.store_failed(effect.effect, "disk full", now=self.now)
+        self.settle()
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, with everything that is due in it."""
+        end = self.now + seconds
+        while (deadline := self.server.next_deadline()) is not None and deadline <= end:
+            self.now = max(self.now, deadline)
+            self.server.handle_timeout(now=self.now)
+            self.settle()
+        self.now = end
+
+    def do(self, action: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Let the application do something now."""
+        result = action(*arguments, now=self.now, **options)
+        self.settle()
+        return result
+
+    # Requests
+
+    def send(
+        self,
+        method: str,
+        headers: Mapping[str, str | None] | None = None,
+        body: bytes = b"",
+        *,
+        target: str = "/mcp",
+        principal: str = "",
+    ) -> Talk:
+        """A whole request."""
+        pairs = {"host": "localhost", **(headers or {})}
+        head = RequestHead(
+            method=method.encode(),
+            target=target.encode(),
+            headers=tuple(
+                (name.lower().encode(), value.encode("latin-1"))
+                for name, value in pairs.items()
+                if value is not None
+            ),
+            principal=principal,
+        )
+        talk = Talk(self).feed(head)
+        if body:
+            talk.feed(BodyData(body))
+        return talk.feed(BodyEnd())
+
+    def post(
+        self,
+        message: Any,
+        session: str | None = None,
+        version: str | None = LATEST,
+        headers: Mapping[str, str | None] | None = None,
+        *,
+        principal: str = "",
+    ) -> Talk:
+        """A POST of a JSON value, or of bytes."""
+        body = message if isinstance(message, bytes) else json.dumps(message).encode()
+        return self.send(
+            "POST",
+            {
+                "accept": BOTH,
+                "content-type": JSON,
+                "mcp-session-id": session,
+                "mcp-protocol-version": version if session is not None else None,
+                **(headers or {}),
+            },
+            body,
+            principal=principal,
+        )
+
+    def get(
+        self,
+        session: str | None,
+        last_event_id: str | None = None,
+        headers: Mapping[str, str | None] | None = None,
+        *,
+        principal: str = "",
+    ) -> Talk:
+        """A GET for an event stream."""
+        return self.send(
+            "GET",
+            {
+                "accept": STREAM,
+                "mcp-session-id": session,
+                "last-event-id": last_event_id,
+                **(headers or {}),
+            },
+            principal=principal,
+        )
+
+    def open_session(
+        self,
+        version: str = LATEST,
+        capabilities: Mapping[str, Any] | None = None,
+        *,
+        principal: str = "",
+    ) -> str:
+        """The whole handshake; returns the session id."""
+        talk = self.post(initialize(version, capabilities), principal=principal)
+        assert talk.status == 200, talk.body
+        session = talk.header("mcp-session-id")
+        assert session is not None
+        ready = self.post(
+            {"jsonrpc": "2.0", "method": "notifications/initialized"},
+            session,
+            version,
+            principal=principal,
+        )
+        assert ready.status == 202
+        self.events.clear()
+        return session
+
+    def call(
+        self,
+        session: str | None,
+        id: int | str | None = None,
+        *,
+        method: str = "tools/call",
+        version: str | None = LATEST,
+        token: int | str | None = None,
+        headers: Mapping[str, str | None] | None = None,
+    ) -> tuple[Talk, Call]:
+        """A request, and the call that the application gets."""
+        message = request(next(self.ids) if id is None else id, method)
+        if token is not None:
+            message["params"]["_meta"] = {"progressToken": token}
+        talk = self.post(message, session, version, headers)
+        return talk, self.last_call()
+
+    def last_call(self) -> Call:
+        event = self.events.pop()
+        assert isinstance(event, CallReceived), event
+        return event.call
+
+
+def request(id: Any, method: str = "tools/call", **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+def notification(method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+def initialize(
+    version: str = LATEST, capabilities: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    return request(
+        0,
+        "initialize",
+        protocolVersion=version,
+        capabilities=dict(capabilities or {}),
+        clientInfo={"name": "bench", "version": "1"},
+    )

@@ -1,0 +1,401 @@
+"""The ladder: every row of the dispatch table has its own status, error and reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from sansmcp import BodyData, BodyEnd, Limits, RemoteProtocolError, RequestHead, SecurityPolicy
+from sansmcp.events import BadRequest, CallReceived
+from sansmcp.server.dispatch import COMMON, LADDERS
+
+from .bench import BOTH, JSON, LATEST, STREAM, Bench, Talk, initialize, notification, request
+
+requirement = pytest.mark.requirement
+PING = b'{"jsonrpc":"2.0","id":7,"method":"ping"}'
+Headers = Mapping[str, str | None]
+
+
+def expect(talk: Talk, status: int, reason: str, code: int = -32600, id: Any = None) -> None:
+    """The refusal is one line of JSON-RPC error, and the application is told the same."""
+    assert (talk.status, talk.ended) == (status, True), talk.body
+    assert b"\n" not in talk.body
+    answer = talk.json
+    assert answer["error"]["code"] == code
+    assert answer["error"]["data"]["reason"] == reason
+    assert answer["error"]["message"]
+    assert answer.get("id") == id
+    assert ("id" in answer) == (id is not None)
+    event = talk.bench.events[-1]
+    assert isinstance(event, BadRequest)
+    assert isinstance(event.error, RemoteProtocolError)
+    assert event.error.reason == reason
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_the_rows_are_in_the_order_of_the_table() -> None:
+    assert [number for number, _ in COMMON] == ["0.1", "0.2", "0.3", "0.5"]
+    assert {method: [number for number, _ in rows] for method, rows in LADDERS.items()} == {
+        b"GET": ["2.1", "4.10", "2.2", "2.8", "2.4"],
+        b"DELETE": ["3.1", "4.10", "3.2", "3.2"],
+        b"POST": ["4.2", "4.3"],
+    }
+
+
+# 0: every request
+
+
+@pytest.mark.parametrize("target", ["/", "/mcp2", "/mcp/x", "*", "//mcp"])
+def test_0_1_another_path(bench: Bench, target: str) -> None:
+    expect(bench.send("POST", {"accept": BOTH}, PING, target=target), 404, "not_found")
+
+
+@pytest.mark.parametrize("target", ["/mcp", "/mcp/", "/mcp?x=1"])
+def test_0_1_the_path_with_and_without_slash(bench: Bench, target: str) -> None:
+    expect(bench.send("POST", {}, PING, target=target), 415, "unsupported_media_type")
+
+
+@requirement("SEC-S-001", "SEC-S-002", "SEC-S-003")
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE", "PUT"])
+def test_0_2_origin_and_host(bench: Bench, method: str) -> None:
+    expect(bench.send(method, {"origin": "http://evil.example"}), 403, "origin_not_allowed")
+    expect(bench.send(method, {"host": "evil.example"}), 403, "host_not_allowed")
+    expect(bench.send(method, {"host": None}), 403, "host_not_allowed")
+
+
+def test_0_2_what_the_policy_allows() -> None:
+    bench = Bench(policy=SecurityPolicy(hosts=("mcp.example",)))
+    allowed = bench.send("GET", {"host": "mcp.example", "origin": "https://mcp.example"})
+    expect(allowed, 406, "not_acceptable")
+
+
+@pytest.mark.parametrize("length", ["1001", "9" * 30, "-1", "x", "1_0"])
+def test_0_3_a_body_that_says_it_is_too_large_is_not_read(length: str) -> None:
+    bench = Bench(limits=Limits(max_message_bytes=1000))
+    head = RequestHead(
+        method=b"POST",
+        target=b"/mcp",
+        headers=((b"host", b"localhost"), (b"content-length", length.encode())),
+    )
+    expect(Talk(bench).feed(head), 413, "message_too_large")
+
+
+@pytest.mark.parametrize("size", [1, 100, 1001])
+def test_0_3_a_body_that_turns_out_too_large(size: int) -> None:
+    bench = Bench(limits=Limits(max_message_bytes=1000))
+    head = RequestHead(
+        method=b"POST",
+        target=b"/mcp",
+        headers=(
+            (b"host", b"localhost"),
+            (b"accept", BOTH.encode()),
+            (b"content-type", JSON.encode()),
+        ),
+    )
+    talk = Talk(bench).feed(head)
+    for _ in range(1001 // size + 1):
+        talk.feed(BodyData(b" " * size))
+    expect(talk, 413, "message_too_large")
+    body = talk.body
+    talk.feed(BodyData(b"more")).feed(BodyEnd())
+    assert talk.body == body
+
+
+def test_0_3_a_body_just_within_the_limit() -> None:
+    bench = Bench(limits=Limits(max_message_bytes=1000))
+    expect(bench.post(b" " * 1000), 400, "malformed_json", -32700)
+
+
+@pytest.mark.parametrize("method", ["PUT", "HEAD", "OPTIONS", "PATCH", "TRACE", "get"])
+def test_0_5_http_methods(bench: Bench, method: str) -> None:
+    talk = bench.send(method)
+    expect(talk, 405, "method_not_allowed")
+    assert talk.header("allow") == "POST, GET, DELETE"
+
+
+# 2: GET
+
+
+@requirement("SHTTP-C-010", "SHTTP-S-019")
+@pytest.mark.parametrize("accept", [None, "*/*", JSON, f"{STREAM};q=0", "text/html"])
+def test_2_1_get_has_to_ask_for_a_stream(bench: Bench, accept: str | None) -> None:
+    talk = bench.get(None, headers={"accept": accept})
+    expect(talk, 406, "not_acceptable")
+    assert talk.error["message"] == "GET here opens an event stream: send Accept: text/event-stream"
+    assert talk.error["data"]["required"] == [STREAM]
+
+
+@pytest.mark.parametrize("accept", [STREAM, "text/*", f"{JSON}, {STREAM}; charset=utf-8"])
+def test_2_1_get_that_does(bench: Bench, accept: str) -> None:
+    assert bench.get(bench.open_session(), headers={"accept": accept}).status == 200
+
+
+@requirement("SESSION-S-006", "SESSION-S-011")
+def test_2_2_unknown_and_foreign_sessions(bench: Bench) -> None:
+    expect(bench.get("nope"), 404, "session_not_found")
+    session = bench.open_session(principal="alice")
+    expect(bench.get(session), 404, "session_not_found")
+    expect(bench.get(session, principal="bob"), 404, "session_not_found")
+    expect(bench.get(session, "x-1", principal="bob"), 404, "session_not_found")
+    assert bench.get(session, principal="alice").status == 200
+
+
+@pytest.mark.parametrize("cursor", ["", "nonsense", "unknown-token-0001-3", "a b-1", "ÿ-1"])
+def test_2_3_unknown_cursors(bench: Bench, cursor: str) -> None:
+    expect(bench.get(bench.open_session(), cursor), 400, "unknown_event_id")
+
+
+@requirement("SHTTP-S-019")
+def test_2_4_no_listener_offered() -> None:
+    bench = Bench(listening=False)
+    talk = bench.get(bench.open_session())
+    expect(talk, 405, "method_not_allowed")
+    assert talk.header("allow") == "POST"
+
+
+def test_2_8_no_session(bench: Bench) -> None:
+    talk = bench.get(None)
+    expect(talk, 400, "session_required")
+    assert talk.error["message"] == (
+        "No Mcp-Session-Id: POST initialize to this URL first, then GET with the id it returns. "
+        "The HTTP+SSE transport is not served on this URL"
+    )
+    assert talk.error["data"] == {
+        "reason": "session_required",
+        "transports": ["streamable-http"],
+        "httpSseUrl": None,
+    }
+
+
+def test_2_9_without_sessions_there_is_nothing_to_listen_to() -> None:
+    expect(Bench(sessions=False).get(None), 405, "method_not_allowed")
+
+
+@requirement("VERS-S-002")
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_4_10_an_unknown_version_on_get_and_delete(bench: Bench, method: str) -> None:
+    session = bench.open_session()
+    headers = {"accept": STREAM, "mcp-session-id": session, "mcp-protocol-version": "draft"}
+    expect(bench.send(method, headers), 400, "unsupported_version", -32022)
+
+
+# 3: DELETE
+
+
+@requirement("SESSION-S-007")
+def test_3_1_nothing_to_delete_without_sessions() -> None:
+    talk = Bench(sessions=False).send("DELETE")
+    expect(talk, 405, "method_not_allowed")
+    assert talk.header("allow") == "POST"
+
+
+@requirement("SESSION-S-004", "SESSION-S-006")
+def test_3_2_delete(bench: Bench) -> None:
+    session = bench.open_session()
+    expect(bench.send("DELETE"), 400, "session_required")
+    expect(bench.send("DELETE", {"mcp-session-id": "nope"}), 404, "session_not_found")
+    foreign = bench.send("DELETE", {"mcp-session-id": session}, principal="eve")
+    expect(foreign, 404, "session_not_found")
+    done = bench.send("DELETE", {"mcp-session-id": session})
+    assert (done.status, done.body) == (200, b"")
+    expect(bench.send("DELETE", {"mcp-session-id": session}), 404, "session_not_found")
+
+
+# 4: POST
+
+
+@requirement("SHTTP-C-003")
+@pytest.mark.parametrize(
+    ("accept", "missing"),
+    [
+        (JSON, [STREAM]),
+        (STREAM, [JSON]),
+        ("text/html", [JSON, STREAM]),
+        (f"*/*, {JSON};q=0", [JSON]),
+    ],
+)
+def test_4_2_post_has_to_accept_both_forms(bench: Bench, accept: str, missing: list[str]) -> None:
+    talk = bench.post(PING, headers={"accept": accept})
+    expect(talk, 406, "not_acceptable")
+    names = " and ".join(missing)
+    assert talk.error["message"] == (
+        f"POST needs Accept: application/json, text/event-stream; {names} is missing"
+    )
+    assert talk.error["data"]["missing"] == missing
+    assert talk.error["data"]["required"] == [JSON, STREAM]
+
+
+@pytest.mark.parametrize("accept", [None, "*/*", "text/*, application/*", BOTH.upper()])
+def test_4_2_wildcards_count(bench: Bench, accept: str | None) -> None:
+    assert bench.post(initialize(), headers={"accept": accept}).status == 200
+
+
+@pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", ""])
+def test_4_3_media_type(bench: Bench, kind: str | None) -> None:
+    expect(bench.post(PING, headers={"content-type": kind}), 415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON"])
+def test_4_3_parameters_and_case_do_not_matter(bench: Bench, kind: str) -> None:
+    assert bench.post(initialize(), headers={"content-type": kind}).status == 200
+
+
+@requirement("JSONRPC-B-023")
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "malformed_json"),
+        (b"{", "malformed_json"),
+        (b"\xff", "invalid_utf8"),
+        (b"[" * 9999, "too_deep"),
+    ],
+)
+def test_4_4_not_json(bench: Bench, body: bytes, reason: str) -> None:
+    expect(bench.post(body, bench.open_session()), 400, reason, -32700)
+
+
+@requirement("JSONRPC-B-031", "JSONRPC-B-035", "SHTTP-C-004")
+@pytest.mark.parametrize(
+    "batch",
+    [
+        [],
+        [request(1), {"jsonrpc": "2.0", "id": 2, "result": {}}],
+        [notification("x"), {"jsonrpc": "2.0", "id": 2, "error": {"code": 1, "message": ""}}],
+        [initialize()],
+        [request(1), initialize()],
+    ],
+)
+def test_4_6_batches_that_2025_03_26_does_not_allow(bench: Bench, batch: Any) -> None:
+    session = bench.open_session("2025-03-26")
+    expect(bench.post(batch, session, None), 400, "bad_batch")
+
+
+@requirement("JSONRPC-B-039", "SHTTP-C-005")
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", LATEST])
+def test_4_8_arrays_are_no_messages_elsewhere(bench: Bench, version: str) -> None:
+    session = bench.open_session(version)
+    expect(bench.post([request(1)], session, None), 400, "batch_not_allowed")
+    expect(bench.post([], session, None), 400, "batch_not_allowed")
+
+
+def test_4_8_without_a_session_the_header_decides() -> None:
+    bench = Bench(sessions=False)
+    version = {"mcp-protocol-version": LATEST}
+    expect(bench.post([request(1)], headers=version), 400, "batch_not_allowed")
+    assert bench.post([notification("x")]).status == 202  # 2025-03-26 is assumed
+    newer = Bench(sessions=False, versions=("2025-06-18", LATEST))
+    expect(newer.post([notification("x")]), 400, "batch_not_allowed")
+
+
+@requirement("JSONRPC-B-024")
+@pytest.mark.parametrize(
+    ("message", "id"), [(1, None), ({}, None), ({"jsonrpc": "2.0", "id": 5, "method": 1}, 5)]
+)
+def test_4_9_no_message(bench: Bench, message: Any, id: int | None) -> None:
+    expect(bench.post(message, bench.open_session()), 400, "invalid_message", id=id)
+
+
+@requirement("VERS-S-002", "VERS-S-003", "VERS-S-004", "VERS-S-005")
+@pytest.mark.parametrize("version", ["2026-07-28", "latest", "2025-11-25, 2025-06-18", "\xff"])
+def test_4_10_a_version_nobody_knows(bench: Bench, version: str) -> None:
+    talk = bench.post(PING, bench.open_session(), version)
+    expect(talk, 400, "unsupported_version", -32022, id=7)
+    assert talk.error["data"]["supported"] == ["2024-11-05", "2025-03-26", "2025-06-18", LATEST]
+    assert talk.error["data"]["requested"] == version
+
+
+# 6: the handshake revisions
+
+
+def test_6_1_initialize_within_a_session(bench: Bench) -> None:
+    session = bench.open_session()
+    expect(bench.post(initialize(), session), 400, "initialize_in_session", id=0)
+
+
+def test_6_1_what_a_newer_client_says_in_the_header_does_not_keep_it_from_negotiating(
+    bench: Bench,
+) -> None:
+    talk = bench.post(initialize("2026-07-28"), headers={"mcp-protocol-version": "2026-07-28"})
+    assert talk.status == 200
+    assert talk.json["result"]["protocolVersion"] == LATEST
+
+
+@requirement("VERS-S-002")
+def test_6_2_a_known_version_that_is_not_served() -> None:
+    bench = Bench(versions=("2025-06-18", LATEST))
+    talk = bench.post(PING, bench.open_session(), "2025-03-26")
+    expect(talk, 400, "unsupported_version", id=7)
+    assert talk.error["data"]["supported"] == ["2025-06-18", LATEST]
+
+
+def test_6_2_another_served_version_is_accepted(bench: Bench) -> None:
+    assert bench.post(PING, bench.open_session(), "2025-06-18").status == 200
+    assert bench.post(PING, bench.open_session(), None).status == 200
+
+
+@requirement("SESSION-S-004", "SESSION-S-006")
+def test_6_3_sessions(bench: Bench) -> None:
+    session = bench.open_session(principal="alice")
+    expect(bench.post(PING), 400, "session_required")
+    expect(bench.post(notification("notifications/initialized")), 400, "session_required")
+    expect(bench.post(PING, "nope"), 404, "session_not_found", id=7)
+    expect(bench.post(PING, session), 404, "session_not_found", id=7)
+    expect(bench.post(notification("x"), "nope"), 404, "session_not_found")
+    twice = {"mcp-session-id": f"{session}, {session}x"}
+    expect(
+        bench.post(PING, session, headers=twice, principal="alice"), 404, "session_not_found", id=7
+    )
+    assert bench.post(PING, session, principal="alice").status == 200
+
+
+@requirement("SHTTP-S-002", "SHTTP-S-003", "JSONRPC-B-018")
+@pytest.mark.parametrize(
+    "message",
+    [
+        notification("notifications/whatever"),
+        {"jsonrpc": "2.0", "id": 99, "result": {}},
+        {"jsonrpc": "2.0", "id": "x", "error": {"code": 1, "message": ""}},
+        {"jsonrpc": "2.0", "id": None, "error": {"code": 1, "message": ""}},
+        notification("notifications/cancelled", requestId=99),
+        notification("notifications/cancelled", requestId=[1]),
+        notification("notifications/cancelled"),
+    ],
+)
+def test_6_4_notifications_and_answers_are_accepted(bench: Bench, message: Any) -> None:
+    talk = bench.post(message, bench.open_session())
+    assert (talk.status, talk.body, talk.ended) == (202, b"", True)
+    assert talk.header("content-type") is None
+
+
+@requirement("JSONRPC-B-025")
+def test_6_5_an_unknown_method_is_no_404(bench: Bench) -> None:
+    talk = bench.post(request(3, "nope"), bench.open_session())
+    expect(talk, 200, "method_not_found", -32601, id=3)
+
+
+def test_after_every_refusal_the_server_serves(bench: Bench) -> None:
+    session = bench.open_session()
+    for body in (b"", b"{", b"[]", b"\xff", b'{"jsonrpc":"2.0","id":1,"method":1}'):
+        bench.post(body, session)
+        assert bench.post(PING, session).json == {"jsonrpc": "2.0", "id": 7, "result": {}}
+        assert bench.post(initialize()).status == 200
+
+
+def test_a_request_that_was_refused_by_its_head_is_not_read(bench: Bench) -> None:
+    head = RequestHead(method=b"POST", target=b"/nope", headers=((b"host", b"localhost"),))
+    talk = Talk(bench).feed(head)
+    expect(talk, 404, "not_found")
+    talk.feed(BodyData(PING)).feed(BodyEnd()).gone()
+    assert not any(isinstance(event, CallReceived) for event in bench.events)
+
+
+def test_a_server_that_shuts_down_takes_nothing_new(bench: Bench) -> None:
+    session = bench.open_session()
+    bench.do(bench.server.drain)
+    expect(bench.post(PING, session), 503, "shutting_down")

@@ -1,0 +1,213 @@
+"""Sessions: opened by initialize, bound to their principal, ended once, and bounded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sansmcp import Limits, LocalProtocolError, Server
+from sansmcp.effects import StoreDrop
+from sansmcp.events import CallCancelled, SessionClosed, SessionOpened
+from sansmcp.server.sessions import Session
+from sansmcp.states import SessionState
+from sansmcp.testing import counting_tokens
+
+from .bench import LATEST, Bench, Talk, example_app, initialize, notification, request
+
+requirement = pytest.mark.requirement
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def only_session(bench: Bench) -> Session:
+    (session,) = bench.server.sessions
+    return session
+
+
+@requirement("SESSION-S-001", "LIFECYCLE-S-001", "LIFECYCLE-S-003")
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", LATEST])
+def test_initialize_opens_a_session(bench: Bench, version: str) -> None:
+    talk = bench.post(initialize(version, {"roots": {}}))
+    assert talk.status == 200
+    assert talk.json["result"] == {
+        "protocolVersion": version,
+        "capabilities": {"tools": {}, "resources": {}},
+        "serverInfo": {"name": "bench", "version": "1"},
+    }
+    session = only_session(bench)
+    assert session.id is not None
+    assert session.id.reveal() == talk.header("mcp-session-id")
+    assert session.state is SessionState.OPENING
+    assert session.revision.name == version
+    assert session.client_info == {"name": "bench", "version": "1"}
+    assert session.client_capabilities == {"roots": {}}
+    assert bench.events == [SessionOpened(session)]
+    bench.post(notification("notifications/initialized"), session.id.reveal(), version)
+    bench.post(notification("notifications/initialized"), session.id.reveal(), version)
+    assert session.state is SessionState.READY
+
+
+@requirement("LIFECYCLE-S-004", "LIFECYCLE-S-005")
+@pytest.mark.parametrize("version", ["2026-07-28", "1999-01-01", "latest", ""])
+def test_an_unknown_version_is_answered_with_the_newest(bench: Bench, version: str) -> None:
+    assert bench.post(initialize(version)).json["result"]["protocolVersion"] == LATEST
+
+
+def test_only_served_versions_are_negotiated() -> None:
+    bench = Bench(versions=("2025-03-26", "2025-06-18"))
+    assert bench.post(initialize(LATEST)).json["result"]["protocolVersion"] == "2025-06-18"
+
+
+@pytest.mark.parametrize("params", [{}, {"protocolVersion": 1}, {"protocolVersion": None}])
+def test_initialize_without_a_version(bench: Bench, params: dict[str, Any]) -> None:
+    talk = bench.post(request(0, "initialize", **params))
+    assert (talk.status, talk.error["code"]) == (200, -32602)
+    assert bench.server.sessions == ()
+
+
+def test_initialize_of_a_client_that_leaves_things_out(bench: Bench) -> None:
+    assert bench.post(request(0, "initialize", protocolVersion=LATEST)).status == 200
+    assert only_session(bench).client_capabilities == {}
+
+
+@requirement("SESSION-S-002", "SESSION-S-003", "SESSION-S-010")
+def test_session_ids_come_from_the_source_of_tokens(bench: Bench) -> None:
+    ids = {bench.open_session() for _ in range(10)}
+    assert len(ids) == 10
+
+
+@pytest.mark.parametrize(
+    "token", ["short", "x" * 129, "with space in it ok", "new\nline-new-line", "ä" * 20]
+)
+def test_a_bad_source_of_tokens_is_refused(token: str) -> None:
+    bench = Bench()
+    bench.server = Server(example_app(), new_token=lambda: token)
+    with pytest.raises(LocalProtocolError, match="new_token"):
+        bench.post(initialize())
+
+
+def test_versions_have_to_be_known() -> None:
+    with pytest.raises(LocalProtocolError):
+        Server(example_app(), new_token=counting_tokens(), versions=("2025-11-25", "draft"))
+
+
+@requirement("SESSION-S-005", "SESSION-S-006", "SESSION-C-004")
+def test_delete_ends_everything(bench: Bench) -> None:
+    session = bench.open_session()
+    talk, call = bench.call(session)
+    bench.do(call.notify, "x")
+    listener = bench.get(session)
+    quiet, unanswered = bench.call(session)
+    assert bench.send("DELETE", {"mcp-session-id": session}).status == 200
+    for stream in (talk, listener, quiet):
+        assert (stream.status, stream.ended, stream.aborted) == (200, True, False)
+    reasons = [type(event) for event in bench.events]
+    assert reasons == [CallCancelled, CallCancelled, SessionClosed]
+    assert not call.is_running
+    assert not unanswered.is_running
+    assert len(bench.store) == 0
+    assert bench.server.sessions == ()
+    assert bench.post(request(9), session).status == 404
+    assert call.session.notify("late", now=0) is False
+    assert call.session.state is SessionState.ENDED
+
+
+def test_an_idle_session_expires() -> None:
+    bench = Bench(limits=Limits(session_idle_timeout=60))
+    session = bench.open_session()
+    bench.wait(50)
+    bench.post(request(1, "ping"), session)
+    bench.wait(50)
+    assert bench.server.sessions
+    bench.wait(11)
+    assert bench.server.sessions == ()
+    assert isinstance(bench.events[-1], SessionClosed)
+    assert bench.events[-1].reason == "idle for too long"
+    assert bench.post(request(2, "ping"), session).status == 404
+    assert bench.server.next_deadline() is None
+
+
+def test_a_busy_session_does_not_expire() -> None:
+    bench = Bench(limits=Limits(session_idle_timeout=60))
+    session = bench.open_session()
+    _, call = bench.call(session)
+    bench.wait(1000)
+    assert bench.server.sessions
+    listener = bench.get(session)
+    bench.do(call.respond, {})
+    bench.wait(1000)
+    assert bench.server.sessions
+    listener.gone()
+    bench.wait(59)
+    assert bench.server.sessions
+    bench.wait(62)
+    assert bench.server.sessions == ()
+
+
+def test_sessions_are_bounded() -> None:
+    bench = Bench(limits=Limits(max_sessions=2))
+    first, _ = bench.open_session(), bench.open_session()
+    refused = bench.post(initialize())
+    assert (refused.status, refused.error["data"]) == (
+        503,
+        {"reason": "too_many_sessions", "limit": 2},
+    )
+    bench.send("DELETE", {"mcp-session-id": first})
+    assert bench.post(initialize()).status == 200
+
+
+def test_the_application_can_end_a_session(bench: Bench) -> None:
+    session = bench.open_session()
+    ended = only_session(bench)
+    bench.do(bench.server.end_session, ended, "no more credit")
+    bench.do(bench.server.end_session, ended, "twice")
+    assert bench.events == [SessionClosed(ended, "no more credit")]
+    assert bench.post(request(1, "ping"), session).status == 404
+
+
+def test_shutting_down_ends_every_stream_properly(bench: Bench) -> None:
+    streams: list[Talk] = []
+    for _ in range(3):
+        session = bench.open_session()
+        streams += [bench.get(session), bench.call(session)[0]]
+    assert bench.server.is_busy
+    bench.do(bench.server.shut_down)
+    assert all(stream.ended and not stream.aborted for stream in streams)
+    assert bench.server.sessions == ()
+    assert not bench.server.is_busy
+    assert bench.post(initialize()).status == 503
+
+
+def test_without_a_store_nothing_is_dropped() -> None:
+    bench = Bench(resumable=False, store_works=False)
+    session = bench.open_session()
+    bench.send("DELETE", {"mcp-session-id": session})
+    assert bench.waiting == []
+    stored = Bench(store_works=False)
+    session = stored.open_session()
+    stored.send("DELETE", {"mcp-session-id": session})
+    assert stored.waiting == [StoreDrop(principal="", session=session)]
+    assert session not in repr(stored.waiting)
+
+
+@requirement("SESSION-S-009", "SESSION-S-011")
+def test_a_session_is_of_no_use_to_another_principal(bench: Bench) -> None:
+    session = bench.open_session(principal="alice")
+    answers = [
+        bench.post(request(1, "ping"), session, principal=principal).status
+        for principal in ("alice", "bob", "")
+    ]
+    assert answers == [200, 404, 404]
+
+
+def test_many_sessions_cost_each_little() -> None:
+    """Time per session does not depend on how many there are."""
+    bench = Bench()
+    for _ in range(300):
+        bench.open_session()
+    assert len(bench.server.sessions) == 300
+    assert bench.server.next_deadline() == 1800

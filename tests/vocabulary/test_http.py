@@ -1,0 +1,64 @@
+"""URLs and heads."""
+
+from __future__ import annotations
+
+import pytest
+
+from sansmcp import LocalProtocolError, RequestHead, Url
+from sansmcp.http import request_host
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port", "target", "authority"),
+    [
+        ("http://localhost", "localhost", 80, "/", "localhost"),
+        ("http://localhost:80/mcp", "localhost", 80, "/mcp", "localhost"),
+        ("https://h:8443/a/b?x=1&y", "h", 8443, "/a/b?x=1&y", "h:8443"),
+        ("https://H.example/", "h.example", 443, "/", "h.example"),
+        ("http://[::1]:8000/mcp#part", "::1", 8000, "/mcp", "[::1]:8000"),
+    ],
+)
+def test_urls(text: str, host: str, port: int, target: str, authority: str) -> None:
+    url = Url.parse(text)
+    assert (url.host, url.port, url.target, url.authority) == (host, port, target, authority)
+    assert Url.parse(str(url)) == url
+    assert url.origin == (url.scheme, host, port)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "localhost:8000",
+        "ftp://h/",
+        "http:///path",
+        "http://user:secret@h/",
+        "http://h:99999/",
+        "http://h:x/",
+        "http://[::1/",
+        "http://h/ä",
+        "http://h/a b",
+        "http://h/\r\nx",
+        "file:///etc/passwd",
+    ],
+)
+def test_what_is_no_url_is_refused(text: str) -> None:
+    with pytest.raises(LocalProtocolError):
+        Url.parse(text)
+
+
+def head(target: bytes, *hosts: bytes) -> RequestHead:
+    return RequestHead(
+        method=b"GET", target=target, headers=tuple((b"host", host) for host in hosts)
+    )
+
+
+def test_the_host_of_a_request() -> None:
+    assert request_host(head(b"/", b" A:80 ")) == b"a:80"
+    assert request_host(head(b"/")) is None
+    assert request_host(head(b"/", b"a", b"b")) is None
+    assert request_host(head(b"*", b"a")) is None
+
+
+def test_the_path_of_a_request() -> None:
+    assert head(b"/mcp?x=1").path == b"/mcp"

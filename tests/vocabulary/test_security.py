@@ -1,0 +1,73 @@
+"""The policy that stops DNS rebinding."""
+
+from __future__ import annotations
+
+import pytest
+
+from sansmcp import SecurityPolicy
+
+requirement = pytest.mark.requirement
+
+
+@pytest.mark.parametrize(
+    ("host", "allowed"),
+    [
+        (b"localhost", True),
+        (b"localhost:8000", True),
+        (b"LOCALHOST:1", True),
+        (b"127.0.0.1:80", True),
+        (b"[::1]", True),
+        (b"[::1]:9", True),
+        (b"evil.example", False),
+        (b"evil.example:80", False),
+        (b"localhost.evil.example", False),
+        (b"localhost:80:80", False),
+        (b"localhost:x", False),
+        (b"", False),
+        (b"\xff", False),
+        (None, False),
+    ],
+)
+def test_only_this_machine_by_default(host: bytes | None, allowed: bool) -> None:
+    assert SecurityPolicy().allows_host(host) is allowed
+
+
+@requirement("SEC-S-001")
+@pytest.mark.parametrize(
+    ("origin", "allowed"),
+    [
+        (None, True),
+        ("http://localhost:3000", True),
+        ("https://127.0.0.1", True),
+        ("http://[::1]:5", True),
+        ("http://evil.example", False),
+        ("http://localhost.evil.example", False),
+        ("null", False),
+        ("", False),
+        ("file://", False),
+        ("http://localhost/path", False),
+        ("http://[::1", False),
+        ("chrome-extension://localhost", False),
+    ],
+)
+def test_pages_of_the_same_hosts_by_default(origin: str | None, allowed: bool) -> None:
+    assert SecurityPolicy().allows_origin(origin) is allowed
+
+
+def test_public_names_are_named() -> None:
+    policy = SecurityPolicy(hosts=("mcp.example.com", "h:81"))
+    assert policy.allows_host(b"MCP.example.com:443")
+    assert policy.allows_host(b"h:81")
+    assert not policy.allows_host(b"h:82")
+    assert not policy.allows_host(b"localhost")
+    assert policy.allows_origin("https://mcp.example.com")
+    assert not policy.allows_origin("https://app.example.com")
+
+
+def test_everything_can_be_allowed_explicitly() -> None:
+    policy = SecurityPolicy(hosts=("*",), origins=("https://app.example.com",))
+    assert policy.allows_host(b"anything")
+    assert policy.allows_host(None)
+    assert policy.allows_origin("https://APP.example.com")
+    assert not policy.allows_origin("https://other.example.com")
+    assert SecurityPolicy(origins=("*",)).allows_origin("null")
