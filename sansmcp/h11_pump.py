@@ -39,7 +39,7 @@ from .errors import LocalProtocolError, RemoteProtocolError
 from .http import BodyData, BodyEnd, PeerGone, RequestHead, ResponseHead, Url
 from .server.server import Server
 from .states import CONNECTION, ConnectionEvent, ConnectionState, advance
-from .types import Idle
+from .types import Idle, never
 
 _LINGER = 2.0
 """Seconds for a refused peer to stop sending and read its answer. nginx: 5."""
@@ -114,9 +114,11 @@ class ServerConnection:
         self._now = now
         if self._state is ConnectionState.IDLE:
             self._begin_head()
+        if self._is_refused or self._state is ConnectionState.CLOSED:
+            return
         if self._state is ConnectionState.HEAD and not self._meter.feed(data):
             self._refuse("The request head is too large", "head_too_large", 431)
-        elif self._state not in (ConnectionState.LINGERING, ConnectionState.CLOSED):
+        elif self._state is not ConnectionState.LINGERING:
             self._h11.receive_data(data)
             self._read()
 
@@ -211,11 +213,9 @@ class ServerConnection:
         self._server.receive(self.exchange, head, now=self._now)
 
     def _refuse(self, message: str, reason: str, status: int) -> None:
-        """Say no to what the machine has not seen, or not in full."""
-        if self.exchange.is_done or self._h11.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-            self.connection_lost(now=self._now)
-        else:
-            self._is_refused = True
+        """Say no to what the machine has not seen, or not in full, and read no more."""
+        self._is_refused = True
+        if not self.exchange.is_done:
             error = RemoteProtocolError(message, reason=reason, http_status=status)
             self._server.refuse(self.exchange, error, now=self._now)
 
@@ -234,6 +234,8 @@ class ServerConnection:
             case Abort():
                 self._close()
                 return b""
+            case _ as impossible:
+                never(impossible)
 
     def _send(
         self, event: h11.Response | h11.InformationalResponse | h11.Data | h11.EndOfMessage

@@ -178,16 +178,9 @@ CALL = _table(
             CallEvent.ANSWER: CallState.ANSWERED,
             CallEvent.CANCEL: CallState.CANCELLED,
         },
-        # Cancelling and answering may cross in any order without harm: whichever is second changes
-        # nothing.
-        CallState.ANSWERED: {
-            CallEvent.ANSWER: CallState.ANSWERED,
-            CallEvent.CANCEL: CallState.ANSWERED,
-        },
-        CallState.CANCELLED: {
-            CallEvent.ANSWER: CallState.CANCELLED,
-            CallEvent.CANCEL: CallState.CANCELLED,
-        },
+        # An application may answer twice, or after a cancellation that crossed: nothing changes.
+        CallState.ANSWERED: {CallEvent.ANSWER: CallState.ANSWERED},
+        CallState.CANCELLED: {CallEvent.ANSWER: CallState.CANCELLED},
     }
 )
 

@@ -14,6 +14,7 @@ from .codecs import headers
 from .codecs.sse import SseDecoder, SseEvent
 from .effects import Abort, AbortExchange, ExchangeEffect, OpenExchange, SendBody, SendEnd, SendHead
 from .http import BodyData, BodyEnd, PeerGone, RequestHead, RequestPart, ResponseHead, ResponsePart
+from .types import never
 
 _WIDTH = 100
 
@@ -41,6 +42,8 @@ class Tracer:
                 self._show(exchange, ">", BodyEnd())
             case Abort():
                 self._line(exchange, ">", "connection broken off")
+            case _ as impossible:
+                never(impossible)
 
     def request(self, effect: OpenExchange | AbortExchange) -> None:
         """A client makes a request, or breaks one off."""
@@ -71,6 +74,8 @@ class Tracer:
             case PeerGone(reason):
                 self._decoders.pop(exchange, None)
                 self._line(exchange, arrow, f"gone: {reason}")
+            case _ as impossible:
+                never(impossible)
 
     def _body(self, exchange: int, arrow: str, data: bytes) -> None:
         decoder = self._decoders.get(exchange)

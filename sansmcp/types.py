@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import hmac
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 
@@ -59,6 +59,11 @@ class Secret:
 
     def __hash__(self) -> int:
         return hash(self._value)
+
+
+def never(value: NoReturn) -> NoReturn:
+    """Stands where no value can come: type checkers complain when a case was forgotten."""
+    raise AssertionError(f"impossible: {value!r}")
 
 
 def elide(value: Any, limit: int = 75) -> str:

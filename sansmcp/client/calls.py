@@ -116,13 +116,11 @@ class ClientCall:
 
     def complete(self, result: Any) -> None:
         """The server has answered."""
-        if self._end():
-            self._core.events.append(CallCompleted(self.handle, result))
+        self._end(CallCompleted(self.handle, result), complete=True)
 
     def fail(self, error: CallError, *, complete: bool = False) -> None:
         """There is no result. ``complete``: the server has said so, and will end the stream."""
-        if self._end(complete=complete):
-            self._core.events.append(CallFailed(self.handle, error))
+        self._end(CallFailed(self.handle, error), complete=complete)
 
     def answer(self, message: Response | ErrorResponse, http_status: int | None = None) -> None:
         """The response to our request has come."""
@@ -226,16 +224,15 @@ class ClientCall:
         failure.__cause__ = error
         self.fail(failure)
 
-    def _end(self, *, complete: bool = True) -> bool:
-        """End the call; False if it has ended before."""
-        if self.is_over:
-            return False
-        self.is_over = True
-        self._core.timers.stop(Timer.REQUEST, self)
-        self._core.timers.stop(Timer.REQUEST_TOTAL, self)
-        self._leave_stream(complete=complete)
-        self._conversation.forget(self)
-        return True
+    def _end(self, event: CallCompleted | CallFailed, *, complete: bool) -> None:
+        """End the call, unless it has ended before."""
+        if not self.is_over:
+            self.is_over = True
+            self._core.timers.stop(Timer.REQUEST, self)
+            self._core.timers.stop(Timer.REQUEST_TOTAL, self)
+            self._leave_stream(complete=complete)
+            self._conversation.forget(self)
+            self._core.events.append(event)
 
     def _leave_stream(self, *, complete: bool) -> None:
         self._conversation.by_id.pop(self.request_id, None)

@@ -26,6 +26,7 @@ from ..events import (
 from ..messages import ErrorResponse, Message, Notification, Params, Request, RequestId, Response
 from ..states import CLIENT, ClientEvent, ClientState, advance
 from ..timers import Timer
+from ..types import never
 from .calls import ClientCall
 from .core import ClientCore
 from .exchange import Refusal
@@ -105,8 +106,6 @@ class Conversation:
 
     def expire(self, refusal: Refusal) -> None:
         """The server has forgotten the session (404): open a new one."""
-        if self.is_closed:
-            return
         if not self._proven:
             self.fail(SessionLost(f"The server forgets its sessions at once: {refusal.message}"))
             return
@@ -141,11 +140,10 @@ class Conversation:
 
     def closed(self) -> None:
         """The session has been ended, or there was none."""
-        if self.state is ClientState.CLOSING:
-            self._core.timers.stop(Timer.CLOSE, self)
-            self._leave_session()
-            self._advance(ClientEvent.DONE)
-            self._core.events.append(Closed(None))
+        self._core.timers.stop(Timer.CLOSE, self)
+        self._leave_session()
+        self._advance(ClientEvent.DONE)
+        self._core.events.append(Closed(None))
 
     def fail(self, error: CallError) -> None:
         """There is no way on."""
@@ -211,6 +209,8 @@ class Conversation:
             case Notification():
                 handle = call.handle if call is not None else None
                 self._core.events.append(ServerNotified(handle, message))
+            case _ as impossible:
+                never(impossible)
 
     def _answered(self, id: RequestId | None, message: Response | ErrorResponse) -> None:
         self._proven = True

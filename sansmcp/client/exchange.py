@@ -24,7 +24,7 @@ from ..errors import LocalProtocolError, RemoteProtocolError
 from ..http import BodyData, BodyEnd, PeerGone, ResponseHead, ResponsePart, Url
 from ..messages import ErrorResponse, Message
 from ..timers import Timer
-from ..types import Secret
+from ..types import Secret, never
 
 if TYPE_CHECKING:
     from .core import ClientCore
@@ -162,6 +162,8 @@ class ClientExchange:
                     self._data(data)
                 case BodyEnd() | PeerGone():
                     self._end = part
+                case _ as impossible:
+                    never(impossible)
         except RemoteProtocolError as error:
             self._garbled(error)
         else:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from typing import Any, NoReturn, TypeGuard, cast
 
 from ..errors import LocalProtocolError, RemoteProtocolError
@@ -155,13 +156,8 @@ def _refuse_lone_surrogates(value: Any) -> None:
 def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        seen: set[str] = set()
-        for name, _ in pairs:
-            if name in seen:
-                raise _refused(
-                    f"the name {name[:50]!r} stands twice in one object", "duplicate_name"
-                )
-            seen.add(name)
+        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise _refused(f"the name {name[:50]!r} stands twice in one object", "duplicate_name")
     return members
 
 

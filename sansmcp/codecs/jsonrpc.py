@@ -21,6 +21,7 @@ import attrs
 from ..errors import RemoteProtocolError
 from ..limits import Limits
 from ..messages import ErrorResponse, Message, Notification, Request, RequestId, Response
+from ..types import never
 from . import json
 
 PARSE_ERROR = -32700
@@ -105,6 +106,8 @@ def encode(message: Message, *, null_id: bool = False) -> bytes:
             members = {"jsonrpc": "2.0", "error": error}
             if id is not None or null_id:
                 members = {"jsonrpc": "2.0", "id": id, "error": error}
+        case _ as impossible:
+            never(impossible)
     return json.encode(members)
 
 

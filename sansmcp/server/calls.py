@@ -255,12 +255,10 @@ class Call:
 
     def cancel(self, reason: str) -> None:
         """The client wants no answer any more; not for applications."""
-        was_running = self.is_running
         self.state = advance(CALL, self.state, CallEvent.CANCEL)
-        if was_running:
-            self._leave(withdraw=False)
-            self._answer.withdraw()
-            self._core.events.append(CallCancelled(self, reason))
+        self._leave(withdraw=False)
+        self._answer.withdraw()
+        self._core.events.append(CallCancelled(self, reason))
 
     def _end(self, message: Response | ErrorResponse, now: float) -> bool:
         data = jsonrpc.encode(message)

@@ -35,7 +35,7 @@ from ..states import ExchangeState
 from ..store import Page
 from ..timers import Timer
 from ..trace import Tracer
-from ..types import Idle
+from ..types import Idle, never
 from . import refusals
 from .calls import Answer
 from .core import ServerCore
@@ -179,6 +179,8 @@ class Server:
                         self._legacy.complete(exchange, body)
                 case PeerGone():
                     self._gone(exchange)
+                case _ as impossible:
+                    never(impossible)
         except RemoteProtocolError as error:
             exchange.refuse(error)
 

@@ -66,8 +66,10 @@ class Session:
     """The calls that run, by request id; not for applications."""
     asked: dict[int, Call] = attrs.field(factory=dict[int, "Call"], init=False)
     """Which call made the request to the client that waits under this id; not for applications."""
-    _readers: set[ServerExchange] = attrs.field(factory=set[ServerExchange], init=False)
-    """The exchanges that are event streams."""
+    _readers: dict[ServerExchange, Stream] = attrs.field(
+        factory=dict[ServerExchange, Stream], init=False
+    )
+    """The exchanges that are event streams, and what they read."""
     _standalone: list[Stream] = attrs.field(factory=list[Stream], init=False)
     """The standalone streams, the one whose reader came last at the end."""
     _last_id: int = attrs.field(default=0, init=False)
@@ -152,7 +154,7 @@ class Session:
     ) -> None:
         """Let an exchange read a stream after a place, or where its last reader stopped."""
         exchange.session = self
-        self._readers.add(exchange)
+        self._readers[exchange] = stream
         if stream in self._standalone:
             self._standalone.remove(stream)
             self._standalone.append(stream)
@@ -160,7 +162,7 @@ class Session:
 
     def reader_left(self, exchange: ServerExchange) -> None:
         """An exchange of this session is over."""
-        self._readers.discard(exchange)
+        self._readers.pop(exchange, None)
         self.touch()
 
     def end(self, reason: str) -> None:
@@ -168,9 +170,8 @@ class Session:
         self.state = advance(SESSION, self.state, SessionEvent.END)
         for call in tuple(self.calls.values()):
             call.cancel(reason)
-        for exchange in tuple(self._readers):
-            if exchange.stream is not None:
-                exchange.stream.detach(exchange)
+        for exchange, stream in self._readers.items():
+            stream.detach(exchange)
             exchange.stop()
         for stream in self._standalone:
             stream.close()
@@ -229,6 +230,6 @@ class SessionTable:
 
     def end(self, session: Session, reason: str) -> None:
         """End a session and forget it."""
-        if session.id is not None:
-            self._sessions.pop((session.principal, session.id), None)
+        assert session.id is not None
+        del self._sessions[session.principal, session.id]
         session.end(reason)

@@ -134,8 +134,7 @@ class _Connection:
         while self._underway < self._pair.link.window:
             effect = self._server.next_effect()
             if isinstance(effect, SendBytes):
-                if not self._broken:
-                    self.carry(effect.data, to_server=False)
+                self.carry(effect.data, to_server=False)
             elif isinstance(effect, CloseConnection):
                 self._pair.later(self._close)
                 return
@@ -147,9 +146,8 @@ class _Connection:
             self._pair.clock.call_at(deadline, self._time_out)
 
     def _reach_server(self, data: bytes) -> None:
-        if not self._broken:
-            self._server.receive_data(data, now=self._pair.clock.now)
-            self.drive()
+        self._server.receive_data(data, now=self._pair.clock.now)
+        self.drive()
 
     def _break_down(self) -> None:
         self._pair.cuts += not self._broken
@@ -297,9 +295,9 @@ class Pair:
                     call.respond(result, now=self.clock.now)
             case CallCancelled(call):
                 self._scripts.pop(call).close()
-            case ClientAnswered(call, request_id, answer) if self._awaited.get(call) == request_id:
+            case ClientAnswered(call, request_id) if self._awaited.get(call) == request_id:
                 del self._awaited[call]
-                self._step(call, answer)
+                self._step(call, event)
             case _:
                 pass
         self.server_events.append(event)

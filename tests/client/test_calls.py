@@ -138,6 +138,15 @@ def test_an_error_with_our_id_counts_at_any_status(bench: Bench) -> None:
     assert failure.http_status == 400
 
 
+def test_two_errors_without_an_id_end_a_call_once(bench: Bench) -> None:
+    handle, asked = bench.call()
+    asked.answer([error(None), error(None, -2)])
+    failure = only_failure(bench, handle)
+    assert isinstance(failure, JsonRpcError)
+    assert failure.code == -1
+    assert bench.events == []
+
+
 @requirement("JSONRPC-B-038")
 def test_a_batch_of_messages_in_one_event(bench: Bench) -> None:
     handle, asked = bench.call()

@@ -14,6 +14,7 @@ from sansmcp.events import (
     Reconnecting,
     ServerAsked,
     ServerNotified,
+    ServerWithdrew,
     Violation,
 )
 
@@ -458,6 +459,18 @@ def test_questions_that_belong_to_no_call_are_refused(listening: tuple[Bench, As
     (event,) = bench.events
     assert isinstance(event, ServerAsked)
     assert bench.do(bench.client.respond, 2, {"roots": []})
+
+
+def test_a_question_on_the_standalone_stream_can_be_withdrawn(
+    listening: tuple[Bench, Asked],
+) -> None:
+    bench, asked = listening
+    bench.call()
+    asked.open_stream()
+    asked.event(request(2, "roots/list"))
+    asked.event(notification("notifications/cancelled", requestId=2))
+    assert bench.events[-1] == ServerWithdrew(2, "withdrawn by the server")
+    assert bench.do(bench.client.respond, 2, {}) is False
 
 
 @requirement("SHTTP-S-019")

@@ -131,7 +131,7 @@ class Bench:
         return self
 
     def answers(self, *methods: str) -> list[Answer]:
-        """What was sent, as responses to requests with these methods (by default as many POSTs as fit)."""
+        """What was sent, as responses to requests with these methods; by default to POSTs."""
         reader = h11.Connection(h11.CLIENT)
         reader.receive_data(self.sent)
         if self.closed:

@@ -223,6 +223,15 @@ def test_an_answer_that_nobody_can_get_is_reported(bench: Bench) -> None:
     assert len(bench.store) == 0
 
 
+def test_a_call_whose_client_has_left_can_be_cancelled(bench: Bench) -> None:
+    session = bench.open_session()
+    talk, call = bench.call(session, 5)
+    talk.gone()
+    bench.post(notification("notifications/cancelled", requestId=5), session)
+    assert bench.events == [CallCancelled(call, "cancelled by the client")]
+    assert talk.head is None
+
+
 def test_without_a_store_a_lost_reader_loses_the_answer() -> None:
     bench = Bench(resumable=False)
     talk, call = bench.call(bench.open_session())

@@ -90,6 +90,10 @@ def test_a_bad_source_of_tokens_is_refused(token: str) -> None:
         bench.post(initialize())
 
 
+def test_a_server_tells_its_path() -> None:
+    assert Bench(path="/x").server.path == "/x"
+
+
 def test_versions_have_to_be_known() -> None:
     with pytest.raises(LocalProtocolError):
         Server(example_app(), new_token=counting_tokens(), versions=("2025-11-25", "draft"))
@@ -114,6 +118,21 @@ def test_delete_ends_everything(bench: Bench) -> None:
     assert bench.post(request(9), session).status == 404
     assert call.session.notify("late", now=0) is False
     assert call.session.state is SessionState.ENDED
+
+
+def test_delete_while_readers_have_not_sent_everything(bench: Bench) -> None:
+    session = bench.open_session()
+    talk, call = bench.call(session)
+    bench.do(call.notify, "x")
+    talk.reads = False
+    newer = bench.get(session, talk.last_id)  # takes over; the older end is not sent yet
+    newer.reads = False
+    bench.do(call.respond, {})
+    assert bench.send("DELETE", {"mcp-session-id": session}).status == 200
+    for reader in (talk, newer):
+        reader.reads = True
+        reader.pull()
+        assert reader.ended
 
 
 def test_an_idle_session_expires() -> None:

@@ -1,0 +1,96 @@
+"""The methods that every adapter offers, without an adapter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sansmcp import CallHandle, ClientHandle
+from sansmcp.messages import Params
+
+from ..server.bench import Bench
+
+
+class Recorder(ClientHandle[Any, None]):
+    """Says what it was asked."""
+
+    def __init__(self) -> None:
+        self.notified: list[str] = []
+
+    def call(self, method: str, params: Params | None = None, **options: Any) -> Any:
+        return method, params, {key: value for key, value in options.items() if value is not None}
+
+    def notify(self, method: str, params: Params | None = None) -> None:
+        self.notified.append(method)
+
+
+ASKED: list[tuple[str, tuple[Any, ...], tuple[str, Any]]] = [
+    ("list_tools", (), ("tools/list", None)),
+    ("list_tools", ("next",), ("tools/list", {"cursor": "next"})),
+    ("list_resources", (), ("resources/list", None)),
+    ("list_resource_templates", (), ("resources/templates/list", None)),
+    ("read_resource", ("a:b",), ("resources/read", {"uri": "a:b"})),
+    ("list_prompts", (), ("prompts/list", None)),
+    ("get_prompt", ("p",), ("prompts/get", {"name": "p", "arguments": {}})),
+    ("get_prompt", ("p", {"a": "b"}), ("prompts/get", {"name": "p", "arguments": {"a": "b"}})),
+    ("ping", (), ("ping", None)),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "asked"), ASKED)
+def test_a_client_asks(name: str, arguments: tuple[Any, ...], asked: tuple[str, Any]) -> None:
+    assert getattr(Recorder(), name)(*arguments) == (*asked, {})
+
+
+def test_a_tool_call_passes_its_options_on() -> None:
+    report = print
+    answer = Recorder().call_tool(
+        "t", {"a": 1}, timeout=1, total_timeout=2, idempotent=True, on_progress=report
+    )
+    assert answer == (
+        "tools/call",
+        {"name": "t", "arguments": {"a": 1}},
+        {"timeout": 1, "total_timeout": 2, "idempotent": True, "on_progress": report},
+    )
+    assert Recorder().call_tool("t") == (
+        "tools/call",
+        {"name": "t", "arguments": {}},
+        {"idempotent": False},
+    )
+
+
+class BenchCall(CallHandle[int, None]):
+    """A call of the bench."""
+
+    bench: Bench
+
+    def ask(self, method: str, params: Params | None = None, *, timeout: float = 300.0) -> int:
+        return self._call.ask(method, params, timeout=timeout, now=self._now())
+
+    def _now(self) -> float:
+        return self.bench.now
+
+    def _settle(self) -> None:
+        self.bench.settle()
+
+
+def test_a_handler_talks_to_the_client() -> None:
+    bench = Bench()
+    talk, call = bench.call(bench.open_session(), 5, token="t")
+    handle = BenchCall(call)
+    handle.bench = bench
+    assert (handle.method, handle.request_id) == ("tools/call", 5)
+    assert handle.params == {"_meta": {"progressToken": "t"}}
+    assert handle.session is call.session
+    handle.progress(1, 2, "m")
+    handle.notify("notifications/x", {"a": 1})
+    handle.disconnect(retry=1)
+    assert [message["method"] for message in talk.messages] == [
+        "notifications/progress",
+        "notifications/x",
+    ]
+    assert talk.events[-1].retry == 1000
+    assert talk.ended
+    _, call = bench.call(bench.open_session(), method="tools/list")
+    assert BenchCall(call).params == {}

@@ -1,0 +1,99 @@
+"""The trace: readable, complete, and without secrets."""
+
+from __future__ import annotations
+
+from sansmcp import App, BodyData, Call, Client, Idle, PeerGone, RequestHead, Server, encode_event
+from sansmcp.effects import Abort, AbortExchange, OpenExchange, SendBody, SendEnd, SendHead
+from sansmcp.http import BodyEnd, ResponseHead
+from sansmcp.testing import Link, Pair, counting_tokens
+from sansmcp.trace import Tracer
+
+STREAM = ((b"content-type", b"text/event-stream"),)
+
+
+def test_a_conversation() -> None:
+    lines: list[str] = []
+    app = App("x")
+
+    @app.handler("tools/call")
+    def handler(call: Call) -> dict[str, str]:
+        return {"a": "x" * 200}
+
+    client = Client("http://localhost/mcp", jitter=float, trace=Tracer("client", lines.append))
+    server = Server(
+        app, new_token=counting_tokens(), resumable=False, trace=Tracer("server", lines.append)
+    )
+    pair = Pair(client, server, Link(float))
+    client.start(now=0.0)
+    client.call("tools/call", now=0.0)
+    pair.run(1.0)
+    client.close(now=pair.clock.now)
+    pair.run(2.0)
+    assert lines[:8] == [
+        "client #1 > POST /mcp",
+        lines[1],
+        "server #1 < POST /mcp",
+        lines[3],
+        "server #1 > 200 application/json",
+        lines[5],
+        "client #1 < 200 application/json",
+        lines[7],
+    ]
+    assert '"method":"initialize"' in lines[1]
+    assert any(line.startswith("client #") and line.endswith("> GET /mcp") for line in lines)
+    assert "server #4 > end of stream" in lines or "client #4 > broken off" in lines
+    assert not any("token-000" in line for line in lines)
+    assert max(map(len, lines)) < 200
+
+
+def test_streams_are_shown_event_by_event() -> None:
+    lines: list[str] = []
+    tracer = Tracer("c", lines.append)
+    cursor = (b"last-event-id", b"abcdefgh-3")
+    head = RequestHead(method=b"GET", target=b"/mcp", headers=(cursor,))
+    tracer.request(OpenExchange(exchange=1, url="", head=head, body=b""))
+    tracer.part(1, ResponseHead(status=200, headers=STREAM))
+    block = encode_event(b"", id="abcdefgh-4", retry=5) + encode_event(b'{"x":1}', event="e")
+    tracer.part(1, BodyData(block[:10]))
+    tracer.part(1, BodyData(block[10:]))
+    tracer.part(1, BodyEnd())
+    tracer.part(1, BodyEnd())
+    tracer.part(1, ResponseHead(status=200, headers=STREAM))
+    tracer.part(1, PeerGone("cut"))
+    tracer.request(AbortExchange(exchange=1))
+    assert lines == [
+        "c #1 > GET /mcp after event abcd...-3",
+        "c #1 < 200 text/event-stream",
+        "c #1 < no data, id abcd...-4, retry 5 ms",
+        'c #1 < event e, {"x":1}',
+        "c #1 < end of stream",
+        "c #1 < 200 text/event-stream",
+        "c #1 < gone: cut",
+        "c #1 > broken off",
+    ]
+
+
+def test_a_server_shows_what_it_sends() -> None:
+    lines: list[str] = []
+    tracer = Tracer("s", lines.append)
+    tracer.effect(1, SendHead(ResponseHead(status=200, headers=STREAM)))
+    tracer.effect(1, SendBody(encode_event(b"{}")))
+    tracer.effect(1, SendEnd())
+    tracer.effect(2, SendHead(ResponseHead(status=202)))
+    tracer.effect(2, Abort())
+    assert lines == [
+        "s #1 > 200 text/event-stream",
+        "s #1 > event message, {}",
+        "s #1 > end of stream",
+        "s #2 > 202 ",
+        "s #2 > connection broken off",
+    ]
+
+
+def test_connections_that_never_ask_are_not_shown() -> None:
+    lines: list[str] = []
+    server = Server(App("x"), new_token=counting_tokens(), trace=Tracer("s", lines.append))
+    exchange = server.open_exchange()
+    server.receive(exchange, PeerGone(), now=0.0)
+    assert server.next_effect_of(exchange) is Idle.NEED_DATA
+    assert lines == []
