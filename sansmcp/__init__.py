@@ -12,7 +12,7 @@ others (``sansmcp_trio``); any other event loop or HTTP stack can embed the mach
 """
 
 from .app import App, Handler
-from .client.client import Client, ClientSettings
+from .client.client import CallOptions, Client, ClientSettings
 from .client.core import ReconnectPolicy
 from .codecs.event_id import EventId
 from .codecs.jsonrpc import Batch
@@ -46,7 +46,7 @@ from .server.calls import Call
 from .server.exchange import ServerExchange
 from .server.server import Server, ServerSettings
 from .server.sessions import Session
-from .store import Entry, Page, StreamKey
+from .store import Entry, Page, Store, StreamKey
 from .types import Era, Idle, Secret
 
 __version__ = "0.1.0"
@@ -60,6 +60,7 @@ __all__ = [
     "Call",
     "CallError",
     "CallHandle",
+    "CallOptions",
     "Client",
     "ClientConnection",
     "ClientHandle",
@@ -103,6 +104,7 @@ __all__ = [
     "SessionLost",
     "SseDecoder",
     "SseEvent",
+    "Store",
     "StreamKey",
     "Url",
     "decode_message",

@@ -59,7 +59,7 @@ class Wake:
     exchange: ServerExchange
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False)
 class StoreAppend:
     """Append to a log, creating it if need be, then tell ``server.stored(effect, now=...)``.
 
@@ -68,12 +68,11 @@ class StoreAppend:
     now=...)``.
     """
 
-    effect: int
     stream: StreamKey
     entries: tuple[Entry, ...]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False)
 class StoreRead:
     """Read what follows ``after``, then tell ``server.replayed(effect, page, now=...)``.
 
@@ -82,7 +81,6 @@ class StoreRead:
     ``server.store_failed(effect, why, now=...)``.
     """
 
-    effect: int
     stream: StreamKey
     after: int
     limit: int

@@ -88,10 +88,22 @@ class ClientAnswered:
 
 @attrs.frozen
 class MessageLost:
-    """A message could not be delivered: nobody was reading, and there is no store that keeps it."""
+    """An answer could not be delivered: nobody was reading, and there is no store that keeps it."""
 
-    call: Call | None
+    call: Call
     reason: str
+
+
+@attrs.frozen
+class StoreFailed:
+    """The store could not do what it was asked.
+
+    ``lost``: messages are lost by that; otherwise a reader got them, and only cannot come back for
+    them.
+    """
+
+    reason: str
+    lost: bool
 
 
 @attrs.frozen
@@ -109,6 +121,7 @@ ServerEvent: TypeAlias = (
     | ClientNotified
     | ClientAnswered
     | MessageLost
+    | StoreFailed
     | BadRequest
 )
 

@@ -10,12 +10,17 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from .events import ProgressReceived
 from .messages import Params, RequestId
 from .server.calls import Call
 from .server.sessions import Session
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .client.client import CallOptions
 
 Result = TypeVar("Result")
 Done = TypeVar("Done")
@@ -38,20 +43,17 @@ class ClientHandle(abc.ABC, Generic[Result, Done]):
         method: str,
         params: Params | None = None,
         *,
-        timeout: float | None = None,
-        total_timeout: float | None = None,
-        idempotent: bool | None = None,
         on_progress: OnProgress | None = None,
+        **options: Unpack[CallOptions],
     ) -> Result:
         """Make any request.
 
         Args:
             method, params: the JSON-RPC request.
-            timeout: seconds without an answer and without progress; the client's default if None.
-            total_timeout: seconds without an answer, whatever progress there is.
-            idempotent: it may be made again when its outcome is unknown. By default only methods
-                that merely read are.
             on_progress: called with each progress report.
+            options: ``timeout`` (seconds without an answer and without progress), ``total_timeout``
+                (seconds in all), ``reset_on_progress``, and ``idempotent`` (the request may be made
+                again when its outcome is unknown); see :meth:`sansmcp.Client.call`.
         """
 
     @abc.abstractmethod
@@ -63,23 +65,15 @@ class ClientHandle(abc.ABC, Generic[Result, Done]):
         name: str,
         arguments: Mapping[str, Any] | None = None,
         *,
-        timeout: float | None = None,
-        total_timeout: float | None = None,
-        idempotent: bool = False,
         on_progress: OnProgress | None = None,
+        **options: Unpack[CallOptions],
     ) -> Result:
-        """Call a tool; the arguments are those of :meth:`call`.
+        """Call a tool; the options are those of :meth:`call`.
 
         A result with ``isError`` true is a result: the tool ran, and failed.
         """
-        return self.call(
-            "tools/call",
-            {"name": name, "arguments": dict(arguments or {})},
-            timeout=timeout,
-            total_timeout=total_timeout,
-            idempotent=idempotent,
-            on_progress=on_progress,
-        )
+        params = {"name": name, "arguments": dict(arguments or {})}
+        return self.call("tools/call", params, on_progress=on_progress, **options)
 
     def list_tools(self, cursor: str | None = None) -> Result:
         """One page of tools; ``nextCursor`` of the result, if there is one, gets the next."""
@@ -105,9 +99,9 @@ class ClientHandle(abc.ABC, Generic[Result, Done]):
         """A prompt, filled in."""
         return self.call("prompts/get", {"name": name, "arguments": dict(arguments or {})})
 
-    def ping(self, *, timeout: float | None = None) -> Result:
+    def ping(self, **options: Unpack[CallOptions]) -> Result:
         """Ask for a sign of life: an empty result."""
-        return self.call("ping", timeout=timeout)
+        return self.call("ping", **options)
 
 
 class CallHandle(abc.ABC, Generic[Result, Done]):

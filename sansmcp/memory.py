@@ -40,7 +40,9 @@ class MemoryStore:
     )
     """When which message of which log came, oldest first; some may have gone with their session."""
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
+        """Messages that are kept."""
         return sum(len(log.entries) for log in self._logs.values())
 
     def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> None:

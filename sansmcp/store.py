@@ -9,6 +9,8 @@ thing: it appends, reads in pages and forgets. It is reached by effects (:mod:`s
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import attrs
 
 from .types import elide, redact
@@ -55,3 +57,22 @@ class Page:
 
     entries: tuple[Entry, ...]
     last_seq: int
+
+
+class Store(Protocol):
+    """A store that works at once: :class:`~sansmcp.memory.MemoryStore` and its like.
+
+    ``now`` is in seconds, on the clock of the machine; it only serves to let old messages go.
+    """
+
+    def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> None:
+        """Add messages to the end of a log, and create it if need be."""
+
+    def read(self, key: StreamKey, after: int, *, limit: int, max_bytes: int) -> Page | None:
+        """What follows ``after``, or None where there is no such log.
+
+        At most ``limit`` messages, and ``max_bytes`` unless the first alone has more.
+        """
+
+    def drop(self, principal: str, session: str) -> None:
+        """Forget all logs of a session."""

@@ -77,6 +77,15 @@ class ClientSettings(TypedDict, total=False):
     trace: Tracer | None
 
 
+class CallOptions(TypedDict, total=False):
+    """The options of :meth:`Client.call`, which explains them, for adapters that pass them on."""
+
+    timeout: float | None
+    total_timeout: float | None
+    reset_on_progress: bool
+    idempotent: bool | None
+
+
 class Client:
     """An MCP client without I/O, clock or randomness."""
 

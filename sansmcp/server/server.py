@@ -24,15 +24,24 @@ from typing import Any, TypedDict
 
 from ..app import App
 from ..codecs.sse import KEEP_ALIVE
-from ..effects import Abort, ExchangeEffect, SendEnd, ServerEffect
+from ..effects import (
+    Abort,
+    ExchangeEffect,
+    SendEnd,
+    ServerEffect,
+    StoreAppend,
+    StoreDrop,
+    StoreEffect,
+    StoreRead,
+)
 from ..errors import LocalProtocolError, RemoteProtocolError
-from ..events import MessageLost, ServerEvent
+from ..events import ServerEvent, StoreFailed
 from ..http import BodyData, BodyEnd, PeerGone, RequestHead, RequestPart
 from ..limits import Limits
 from ..revisions import HANDSHAKE_VERSIONS, REVISIONS
 from ..security import SecurityPolicy
 from ..states import ExchangeState
-from ..store import Page
+from ..store import Page, Store
 from ..timers import Timer
 from ..trace import Tracer
 from ..types import Idle, never
@@ -249,7 +258,7 @@ class Server:
 
     # Completions of store effects
 
-    def stored(self, effect: int, *, now: float) -> None:
+    def stored(self, effect: StoreAppend, *, now: float) -> None:
         """A StoreAppend is done."""
         self._core.now = now
         stream = self._core.queue.take(effect)
@@ -257,19 +266,43 @@ class Server:
             stream.stored()
             self._core.tidy(stream)
 
-    def replayed(self, effect: int, page: Page | None, *, now: float) -> None:
+    def replayed(self, effect: StoreRead, page: Page | None, *, now: float) -> None:
         """A StoreRead is done. ``page`` is None where the store knows no such log."""
         self._core.now = now
         stream = self._core.queue.take(effect)
         if stream is not None:
             stream.replayed(effect, page)
 
-    def store_failed(self, effect: int, why: str, *, now: float) -> None:
-        """A StoreAppend or StoreRead could not be done, and will not be."""
+    def store_failed(self, effect: StoreEffect, reason: str, *, now: float) -> None:
+        """A store effect could not be performed, and will not be."""
         self._core.now = now
         stream = self._core.queue.take(effect)
-        if stream is not None and not stream.failed(effect):
-            self._core.events.append(MessageLost(None, f"the store failed: {why}"))
+        is_lost = stream is not None and not stream.failed(effect)
+        self._core.events.append(StoreFailed(reason, is_lost))
+
+    def use_store(self, effect: StoreEffect, store: Store, *, now: float) -> None:
+        """Perform a store effect on a store that works at once, and complete it.
+
+        What such a store raises is a failure of the effect.
+        """
+        page: Page | None = None
+        try:
+            match effect:
+                case StoreAppend():
+                    store.append(effect.stream, effect.entries, now=now)
+                case StoreRead(stream=key, after=after, limit=limit, max_bytes=most):
+                    page = store.read(key, after, limit=limit, max_bytes=most)
+                case StoreDrop():
+                    store.drop(effect.principal, effect.session)
+                case _ as impossible:
+                    never(impossible)
+        except Exception as error:
+            self.store_failed(effect, f"{type(error).__name__}: {error}", now=now)
+            return
+        if isinstance(effect, StoreAppend):
+            self.stored(effect, now=now)
+        elif isinstance(effect, StoreRead):
+            self.replayed(effect, page, now=now)
 
     # Ending
 

@@ -26,13 +26,13 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import attrs
 
 from ..codecs.event_id import EventId
 from ..codecs.sse import encode_event
-from ..effects import ServerEffect, StoreAppend, StoreRead
+from ..effects import ServerEffect, StoreAppend, StoreEffect, StoreRead
 from ..limits import Limits
 from ..states import ExchangeState
 from ..store import Entry, Page, StreamKey
@@ -46,30 +46,16 @@ class StoreQueue:
 
     limits: Limits
     _effects: deque[ServerEffect]
-    _waiting: dict[int, Stream] = attrs.field(factory=dict[int, "Stream"], init=False)
-    _serial: Iterator[int] = attrs.field(factory=itertools.count, init=False)
+    _waiting: dict[StoreEffect, Stream] = attrs.field(
+        factory=dict[StoreEffect, "Stream"], init=False
+    )
 
-    def append(self, stream: Stream, key: StreamKey, entries: tuple[Entry, ...]) -> StoreAppend:
-        """Ask for an append; :meth:`take` gives the stream back when it is done."""
-        effect = StoreAppend(effect=next(self._serial), stream=key, entries=entries)
-        self._waiting[effect.effect] = stream
+    def put(self, effect: StoreAppend | StoreRead, stream: Stream) -> None:
+        """Ask for a use of the store; :meth:`take` gives the stream back when it is done."""
+        self._waiting[effect] = stream
         self._effects.append(effect)
-        return effect
 
-    def read(self, stream: Stream, key: StreamKey, after: int) -> int:
-        """Ask for a page; returns the number of the effect."""
-        effect = StoreRead(
-            effect=next(self._serial),
-            stream=key,
-            after=after,
-            limit=self.limits.replay_page_entries,
-            max_bytes=self.limits.max_unsent_bytes,
-        )
-        self._waiting[effect.effect] = stream
-        self._effects.append(effect)
-        return effect.effect
-
-    def take(self, effect: int) -> Stream | None:
+    def take(self, effect: StoreEffect) -> Stream | None:
         """The stream that a completed effect belongs to; None for one that was reported before."""
         return self._waiting.pop(effect, None)
 
@@ -105,8 +91,8 @@ class Stream:
     """The reader's client has no id of this stream yet, so it misses nothing that is no longer
     kept.
     """
-    _reading: int | None = attrs.field(default=None, init=False)
-    """The store effect that will bring the reader's next page."""
+    _reading: StoreRead | None = attrs.field(default=None, init=False)
+    """What will bring the reader's next page."""
 
     def __attrs_post_init__(self) -> None:
         self.logged = self.key is not None
@@ -153,13 +139,14 @@ class Stream:
         self.catch_up()
         self._append_next()
 
-    def failed(self, effect: int) -> bool:
+    def failed(self, effect: StoreEffect) -> bool:
         """The store could not do what it was asked. Returns False if messages are lost by that."""
-        if effect == self._reading:
+        if effect is self._appending:
+            return self._go_unstored()
+        if effect is self._reading:
             self._reading = None
             self._lose_reader()
-            return True
-        return self._appending is None or effect != self._appending.effect or self._go_unstored()
+        return True
 
     def close(self) -> None:
         """Nothing follows, and no answer either."""
@@ -213,9 +200,9 @@ class Stream:
         self.detach_reader()
         return True
 
-    def replayed(self, effect: int, page: Page | None) -> None:
+    def replayed(self, effect: StoreRead, page: Page | None) -> None:
         """A page has come from the store."""
-        if effect != self._reading or self.reader is None:
+        if effect is not self._reading or self.reader is None:
             return  # it was for a reader that has gone
         self._reading = None
         if page is None or not _follows(page, self._position):
@@ -266,7 +253,8 @@ class Stream:
             entries = tuple(itertools.islice(self._unstored, self.queue.limits.replay_page_entries))
             for _ in entries:
                 self._unstored.popleft()
-            self._appending = self.queue.append(self, self.key, entries)
+            self._appending = StoreAppend(stream=self.key, entries=entries)
+            self.queue.put(self._appending, self)
 
     def _is_read_up_to(self, seq: int) -> bool:
         return self.reader is not None and self._reading is None and self._position == seq
@@ -279,7 +267,14 @@ class Stream:
         if self.key is None or not self.logged:
             self._lose_reader()  # the store has failed meanwhile
         else:
-            self._reading = self.queue.read(self, self.key, self._position)
+            limits = self.queue.limits
+            self._reading = StoreRead(
+                stream=self.key,
+                after=self._position,
+                limit=limits.replay_page_entries,
+                max_bytes=limits.max_unsent_bytes,
+            )
+            self.queue.put(self._reading, self)
 
     def _give(self, entries: Iterable[Entry]) -> None:
         """Hand to the reader what follows its position."""

@@ -20,8 +20,6 @@ from ..effects import (
     CloseConnection,
     OpenExchange,
     SendBytes,
-    StoreAppend,
-    StoreDrop,
     StoreEffect,
     Wake,
 )
@@ -34,9 +32,9 @@ from ..events import (
 )
 from ..h11_pump import ClientConnection, ServerConnection
 from ..http import PeerGone
-from ..memory import MemoryStore
 from ..server.calls import Call
 from ..server.server import Server
+from ..store import Store
 from ..types import Idle
 from .clock import VirtualClock
 
@@ -188,7 +186,7 @@ class Pair:
         server: Server,
         link: Link,
         *,
-        store: MemoryStore | None = None,
+        store: Store | None = None,
         store_delay: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """Connect them; nothing happens before :meth:`run`.
@@ -333,15 +331,7 @@ class Pair:
     def _store_now(self, effect: StoreEffect, fails: bool) -> None:
         now = self.clock.now
         assert self._store is not None
-        if isinstance(effect, StoreDrop):
-            self._store.drop(effect.principal, effect.session)
-        elif fails:
-            self.server.store_failed(effect.effect, "it was told to", now=now)
-        elif isinstance(effect, StoreAppend):
-            self._store.append(effect.stream, effect.entries, now=now)
-            self.server.stored(effect.effect, now=now)
+        if fails:
+            self.server.store_failed(effect, "it was told to", now=now)
         else:
-            page = self._store.read(
-                effect.stream, effect.after, limit=effect.limit, max_bytes=effect.max_bytes
-            )
-            self.server.replayed(effect.effect, page, now=now)
+            self.server.use_store(effect, self._store, now=now)

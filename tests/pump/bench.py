@@ -8,7 +8,7 @@ from typing import Any
 import h11
 
 from sansmcp import App, Call, Idle, MemoryStore, Server, ServerConnection, ServerSettings
-from sansmcp.effects import CloseConnection, SendBytes, StoreAppend, StoreDrop, StoreRead, Wake
+from sansmcp.effects import CloseConnection, SendBytes, Wake
 from sansmcp.events import CallReceived
 from sansmcp.testing import counting_tokens
 
@@ -89,20 +89,11 @@ class Bench:
     def settle(self) -> None:
         self.wake()
         while not isinstance(effect := self.server.next_effect(), Idle):
-            match effect:
-                case Wake(exchange):
-                    assert exchange.host is self
-                    self.wake()
-                case StoreAppend():
-                    self.store.append(effect.stream, effect.entries, now=self.now)
-                    self.server.stored(effect.effect, now=self.now)
-                case StoreRead():
-                    page = self.store.read(
-                        effect.stream, effect.after, limit=effect.limit, max_bytes=effect.max_bytes
-                    )
-                    self.server.replayed(effect.effect, page, now=self.now)
-                case StoreDrop():
-                    self.store.drop(effect.principal, effect.session)
+            if isinstance(effect, Wake):
+                assert effect.exchange.host is self
+                self.wake()
+            else:
+                self.server.use_store(effect, self.store, now=self.now)
         while not isinstance(event := self.server.next_event(), Idle):
             if isinstance(event, CallReceived):
                 self.calls.append(event.call)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sansmcp import Idle, Limits
+from sansmcp.effects import Wake
 from sansmcp.states import ExchangeState
 
 from .bench import HEADERS, INITIALIZE, Bench, chunked, peer_loses_interest, post
@@ -381,10 +382,8 @@ def test_a_stream_that_cannot_go_on_is_broken_off() -> None:
     for _ in range(9):  # nobody pulls: the reader falls behind what is kept
         call.notify("x", now=0)
         while not isinstance(effect := bench.server.next_effect(), Idle):
-            effect_number = getattr(effect, "effect", None)
-            if effect_number is not None:
-                bench.store.append(effect.stream, effect.entries, now=0)  # type: ignore[union-attr]
-                bench.server.stored(effect_number, now=0)
+            if not isinstance(effect, Wake):
+                bench.server.use_store(effect, bench.store, now=0)
     bench.settle()
     assert bench.closed
     assert not bench.sent.endswith(b"0\r\n\r\n")

@@ -27,10 +27,7 @@ from sansmcp.effects import (
     SendBody,
     SendEnd,
     SendHead,
-    StoreAppend,
-    StoreDrop,
     StoreEffect,
-    StoreRead,
     Wake,
 )
 from sansmcp.events import CallReceived, ServerEvent
@@ -147,7 +144,7 @@ class Bench:
         self.server = Server(
             app or example_app(), new_token=counting_tokens(), resumable=resumable, **settings
         )
-        self.store = store or MemoryStore(self.server.limits)
+        self.store = MemoryStore(self.server.limits) if store is None else store
         self.store_works = store_works
         self.waiting: list[StoreEffect] = []
         """Uses of the store that are not done yet; only if ``store_works`` is False."""
@@ -175,15 +172,7 @@ class Bench:
                 self.events.append(event)
 
     def use_store(self, effect: StoreEffect) -> None:
-        match effect:
-            case StoreAppend(effect=number, stream=stream, entries=entries):
-                self.store.append(stream, entries, now=self.now)
-                self.server.stored(number, now=self.now)
-            case StoreRead(effect=number, stream=stream, after=after, limit=limit, max_bytes=size):
-                page = self.store.read(stream, after, limit=limit, max_bytes=size)
-                self.server.replayed(number, page, now=self.now)
-            case StoreDrop(principal=principal, session=session):
-                self.store.drop(principal, session)
+        self.server.use_store(effect, self.store, now=self.now)
 
     def use_store_once(self) -> StoreEffect:
         """Let the store do the next thing that it was asked for."""
@@ -194,9 +183,7 @@ class Bench:
 
     def fail_store_once(self) -> None:
         """Let the store fail at the next thing that it was asked for."""
-        effect = self.waiting.pop(0)
-        assert not isinstance(effect, StoreDrop)
-        self.server.store_failed(effect.effect, "disk full", now=self.now)
+        self.server.store_failed(self.waiting.pop(0), "disk full", now=self.now)
         self.settle()
 
     def wait(self, seconds: float) -> None:

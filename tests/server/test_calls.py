@@ -41,7 +41,7 @@ def test_a_quick_answer_is_plain_json(bench: Bench, id: int | str) -> None:
     assert talk.status == 200
     assert talk.json == {"jsonrpc": "2.0", "id": id, "result": {"a": 1}}
     assert talk.ended
-    assert len(bench.store) == 0
+    assert bench.store.count == 0
     assert call.state is CallState.ANSWERED
 
 
@@ -220,7 +220,7 @@ def test_an_answer_that_nobody_can_get_is_reported(bench: Bench) -> None:
         call.ask("ping", timeout=1, now=bench.now)
     assert bench.do(call.respond, {}) is False
     assert bench.events == [MessageLost(call, "the client left before it could be answered")]
-    assert len(bench.store) == 0
+    assert bench.store.count == 0
 
 
 def test_a_call_whose_client_has_left_can_be_cancelled(bench: Bench) -> None:

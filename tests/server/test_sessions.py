@@ -41,7 +41,7 @@ def test_initialize_opens_a_session(bench: Bench, version: str) -> None:
     session = only_session(bench)
     assert session.id is not None
     assert session.id.reveal() == talk.header("mcp-session-id")
-    assert session.state is SessionState.OPENING
+    assert session.state.name == "OPENING"
     assert session.revision.name == version
     assert session.client_info == {"name": "bench", "version": "1"}
     assert session.client_capabilities == {"roots": {}}
@@ -113,7 +113,7 @@ def test_delete_ends_everything(bench: Bench) -> None:
     assert reasons == [CallCancelled, CallCancelled, SessionClosed]
     assert not call.is_running
     assert not unanswered.is_running
-    assert len(bench.store) == 0
+    assert bench.store.count == 0
     assert bench.server.sessions == ()
     assert bench.post(request(9), session).status == 404
     assert call.session.notify("late", now=0) is False

@@ -9,7 +9,7 @@ import pytest
 from sansmcp import Entry, EventId, Limits, MemoryStore, StreamKey
 from sansmcp.codecs.sse import KEEP_ALIVE
 from sansmcp.effects import StoreAppend, StoreRead
-from sansmcp.events import BadRequest, MessageLost
+from sansmcp.events import BadRequest, MessageLost, StoreFailed
 
 from .bench import LATEST, Bench, Talk
 
@@ -287,7 +287,7 @@ def test_when_the_store_fails_the_reader_still_gets_the_message() -> None:
     bench.do(call.respond, {})
     assert methods(talk) == ["a", "b", "answer"]
     assert talk.ended
-    assert bench.events == []
+    assert bench.events == [StoreFailed("disk full", lost=False)]
 
 
 def test_when_the_store_fails_without_a_reader_that_is_said() -> None:
@@ -297,8 +297,9 @@ def test_when_the_store_fails_without_a_reader_that_is_said() -> None:
     say(bench, call, "a")
     talk.gone()
     bench.fail_store_once()
-    assert bench.events == [MessageLost(None, "the store failed: disk full")]
+    assert bench.events == [StoreFailed("disk full", lost=True)]
     assert bench.do(call.respond, {}) is False
+    assert isinstance(bench.events[-1], MessageLost)
     assert bench.get(session, talk.events[0].id).status == 400
 
 
@@ -313,7 +314,7 @@ def test_when_the_store_fails_a_reader_that_is_behind_is_cut() -> None:
     assert [type(effect) for effect in bench.waiting] == [StoreAppend, StoreRead]
     bench.fail_store_once()
     assert resumed.status == 400
-    assert isinstance(bench.events[-1], MessageLost)
+    assert bench.events[-1] == StoreFailed("disk full", lost=True)
     bench.use_store_once()
     assert resumed.ended
 
@@ -330,9 +331,38 @@ def test_when_the_store_cannot_be_read_the_reader_is_told() -> None:
     again = bench.get(session, talk.events[0].id)
     bench.use_store_once()
     assert methods(again) == ["a"]
-    bench.server.store_failed(999, "never asked", now=bench.now)
-    bench.server.stored(999, now=bench.now)
-    bench.server.replayed(999, None, now=bench.now)
+    append = StoreAppend(stream=StreamKey("", "", ""), entries=())
+    read = StoreRead(stream=StreamKey("", "", ""), after=0, limit=1, max_bytes=1)
+    bench.server.store_failed(append, "never asked", now=bench.now)
+    bench.server.stored(append, now=bench.now)
+    bench.server.replayed(read, None, now=bench.now)
+
+
+class BrokenStore(MemoryStore):
+    """Raises at every use."""
+
+    def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> None:
+        raise OSError("disk full")
+
+    def drop(self, principal: str, session: str) -> None:
+        raise OSError("disk gone")
+
+
+def test_what_a_store_raises_is_a_failure_of_the_store() -> None:
+    bench = Bench(store=BrokenStore())
+    session = bench.open_session()
+    talk, call = bench.call(session)
+    talk2, call2 = bench.call(session)
+    bench.wait(1)
+    talk2.gone()
+    say(bench, call, "a")
+    say(bench, call2, "b")
+    assert methods(talk) == ["a"]
+    assert bench.events == [
+        StoreFailed("OSError: disk full", lost=False),
+        StoreFailed("OSError: disk full", lost=True),
+    ]
+    assert bench.send("DELETE", {"mcp-session-id": session}).status == 200
 
 
 # Slow readers

@@ -12,6 +12,7 @@ import pytest
 
 from sansmcp import EventId, ReconnectPolicy, SseEvent, StreamKey
 from sansmcp.client.cursor import Cursor
+from sansmcp.effects import StoreRead
 from sansmcp.events import CallFailed
 from sansmcp.server import core
 from sansmcp.server.streams import Stream
@@ -113,7 +114,7 @@ def test_planted_bug_the_cursor_of_the_connection_before(monkeypatch: pytest.Mon
 def test_planted_bug_a_gap_between_replay_and_live(monkeypatch: pytest.MonkeyPatch) -> None:
     replayed = Stream.replayed
 
-    def skipping(self: Stream, effect: int, page: Page | None) -> None:
+    def skipping(self: Stream, effect: StoreRead, page: Page | None) -> None:
         replayed(self, effect, page)
         self._position = max(self._position, self._stored)
 

@@ -56,7 +56,7 @@ def test_a_tool_call_passes_its_options_on() -> None:
     assert Recorder().call_tool("t") == (
         "tools/call",
         {"name": "t", "arguments": {}},
-        {"idempotent": False},
+        {},
     )
 
 
