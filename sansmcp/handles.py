@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from .events import ProgressReceived
+from .events import CallCompleted, CallFailed, ClientEvent, Closed, Connected, ProgressReceived
 from .messages import Params, RequestId
 from .server.calls import Call
 from .server.sessions import Session
@@ -29,6 +29,13 @@ OnProgress: TypeAlias = Callable[[ProgressReceived], None]
 """Called with each progress report of a call, in order. It must not block."""
 
 
+class Waiter(Protocol):
+    """Somebody who waits for a result that comes later."""
+
+    def deliver(self, value: Any = None, error: Exception | None = None) -> None:
+        """The result is there, or an exception instead."""
+
+
 class ClientHandle(abc.ABC, Generic[Result, Done]):
     """The methods of a connected client.
 
@@ -36,6 +43,15 @@ class ClientHandle(abc.ABC, Generic[Result, Done]):
     result: JsonRpcError for the server's own errors, RequestTimeout, Disconnected, SessionLost,
     RequestRefused and others for what else can happen. Results are plain JSON values.
     """
+
+    connected: Connected
+    """What the handshake brought: version, server info, capabilities, instructions."""
+
+    def __init__(self, opening: Waiter, closing: Waiter) -> None:
+        self._opening = opening
+        self._closing = closing
+        self._waiting: dict[int, tuple[Waiter, OnProgress | None]] = {}
+        """Who waits for the end of which call."""
 
     @abc.abstractmethod
     def call(
@@ -102,6 +118,30 @@ class ClientHandle(abc.ABC, Generic[Result, Done]):
     def ping(self, **options: Unpack[CallOptions]) -> Result:
         """Ask for a sign of life: an empty result."""
         return self.call("ping", **options)
+
+    def _take(self, event: ClientEvent) -> bool:
+        """Bring an event to whom it concerns; False if it concerns no call."""
+        match event:
+            case CallCompleted(handle, result) if handle in self._waiting:
+                self._waiting[handle][0].deliver(result)
+            case CallFailed(handle, error) if handle in self._waiting:
+                self._waiting[handle][0].deliver(error=error)
+            case ProgressReceived(call=handle) if handle in self._waiting:
+                on_progress = self._waiting[handle][1]
+                if on_progress is not None:
+                    on_progress(event)
+            case CallCompleted() | CallFailed() | ProgressReceived():
+                pass  # nobody waits any more
+            case Connected() if not hasattr(self, "connected"):
+                self.connected = event
+                self._opening.deliver()
+            case Closed(error):
+                self._opening.deliver(error=error)
+                self._closing.deliver()
+                return False
+            case _:
+                return False
+        return True
 
 
 class CallHandle(abc.ABC, Generic[Result, Done]):

@@ -1,14 +1,13 @@
 """The client: one background task for each HTTP exchange, and one that keeps the time.
 
 Callers never touch a socket. A call changes the machine, performs what the machine then wants
-(which is: start and cancel tasks), and waits for its own event. Whatever happens to a connection
+(which is: start and cancel tasks), and waits for its own promise. Whatever happens to a connection
 ends in its task and becomes an input of the machine.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import random
 import ssl
 from collections import deque
@@ -20,18 +19,11 @@ import trio
 
 import sansmcp
 from sansmcp import Idle
-from sansmcp.effects import AbortExchange, OpenExchange
-from sansmcp.events import (
-    CallCompleted,
-    CallFailed,
-    ClientEvent,
-    Closed,
-    Connected,
-    ProgressReceived,
-    ServerAsked,
-    ServerWithdrew,
-)
+from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
+from sansmcp.events import ClientEvent, Closed, ServerAsked, ServerWithdrew
+from sansmcp.types import never
 
+from ._machine import Clock, Promise
 from ._pool import Pool
 
 if TYPE_CHECKING:
@@ -43,34 +35,11 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("sansmcp")
 
 Answerer: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Any]]
-"""Answers a request of the server: takes its parameters, returns the result, or raises
-JsonRpcError.
-"""
-
-
-class _Waiter:
-    """Somebody who waits for the end of a call."""
-
-    def __init__(self, on_progress: OnProgress | None) -> None:
-        self.on_progress = on_progress
-        self.done = trio.Event()
-        self.result: Any = None
-        self.error: Exception | None = None
-
-    def progress(self, report: ProgressReceived) -> None:
-        if self.on_progress is not None:
-            self.on_progress(report)
-
-    def finish(self, result: Any = None, error: Exception | None = None) -> None:
-        self.result, self.error = result, error
-        self.done.set()
+"""Answers a request of the server: from its parameters to the result, or raises JsonRpcError."""
 
 
 class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.AsyncResource):
     """A connected client; made by :func:`connect`. All methods may be called from any task."""
-
-    connected: Connected
-    """What the handshake brought: version, server info, capabilities, instructions."""
 
     def __init__(
         self,
@@ -79,20 +48,18 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
         pool: Pool,
         answers: Mapping[str, Answerer],
     ) -> None:
+        self._is_open, self._is_closed = Promise(), Promise()
+        super().__init__(self._is_open, self._is_closed)
         self._core = core
+        self._clock = Clock(core)
         self._nursery = nursery
         self._pool = pool
         self._answers = answers
-        self._waiters: dict[int, _Waiter] = {}
-        self._opening = _Waiter(None)
-        self._closed = trio.Event()
         self._carrying: dict[int, trio.CancelScope] = {}
         self._answering: dict[RequestId, trio.CancelScope] = {}
-        self._clock = trio.CancelScope()
         self._events: deque[ClientEvent] = deque()
         self._keeps_events = False
-        self._moved = trio.Event()
-        self._paused = False
+        self._is_paused = False
 
     # For applications
 
@@ -101,31 +68,20 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
         method: str,
         params: Params | None = None,
         *,
-        timeout: float | None = None,
-        total_timeout: float | None = None,
-        idempotent: bool | None = None,
         on_progress: OnProgress | None = None,
+        **options: Unpack[sansmcp.CallOptions],
     ) -> Any:
         """Make any request. Cancelling the caller cancels the request."""
-        handle = self._core.call(
-            method,
-            params,
-            timeout=timeout,
-            total_timeout=total_timeout,
-            idempotent=idempotent,
-            now=trio.current_time(),
-        )
-        waiter = self._waiters[handle] = _Waiter(on_progress)
+        handle = self._core.call(method, params, now=trio.current_time(), **options)
+        promise = Promise()
+        self._waiting[handle] = promise, on_progress
         self._settle()
         try:
-            await waiter.done.wait()
+            return await promise.wait()
         finally:
-            del self._waiters[handle]
-            self._core.cancel(handle, now=trio.current_time())
-            self._settle()
-        if waiter.error is not None:
-            raise waiter.error
-        return waiter.result
+            del self._waiting[handle]
+            if self._core.cancel(handle, now=trio.current_time()):
+                self._settle()
 
     async def notify(self, method: str, params: Params | None = None) -> None:
         """Send a notification."""
@@ -141,92 +97,63 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
         the client is closed.
         """
         self._keeps_events = True
-        while True:
-            while self._events:
-                event = self._events.popleft()
-                self._settle()
-                yield event
-            if self._closed.is_set():
-                return
-            await self._moved.wait()
+        event: ClientEvent | None = None
+        while not isinstance(event, Closed):
+            while not self._events:
+                await self._clock.moved.wait()
+            event = self._events.popleft()
+            self._settle()
+            yield event
 
     async def aclose(self) -> None:
-        """End the session. Calls under way fail with RequestCancelled.
-
-        May be called more than once.
-        """
+        """End the session. Calls under way fail with RequestCancelled. May be called twice."""
         self._core.close(now=trio.current_time())
         self._settle()
-        await self._closed.wait()
+        await self._is_closed.wait()
 
     async def open(self) -> None:
         """Do the handshake; :func:`connect` does it. Raises CallError where it fails."""
         self._nursery.start_soon(self._keep_time)
         self._core.start(now=trio.current_time())
         self._settle()
-        await self._opening.done.wait()
-        if self._opening.error is not None:
-            raise self._opening.error
+        await self._is_open.wait()
 
     # The machine
 
     def _settle(self) -> None:
         """Perform what the machine wants, and take what it tells, until it has nothing more."""
-        room = self._core.limits.max_queued_events
-        idle: Idle | None = None
-        while idle is None:
-            while not isinstance(effect := self._core.next_effect(), Idle):
-                self._perform(effect)
-            idle = effect
-            while len(self._events) < room and not isinstance(
-                event := self._core.next_event(), Idle
-            ):
-                self._happened(event)
-                idle = None
-        self._paused = idle is Idle.PAUSED
-        self._moved.set()
-        self._moved = trio.Event()
-        deadline = self._core.next_deadline()
-        self._clock.deadline = math.inf if deadline is None else deadline
+        idle = self._core.drive(self._perform, self._happened, self._has_room)
+        self._is_paused = idle is Idle.PAUSED
+        self._clock.tick()
 
-    def _perform(self, effect: OpenExchange | AbortExchange) -> None:
-        if isinstance(effect, OpenExchange):
-            self._carrying[effect.exchange] = trio.CancelScope()
-            self._nursery.start_soon(self._carry, effect)
-        elif effect.exchange in self._carrying:
-            self._carrying[effect.exchange].cancel()
+    def _has_room(self) -> bool:
+        return len(self._events) < self._core.limits.max_queued_events
+
+    def _perform(self, effect: ClientEffect) -> None:
+        match effect:
+            case OpenExchange(exchange=exchange):
+                self._carrying[exchange] = trio.CancelScope()
+                self._nursery.start_soon(self._carry, effect)
+            case AbortExchange(exchange=exchange):
+                if exchange in self._carrying:
+                    self._carrying[exchange].cancel()
+            case _ as impossible:
+                never(impossible)
 
     def _happened(self, event: ClientEvent) -> None:
         match event:
-            case CallCompleted(handle, result):
-                if handle in self._waiters:
-                    self._waiters[handle].finish(result)
-            case CallFailed(handle, error):
-                if handle in self._waiters:
-                    self._waiters[handle].finish(error=error)
-            case ProgressReceived(call=handle):
-                if handle in self._waiters:
-                    self._waiters[handle].progress(event)
             case ServerAsked(_, request):
                 self._nursery.start_soon(self._answer, request)
             case ServerWithdrew(request_id):
                 if request_id in self._answering:
                     self._answering[request_id].cancel()
-            case Connected() if not self._opening.done.is_set():
-                self.connected = event
-                self._opening.finish()
             case _:
-                if isinstance(event, Closed):
-                    self._opening.finish(error=event.error)
-                    self._closed.set()
-                if self._keeps_events:
+                if not self._take(event) and self._keeps_events:
                     self._events.append(event)
 
     async def _keep_time(self) -> None:
         while True:
-            with trio.CancelScope(deadline=self._clock.deadline) as self._clock:
-                await trio.sleep_forever()
-            self._core.handle_timeout(now=trio.current_time())
+            await self._clock.wait()
             self._settle()
 
     async def _carry(self, effect: OpenExchange) -> None:
@@ -236,11 +163,11 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
                 async with self._pool.connection(effect.url, self._core) as (stream, pump):
                     await stream.send_all(pump.begin(effect))
                     while not pump.is_done:
-                        while self._paused:
-                            await self._moved.wait()
-                        data = await stream.receive_some(65536)
+                        while self._is_paused:
+                            await self._clock.moved.wait()
+                        data = bytes(await stream.receive_some(65536))
                         if data:
-                            pump.receive_data(bytes(data), now=trio.current_time())
+                            pump.receive_data(data, now=trio.current_time())
                         else:
                             pump.receive_eof(now=trio.current_time())
                         self._settle()
@@ -253,19 +180,17 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
     async def _answer(self, request: Request) -> None:
         """Answer a request of the server with what the application's function for it returns."""
         answerer = self._answers.get(request.method)
-        if answerer is None:
-            self._core.decline(request.id, now=trio.current_time())
-            self._settle()
-            return
-        with trio.CancelScope() as scope:
-            self._answering[request.id] = scope
-            try:
-                result = await answerer(request.params or {})
-                self._core.respond(request.id, result, now=trio.current_time())
-            except Exception as error:
-                if not isinstance(error, sansmcp.JsonRpcError):
-                    _logger.exception("answering %s failed", request.method)
-                self._core.fail_with(request.id, error, now=trio.current_time())
+        with trio.CancelScope() as self._answering[request.id]:
+            if answerer is None:
+                self._core.decline(request.id, now=trio.current_time())
+            else:
+                try:
+                    result = await answerer(request.params or {})
+                    self._core.respond(request.id, result, now=trio.current_time())
+                except Exception as error:
+                    if not isinstance(error, sansmcp.JsonRpcError):
+                        _logger.error("answering %s failed", request.method, exc_info=error)
+                    self._core.fail_with(request.id, error, now=trio.current_time())
         del self._answering[request.id]
         self._settle()
 
@@ -291,9 +216,8 @@ async def connect(
 
     Args:
         url: the MCP endpoint, http or https.
-        answers: for each request that the server may make (``"elicitation/create"``,
-            ``"sampling/createMessage"``, ``"roots/list"``), an async function from its parameters
-            to the result. Declare the same in ``capabilities``.
+        answers: for each request that the server may make, such as ``"elicitation/create"``, an
+            async function from its parameters to the result. Declare it in ``capabilities``, too.
         ssl_context: how to verify an https server; the standard library's default if None.
         settings: see :class:`sansmcp.Client`.
 

@@ -13,30 +13,22 @@ import math
 import secrets
 import ssl
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import attrs
 import trio
 
 import sansmcp
 from sansmcp import Idle, ServerConnection
-from sansmcp.effects import (
-    CloseConnection,
-    SendBytes,
-    ServerEffect,
-    StoreAppend,
-    StoreDrop,
-    StoreRead,
-    Wake,
-)
+from sansmcp.effects import CloseConnection, SendBytes, ServerEffect, Wake
 from sansmcp.events import CallCancelled, CallReceived, ClientAnswered, ServerEvent
+
+from ._machine import Clock, Promise
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from sansmcp.messages import Params
-
-Stream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
 _logger = logging.getLogger("sansmcp")
 
@@ -65,35 +57,28 @@ class Call(sansmcp.CallHandle[Awaitable[Any], Awaitable[None]]):
         self._serving.settle()
         await trio.lowlevel.checkpoint()
         while self._call.congested:
-            await self._serving.moved.wait()
-
-
-@attrs.define(eq=False)
-class _Question:
-    """A handler that waits for the client's answer."""
-
-    done: trio.Event = attrs.field(factory=trio.Event)
-    answer: ClientAnswered | None = None
+            await self._serving.clock.moved.wait()
 
 
 class _Driver:
     """Drives one connection: the only task that touches its stream."""
 
-    def __init__(self, serving: Serving, stream: Stream) -> None:
+    def __init__(self, serving: Serving, stream: trio.abc.Stream) -> None:
         self._serving = serving
         self._stream = stream
         self._connection = ServerConnection(serving.core, host=self, now=trio.current_time())
         self._waiting = trio.CancelScope()
-        self._woken = False
+        self._is_woken = False
 
     def wake(self) -> None:
         """There is something to send."""
-        self._woken = True
+        self._is_woken = True
         self._waiting.cancel()
 
     async def run(self) -> None:
         """Serve the connection until it is closed by either side."""
         send_timeout = self._serving.core.limits.send_timeout
+        self._serving.drivers.add(self)
         try:
             while not isinstance(effect := self._connection.next_effect(), CloseConnection):
                 if isinstance(effect, SendBytes):
@@ -103,128 +88,99 @@ class _Driver:
                     break
                 else:
                     await self._wait(effect)
-        except (OSError, trio.BrokenResourceError, trio.TooSlowError):
-            pass  # the peer is gone, or as good as gone; the machine is told below
+        except (OSError, trio.BrokenResourceError, trio.TooSlowError) as error:
+            _logger.debug("connection lost: %s", error)
         finally:
             self._connection.connection_lost(now=trio.current_time())
+            self._serving.drivers.discard(self)
+            self._serving.settle()
             await trio.aclose_forcefully(self._stream)
 
     async def _wait(self, idle: Idle) -> None:
         """Wait for bytes, for the connection's deadline, or to be woken."""
         self._serving.settle()
-        if not self._woken:
+        if not self._is_woken:
             deadline = self._connection.next_deadline()
             data = None
-            with trio.CancelScope(
-                deadline=math.inf if deadline is None else deadline
-            ) as self._waiting:
+            self._waiting = trio.CancelScope(deadline=math.inf if deadline is None else deadline)
+            with self._waiting:
                 if idle is Idle.PAUSED:
                     await trio.sleep_forever()
-                data = await self._stream.receive_some(65536)
+                data = bytes(await self._stream.receive_some(65536))
             if data:
-                self._connection.receive_data(bytes(data), now=trio.current_time())
+                self._connection.receive_data(data, now=trio.current_time())
             elif data is not None:
                 self._connection.receive_eof(now=trio.current_time())
             else:
                 self._connection.handle_timeout(now=trio.current_time())
-        self._woken = False
+        self._is_woken = False
 
 
 class Serving:
-    """A running server."""
+    """A running server; ``nursery.start(serve, ...)`` gives it."""
 
-    def __init__(self, core: sansmcp.Server, store: sansmcp.MemoryStore) -> None:
+    def __init__(self, core: sansmcp.Server, store: sansmcp.Store) -> None:
         self.core = core
         self.url = ""
         """Where the MCP endpoint is."""
-        self.moved = trio.Event()
-        """Is set, and replaced, whenever something has been done; for those who wait for room."""
+        self.clock = Clock(core)
+        self.stopped = trio.Event()
+        """Is set once the server was told to stop."""
         self.has_ended = False
         """All streams have been ended: connections that have nothing to send are to be closed."""
         self._store = store
         self._nursery: trio.Nursery
-        self._drivers: set[_Driver] = set()
-        self._clock = trio.CancelScope()
-        self._questions: dict[tuple[sansmcp.Call, int], _Question] = {}
-        self.stopped = trio.Event()
-        """Is set once the server was told to stop."""
+        self.drivers: set[_Driver] = set()
+        self._questions: dict[tuple[sansmcp.Call, int], Promise] = {}
 
     def stop(self) -> None:
         """Stop: no new requests, a moment for those that run, a proper end for every stream."""
         self.stopped.set()
 
-    async def run(
-        self,
-        listeners: list[trio.SocketListener] | list[trio.SSLListener[trio.SocketStream]],
-        grace: float,
-    ) -> None:
-        """Serve until stopped; :func:`serve` does it.
-
-        Cancelling the caller does not reach the connections.
-        """
+    async def run(self, listeners: list[trio.abc.Listener[Any]], grace: float) -> None:
+        """Serve until stopped; :func:`serve` does it. Shielded from the caller's cancellation."""
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as self._nursery:
                 self._nursery.start_soon(self._keep_time)
                 async with trio.open_nursery() as accepting:
-                    for listener in listeners:
-                        accepting.start_soon(self._accept, listener)
+                    accept = partial(trio.serve_listeners, handler_nursery=self._nursery)
+                    accepting.start_soon(accept, self._converse, listeners)
                     await self.stopped.wait()
                     accepting.cancel_scope.cancel()
                 self.core.drain(now=trio.current_time())
                 with trio.move_on_after(grace):
                     while self.core.is_busy:
-                        await self.moved.wait()
+                        await self.clock.moved.wait()
                 self.core.shut_down(now=trio.current_time())
                 self.has_ended = True
                 self.settle()
-                for driver in self._drivers:
+                for driver in self.drivers:
                     driver.wake()
                 with trio.move_on_after(_FLUSH):
-                    while self._drivers:
-                        await self.moved.wait()
+                    while self.drivers:
+                        await self.clock.moved.wait()
                 self._nursery.cancel_scope.cancel()
 
     def settle(self) -> None:
         """Perform what the machine wants, and take what it tells, until it has nothing more."""
-        idle = False
-        while not idle:
-            while not isinstance(effect := self.core.next_effect(), Idle):
-                self._perform(effect)
-            idle = True
-            while not isinstance(event := self.core.next_event(), Idle):
-                self._happened(event)
-                idle = False
-        self.moved.set()
-        self.moved = trio.Event()
-        deadline = self.core.next_deadline()
-        self._clock.deadline = math.inf if deadline is None else deadline
+        self.core.drive(self._perform, self._happened)
+        self.clock.tick()
 
     async def answer_to(self, call: sansmcp.Call, id: int) -> Any:
         """Wait for the client's answer to a question, and return or raise what it brings."""
-        question = self._questions[call, id] = _Question()
+        promise = self._questions[call, id] = Promise()
         self.settle()
         try:
-            await question.done.wait()
+            answered: ClientAnswered = await promise.wait()
         finally:
             del self._questions[call, id]
-        assert question.answer is not None
-        return question.answer.result()
+        return answered.result()
 
     def _perform(self, effect: ServerEffect) -> None:
-        now = trio.current_time()
-        match effect:
-            case Wake(exchange):
-                exchange.host.wake()
-            case StoreAppend():
-                self._store.append(effect.stream, effect.entries, now=now)
-                self.core.stored(effect.effect, now=now)
-            case StoreRead():
-                page = self._store.read(
-                    effect.stream, effect.after, limit=effect.limit, max_bytes=effect.max_bytes
-                )
-                self.core.replayed(effect.effect, page, now=now)
-            case StoreDrop():
-                self._store.drop(effect.principal, effect.session)
+        if isinstance(effect, Wake):
+            effect.exchange.host.wake()
+        else:
+            self.core.use_store(effect, self._store, now=trio.current_time())
 
     def _happened(self, event: ServerEvent) -> None:
         match event:
@@ -234,10 +190,8 @@ class Serving:
             case CallCancelled(call):
                 call.host.cancel()
             case ClientAnswered(call, request_id):
-                question = self._questions.get((call, request_id))
-                if question is not None:
-                    question.answer = event
-                    question.done.set()
+                if (call, request_id) in self._questions:
+                    self._questions[call, request_id].deliver(event)
             case _:
                 _logger.debug("%r", event)
 
@@ -265,25 +219,12 @@ class Serving:
             _logger.error("%s failed", call.request.method, exc_info=error)
         call.fail_with(error, now=trio.current_time())
 
-    async def _accept(
-        self, listener: trio.SocketListener | trio.SSLListener[trio.SocketStream]
-    ) -> None:
-        await trio.serve_listeners(self._converse, [listener], handler_nursery=self._nursery)
-
-    async def _converse(self, stream: Stream) -> None:
-        driver = _Driver(self, stream)
-        self._drivers.add(driver)
-        try:
-            await driver.run()
-        finally:
-            self._drivers.discard(driver)
-            self.settle()
+    async def _converse(self, stream: trio.abc.Stream) -> None:
+        await _Driver(self, stream).run()
 
     async def _keep_time(self) -> None:
         while True:
-            with trio.CancelScope(deadline=self._clock.deadline) as self._clock:
-                await trio.sleep_forever()
-            self.core.handle_timeout(now=trio.current_time())
+            await self.clock.wait()
             self.settle()
 
 
@@ -292,7 +233,7 @@ async def serve(
     *,
     http: tuple[str, int] = ("127.0.0.1", 8000),
     ssl_context: ssl.SSLContext | None = None,
-    store: sansmcp.MemoryStore | None = None,
+    store: sansmcp.Store | None = None,
     resumable: bool = True,
     grace: float = 5.0,
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
@@ -301,8 +242,7 @@ async def serve(
     """Serve an application over HTTP until stopped or cancelled.
 
     Args:
-        app: the application. Its handlers are functions, called with a :class:`Call`, or async
-            functions.
+        app: the application. Its handlers are functions or async functions of a :class:`Call`.
         http: host and port to listen on; port 0 takes a free one.
         ssl_context: serve https with this.
         store: where streams are kept for clients that come back; in memory if None.
@@ -314,23 +254,18 @@ async def serve(
 
     Raises OSError if the address cannot be bound.
     """
-    store = store or sansmcp.MemoryStore(settings.get("limits") or sansmcp.Limits())
     core = sansmcp.Server(app, new_token=secrets.token_urlsafe, resumable=resumable, **settings)
-    serving = Serving(core, store)
+    serving = Serving(core, sansmcp.MemoryStore(core.limits) if store is None else store)
     host, port = http
     listeners = await trio.open_tcp_listeners(port, host=host)
-    secured = (
-        listeners
-        if ssl_context is None
-        else [
-            trio.SSLListener(listener, ssl_context, https_compatible=True) for listener in listeners
-        ]
-    )
-    bound = listeners[0].socket.getsockname()[1]
-    scheme = "http" if ssl_context is None else "https"
+    scheme, bound = "http", listeners[0].socket.getsockname()[1]
+    accepting: list[trio.abc.Listener[Any]] = list(listeners)
+    if ssl_context is not None:
+        scheme = "https"
+        accepting = [trio.SSLListener(one, ssl_context, https_compatible=True) for one in listeners]
     serving.url = str(sansmcp.Url(scheme, host, bound, core.path))
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(serving.run, secured, grace)
+        nursery.start_soon(serving.run, accepting, grace)
         task_status.started(serving)
         try:
             await serving.stopped.wait()

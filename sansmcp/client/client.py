@@ -307,6 +307,28 @@ class Client:
                 exchange.go_on()
         return event
 
+    def drive(
+        self,
+        perform: Callable[[ClientEffect], None],
+        happened: Callable[[ClientEvent], None],
+        has_room: Callable[[], bool] = lambda: True,
+    ) -> Idle:
+        """Pull until there is nothing: what every host does after everything that it tells us.
+
+        Args:
+            perform: is given each effect, in order; it must not wait for the application.
+            happened: is given each event, in order, as long as ``has_room`` says True.
+
+        Returns ``Idle.PAUSED`` if no response is to be read until the application takes events.
+        """
+        while True:
+            while not isinstance(effect := self.next_effect(), Idle):
+                perform(effect)
+            event = self.next_event() if has_room() else Idle.NEED_DATA
+            if isinstance(event, Idle):
+                return effect
+            happened(event)
+
     # Time
 
     def next_deadline(self) -> float | None:

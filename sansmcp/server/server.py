@@ -234,6 +234,21 @@ class Server:
             self._paused.clear()
         return event
 
+    def drive(
+        self, perform: Callable[[ServerEffect], None], happened: Callable[[ServerEvent], None]
+    ) -> None:
+        """Pull until there is nothing: what every host does after everything that it tells us.
+
+        ``perform`` is given each effect and ``happened`` each event, in order. The effects of
+        exchanges are pulled by those who drive them.
+        """
+        while True:
+            while not isinstance(effect := self.next_effect(), Idle):
+                perform(effect)
+            if isinstance(event := self.next_event(), Idle):
+                return
+            happened(event)
+
     # Time
 
     def next_deadline(self) -> float | None:

@@ -19,7 +19,7 @@ from sansmcp import (
     ResponseHead,
     encode_event,
 )
-from sansmcp.effects import AbortExchange, OpenExchange
+from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent
 
 try:
@@ -119,20 +119,15 @@ class Bench:
         self._asked: dict[int, Asked] = {}
 
     def settle(self) -> None:
-        moved = True
-        while moved:
-            moved = False
-            while not isinstance(effect := self.client.next_effect(), Idle):
-                moved = True
-                if isinstance(effect, AbortExchange):
-                    self._asked[effect.exchange].aborted = True
-                else:
-                    asked = self._asked[effect.exchange] = Asked(self, effect)
-                    self.requests.append(asked)
-            self.is_paused = effect is Idle.PAUSED
-            while self.takes_events and not isinstance(event := self.client.next_event(), Idle):
-                moved = True
-                self.events.append(event)
+        idle = self.client.drive(self.perform, self.events.append, lambda: self.takes_events)
+        self.is_paused = idle is Idle.PAUSED
+
+    def perform(self, effect: ClientEffect) -> None:
+        if isinstance(effect, AbortExchange):
+            self._asked[effect.exchange].aborted = True
+        else:
+            asked = self._asked[effect.exchange] = Asked(self, effect)
+            self.requests.append(asked)
 
     def do(self, command: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         result = command(*arguments, now=self.now, **options)

@@ -8,8 +8,8 @@ from typing import Any
 import h11
 
 from sansmcp import App, Call, Idle, MemoryStore, Server, ServerConnection, ServerSettings
-from sansmcp.effects import CloseConnection, SendBytes, Wake
-from sansmcp.events import CallReceived
+from sansmcp.effects import CloseConnection, SendBytes, ServerEffect, Wake
+from sansmcp.events import CallReceived, ServerEvent
 from sansmcp.testing import counting_tokens
 
 try:
@@ -88,16 +88,19 @@ class Bench:
 
     def settle(self) -> None:
         self.wake()
-        while not isinstance(effect := self.server.next_effect(), Idle):
-            if isinstance(effect, Wake):
-                assert effect.exchange.host is self
-                self.wake()
-            else:
-                self.server.use_store(effect, self.store, now=self.now)
-        while not isinstance(event := self.server.next_event(), Idle):
-            if isinstance(event, CallReceived):
-                self.calls.append(event.call)
+        self.server.drive(self.perform, self.happened)
         self.wake()
+
+    def perform(self, effect: ServerEffect) -> None:
+        if isinstance(effect, Wake):
+            assert effect.exchange.host is self
+            self.wake()
+        else:
+            self.server.use_store(effect, self.store, now=self.now)
+
+    def happened(self, event: ServerEvent) -> None:
+        if isinstance(event, CallReceived):
+            self.calls.append(event.call)
 
     def feed(self, data: bytes, size: int | None = None) -> Bench:
         """Bytes from the peer, in pieces."""

@@ -27,6 +27,7 @@ from sansmcp.effects import (
     SendBody,
     SendEnd,
     SendHead,
+    ServerEffect,
     StoreEffect,
     Wake,
 )
@@ -156,20 +157,18 @@ class Bench:
 
     def settle(self) -> None:
         """Do everything that there is to do."""
-        moved = True
-        while moved:
-            moved = False
-            while not isinstance(effect := self.server.next_effect(), Idle):
-                moved = True
-                if isinstance(effect, Wake):
-                    effect.exchange.host.pull()
-                elif self.store_works:
-                    self.use_store(effect)
-                else:
-                    self.waiting.append(effect)
-            while self.takes_events and not isinstance(event := self.server.next_event(), Idle):
-                moved = True
-                self.events.append(event)
+        if self.takes_events:
+            self.server.drive(self.perform, self.events.append)
+        while not isinstance(effect := self.server.next_effect(), Idle):
+            self.perform(effect)
+
+    def perform(self, effect: ServerEffect) -> None:
+        if isinstance(effect, Wake):
+            effect.exchange.host.pull()
+        elif self.store_works:
+            self.use_store(effect)
+        else:
+            self.waiting.append(effect)
 
     def use_store(self, effect: StoreEffect) -> None:
         self.server.use_store(effect, self.store, now=self.now)
