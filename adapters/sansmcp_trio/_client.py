@@ -20,7 +20,7 @@ import trio
 import sansmcp
 from sansmcp import Idle
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
-from sansmcp.events import ClientEvent, Closed, ServerAsked, ServerWithdrew
+from sansmcp.events import ClientEvent, ServerAsked, ServerWithdrew
 from sansmcp.types import never
 
 from ._machine import Clock, Promise
@@ -89,7 +89,7 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
         self._settle()
         await trio.lowlevel.checkpoint()
 
-    async def events(self) -> AsyncGenerator[ClientEvent, None]:
+    def events(self) -> AsyncGenerator[ClientEvent, None]:
         """What happens and belongs to no call: notifications, reconnections, a lost session.
 
         Events are kept from the moment this is called, a limited number; when nobody takes them,
@@ -97,13 +97,16 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
         the client is closed.
         """
         self._keeps_events = True
-        event: ClientEvent | None = None
-        while not isinstance(event, Closed):
-            while not self._events:
+        return self._next_events()
+
+    async def _next_events(self) -> AsyncGenerator[ClientEvent, None]:
+        while self._events or not self._is_closed.is_delivered:
+            if self._events:
+                event = self._events.popleft()
+                self._settle()
+                yield event
+            else:
                 await self._clock.moved.wait()
-            event = self._events.popleft()
-            self._settle()
-            yield event
 
     async def aclose(self) -> None:
         """End the session. Calls under way fail with RequestCancelled. May be called twice."""

@@ -18,6 +18,11 @@ class Promise:
         self._value: Any = None
         self._error: Exception | None = None
 
+    @property
+    def is_delivered(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return self._delivered.is_set()
+
     def deliver(self, value: Any = None, error: Exception | None = None) -> None:
         """Give the value, or an exception instead."""
         if not self._delivered.is_set():

@@ -1,0 +1,93 @@
+"""A server made with the official Python SDK; prints its URL once it listens."""
+
+from __future__ import annotations
+
+import socket
+
+import anyio
+import uvicorn
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
+from mcp_types import JSONRPCMessage
+from pydantic import BaseModel
+
+
+class ListStore(EventStore):
+    """Keeps all events of all streams in one list."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, JSONRPCMessage | None]] = []
+
+    async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
+        self.events.append((stream_id, message))
+        return str(len(self.events) - 1)
+
+    async def replay_events_after(
+        self, last_event_id: str, send_callback: EventCallback
+    ) -> str | None:
+        last = int(last_event_id)
+        stream_id = self.events[last][0]
+        for number in range(last + 1, len(self.events)):
+            stream, message = self.events[number]
+            if stream == stream_id and message is not None:
+                await send_callback(EventMessage(message, str(number)))
+        return stream_id
+
+
+class Answer(BaseModel):
+    """What the user is asked for."""
+
+    name: str
+
+
+server = MCPServer("official")
+
+
+@server.tool()
+async def echo(text: str) -> str:
+    """Give back the text."""
+    return text
+
+
+@server.tool()
+async def slow(steps: int, context: Context) -> str:  # type: ignore[type-arg]
+    """Report progress, and close the stream in the middle."""
+    for step in range(1, steps + 1):
+        await context.report_progress(step, steps, f"step {step}")
+        if step == steps // 2:
+            await context.close_sse_stream()
+            await anyio.sleep(0.05)
+    return "done"
+
+
+@server.tool()
+async def ask(context: Context) -> str:  # type: ignore[type-arg]
+    """Ask the user for a name."""
+    result = await context.elicit("name?", Answer)
+    return result.data.name if result.action == "accept" else result.action
+
+
+@server.tool()
+async def fail() -> str:
+    """Fail."""
+    raise ValueError("this tool fails")
+
+
+@server.resource("example://greeting")
+def greeting() -> str:
+    """A resource."""
+    return "hello"
+
+
+def main() -> None:
+    """Serve on a free port."""
+    app = server.streamable_http_app(event_store=ListStore(), retry_interval=20)
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
+    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    main()
