@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 import attrs
 
+from .errors import LocalProtocolError
 from .types import Era
 
 
@@ -74,3 +75,13 @@ ASSUMED_VERSION = "2025-03-26"
 """What a request is taken for that names no version and has no session. Source: 2025-06-18
 basic/transports.
 """
+
+
+def check_versions(versions: tuple[str, ...]) -> None:
+    """Raises LocalProtocolError unless this is a choice of versions that can be spoken."""
+    if not versions:
+        raise LocalProtocolError("Without any protocol version nothing can be said")
+    for name in versions:
+        if name not in REVISIONS:
+            known = ", ".join(REVISIONS)
+            raise LocalProtocolError(f"{name!r} is no protocol version this library knows: {known}")

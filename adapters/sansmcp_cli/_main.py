@@ -23,6 +23,8 @@ from . import example
 from ._demo import demo
 from ._say import say
 
+_DESCRIPTION = "Serve an MCP application, call a tool, or watch what a broken network does to it."
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command. Returns the exit status: 0, or 1 with a message on stderr."""
@@ -32,9 +34,13 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except (sansmcp.CallError, sansmcp.LocalProtocolError, _Mistake, OSError) as error:
-        say(f"sansmcp: {error}", sys.stderr)
-        return 1
+        return _failed(str(error))
     return status
+
+
+def _failed(why: str) -> int:
+    say(f"sansmcp: {why}", sys.stderr)
+    return 1
 
 
 class _Mistake(Exception):
@@ -42,7 +48,7 @@ class _Mistake(Exception):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="sansmcp", description=__import__("sansmcp_cli").__doc__)
+    parser = argparse.ArgumentParser(prog="sansmcp", description=_DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"sansmcp {sansmcp.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -100,7 +106,12 @@ async def _serve(options: argparse.Namespace) -> int:
         trace=_tracer("server") if options.trace else None,
     )
     async with trio.open_nursery() as nursery:
-        serving: sansmcp_trio.Serving = await nursery.start(serve)
+        try:
+            serving: sansmcp_trio.Serving = await nursery.start(serve)
+        except OSError as error:
+            return _failed(f"Cannot listen on {options.http}: {error}")
+        except sansmcp.LocalProtocolError as error:
+            return _failed(str(error))
         say(serving.url)
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async for _ in signals:
@@ -124,15 +135,14 @@ async def _call(options: argparse.Namespace) -> int:
             name="sansmcp-call",
             version=sansmcp.__version__,
             headers=tuple(_header(text) for text in options.header),
+            timeout=options.timeout,
             trace=_tracer("client") if options.trace else None,
         ) as client,
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(_show_events, client)
         try:
-            result = await client.call_tool(
-                options.tool, arguments, timeout=options.timeout, on_progress=_show_progress
-            )
+            result = await client.call_tool(options.tool, arguments, on_progress=_show_progress)
         except sansmcp.CallError as error:
             failure = error
         nursery.cancel_scope.cancel()

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypedDict
 
 from ..codecs import json
-from ..codecs.headers import Headers
+from ..codecs.headers import Headers, check_further_headers
 from ..codecs.jsonrpc import METHOD_NOT_FOUND
 from ..effects import ClientEffect
 from ..errors import JsonRpcError, LocalProtocolError, error_response
@@ -31,14 +31,14 @@ from ..events import ClientEvent
 from ..http import ResponsePart, Url
 from ..limits import Limits
 from ..messages import ErrorResponse, Notification, Params, RequestId, Response
-from ..revisions import HANDSHAKE_VERSIONS, REVISIONS
+from ..revisions import HANDSHAKE_VERSIONS, check_versions
 from ..states import ClientState
 from ..timers import Timer
 from ..trace import Tracer
 from ..types import Idle
 from .calls import ClientCall
 from .conversation import Conversation
-from .core import ClientCore, ReconnectPolicy
+from .core import ClientCore, ReconnectPolicy, check_seconds
 from .cursor import Cursor
 from .exchange import ClientExchange
 from .handshake import Handshake
@@ -126,12 +126,12 @@ class Client:
             limits: bounds; see Limits.
             trace: is told everything that is sent and received.
 
-        Raises LocalProtocolError for a URL that is none, and for a version this library does not
-        know.
+        Raises LocalProtocolError for a URL that is none, for a version this library does not know,
+        for headers that cannot be sent or are the client's own, and for times not above zero.
         """
-        for name_ in versions:
-            if name_ not in REVISIONS:
-                raise LocalProtocolError(f"{name_!r} is not a protocol version this library knows")
+        check_versions(versions)
+        check_further_headers(headers)
+        check_seconds(timeout, total_timeout, connect_timeout, close_timeout)
         self._core = ClientCore(
             url=Url.parse(url),
             info={"name": name, "version": version},
@@ -187,9 +187,12 @@ class Client:
 
         Before the handshake is done calls wait for it. Raises LocalProtocolError, and changes
         nothing, if the client is closed, ``initialize`` is asked for, the parameters are not JSON,
-        or too many calls are under way.
+        a time is not above zero, or too many calls are under way.
         """
         self._check_open()
+        timeout = self._timeout if timeout is None else timeout
+        total_timeout = self._total_timeout if total_timeout is None else total_timeout
+        check_seconds(timeout, total_timeout)
         if method == "initialize":
             raise LocalProtocolError("initialize is sent by start(), not by call()")
         if len(self._conversation.calls) >= self._core.limits.max_pending_calls:
@@ -206,8 +209,8 @@ class Client:
             next(self._handles),
             method,
             params,
-            self._timeout if timeout is None else timeout,
-            self._total_timeout if total_timeout is None else total_timeout,
+            timeout,
+            total_timeout,
             method in SAFE_METHODS if idempotent is None else idempotent,
             reset_on_progress,
             now,

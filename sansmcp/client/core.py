@@ -11,6 +11,7 @@ import attrs
 
 from ..codecs.headers import Headers
 from ..effects import AbortExchange, ClientEffect, OpenExchange
+from ..errors import LocalProtocolError
 from ..events import ClientEvent
 from ..http import RequestHead, Url
 from ..limits import Limits
@@ -46,6 +47,13 @@ class ReconnectPolicy:
     def delay(self, attempt: int, retry: float, jitter: float) -> float:
         """Seconds to wait before an attempt; ``jitter`` is a random number from 0 to 1."""
         return retry + jitter * min(self.cap, self.initial * 2.0 ** min(attempt - 1, 63))
+
+
+def check_seconds(*durations: float) -> None:
+    """Raises LocalProtocolError for a duration that is not above zero; infinity is one."""
+    for seconds in durations:
+        if not seconds > 0:
+            raise LocalProtocolError(f"Not a number of seconds above zero: {seconds!r}")
 
 
 @attrs.define(eq=False, kw_only=True)

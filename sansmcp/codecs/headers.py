@@ -8,12 +8,34 @@ Source: RFC 9110 sections 5 and 12.5.1; MCP basic/transports, every revision.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TypeAlias
 
 from ..errors import LocalProtocolError
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+
+_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
+_VALUE = re.compile(rb"(?:[!-~\x80-\xff](?:[ \t!-~\x80-\xff]*[!-~\x80-\xff])?)?")
+_OWN_NAMES = frozenset(
+    (
+        b"accept",
+        b"cache-control",
+        b"connection",
+        b"content-length",
+        b"content-type",
+        b"expect",
+        b"host",
+        b"last-event-id",
+        b"mcp-protocol-version",
+        b"mcp-session-id",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    )
+)
 
 JSON = b"application/json"
 EVENT_STREAM = b"text/event-stream"
@@ -95,6 +117,21 @@ def header_value(text: str) -> bytes:
     if not text.isascii() or not text.isprintable() or text != text.strip():
         raise LocalProtocolError(f"Not usable as an HTTP header value: {text[:50]!r}")
     return text.encode()
+
+
+def check_further_headers(headers: Headers) -> None:
+    """Whether an application may add these headers to a client's requests.
+
+    Raises LocalProtocolError for what is no header, or is one that the client or the HTTP layer
+    below sets: twice said, a server may believe either.
+    """
+    for name, value in headers:
+        if not _NAME.fullmatch(name):
+            raise LocalProtocolError(f"Not the name of a header in lower case: {name!r}")
+        if name in _OWN_NAMES:
+            raise LocalProtocolError(f"The header {name.decode()!r} is set by the client itself")
+        if not _VALUE.fullmatch(value):
+            raise LocalProtocolError(f"The value of {name.decode()!r} has illegal characters")
 
 
 def is_session_id(text: str) -> bool:

@@ -19,6 +19,7 @@ completions) pull the effects until ``Idle``. Nothing a peer sends makes the mac
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypedDict
 
@@ -38,7 +39,7 @@ from ..errors import LocalProtocolError, RemoteProtocolError
 from ..events import ServerEvent, StoreFailed
 from ..http import BodyData, BodyEnd, PeerGone, RequestHead, RequestPart
 from ..limits import Limits
-from ..revisions import HANDSHAKE_VERSIONS, REVISIONS
+from ..revisions import HANDSHAKE_VERSIONS, check_versions
 from ..security import SecurityPolicy
 from ..states import ExchangeState
 from ..store import Page, Store
@@ -52,6 +53,8 @@ from .dispatch import Endpoint, check_head
 from .exchange import ServerExchange
 from .legacy import Legacy
 from .sessions import Session, SessionTable
+
+_PATH = re.compile(r"/[!-\"$->@-~]*")
 
 
 class ServerSettings(TypedDict, total=False):
@@ -104,13 +107,11 @@ class Server:
             limits: bounds; see Limits.
             trace: is told everything that is sent and received.
 
-        Raises LocalProtocolError for a version this library does not know.
+        Raises LocalProtocolError for a version this library does not know, and for what is no path.
         """
-        for version in versions:
-            if version not in REVISIONS:
-                raise LocalProtocolError(
-                    f"{version!r} is not a protocol version this library knows"
-                )
+        check_versions(versions)
+        if not _PATH.fullmatch(path):
+            raise LocalProtocolError(f"Not a path like '/mcp': {path!r}")
         self._core = ServerCore(
             app=app,
             versions=versions,

@@ -1,0 +1,58 @@
+"""The command as such, and its demonstration."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+
+import sansmcp
+
+from .conftest import ROOT, command, environment, run
+
+
+def test_the_version() -> None:
+    assert run("--version").out == f"sansmcp {sansmcp.__version__}\n"
+
+
+def test_help_names_all_commands() -> None:
+    shown = run("--help")
+    assert shown.status == 0
+    for name in ("serve", "call", "demo"):
+        assert re.search(rf"^\s+{name}\s", shown.out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("arguments", [(), ("bogus",), ("call",), ("call", "http://localhost/")])
+def test_wrong_usage_is_explained(arguments: tuple[str, ...]) -> None:
+    used = run(*arguments)
+    assert used.status == 2
+    assert used.out == ""
+    assert used.err.startswith("usage: sansmcp")
+
+
+def test_the_demonstration_loses_nothing() -> None:
+    shown = run("demo", "--calls", "3", "--seed", "7")
+    assert shown.status == 0
+    last = shown.out.splitlines()[-1]
+    counts = re.fullmatch(r"demo: 3 calls, (\d+) disconnects, 0 lost, 0 duplicated", last)
+    assert counts is not None
+    assert int(counts[1]) >= 3  # the tool lets its client go once in each call
+    assert "network: a connection breaks" in shown.out
+    assert "retry" in shown.out
+
+
+def test_a_reader_who_has_seen_enough() -> None:
+    with subprocess.Popen(
+        command("demo", "--calls", "1"),
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as shown:
+        assert shown.stdout is not None
+        assert shown.stderr is not None
+        shown.stdout.readline()
+        shown.stdout.close()
+        assert shown.wait(timeout=60) == 0
+        assert shown.stderr.read() == b""

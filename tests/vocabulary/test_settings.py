@@ -1,0 +1,78 @@
+"""Settings that make no sense are refused before anything is done with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sansmcp import App, Client, LocalProtocolError, Server
+from sansmcp.testing import counting_tokens
+
+
+def client(**settings: Any) -> Client:
+    return Client("http://localhost/mcp", jitter=lambda: 0.5, **settings)
+
+
+def server(**settings: Any) -> Server:
+    return Server(App("a", "1"), new_token=counting_tokens(), **settings)
+
+
+@pytest.mark.parametrize("header", [(b"authorization", b"Bearer a\tb"), (b"x-empty", b"")])
+def test_headers_of_the_application_are_sent(header: tuple[bytes, bytes]) -> None:
+    client(headers=(header,))
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ((b"Authorization", b"x"), "lower case"),
+        ((b"a b", b"x"), "lower case"),
+        ((b"", b"x"), "lower case"),
+        ((b"a\n", b"x"), "lower case"),
+        ((b"host", b"example.org"), "'host' is set by the client"),
+        ((b"mcp-session-id", b"x"), "set by the client"),
+        ((b"x", b"a\r\nb: c"), "illegal"),
+        ((b"x", b"a\0"), "illegal"),
+        ((b"x", b" a"), "illegal"),
+        ((b"x", b"a\n"), "illegal"),
+    ],
+)
+def test_headers_that_cannot_be_added(header: tuple[bytes, bytes], message: str) -> None:
+    with pytest.raises(LocalProtocolError, match=message):
+        client(headers=(header,))
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+@pytest.mark.parametrize(
+    "setting", ["timeout", "total_timeout", "connect_timeout", "close_timeout"]
+)
+def test_times_are_above_zero(setting: str, seconds: float) -> None:
+    with pytest.raises(LocalProtocolError, match="seconds above zero"):
+        client(**{setting: seconds})
+
+
+def test_times_of_a_call_are_above_zero() -> None:
+    with pytest.raises(LocalProtocolError, match="seconds above zero"):
+        client().call("ping", timeout=0, now=0.0)
+    with pytest.raises(LocalProtocolError, match="seconds above zero"):
+        client().call("ping", total_timeout=-1, now=0.0)
+
+
+@pytest.mark.parametrize("make", [client, server])
+def test_versions_are_known_ones(make: Any) -> None:
+    with pytest.raises(LocalProtocolError, match=r"'2024-01-01' is no .*: 2024-11-05, "):
+        make(versions=("2024-01-01",))
+    with pytest.raises(LocalProtocolError, match="Without any"):
+        make(versions=())
+
+
+@pytest.mark.parametrize("path", ["/", "/mcp", "/a/b;c=%20d"])
+def test_paths_of_the_endpoint(path: str) -> None:
+    assert server(path=path).path == path
+
+
+@pytest.mark.parametrize("path", ["", "mcp", "/a b", "/a?b", "/a#b", "/ä", "/a\n"])
+def test_what_is_no_path(path: str) -> None:
+    with pytest.raises(LocalProtocolError, match="Not a path"):
+        server(path=path)
