@@ -11,6 +11,7 @@ import attrs
 from sansmcp import (
     BodyData,
     BodyEnd,
+    CallError,
     Client,
     ClientSettings,
     Idle,
@@ -20,7 +21,7 @@ from sansmcp import (
     encode_event,
 )
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
-from sansmcp.events import ClientEvent
+from sansmcp.events import CallFailed, ClientEvent
 
 try:
     from typing import Unpack
@@ -177,6 +178,21 @@ class Bench:
         handle = self.do(self.client.call, method, **options)
         assert isinstance(handle, int)
         return handle, self.take()
+
+
+def open_call(bench: Bench, id: str | None = "e1", **options: Any) -> tuple[int, Asked]:
+    """A call whose stream has begun, and has given an id."""
+    handle, asked = bench.call(**options)
+    asked.open_stream()
+    if id is not None:
+        asked.event(id=id)
+    return handle, asked
+
+
+def only_failure(bench: Bench, handle: int) -> CallError:
+    (event,) = [e for e in bench.take_events() if isinstance(e, CallFailed)]
+    assert event.call == handle
+    return event.error
 
 
 def initialized(id: Any, version: str = LATEST) -> dict[str, Any]:

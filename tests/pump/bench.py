@@ -21,6 +21,8 @@ INITIALIZE = (
     b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
     b'"capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}'
 )
+PING = b'{"jsonrpc":"2.0","id":7,"method":"ping"}'
+CALL = b'{"jsonrpc":"2.0","id":8,"method":"tools/call"}'
 HEADERS = (
     b"host: localhost\r\naccept: application/json, text/event-stream\r\n"
     b"content-type: application/json\r\n"

@@ -15,6 +15,7 @@ from sansmcp import (
     Idle,
     MemoryStore,
     PeerGone,
+    RemoteProtocolError,
     RequestHead,
     ResponseHead,
     Server,
@@ -31,7 +32,7 @@ from sansmcp.effects import (
     StoreEffect,
     Wake,
 )
-from sansmcp.events import CallReceived, ServerEvent
+from sansmcp.events import BadRequest, CallReceived, ServerEvent
 from sansmcp.testing import counting_tokens
 
 try:
@@ -43,6 +44,7 @@ JSON = "application/json"
 STREAM = "text/event-stream"
 BOTH = f"{JSON}, {STREAM}"
 LATEST = "2025-11-25"
+PING = b'{"jsonrpc":"2.0","id":7,"method":"ping"}'
 
 
 def example_app() -> App:
@@ -315,6 +317,32 @@ class Bench:
         event = self.events.pop()
         assert isinstance(event, CallReceived), event
         return event.call
+
+
+def methods(talk: Talk) -> list[str]:
+    """The names of the messages on a stream; an answer is "answer"."""
+    return [message.get("method", "answer") for message in talk.messages]
+
+
+def say(bench: Bench, call: Any, *names: str) -> None:
+    for name in names:
+        bench.do(call.notify, name)
+
+
+def expect(talk: Talk, status: int, reason: str, code: int = -32600, id: Any = None) -> None:
+    """The refusal is one line of JSON-RPC error, and the application is told the same."""
+    assert (talk.status, talk.ended) == (status, True), talk.body
+    assert b"\n" not in talk.body
+    answer = talk.json
+    assert answer["error"]["code"] == code
+    assert answer["error"]["data"]["reason"] == reason
+    assert answer["error"]["message"]
+    assert answer.get("id") == id
+    assert ("id" in answer) == (id is not None)
+    event = talk.bench.events[-1]
+    assert isinstance(event, BadRequest)
+    assert isinstance(event.error, RemoteProtocolError)
+    assert event.error.reason == reason
 
 
 def request(id: Any, method: str = "tools/call", **params: Any) -> dict[str, Any]:

@@ -13,11 +13,6 @@ requirement = pytest.mark.requirement
 VERSION = "2025-03-26"
 
 
-@pytest.fixture
-def bench() -> Bench:
-    return Bench()
-
-
 def calls(bench: Bench) -> list[CallReceived]:
     return [event for event in bench.events if isinstance(event, CallReceived)]
 

@@ -1,4 +1,4 @@
-"""Calls: answered once, in JSON or as a stream, whatever crosses on the way."""
+"""Calls: answered in JSON or as a stream, told apart by session and id, and bounded."""
 
 from __future__ import annotations
 
@@ -7,17 +7,8 @@ from typing import Any
 
 import pytest
 
-from sansmcp import (
-    Call,
-    ErrorResponse,
-    JsonRpcError,
-    Limits,
-    LocalProtocolError,
-    RequestCancelled,
-    RequestTimeout,
-    Response,
-)
-from sansmcp.events import CallCancelled, CallReceived, ClientAnswered, ClientNotified, MessageLost
+from sansmcp import JsonRpcError, Limits, LocalProtocolError
+from sansmcp.events import CallReceived, ClientNotified
 from sansmcp.messages import Notification
 from sansmcp.states import CallState
 
@@ -27,9 +18,7 @@ requirement = pytest.mark.requirement
 VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", LATEST]
 
 
-@pytest.fixture
-def bench() -> Bench:
-    return Bench()
+# Answers
 
 
 @requirement("SHTTP-S-005", "JSONRPC-B-007", "JSONRPC-B-010")
@@ -145,107 +134,7 @@ def test_notifications_reach_the_application(bench: Bench) -> None:
     assert event.session is bench.server.sessions[0]
 
 
-# Ending once
-
-
-@requirement("CANCEL-B-003", "CANCEL-B-006", "CANCEL-B-007")
-def test_a_cancelled_call_gets_no_answer_but_its_request_ends(bench: Bench) -> None:
-    session = bench.open_session()
-    talk, call = bench.call(session, 5)
-    cancel = bench.post(
-        notification("notifications/cancelled", requestId=5, reason="bored"), session
-    )
-    assert cancel.status == 202
-    assert bench.events == [CallCancelled(call, "bored")]
-    assert (talk.status, talk.messages, talk.ended) == (200, [], True)
-    assert call.state is CallState.CANCELLED
-    for say in (call.respond, call.notify):
-        assert bench.do(say, "x") is False
-    assert bench.do(call.progress, 1) is False
-    assert bench.do(call.disconnect) is False
-    assert talk.messages == []
-    with pytest.raises(LocalProtocolError):
-        call.ask("ping", timeout=1, now=0)
-
-
-@requirement("CANCEL-B-004", "CANCEL-B-006", "CANCEL-B-008")
-def test_cancelling_what_has_ended_changes_nothing(bench: Bench) -> None:
-    session = bench.open_session()
-    talk, call = bench.call(session, 5)
-    bench.do(call.respond, {})
-    assert bench.post(notification("notifications/cancelled", requestId=5), session).status == 202
-    assert bench.events == []
-    assert bench.do(call.respond, {"second": True}) is False
-    assert talk.json["result"] == {}
-
-
-def test_a_cancelled_stream_ends(bench: Bench) -> None:
-    session = bench.open_session()
-    talk, call = bench.call(session, "a")
-    bench.do(call.notify, "x")
-    bench.post(notification("notifications/cancelled", requestId="a"), session)
-    assert [message["method"] for message in talk.messages] == ["x"]
-    assert talk.ended
-    assert call.state is CallState.CANCELLED
-
-
-@pytest.mark.parametrize("id", [1.0, True, "5", None, {}])
-def test_a_cancellation_has_to_name_the_id_exactly(bench: Bench, id: Any) -> None:
-    session = bench.open_session()
-    _, call = bench.call(session, 1)
-    _, other = bench.call(session, 5)
-    bench.post(notification("notifications/cancelled", requestId=id), session)
-    assert call.is_running
-    assert other.is_running
-
-
-@requirement("SHTTP-S-017")
-def test_a_broken_connection_is_no_cancellation(bench: Bench) -> None:
-    talk, call = bench.call(bench.open_session())
-    bench.do(call.notify, "x")
-    talk.gone()
-    assert call.is_running
-    assert bench.do(call.notify, "y") is True
-    assert bench.do(call.respond, {}) is True
-
-
-def test_an_answer_that_nobody_can_get_is_reported(bench: Bench) -> None:
-    talk, call = bench.call(bench.open_session())
-    talk.gone()
-    assert call.is_running
-    bench.wait(1)
-    assert bench.do(call.notify, "x") is False
-    assert bench.do(call.disconnect) is False
-    with pytest.raises(LocalProtocolError):
-        call.ask("ping", timeout=1, now=bench.now)
-    assert bench.do(call.respond, {}) is False
-    assert bench.events == [MessageLost(call, "the client left before it could be answered")]
-    assert bench.store.count == 0
-
-
-def test_a_call_whose_client_has_left_can_be_cancelled(bench: Bench) -> None:
-    session = bench.open_session()
-    talk, call = bench.call(session, 5)
-    talk.gone()
-    bench.post(notification("notifications/cancelled", requestId=5), session)
-    assert bench.events == [CallCancelled(call, "cancelled by the client")]
-    assert talk.head is None
-
-
-def test_without_a_store_a_lost_reader_loses_the_answer() -> None:
-    bench = Bench(resumable=False)
-    talk, call = bench.call(bench.open_session())
-    bench.do(call.notify, "x")
-    talk.gone()
-    assert bench.do(call.notify, "y") is False
-    assert bench.do(call.respond, {}) is False
-    assert isinstance(bench.events[-1], MessageLost)
-
-
-def test_a_client_that_leaves_before_its_large_answer(bench: Bench) -> None:
-    talk, call = bench.call(bench.open_session())
-    talk.gone()
-    assert bench.do(call.respond, {"text": "x" * 20_000}) is False
+# Ids and bounds
 
 
 @requirement("JSONRPC-B-005")
@@ -316,107 +205,6 @@ def test_no_progress_without_a_token_or_after_the_end(bench: Bench, token: Any) 
     assert bench.do(call.progress, 1) is False
 
 
-# Asking the client
-
-
-def ask(bench: Bench, method: str = "elicitation/create") -> tuple[str, Talk, Call, int]:
-    session = bench.open_session(capabilities={"elicitation": {}})
-    talk, call = bench.call(session)
-    return session, talk, call, bench.do(call.ask, method, {"message": "?"}, timeout=30)
-
-
-@requirement("SHTTP-S-012", "SHTTP-S-009")
-def test_a_question_goes_out_on_the_stream_of_its_call(bench: Bench) -> None:
-    session, talk, call, id = ask(bench)
-    assert talk.messages == [
-        {"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": {"message": "?"}}
-    ]
-    answer = {"jsonrpc": "2.0", "id": id, "result": {"action": "decline"}}
-    assert bench.post(answer, session).status == 202
-    (event,) = bench.events
-    assert event == ClientAnswered(call, id, Response(id, {"action": "decline"}))
-    assert isinstance(event, ClientAnswered)
-    assert event.result() == {"action": "decline"}
-    assert bench.post(answer, session).status == 202  # twice
-    assert len(bench.events) == 1
-    bench.do(call.respond, {})
-    assert len(talk.messages) == 2
-
-
-def test_an_error_of_the_client_is_an_answer(bench: Bench) -> None:
-    session, _, call, id = ask(bench, "ping")
-    bench.post({"jsonrpc": "2.0", "id": id, "error": {"code": -1, "message": "no"}}, session)
-    (event,) = bench.events
-    assert event == ClientAnswered(call, id, ErrorResponse(id, -1, "no"))
-    assert isinstance(event, ClientAnswered)
-    with pytest.raises(JsonRpcError, match="no"):
-        event.result()
-
-
-def test_a_foreign_answer_does_not_count(bench: Bench) -> None:
-    _, _, _, id = ask(bench)
-    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "result": {}}
-    assert bench.post(answer, bench.open_session()).status == 202
-    assert bench.post({**answer, "id": str(id)}, bench.open_session()).status == 202
-    assert bench.events == []
-
-
-def test_a_question_times_out(bench: Bench) -> None:
-    session, talk, call, id = ask(bench)
-    bench.wait(30)
-    (event,) = bench.events
-    assert isinstance(event, ClientAnswered)
-    assert isinstance(event.answer, RequestTimeout)
-    with pytest.raises(RequestTimeout):
-        event.result()
-    assert talk.messages[-1]["method"] == "notifications/cancelled"
-    assert talk.messages[-1]["params"] == {"requestId": id, "reason": "timed out"}
-    assert bench.post({"jsonrpc": "2.0", "id": id, "result": {}}, session).status == 202
-    assert len(bench.events) == 1
-    assert call.is_running
-
-
-@requirement("CANCEL-B-001", "CANCEL-B-002")
-def test_an_answered_call_withdraws_its_questions(bench: Bench) -> None:
-    _, talk, call, id = ask(bench)
-    bench.do(call.respond, {})
-    assert [message.get("method") for message in talk.messages] == [
-        "elicitation/create",
-        "notifications/cancelled",
-        None,
-    ]
-    assert talk.messages[1]["params"]["requestId"] == id
-    (event,) = bench.events
-    assert isinstance(event, ClientAnswered)
-    assert isinstance(event.answer, RequestCancelled)
-    bench.wait(100)
-    assert len(bench.events) == 1
-
-
-def test_a_cancelled_call_ends_its_questions(bench: Bench) -> None:
-    session, _, call, _ = ask(bench)
-    bench.post(notification("notifications/cancelled", requestId=call.request.id), session)
-    assert [type(event) for event in bench.events] == [ClientAnswered, CallCancelled]
-
-
-@requirement("LIFECYCLE-S-006")
-@pytest.mark.parametrize("method", ["elicitation/create", "sampling/createMessage", "roots/list"])
-def test_a_client_is_asked_only_what_it_declared(bench: Bench, method: str) -> None:
-    session = bench.open_session(capabilities={"other": {}})
-    talk, call = bench.call(session)
-    with pytest.raises(LocalProtocolError, match="capability"):
-        call.ask(method, timeout=1, now=0)
-    assert talk.head is None
-    assert call.is_running
-
-
-@requirement("LIFECYCLE-B-015")
-def test_pings_need_no_capability(bench: Bench) -> None:
-    _, call = bench.call(bench.open_session())
-    assert bench.do(call.ask, "ping", timeout=1) == 1
-    assert bench.do(call.ask, "ping", timeout=1) == 2
-
-
 # Without sessions
 
 
@@ -445,6 +233,9 @@ def test_without_sessions_streams_can_be_resumed() -> None:
     resumed = bench.get(None, talk.events[0].id, {"mcp-protocol-version": LATEST})
     assert [message.get("method") for message in resumed.messages] == ["x", None]
     assert resumed.ended
+
+
+# The application's side
 
 
 def test_calls_show_what_they_are(bench: Bench) -> None:

@@ -18,11 +18,6 @@ from .bench import LATEST, Bench, Talk, example_app, initialize, notification, r
 requirement = pytest.mark.requirement
 
 
-@pytest.fixture
-def bench() -> Bench:
-    return Bench()
-
-
 def only_session(bench: Bench) -> Session:
     (session,) = bench.server.sessions
     return session

@@ -1,0 +1,139 @@
+"""The standalone stream: what belongs to no call is heard there, and losing it hurts nobody."""
+
+from __future__ import annotations
+
+import pytest
+
+from sansmcp import Limits
+from sansmcp.events import (
+    CallCompleted,
+    ListenerStopped,
+    ServerAsked,
+    ServerNotified,
+    ServerWithdrew,
+    Violation,
+)
+
+from .bench import SESSION, Asked, Bench, notification, request, response
+
+requirement = pytest.mark.requirement
+
+
+@pytest.fixture
+def listening() -> tuple[Bench, Asked]:
+    bench = Bench(listen=True, capabilities={"roots": {}}).connect()
+    return bench, bench.take("GET")
+
+
+@requirement("SHTTP-C-009", "SHTTP-C-010")
+def test_the_listener_hears_what_belongs_to_no_call(listening: tuple[Bench, Asked]) -> None:
+    bench, asked = listening
+    assert asked.header("last-event-id") is None
+    assert asked.header("mcp-session-id") == SESSION
+    asked.open_stream()
+    asked.event(id="s1")
+    asked.event(notification("notifications/tools/list_changed"), id="s2")
+    (event,) = bench.take_events()
+    assert isinstance(event, ServerNotified)
+    assert event.call is None
+    asked.event(request(1, "ping"))
+    assert bench.take().json == response(1)
+    asked.event(b"{")
+    assert isinstance(bench.events[-1], Violation)
+
+
+@requirement("SHTTP-C-007", "SHTTP-S-012")
+def test_questions_that_belong_to_no_call_are_refused(listening: tuple[Bench, Asked]) -> None:
+    bench, asked = listening
+    asked.open_stream()
+    asked.event(request(1, "roots/list"))
+    answer = bench.take().json
+    assert (answer["id"], answer["error"]["code"]) == (1, -32602)
+    bench.call()
+    asked.event(request(2, "roots/list"))  # older servers use the wrong stream
+    (event,) = bench.events
+    assert isinstance(event, ServerAsked)
+    assert bench.do(bench.client.respond, 2, {"roots": []})
+
+
+def test_a_question_on_the_standalone_stream_can_be_withdrawn(
+    listening: tuple[Bench, Asked],
+) -> None:
+    bench, asked = listening
+    bench.call()
+    asked.open_stream()
+    asked.event(request(2, "roots/list"))
+    asked.event(notification("notifications/cancelled", requestId=2))
+    assert bench.events[-1] == ServerWithdrew(2, "withdrawn by the server")
+    assert bench.do(bench.client.respond, 2, {}) is False
+
+
+# A listener that ends
+
+
+@requirement("SHTTP-S-019")
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 406, 409, 200, 204])
+def test_a_refused_listener_hurts_nobody(listening: tuple[Bench, Asked], status: int) -> None:
+    bench, asked = listening
+    asked.refuse(status, content_type="text/plain")
+    (event,) = bench.take_events()
+    assert isinstance(event, ListenerStopped)
+    assert str(status) in event.reason
+    bench.wait(1000)
+    assert bench.requests == []
+    handle, call = bench.call()
+    call.result()
+    assert bench.events == [CallCompleted(handle, {})]
+
+
+@requirement("POLL-S-006", "SHTTP-S-024")
+def test_a_broken_listener_comes_back(listening: tuple[Bench, Asked]) -> None:
+    bench, asked = listening
+    asked.open_stream()
+    asked.end()
+    bench.wait(1)
+    fresh = bench.take("GET")
+    assert fresh.header("last-event-id") is None
+    fresh.open_stream()
+    fresh.event(id="s7")
+    fresh.cut()
+    bench.wait(1)
+    resumed = bench.take("GET")
+    assert resumed.header("last-event-id") == "s7"
+    resumed.refuse(400)  # the server has forgotten: better a new stream than none
+    bench.wait(2)
+    assert bench.take("GET").header("last-event-id") is None
+
+
+def test_a_listener_without_progress_is_given_up(listening: tuple[Bench, Asked]) -> None:
+    bench, asked = listening
+    for _ in range(4):
+        asked.open_stream()
+        asked.end()
+        bench.wait(8)
+        asked = bench.take("GET")
+    asked.refuse(502)
+    assert isinstance(bench.events[-1], ListenerStopped)
+    assert "given up" in bench.events[-1].reason
+    bench.wait(1000)
+    assert bench.requests == []
+
+
+def test_a_listener_that_cannot_be_read_is_given_up() -> None:
+    bench = Bench(listen=True, limits=Limits(max_message_bytes=300)).connect()
+    asked = bench.take("GET")
+    asked.open_stream()
+    asked.event(b"x" * 400)
+    assert isinstance(bench.events[-1], ListenerStopped)
+    assert asked.aborted
+
+
+@requirement("SHTTP-C-011")
+def test_closing_ends_the_listener(listening: tuple[Bench, Asked]) -> None:
+    bench, asked = listening
+    asked.open_stream()
+    bench.do(bench.client.close)
+    assert asked.aborted
+    bench.take("DELETE").refuse(200)
+    bench.wait(1000)
+    assert bench.requests == []

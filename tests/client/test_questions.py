@@ -1,0 +1,175 @@
+"""What the server asks: answered once or withdrawn, and the clock of the call stands meanwhile."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from sansmcp import JsonRpcError, LocalProtocolError, RequestTimeout
+from sansmcp.events import CallCompleted, CallFailed, NotDelivered, ServerAsked, ServerWithdrew
+from sansmcp.messages import Request, Response
+
+from .bench import SESSION, Asked, Bench, notification, only_failure, request, response
+
+requirement = pytest.mark.requirement
+
+
+def asked_by_server(
+    bench: Bench, id: Any = "q", method: str = "elicitation/create", timeout: float = 10
+) -> tuple[int, Asked]:
+    handle, asked = bench.call(timeout=timeout)
+    asked.open_stream()
+    asked.event(request(id, method, message="?"))
+    return handle, asked
+
+
+@pytest.fixture
+def able() -> Bench:
+    return Bench(capabilities={"elicitation": {}}).connect()
+
+
+@requirement("JSONRPC-B-007", "LIFECYCLE-B-010")
+def test_a_question_is_answered_and_stops_the_clock(able: Bench) -> None:
+    handle, asked = asked_by_server(able)
+    assert able.take_events() == [
+        ServerAsked(handle, Request("q", "elicitation/create", {"message": "?"}))
+    ]
+    able.wait(10_000)
+    assert able.events == []
+    assert able.do(able.client.respond, "q", {"action": "accept"}) is True
+    answer = able.take()
+    assert answer.json == {"jsonrpc": "2.0", "id": "q", "result": {"action": "accept"}}
+    assert answer.header("mcp-session-id") == SESSION
+    answer.accept()
+    assert able.do(able.client.respond, "q", {}) is False
+    able.wait(9)
+    asked.event(notification("notifications/progress", progressToken=asked.id, progress=1))
+    able.wait(9)
+    able.take_events()
+    able.wait(2)
+    assert isinstance(only_failure(able, handle), RequestTimeout)
+
+
+def test_while_one_of_two_questions_is_open_the_clock_stands(able: Bench) -> None:
+    handle, asked = asked_by_server(able, 1)
+    asked.event(request(2, "elicitation/create"))
+    able.do(able.client.respond, 1, {})
+    asked.event(notification("notifications/progress", progressToken=asked.id, progress=1))
+    able.wait(1000)
+    assert not any(isinstance(event, CallFailed) for event in able.take_events())
+    able.do(able.client.respond, 2, {})
+    able.wait(10)
+    assert isinstance(only_failure(able, handle), RequestTimeout)
+
+
+def test_questions_can_be_answered_by_errors(able: Bench) -> None:
+    _, asked = asked_by_server(able, 1)
+    able.do(able.client.fail_with, 1, JsonRpcError(-5, "not now", {"x": 1}))
+    assert able.take().json["error"] == {"code": -5, "message": "not now", "data": {"x": 1}}
+    asked.event(request(2, "elicitation/create"))
+    able.do(able.client.fail_with, 2, ValueError("secret"))
+    assert able.take().json["error"] == {"code": -32603, "message": "Internal error"}
+    asked.event(request(3, "custom/method"))
+    able.do(able.client.decline, 3)
+    assert able.take().json["error"]["code"] == -32601
+
+
+def test_an_answer_that_is_no_json_changes_nothing(able: Bench) -> None:
+    asked_by_server(able)
+    with pytest.raises(LocalProtocolError):
+        able.client.respond("q", math.nan, now=0)
+    assert able.do(able.client.respond, "q", {}) is True
+
+
+@requirement("LIFECYCLE-B-011", "LIFECYCLE-B-015")
+@pytest.mark.parametrize("id", [0, "p"])
+def test_pings_are_answered_at_once(bench: Bench, id: Any) -> None:
+    asked_by_server(bench, id, "ping")
+    assert bench.take().json == {"jsonrpc": "2.0", "id": id, "result": {}}
+    assert bench.events == []
+
+
+@requirement("JSONRPC-B-025", "LIFECYCLE-C-008")
+@pytest.mark.parametrize("method", ["elicitation/create", "sampling/createMessage", "roots/list"])
+def test_what_was_not_declared_is_refused(bench: Bench, method: str) -> None:
+    asked_by_server(bench, 5, method)
+    answer = bench.take().json
+    assert (answer["id"], answer["error"]["code"]) == (5, -32601)
+    assert bench.events == []
+
+
+# Withdrawn and repeated
+
+
+@requirement("CANCEL-B-003", "CANCEL-B-004", "CANCEL-B-008")
+def test_the_server_withdraws_a_question(able: Bench) -> None:
+    handle, asked = asked_by_server(able)
+    able.take_events()
+    asked.event(notification("notifications/cancelled", requestId="q", reason="late"))
+    assert able.take_events() == [ServerWithdrew("q", "late")]
+    assert able.do(able.client.respond, "q", {}) is False
+    for id in ("q", 1, None, [1]):
+        asked.event(notification("notifications/cancelled", requestId=id))
+    asked.event({"jsonrpc": "2.0", "method": "notifications/cancelled"})
+    assert able.events == []
+    assert able.requests == []
+    asked.event(request("r", "elicitation/create"))
+    asked.event(notification("notifications/cancelled", requestId="r"))
+    assert able.take_events()[-1] == ServerWithdrew("r", "withdrawn by the server")
+    able.wait(10)
+    assert isinstance(only_failure(able, handle), RequestTimeout)
+
+
+def test_a_call_that_ends_withdraws_its_questions(able: Bench) -> None:
+    handle, asked = asked_by_server(able)
+    asked.event(response(asked.id))
+    assert able.take_events()[1:] == [
+        ServerWithdrew("q", "the call it belongs to has ended"),
+        CallCompleted(handle, {}),
+    ]
+    assert able.do(able.client.respond, "q", {}) is False
+
+
+def test_the_same_question_twice_is_one(able: Bench) -> None:
+    _, asked = asked_by_server(able)
+    asked.event(request("q", "elicitation/create"))
+    assert len(able.events) == 1
+
+
+# Answers that do not arrive
+
+
+@pytest.mark.parametrize(("failures", "arrives"), [(2, True), (5, False)])
+def test_an_answer_is_sent_again_when_it_may_help(
+    able: Bench, failures: int, arrives: bool
+) -> None:
+    asked_by_server(able, timeout=1000)
+    able.take_events()
+    able.do(able.client.respond, "q", {})
+    for number in range(failures):
+        post = able.take()
+        if number % 2:
+            post.refuse(503)
+        else:
+            post.cut()
+        able.wait(8)
+    if arrives:
+        able.take().accept()
+    assert able.requests == []
+    assert [type(event) for event in able.events if not isinstance(event, CallFailed)] == [
+        NotDelivered
+    ] * (not arrives)
+
+
+def test_an_answer_that_is_refused_is_not_sent_again(able: Bench) -> None:
+    asked_by_server(able)
+    able.take_events()
+    able.do(able.client.respond, "q", {})
+    able.take().refuse(400, b"no")
+    (event,) = able.events
+    assert isinstance(event, NotDelivered)
+    assert event.message == Response("q", {})
+    able.wait(5)
+    assert able.requests == []

@@ -1,0 +1,198 @@
+"""Trying again: after growing delays, never for ever, and calls only if they may be repeated."""
+
+from __future__ import annotations
+
+import pytest
+
+from sansmcp import Disconnected, ReconnectPolicy, RequestTimeout
+from sansmcp.events import CallCompleted, CallFailed, Reconnecting
+
+from .bench import Bench, notification, only_failure, open_call, response
+
+requirement = pytest.mark.requirement
+
+
+# Delays and attempts
+
+
+@requirement("POLL-C-003", "SSE-C-017", "SSE-C-025")
+def test_the_server_says_how_long_to_wait_at_least(bench: Bench) -> None:
+    _, asked = open_call(bench)
+    asked.event(id="e2", retry=3000)
+    asked.end()
+    (event,) = bench.events
+    assert isinstance(event, Reconnecting)
+    assert event.delay == 3.5
+    bench.wait(3.4)
+    assert bench.requests == []
+    bench.wait(0.2)
+    resumed = bench.take("GET")
+    resumed.open_stream()
+    resumed.end()  # still in force
+    last = bench.events[-1]
+    assert isinstance(last, Reconnecting)
+    assert last.delay == 4.0
+
+
+def test_no_retry_before_the_minimum_whatever_chance_says() -> None:
+    for jitter in (0.0, 0.999):
+        bench = Bench(jitter=jitter).connect()
+        _, asked = open_call(bench)
+        asked.event(id="e2", retry=2000)
+        asked.cut()
+        (event,) = bench.events
+        assert isinstance(event, Reconnecting)
+        assert 2.0 <= event.delay < 3.0
+
+
+def test_delays_grow_to_a_cap_and_the_stream_is_given_up(bench: Bench) -> None:
+    handle, asked = open_call(bench)
+    asked.cut()
+    delays: list[tuple[int, float]] = []
+    while True:
+        event = bench.events.pop()
+        if not isinstance(event, Reconnecting):
+            break
+        delays.append((event.attempt, event.delay))
+        bench.wait(event.delay)
+        resumed = bench.take("GET")
+        resumed.open_stream()  # opening is no progress
+        resumed.end()
+    assert delays == [(1, 0.5), (2, 1.0), (3, 2.0), (4, 4.0)]
+    assert isinstance(event, CallFailed)
+    assert event.call == handle
+    assert isinstance(event.error, Disconnected)
+    assert "given up after 4 attempts without progress" in str(event.error)
+    bench.wait(1000)
+    assert bench.requests == []
+
+
+def test_the_cap() -> None:
+    policy = ReconnectPolicy(initial=1.0, cap=8.0)
+    assert [policy.delay(n, 0.0, 0.5) for n in (1, 2, 4, 5, 9, 1000)] == [
+        0.5,
+        1.0,
+        4.0,
+        4.0,
+        4.0,
+        4.0,
+    ]
+    assert policy.delay(1, 5.0, 0.0) == 5.0
+
+
+@pytest.mark.parametrize("progress", ["id", "message", "same id", "retry", "comment"])
+def test_only_progress_starts_the_count_again(bench: Bench, progress: str) -> None:
+    _, asked = open_call(bench)
+    asked.cut()
+    attempts: list[int] = []
+    for number in range(12):
+        event = bench.events.pop()
+        if not isinstance(event, Reconnecting):
+            break
+        attempts.append(event.attempt)
+        bench.wait(event.delay)
+        resumed = bench.take("GET")
+        resumed.open_stream()
+        if progress == "id":
+            resumed.event(id=f"e{number + 2}")
+        elif progress == "message":
+            resumed.event(notification("x"))
+        elif progress == "same id":
+            resumed.event(id="e1")
+        elif progress == "retry":
+            resumed.event(retry=0)
+        resumed.cut()
+    real = progress in ("id", "message")
+    assert attempts == ([1] * 12 if real else [1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
+def test_a_resumption_that_may_work_later_is_tried_again(bench: Bench, status: int) -> None:
+    handle, asked = open_call(bench)
+    asked.cut()
+    for attempt in (1, 2, 3):
+        event = bench.events.pop()
+        assert isinstance(event, Reconnecting)
+        assert event.attempt == attempt
+        bench.wait(event.delay)
+        bench.take("GET").refuse(status)
+    bench.wait(5)
+    resumed = bench.take("GET")
+    resumed.open_stream()
+    resumed.event(response(asked.id))
+    assert bench.events[-1] == CallCompleted(handle, {})
+
+
+def test_a_call_that_waits_for_its_next_attempt_can_time_out_and_be_cancelled(bench: Bench) -> None:
+    handle, asked = open_call(bench, timeout=5)
+    asked.event(id="e2", retry=60_000)
+    asked.end()
+    bench.wait(5)
+    assert isinstance(only_failure(bench, handle), RequestTimeout)
+    assert bench.take().json["method"] == "notifications/cancelled"
+    handle, asked = open_call(bench)
+    asked.cut()
+    bench.do(bench.client.cancel, handle)
+    bench.take()
+    bench.wait(1000)
+    assert bench.requests == []
+
+
+# Calls that may be repeated
+
+
+def test_a_lost_call_that_may_be_repeated_is(bench: Bench) -> None:
+    handle, asked = bench.call(idempotent=True)
+    asked.cut()
+    (event,) = bench.take_events()
+    assert isinstance(event, Reconnecting)
+    bench.wait(event.delay)
+    again = bench.take()
+    assert again.json["method"] == "tools/call"
+    assert again.id != asked.id
+    assert again.json["params"]["_meta"]["progressToken"] == again.id
+    again.answer(response(again.id, {"a": 1}))
+    assert bench.events == [CallCompleted(handle, {"a": 1})]
+
+
+@pytest.mark.parametrize("method", ["tools/list", "resources/read", "prompts/get", "ping"])
+def test_methods_that_merely_read_are_repeated(bench: Bench, method: str) -> None:
+    _, asked = bench.call(method)
+    asked.cut()
+    bench.wait(1)
+    assert bench.take().json["method"] == method
+
+
+def test_they_need_not_be(bench: Bench) -> None:
+    handle, asked = bench.call("tools/list", idempotent=False)
+    asked.cut()
+    assert isinstance(only_failure(bench, handle), Disconnected)
+
+
+def test_repetitions_are_bounded(bench: Bench) -> None:
+    handle, asked = bench.call(idempotent=True)
+    for _ in range(4):
+        asked.cut("again")
+        bench.wait(4)
+        asked = bench.take()
+    asked.cut("again")
+    assert "given up after 4 attempts" in str(only_failure(bench, handle))
+    assert bench.requests == []
+
+
+def test_what_cannot_be_resumed_is_repeated_if_it_may_be(bench: Bench) -> None:
+    handle, asked = open_call(bench, idempotent=True)
+    asked.cut()
+    bench.wait(1)
+    bench.take("GET").refuse(400)
+    bench.wait(2)
+    again = bench.take()
+    again.answer(response(again.id))
+    assert bench.events[-1] == CallCompleted(handle, {})
+
+
+def test_a_refused_request_is_not_repeated(bench: Bench) -> None:
+    _, asked = bench.call(idempotent=True)
+    asked.refuse(503)
+    bench.wait(1000)
+    assert bench.requests == []

@@ -1,0 +1,194 @@
+"""The ladder for POST: each row has its own status, error and reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .bench import (
+    BOTH,
+    JSON,
+    LATEST,
+    PING,
+    STREAM,
+    Bench,
+    expect,
+    initialize,
+    notification,
+    request,
+)
+
+requirement = pytest.mark.requirement
+
+
+# 4: POST
+
+
+@requirement("SHTTP-C-003")
+@pytest.mark.parametrize(
+    ("accept", "missing"),
+    [
+        (JSON, [STREAM]),
+        (STREAM, [JSON]),
+        ("text/html", [JSON, STREAM]),
+        (f"*/*, {JSON};q=0", [JSON]),
+    ],
+)
+def test_4_2_post_has_to_accept_both_forms(bench: Bench, accept: str, missing: list[str]) -> None:
+    talk = bench.post(PING, headers={"accept": accept})
+    expect(talk, 406, "not_acceptable")
+    names = " and ".join(missing)
+    assert talk.error["message"] == (
+        f"POST needs Accept: application/json, text/event-stream; {names} is missing"
+    )
+    assert talk.error["data"]["missing"] == missing
+    assert talk.error["data"]["required"] == [JSON, STREAM]
+
+
+@pytest.mark.parametrize("accept", [None, "*/*", "text/*, application/*", BOTH.upper()])
+def test_4_2_wildcards_count(bench: Bench, accept: str | None) -> None:
+    assert bench.post(initialize(), headers={"accept": accept}).status == 200
+
+
+@pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", ""])
+def test_4_3_media_type(bench: Bench, kind: str | None) -> None:
+    expect(bench.post(PING, headers={"content-type": kind}), 415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON"])
+def test_4_3_parameters_and_case_do_not_matter(bench: Bench, kind: str) -> None:
+    assert bench.post(initialize(), headers={"content-type": kind}).status == 200
+
+
+@requirement("JSONRPC-B-023")
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "malformed_json"),
+        (b"{", "malformed_json"),
+        (b"\xff", "invalid_utf8"),
+        (b"[" * 9999, "too_deep"),
+    ],
+)
+def test_4_4_not_json(bench: Bench, body: bytes, reason: str) -> None:
+    expect(bench.post(body, bench.open_session()), 400, reason, -32700)
+
+
+@requirement("JSONRPC-B-031", "JSONRPC-B-035", "SHTTP-C-004")
+@pytest.mark.parametrize(
+    "batch",
+    [
+        [],
+        [request(1), {"jsonrpc": "2.0", "id": 2, "result": {}}],
+        [notification("x"), {"jsonrpc": "2.0", "id": 2, "error": {"code": 1, "message": ""}}],
+        [initialize()],
+        [request(1), initialize()],
+    ],
+)
+def test_4_6_batches_that_2025_03_26_does_not_allow(bench: Bench, batch: Any) -> None:
+    session = bench.open_session("2025-03-26")
+    expect(bench.post(batch, session, None), 400, "bad_batch")
+
+
+@requirement("JSONRPC-B-039", "SHTTP-C-005")
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", LATEST])
+def test_4_8_arrays_are_no_messages_elsewhere(bench: Bench, version: str) -> None:
+    session = bench.open_session(version)
+    expect(bench.post([request(1)], session, None), 400, "batch_not_allowed")
+    expect(bench.post([], session, None), 400, "batch_not_allowed")
+
+
+def test_4_8_without_a_session_the_header_decides() -> None:
+    bench = Bench(sessions=False)
+    version = {"mcp-protocol-version": LATEST}
+    expect(bench.post([request(1)], headers=version), 400, "batch_not_allowed")
+    assert bench.post([notification("x")]).status == 202  # 2025-03-26 is assumed
+    newer = Bench(sessions=False, versions=("2025-06-18", LATEST))
+    expect(newer.post([notification("x")]), 400, "batch_not_allowed")
+
+
+@requirement("JSONRPC-B-024")
+@pytest.mark.parametrize(
+    ("message", "id"), [(1, None), ({}, None), ({"jsonrpc": "2.0", "id": 5, "method": 1}, 5)]
+)
+def test_4_9_no_message(bench: Bench, message: Any, id: int | None) -> None:
+    expect(bench.post(message, bench.open_session()), 400, "invalid_message", id=id)
+
+
+@requirement("VERS-S-002", "VERS-S-003", "VERS-S-004", "VERS-S-005")
+@pytest.mark.parametrize("version", ["2026-07-28", "latest", "2025-11-25, 2025-06-18", "\xff"])
+def test_4_10_a_version_nobody_knows(bench: Bench, version: str) -> None:
+    talk = bench.post(PING, bench.open_session(), version)
+    expect(talk, 400, "unsupported_version", -32022, id=7)
+    assert talk.error["data"]["supported"] == ["2024-11-05", "2025-03-26", "2025-06-18", LATEST]
+    assert talk.error["data"]["requested"] == version
+
+
+# 6: the handshake revisions
+
+
+def test_6_1_initialize_within_a_session(bench: Bench) -> None:
+    session = bench.open_session()
+    expect(bench.post(initialize(), session), 400, "initialize_in_session", id=0)
+
+
+def test_6_1_what_a_newer_client_says_in_the_header_does_not_keep_it_from_negotiating(
+    bench: Bench,
+) -> None:
+    talk = bench.post(initialize("2026-07-28"), headers={"mcp-protocol-version": "2026-07-28"})
+    assert talk.status == 200
+    assert talk.json["result"]["protocolVersion"] == LATEST
+
+
+@requirement("VERS-S-002")
+def test_6_2_a_known_version_that_is_not_served() -> None:
+    bench = Bench(versions=("2025-06-18", LATEST))
+    talk = bench.post(PING, bench.open_session(), "2025-03-26")
+    expect(talk, 400, "unsupported_version", id=7)
+    assert talk.error["data"]["supported"] == ["2025-06-18", LATEST]
+
+
+def test_6_2_another_served_version_is_accepted(bench: Bench) -> None:
+    assert bench.post(PING, bench.open_session(), "2025-06-18").status == 200
+    assert bench.post(PING, bench.open_session(), None).status == 200
+
+
+@requirement("SESSION-S-004", "SESSION-S-006")
+def test_6_3_sessions(bench: Bench) -> None:
+    session = bench.open_session(principal="alice")
+    expect(bench.post(PING), 400, "session_required")
+    expect(bench.post(notification("notifications/initialized")), 400, "session_required")
+    expect(bench.post(PING, "nope"), 404, "session_not_found", id=7)
+    expect(bench.post(PING, session), 404, "session_not_found", id=7)
+    expect(bench.post(notification("x"), "nope"), 404, "session_not_found")
+    twice = {"mcp-session-id": f"{session}, {session}x"}
+    expect(
+        bench.post(PING, session, headers=twice, principal="alice"), 404, "session_not_found", id=7
+    )
+    assert bench.post(PING, session, principal="alice").status == 200
+
+
+@requirement("SHTTP-S-002", "SHTTP-S-003", "JSONRPC-B-018")
+@pytest.mark.parametrize(
+    "message",
+    [
+        notification("notifications/whatever"),
+        {"jsonrpc": "2.0", "id": 99, "result": {}},
+        {"jsonrpc": "2.0", "id": "x", "error": {"code": 1, "message": ""}},
+        {"jsonrpc": "2.0", "id": None, "error": {"code": 1, "message": ""}},
+        notification("notifications/cancelled", requestId=99),
+        notification("notifications/cancelled", requestId=[1]),
+        notification("notifications/cancelled"),
+    ],
+)
+def test_6_4_notifications_and_answers_are_accepted(bench: Bench, message: Any) -> None:
+    talk = bench.post(message, bench.open_session())
+    assert (talk.status, talk.body, talk.ended) == (202, b"", True)
+    assert talk.header("content-type") is None
+
+
+@requirement("JSONRPC-B-025")
+def test_6_5_an_unknown_method_is_no_404(bench: Bench) -> None:
+    talk = bench.post(request(3, "nope"), bench.open_session())
+    expect(talk, 200, "method_not_found", -32601, id=3)

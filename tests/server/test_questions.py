@@ -1,0 +1,123 @@
+"""Asking the client: each question ends once, by its answer, a timeout, or the end of its call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sansmcp import (
+    Call,
+    ErrorResponse,
+    JsonRpcError,
+    LocalProtocolError,
+    RequestCancelled,
+    RequestTimeout,
+    Response,
+)
+from sansmcp.events import CallCancelled, ClientAnswered
+
+from .bench import Bench, Talk, notification
+
+requirement = pytest.mark.requirement
+
+
+def ask(bench: Bench, method: str = "elicitation/create") -> tuple[str, Talk, Call, int]:
+    session = bench.open_session(capabilities={"elicitation": {}})
+    talk, call = bench.call(session)
+    return session, talk, call, bench.do(call.ask, method, {"message": "?"}, timeout=30)
+
+
+@requirement("SHTTP-S-012", "SHTTP-S-009")
+def test_a_question_goes_out_on_the_stream_of_its_call(bench: Bench) -> None:
+    session, talk, call, id = ask(bench)
+    assert talk.messages == [
+        {"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": {"message": "?"}}
+    ]
+    answer = {"jsonrpc": "2.0", "id": id, "result": {"action": "decline"}}
+    assert bench.post(answer, session).status == 202
+    (event,) = bench.events
+    assert event == ClientAnswered(call, id, Response(id, {"action": "decline"}))
+    assert isinstance(event, ClientAnswered)
+    assert event.result() == {"action": "decline"}
+    assert bench.post(answer, session).status == 202  # twice
+    assert len(bench.events) == 1
+    bench.do(call.respond, {})
+    assert len(talk.messages) == 2
+
+
+def test_an_error_of_the_client_is_an_answer(bench: Bench) -> None:
+    session, _, call, id = ask(bench, "ping")
+    bench.post({"jsonrpc": "2.0", "id": id, "error": {"code": -1, "message": "no"}}, session)
+    (event,) = bench.events
+    assert event == ClientAnswered(call, id, ErrorResponse(id, -1, "no"))
+    assert isinstance(event, ClientAnswered)
+    with pytest.raises(JsonRpcError, match="no"):
+        event.result()
+
+
+def test_a_foreign_answer_does_not_count(bench: Bench) -> None:
+    _, _, _, id = ask(bench)
+    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "result": {}}
+    assert bench.post(answer, bench.open_session()).status == 202
+    assert bench.post({**answer, "id": str(id)}, bench.open_session()).status == 202
+    assert bench.events == []
+
+
+def test_a_question_times_out(bench: Bench) -> None:
+    session, talk, call, id = ask(bench)
+    bench.wait(30)
+    (event,) = bench.events
+    assert isinstance(event, ClientAnswered)
+    assert isinstance(event.answer, RequestTimeout)
+    with pytest.raises(RequestTimeout):
+        event.result()
+    assert talk.messages[-1]["method"] == "notifications/cancelled"
+    assert talk.messages[-1]["params"] == {"requestId": id, "reason": "timed out"}
+    assert bench.post({"jsonrpc": "2.0", "id": id, "result": {}}, session).status == 202
+    assert len(bench.events) == 1
+    assert call.is_running
+
+
+@requirement("CANCEL-B-001", "CANCEL-B-002")
+def test_an_answered_call_withdraws_its_questions(bench: Bench) -> None:
+    _, talk, call, id = ask(bench)
+    bench.do(call.respond, {})
+    assert [message.get("method") for message in talk.messages] == [
+        "elicitation/create",
+        "notifications/cancelled",
+        None,
+    ]
+    assert talk.messages[1]["params"]["requestId"] == id
+    (event,) = bench.events
+    assert isinstance(event, ClientAnswered)
+    assert isinstance(event.answer, RequestCancelled)
+    bench.wait(100)
+    assert len(bench.events) == 1
+
+
+def test_a_cancelled_call_ends_its_questions(bench: Bench) -> None:
+    session, _, call, _ = ask(bench)
+    bench.post(notification("notifications/cancelled", requestId=call.request.id), session)
+    assert [type(event) for event in bench.events] == [ClientAnswered, CallCancelled]
+
+
+# What may be asked
+
+
+@requirement("LIFECYCLE-S-006")
+@pytest.mark.parametrize("method", ["elicitation/create", "sampling/createMessage", "roots/list"])
+def test_a_client_is_asked_only_what_it_declared(bench: Bench, method: str) -> None:
+    session = bench.open_session(capabilities={"other": {}})
+    talk, call = bench.call(session)
+    with pytest.raises(LocalProtocolError, match="capability"):
+        call.ask(method, timeout=1, now=0)
+    assert talk.head is None
+    assert call.is_running
+
+
+@requirement("LIFECYCLE-B-015")
+def test_pings_need_no_capability(bench: Bench) -> None:
+    _, call = bench.call(bench.open_session())
+    assert bench.do(call.ask, "ping", timeout=1) == 1
+    assert bench.do(call.ask, "ping", timeout=1) == 2

@@ -1,0 +1,146 @@
+"""Streams are resumed from every place that is still kept, and only by those they belong to."""
+
+from __future__ import annotations
+
+import pytest
+
+from sansmcp import Entry, EventId, Limits, MemoryStore, StreamKey
+from sansmcp.effects import StoreRead
+from sansmcp.events import BadRequest
+
+from .bench import Bench, methods, say
+
+requirement = pytest.mark.requirement
+
+
+@requirement("RESUME-S-001", "RESUME-S-005", "RESUME-S-007", "RESUME-C-003", "SHTTP-S-023")
+def test_a_stream_is_resumed_from_every_place(bench: Bench) -> None:
+    session = bench.open_session()
+    talk, call = bench.call(session)
+    say(bench, call, "a", "b", "c")
+    ids = [event.id for event in talk.events]
+    assert len(set(ids)) == 4
+    resumed = talk
+    for index, id in enumerate(ids):
+        resumed = bench.get(session, id)
+        assert resumed.status == 200
+        assert methods(resumed) == ["a", "b", "c"][index:]
+        assert [event.id for event in resumed.events] == ids[index + 1 :]
+    assert talk.ended
+    bench.do(call.respond, {})
+    assert methods(resumed) == ["answer"]
+    assert resumed.ended
+    for index, id in enumerate(ids):
+        assert methods(bench.get(session, id)) == ["a", "b", "c", "answer"][index:]
+
+
+@requirement("RESUME-S-007")
+def test_a_newer_reader_replaces_the_older(bench: Bench) -> None:
+    session = bench.open_session()
+    first, call = bench.call(session)
+    say(bench, call, "a")
+    second = bench.get(session, first.last_id)
+    assert (first.ended, first.aborted) == (True, False)
+    say(bench, call, "b")
+    assert (methods(first), methods(second)) == (["a"], ["b"])
+    first.gone()
+    say(bench, call, "c")
+    assert methods(second) == ["b", "c"]
+
+
+def test_what_is_said_while_nobody_reads_is_kept(bench: Bench) -> None:
+    session = bench.open_session()
+    talk, call = bench.call(session)
+    say(bench, call, "a")
+    talk.gone()
+    say(bench, call, "b", "c")
+    bench.do(call.respond, {})
+    resumed = bench.get(session, talk.last_id)
+    assert methods(resumed) == ["b", "c", "answer"]
+    assert resumed.ended
+    again = bench.get(session, resumed.last_id)
+    assert (again.status, again.events, again.ended) == (200, [], True)
+
+
+@requirement("RESUME-S-006", "RESUME-S-002")
+def test_streams_and_sessions_are_apart(bench: Bench) -> None:
+    session, other = bench.open_session(), bench.open_session()
+    talk, call = bench.call(session, 1)
+    talk2, call2 = bench.call(session, 2)
+    say(bench, call, "a")
+    say(bench, call2, "b")
+    for stranger in (other, bench.open_session(principal="eve")):
+        refused = bench.get(
+            stranger, talk.events[0].id, principal="eve" if stranger != other else ""
+        )
+        assert (refused.status, refused.error["data"]["reason"]) == (400, "unknown_event_id")
+    assert methods(bench.get(session, talk.events[0].id)) == ["a"]
+    assert methods(bench.get(session, talk2.events[0].id)) == ["b"]
+    assert not {event.id for event in talk.events} & {event.id for event in talk2.events}
+
+
+def test_a_place_that_was_never_reached_is_unknown(bench: Bench) -> None:
+    session = bench.open_session()
+    talk, call = bench.call(session)
+    say(bench, call, "a")
+    cursor = EventId.decode(talk.last_id)
+    assert cursor is not None
+    beyond = EventId(cursor.stream, 2).encode()
+    assert bench.get(session, beyond).status == 400
+    bench.do(call.respond, {})
+    assert bench.get(session, beyond).status == 200
+    assert bench.get(session, EventId(cursor.stream, 3).encode()).status == 400
+
+
+def test_what_is_no_longer_kept_is_said(bench: Bench) -> None:
+    bench = Bench(limits=Limits(stored_entries=2))
+    session = bench.open_session()
+    talk, call = bench.call(session)
+    say(bench, call, "a", "b", "c", "d")
+    ids = [event.id for event in talk.events]
+    assert bench.get(session, ids[1]).status == 400
+    assert isinstance(bench.events[-1], BadRequest)
+    assert methods(bench.get(session, ids[2])) == ["c", "d"]
+
+
+def test_long_logs_are_replayed_in_pages() -> None:
+    bench = Bench(limits=Limits(replay_page_entries=3, max_unsent_bytes=1000), store_works=False)
+    session = bench.open_session()
+    talk, call = bench.call(session)
+    names = [f"n{number}" for number in range(10)]
+    say(bench, call, *names)
+    while bench.waiting:
+        bench.use_store_once()
+    assert methods(talk) == names
+    resumed = bench.get(session, talk.events[0].id)
+    pages: list[tuple[int, int]] = []
+    while bench.waiting:
+        effect = bench.use_store_once()
+        assert isinstance(effect, StoreRead)
+        pages.append((effect.after, len(methods(resumed))))
+    assert pages == [(0, 3), (3, 6), (6, 9), (9, 10)]
+    assert methods(resumed) == names
+
+
+# A log that another process has written
+
+
+def stored_log(*, final: bool) -> tuple[Bench, str, str]:
+    """A store that knows a stream which no machine here has written."""
+    bench = Bench(store=MemoryStore())
+    session = bench.open_session()
+    key = StreamKey("", session, "other-process-token")
+    message = b'{"jsonrpc":"2.0","method":"a"}'
+    entries = (Entry(1, message), Entry(2, message, final))
+    bench.store.append(key, entries, now=0)
+    return bench, session, EventId(key.stream, 0).encode()
+
+
+@pytest.mark.parametrize("final", [True, False])
+def test_a_log_of_another_process_is_replayed_and_ends(final: bool) -> None:
+    bench, session, cursor = stored_log(final=final)
+    talk = bench.get(session, cursor)
+    assert methods(talk) == ["a", "a"]
+    assert talk.ended
+    again = bench.get(session, talk.last_id)
+    assert (again.status, again.events, again.ended) == (200, [], True)

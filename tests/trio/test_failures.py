@@ -1,0 +1,141 @@
+"""What fails or is cancelled at one end is told at the other, and the conversation goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+import sansmcp_trio
+from sansmcp import Disconnected, JsonRpcError, RequestRefused, RequestTimeout, SessionLost
+from sansmcp.events import Connected, SessionExpired
+from sansmcp_trio import Call
+
+from .conftest import Start, World
+
+requirement = pytest.mark.requirement
+
+
+# Calls that fail
+
+
+async def test_a_tool_that_raises(
+    start: Start, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    @world.tool
+    async def fail(call: Call) -> Any:
+        raise ValueError("the password is hunter2")
+
+    @world.tool
+    async def no_json(call: Call) -> Any:
+        return object()
+
+    serving = await start()
+    async with sansmcp_trio.connect(serving.url) as client:
+        for name in ("fail", "no_json", "unknown"):
+            with pytest.raises(JsonRpcError) as caught:
+                await client.call_tool(name)
+            assert (caught.value.code, caught.value.message) == (-32603, "Internal error")
+    assert "hunter2" in caplog.text
+
+
+@requirement("LIFECYCLE-B-006")
+async def test_a_call_that_takes_too_long(start: Start, world: World) -> None:
+    cancelled = trio.Event()
+
+    @world.tool
+    async def hang(call: Call) -> Any:
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.set()
+
+    serving = await start()
+    async with sansmcp_trio.connect(serving.url) as client:
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("hang", timeout=0.05)
+        await cancelled.wait()
+        assert await client.call_tool("echo") == {"echo": {}}
+
+
+@requirement("SHTTP-C-008", "CANCEL-B-003")
+async def test_cancelling_the_caller_cancels_the_handler(start: Start, world: World) -> None:
+    begun, cancelled = trio.Event(), trio.Event()
+
+    @world.tool
+    async def hang(call: Call) -> Any:
+        begun.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.set()
+
+    serving = await start()
+    async with sansmcp_trio.connect(serving.url) as client:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "hang")
+            await begun.wait()
+            nursery.cancel_scope.cancel()
+        await cancelled.wait()
+        assert await client.call_tool("echo") == {"echo": {}}
+
+
+# Sessions and connections that fail
+
+
+async def test_a_session_that_the_server_ends(start: Start) -> None:
+    serving = await start()
+    async with sansmcp_trio.connect(serving.url) as client:
+        assert await client.call_tool("echo") == {"echo": {}}
+        first = client.connected
+        (session,) = serving.core.sessions
+        serving.core.end_session(session, "test", now=trio.current_time())
+        serving.settle()
+        events = client.events()
+        with pytest.raises(SessionLost):
+            await client.call_tool("echo")
+        assert await client.call_tool("echo") == {"echo": {}}
+        seen: list[type] = []
+        while Connected not in seen:
+            seen.append(type(await events.__anext__()))
+        assert SessionExpired in seen
+        assert client.connected is first
+        assert await client.list_tools() == {"tools": [{"name": "echo"}]}
+        await events.aclose()
+    assert serving.core.sessions == ()
+
+
+async def test_nobody_is_there() -> None:
+    with pytest.raises(Disconnected, match="refused"):
+        async with sansmcp_trio.connect("http://127.0.0.1:1/mcp"):
+            raise AssertionError("connected")
+
+
+async def test_another_server_is_there(nursery: trio.Nursery) -> None:
+    async def web_server(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 5\r\n\r\nhello")
+        await stream.aclose()
+
+    listeners = await nursery.start(trio.serve_tcp, web_server, 0)
+    port = listeners[0].socket.getsockname()[1]
+    with pytest.raises(RequestRefused, match="HTTP 404: hello"):
+        async with sansmcp_trio.connect(f"http://127.0.0.1:{port}/"):
+            raise AssertionError("connected")
+    nursery.cancel_scope.cancel()
+
+
+async def test_what_is_raised_inside_comes_out_as_it_is(start: Start) -> None:
+    serving = await start()
+
+    class Mine(Exception):
+        pass
+
+    mine = Mine("x")
+    with pytest.raises(Mine) as caught:
+        async with sansmcp_trio.connect(serving.url):
+            raise mine
+    assert caught.value is mine
+    assert caught.value.__context__ is None
+    assert serving.core.sessions == ()
