@@ -228,7 +228,7 @@ async def connect(
     """
     core = sansmcp.Client(url, jitter=random.random, **settings)
     pool = Pool(ssl_context)
-    failure: Exception | None = None
+    failure: Exception | KeyboardInterrupt | None = None
     try:
         async with trio.open_nursery() as nursery:
             client = Client(core, nursery, pool, answers or {})
@@ -236,7 +236,7 @@ async def connect(
             try:
                 await client.open()
                 yield client
-            except Exception as error:
+            except (Exception, KeyboardInterrupt) as error:
                 failure = error
             await client.aclose()
             nursery.cancel_scope.cancel()

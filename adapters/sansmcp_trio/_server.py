@@ -264,10 +264,16 @@ async def serve(
         scheme = "https"
         accepting = [trio.SSLListener(one, ssl_context, https_compatible=True) for one in listeners]
     serving.url = str(sansmcp.Url(scheme, host, bound, core.path))
+    interrupt: KeyboardInterrupt | None = None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serving.run, accepting, grace)
         task_status.started(serving)
+        # An interrupt must not go through the nursery: it would come out as a group.
         try:
             await serving.stopped.wait()
+        except KeyboardInterrupt as error:
+            interrupt = error
         finally:
             serving.stop()
+    if interrupt is not None:
+        raise interrupt

@@ -1,0 +1,120 @@
+"""The examples, and the code in the README, run as they are shown."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sansmcp import encode_event
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+
+
+def start(script: Path, *arguments: str) -> subprocess.Popen[str]:
+    paths = os.pathsep.join((str(ROOT), str(ROOT / "adapters")))
+    return subprocess.Popen(
+        [sys.executable, str(script), *arguments],
+        env={**os.environ, "PYTHONPATH": paths, "PYTHONUTF8": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
+
+
+def output_of(script: Path, *arguments: str) -> str:
+    with start(script, *arguments) as running:
+        out, err = running.communicate(timeout=60)
+    assert (running.returncode, err) == (0, "")
+    return out
+
+
+def test_server_and_client() -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/mcp"
+    with start(EXAMPLES / "server.py", str(port)) as server:
+        wait_for(port)
+        counted = output_of(EXAMPLES / "client.py", url, "count", '{"to": 4}')
+        refused = output_of(EXAMPLES / "client.py", url, "nothing", "{}")
+        server.send_signal(signal.SIGINT)
+        out, err = server.communicate(timeout=20)
+    assert counted.splitlines() == [
+        "connected to counter",
+        "1 of 4",
+        "2 of 4",
+        "3 of 4",
+        "4 of 4",
+        "counted to 4",
+    ]
+    assert refused.splitlines()[-1] == "failed: There is no tool 'nothing' (code -32602)"
+    assert (server.returncode, out, err) == (0, f"{url}\n", "")
+
+
+def test_parsing_a_recorded_stream(tmp_path: Path) -> None:
+    recorded = tmp_path / "stream.txt"
+    recorded.write_bytes(
+        encode_event(b"", id="s-0")
+        + encode_event(b'{"jsonrpc":"2.0","id":1,"result":{}}', id="s-1")
+        + encode_event(b"nonsense")
+    )
+    first, second, third, last = output_of(EXAMPLES / "parse_stream.py", str(recorded)).splitlines()
+    assert first == "id s-0, no message"
+    assert second == "Response(id=1, result={})"
+    assert third.startswith("not a message: ")
+    assert last == "a client would come back with Last-Event-ID: s-1"
+
+
+def test_without_io() -> None:
+    lines = output_of(EXAMPLES / "without_io.py").splitlines()
+    assert any(line.strip().startswith("Connected(version=") for line in lines)
+    assert lines[-1].strip().startswith("CallCompleted(call=1, ")
+
+
+def code_blocks() -> list[str]:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def test_the_readme(tmp_path: Path) -> None:
+    port = free_port()
+    server_code, client_code, *parsers = (
+        block.replace("8000", str(port)) for block in code_blocks()
+    )
+    for name, code in (("server.py", server_code), ("client.py", client_code)):
+        (tmp_path / name).write_text(code, encoding="utf-8")
+    with start(tmp_path / "server.py") as server:
+        wait_for(port)
+        assert output_of(tmp_path / "client.py") == "Hello Ada\n"
+        server.send_signal(signal.SIGINT)
+        _, err = server.communicate(timeout=20)
+    assert err.endswith("\nKeyboardInterrupt\n")  # the interrupt itself, and no group of them
+    for number, code in enumerate(parsers):
+        (tmp_path / f"{number}.py").write_text(code, encoding="utf-8")
+        output_of(tmp_path / f"{number}.py")
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def wait_for(port: int) -> None:
+    """Until somebody listens, for the code in the README does not say when."""
+    for _ in range(200):
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=10).close()
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+        else:
+            return
+    pytest.fail("the server of the README does not listen")
