@@ -16,7 +16,7 @@ progress, cancellation.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
@@ -45,6 +45,40 @@ resumed.
 """
 
 
+class AnswerForm(Protocol):
+    """How the answers of the calls that came together travel, and what is said before them."""
+
+    session: Session
+    """Whose calls they are."""
+    is_batch: bool
+    """The calls came as an array."""
+    open_calls: int
+    """How many have no answer yet."""
+
+    def start(self) -> None:
+        """All calls were begun; some still have no answer."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether to wait before saying more."""
+        ...
+
+    def message(self, data: bytes) -> bool:
+        """Something to say before the answer; returns False if it is lost."""
+        ...
+
+    def respond(self, data: bytes) -> bool:
+        """The answer of one call; returns False if it is lost."""
+        ...
+
+    def withdraw(self) -> None:
+        """One call ends without an answer."""
+
+    def disconnect(self, retry: int | None) -> bool:
+        """Let the client go, and come back after so many milliseconds; False if it could not."""
+        ...
+
+
 @attrs.define(eq=False)
 class Answer:
     """How one POST is answered."""
@@ -69,6 +103,11 @@ class Answer:
             self._core.timers.set(Timer.STREAM_OPEN, self, deadline)
         else:
             self.open()
+
+    @property
+    def congested(self) -> bool:
+        """Whether to wait: the store, or the client, does not keep up."""
+        return self.stream is not None and self.stream.congested
 
     def message(self, data: bytes) -> bool:
         """Something to say before the answer; returns False if it is lost."""
@@ -106,6 +145,13 @@ class Answer:
             self._collected.clear()
         return self.stream
 
+    def disconnect(self, retry: int | None) -> bool:
+        """Close the connection; the client reads on later. False, and no change, if it cannot."""
+        if not self._core.resumable or not self.session.revision.polling:
+            return False
+        stream = self.open()
+        return stream is not None and stream.disconnect(retry)
+
     def peer_gone(self) -> None:
         """The connection of the POST broke."""
         if self.stream is None:
@@ -135,7 +181,7 @@ class Call:
     """Whose request it is."""
     request: Request
     """The request as it came."""
-    _answer: Answer
+    _answer: AnswerForm
     state: CallState = attrs.field(default=CallState.RUNNING, init=False)
     host: Any = attrs.field(default=None, init=False)
     """For the adapter, to find its own things when an event names this call."""
@@ -154,8 +200,7 @@ class Call:
     @property
     def congested(self) -> bool:
         """Whether to wait before saying more: the store, or the client, does not keep up."""
-        stream = self._answer.stream
-        return self.is_running and stream is not None and stream.congested
+        return self.is_running and self._answer.congested
 
     def respond(self, result: Any, *, now: float) -> bool:
         """Answer with a result: any JSON value, though MCP wants an object.
@@ -228,15 +273,12 @@ class Call:
         """Let the client go, and come back after ``retry`` seconds for the rest (SEP-1699).
 
         Whatever is said while it is away is waiting for it. Returns False, and changes nothing,
-        where that is not
-        possible: without a store, or before revision 2025-11-25.
+        where that is not possible: without a store, before revision 2025-11-25, or on a transport
+        that is one stream for all.
         """
         self._core.now = now
-        if not self.is_running or not self.session.revision.polling or not self._core.resumable:
-            return False
-        stream = self._answer.open()
         milliseconds = None if retry is None else round(retry * 1000)
-        return stream is not None and stream.disconnect(milliseconds)
+        return self.is_running and self._answer.disconnect(milliseconds)
 
     def answered(self, id: int, answer: Response | ErrorResponse | CallError) -> None:
         """One of our requests to the client has ended; not for applications."""

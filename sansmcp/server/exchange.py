@@ -56,6 +56,8 @@ class ServerExchange:
     _body: bytearray = attrs.field(factory=bytearray, init=False)
     _response: ResponseHead | None = attrs.field(default=None, init=False)
     _chunks: list[bytes] = attrs.field(factory=list[bytes], init=False)
+    unsent: int = attrs.field(default=0, init=False)
+    """Bytes of body that wait for the peer."""
     _end: SendEnd | Abort | None = attrs.field(default=None, init=False)
     _idle: bool = attrs.field(default=False, init=False)
 
@@ -87,11 +89,6 @@ class ServerExchange:
     # The response
 
     @property
-    def unsent(self) -> int:
-        """Bytes of body that wait for the peer."""
-        return sum(map(len, self._chunks))
-
-    @property
     def is_done(self) -> bool:
         """Whether nothing can be added to the response."""
         return self.state is ExchangeState.DONE
@@ -117,7 +114,7 @@ class ServerExchange:
 
     def send(self, data: bytes) -> None:
         """Add to the event stream."""
-        self._chunks.append(data)
+        self._add(data)
         self.wake()
 
     def end(self) -> None:
@@ -141,7 +138,7 @@ class ServerExchange:
         """Nobody is there any more: what waits is dropped."""
         self.advance(ExchangeEvent.GONE)
         self._response, self._end = None, None
-        self._chunks.clear()
+        self._take_chunks()
         self._body.clear()
 
     def next_effect(self) -> ExchangeEffect | None:
@@ -150,9 +147,7 @@ class ServerExchange:
             head, self._response = self._response, None
             return SendHead(head)
         if self._chunks:
-            data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
-            self._chunks.clear()
-            return SendBody(data)
+            return SendBody(self._take_chunks())
         if self._end is not None:
             end, self._end = self._end, None
             return end
@@ -168,9 +163,19 @@ class ServerExchange:
 
     def _finish(self, body: bytes, end: SendEnd | Abort) -> None:
         if body:
-            self._chunks.append(body)
+            self._add(body)
         self._end = end
         self.wake()
+
+    def _add(self, data: bytes) -> None:
+        self._chunks.append(data)
+        self.unsent += len(data)
+
+    def _take_chunks(self) -> bytes:
+        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks.clear()
+        self.unsent = 0
+        return data
 
     def wake(self) -> None:
         """Let the driver pull again, if it has stopped."""
