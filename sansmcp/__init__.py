@@ -46,6 +46,7 @@ from .server.calls import Call
 from .server.exchange import ServerExchange
 from .server.server import Server, ServerSettings
 from .server.sessions import Session
+from .server.stdio import ServerPipe
 from .store import Entry, Page, Store, StreamKey
 from .types import Era, Idle, Secret
 
@@ -99,6 +100,7 @@ __all__ = [
     "Server",
     "ServerConnection",
     "ServerExchange",
+    "ServerPipe",
     "ServerSettings",
     "Session",
     "SessionLost",

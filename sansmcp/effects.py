@@ -7,17 +7,13 @@ peer holds up nobody else; the others are pulled from the machine itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 
 from .http import RequestHead, ResponseHead
 from .store import Entry, StreamKey
 from .types import elide, redact
-
-if TYPE_CHECKING:
-    from .server.exchange import ServerExchange
-
 
 # Of one server exchange: what to send.
 
@@ -52,11 +48,21 @@ ExchangeEffect: TypeAlias = SendHead | SendBody | SendEnd | Abort
 # Of the server as a whole.
 
 
+class Driven(Protocol):
+    """What somebody drives: an exchange, or a pipe."""
+
+    host: Any
+    """For whoever drives it, to find its own things."""
+
+    def wake(self) -> None:
+        """Let the driver pull again, if it has stopped."""
+
+
 @attrs.frozen
 class Wake:
-    """An exchange has something to send: let its driver pull."""
+    """An exchange (or the pipe of stdio) has something to send: let its driver pull."""
 
-    exchange: ServerExchange
+    exchange: Driven
 
 
 @attrs.frozen(kw_only=True, eq=False)

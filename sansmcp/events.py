@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from .server.sessions import Session
 
 
+def _start(line: bytes) -> bytes:
+    return line[:200]
+
+
 # On the server
 
 
@@ -113,6 +117,18 @@ class BadRequest:
     error: RemoteProtocolError
 
 
+@attrs.frozen
+class Noise:
+    """A line of stdio is no message: somebody printed there, or the encoding is broken.
+
+    The conversation goes on. ``line``: its first bytes; empty for a line that is too long to be
+    read.
+    """
+
+    line: bytes = attrs.field(converter=_start)
+    error: RemoteProtocolError
+
+
 ServerEvent: TypeAlias = (
     SessionOpened
     | SessionClosed
@@ -123,6 +139,7 @@ ServerEvent: TypeAlias = (
     | MessageLost
     | StoreFailed
     | BadRequest
+    | Noise
 )
 
 
@@ -259,4 +276,5 @@ ClientEvent: TypeAlias = (
     | SessionExpired
     | NotDelivered
     | Violation
+    | Noise
 )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import attrs
 
 from ..app import App
-from ..effects import ServerEffect
+from ..effects import Driven, ServerEffect
 from ..errors import LocalProtocolError
 from ..events import ServerEvent
 from ..limits import Limits
@@ -41,9 +41,18 @@ class ServerCore:
     streams: dict[StreamKey, Stream] = attrs.field(factory=dict[StreamKey, Stream], init=False)
     """The streams with a log that are written here and not settled."""
     queue: StoreQueue = attrs.field(init=False)
+    draining: bool = attrs.field(default=False, init=False)
+    """Nothing new is taken."""
+    paused: set[Driven] = attrs.field(factory=set["Driven"], init=False)
+    """Who must not read before the application has taken events."""
 
     def __attrs_post_init__(self) -> None:
         self.queue = StoreQueue(self.limits, self.effects)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the application must take events before more is read."""
+        return len(self.events) >= self.limits.max_queued_events
 
     def token(self) -> str:
         """A fresh unguessable token.

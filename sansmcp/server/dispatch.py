@@ -45,6 +45,19 @@ class Endpoint:
     """GET gives a standalone stream."""
     policy: SecurityPolicy
     limits: Limits
+    sse_path: bytes | None = None
+    """Where the stream of HTTP+SSE is opened; None: that transport is not served."""
+
+    @property
+    def shares_path(self) -> bool:
+        """Whether HTTP+SSE is served on the MCP path itself."""
+        return self.sse_path == self.path.rstrip(b"/")
+
+    @property
+    def messages_path(self) -> bytes:
+        """Where HTTP+SSE takes messages: beside its stream, or on the MCP path."""
+        assert self.sse_path is not None
+        return self.path if self.shares_path else self.sse_path.rpartition(b"/")[0] + b"/messages"
 
 
 @attrs.define
@@ -139,7 +152,11 @@ def session_lives(asked: Asked) -> None:
 def session_given(asked: Asked) -> None:
     """Source: 2025-03-26 basic/transports: Session Management: 400 without the header."""
     if asked.endpoint.sessions and asked.session_id is None:
-        raise refusals.session_required(listening=asked.head.method == b"GET")
+        sse_path = asked.endpoint.sse_path
+        raise refusals.session_required(
+            listening=asked.head.method == b"GET",
+            http_sse_url=None if sse_path is None else sse_path.decode(),
+        )
 
 
 def stream_offered(asked: Asked) -> None:
@@ -177,11 +194,12 @@ def body_form(asked: Asked) -> None:
 
 
 COMMON: tuple[Row, ...] = (
-    ("0.1", path),
     ("0.2", host_and_origin),
     ("0.3", announced_size),
-    ("0.5", http_method),
 )
+"""The rows that every path and transport has."""
+
+MCP_PATH: tuple[Row, ...] = (("0.1", path), *COMMON, ("0.5", http_method))
 LADDERS: Mapping[bytes, tuple[Row, ...]] = MappingProxyType(
     {
         b"GET": (
@@ -203,12 +221,18 @@ LADDERS: Mapping[bytes, tuple[Row, ...]] = MappingProxyType(
         ),
     }
 )
-"""The rows by HTTP method, tried after the common ones."""
+"""The rows of the MCP path by HTTP method, tried after those."""
+
+
+def check_common(asked: Asked) -> None:
+    """Go down the rows that any request has. Raises RemoteProtocolError: the refusal."""
+    for _, row in COMMON:
+        row(asked)
 
 
 def check_head(asked: Asked) -> None:
-    """Go down the rows that need no body. Raises RemoteProtocolError: the refusal."""
-    for _, row in COMMON:
+    """Go down the rows of the MCP path that need no body. Raises as :func:`check_common`."""
+    for _, row in MCP_PATH:
         row(asked)
     for _, row in LADDERS[asked.head.method]:
         row(asked)
@@ -232,7 +256,7 @@ def check_body(asked: Asked, body: bytes) -> Message | Batch:
     """Go down the rows of a POST that need its body. Raises RemoteProtocolError: the refusal."""
     decoded = jsonrpc.decode(body, asked.endpoint.limits)  # rows 4.4 and 4.9
     if isinstance(decoded, Batch):
-        _check_batch(asked, decoded)  # rows 4.6 to 4.8
+        check_batch(asked.revision, decoded)  # rows 4.6 to 4.8
     request_id = decoded.id if isinstance(decoded, Request) else None
     if isinstance(decoded, Request) and decoded.method == "initialize":
         # What a newer client puts into the version header must not keep it from negotiating.
@@ -253,9 +277,12 @@ def _check_version(asked: Asked, request_id: RequestId | None) -> None:
         raise refusals.version_not_served(asked.version, asked.endpoint.versions, request_id)
 
 
-def _check_batch(asked: Asked, batch: Batch) -> None:
-    """Rows 4.6 to 4.8. Source: 2025-03-26 basic: Batching, and basic/transports."""
-    if not asked.revision.batching:
+def check_batch(revision: Revision, batch: Batch) -> None:
+    """Rows 4.6 to 4.8. Raises RemoteProtocolError.
+
+    Source: 2025-03-26 basic: Batching, and basic/transports.
+    """
+    if not revision.batching:
         raise refusals.batch_not_allowed()
     if not batch.items:
         raise refusals.bad_batch("it is empty")

@@ -86,14 +86,46 @@ def not_json() -> RemoteProtocolError:
     )
 
 
-def session_required(*, listening: bool = False) -> RemoteProtocolError:
-    """No session id where one is needed."""
+def session_required(
+    *, listening: bool = False, http_sse_url: str | None = None
+) -> RemoteProtocolError:
+    """No session id where one is needed. ``http_sse_url``: where HTTP+SSE is served, if it is."""
     then = "GET" if listening else "send this"
+    where = "not served" if http_sse_url is None else f"served at {http_sse_url}, not"
     return RemoteProtocolError(
         f"No Mcp-Session-Id: POST initialize to this URL first, then {then} with the id it "
-        "returns. The HTTP+SSE transport is not served on this URL",
+        f"returns. The HTTP+SSE transport is {where} on this URL",
         reason="session_required",
-        data={"transports": ["streamable-http"], "httpSseUrl": None},
+        data={"transports": ["streamable-http"], "httpSseUrl": http_sse_url},
+    )
+
+
+def http_sse_stream_url(mcp_url: str) -> RemoteProtocolError:
+    """A POST to the stream of HTTP+SSE: a newer client that looks for the MCP endpoint."""
+    return RemoteProtocolError(
+        "This is the event stream of the deprecated HTTP+SSE transport, opened by GET; "
+        f"Streamable HTTP is served at {mcp_url}",
+        reason="http_sse_stream_url",
+        http_status=405,
+        data={"mcpUrl": mcp_url},
+        headers=((b"allow", b"GET"),),
+    )
+
+
+def message_token_required() -> RemoteProtocolError:
+    """A POST to the messages of HTTP+SSE that belongs to no stream."""
+    return RemoteProtocolError(
+        "POST messages to the URI that the endpoint event of your event stream names",
+        reason="message_token_required",
+    )
+
+
+def message_token_unknown() -> RemoteProtocolError:
+    """A POST that belongs to a stream that has ended, or to somebody else's."""
+    return RemoteProtocolError(
+        "The event stream that this URI belongs to has ended: open a new one, and initialize again",
+        reason="session_not_found",
+        http_status=404,
     )
 
 
@@ -154,11 +186,29 @@ def initialize_in_session(request_id: RequestId) -> RemoteProtocolError:
     )
 
 
+def initialized_already(request_id: RequestId) -> RemoteProtocolError:
+    """A second ``initialize`` on a channel that is a session."""
+    return RemoteProtocolError(
+        "This session is initialized already: another one needs a connection of its own",
+        reason="initialized_already",
+        request_id=request_id,
+    )
+
+
+def not_initialized(served: Sequence[str], request_id: RequestId | None) -> RemoteProtocolError:
+    """Source: basic/lifecycle: Initialization: ``initialize`` comes first."""
+    return RemoteProtocolError(
+        f"Send initialize first; the protocol versions served here are {', '.join(served)}",
+        reason="not_initialized",
+        request_id=request_id,
+        data={"supported": list(served)},
+    )
+
+
 def batch_not_allowed() -> RemoteProtocolError:
     """An array, under a revision that has none."""
     return RemoteProtocolError(
-        "A JSON array is not a message in this protocol revision: "
-        "send each message in a POST of its own",
+        "A JSON array is not a message in this protocol revision: send each message on its own",
         reason="batch_not_allowed",
     )
 
@@ -188,7 +238,7 @@ def too_many_calls(limit: int, request_id: RequestId) -> RemoteProtocolError:
     )
 
 
-def too_many_sessions(limit: int, request_id: RequestId) -> RemoteProtocolError:
+def too_many_sessions(limit: int, request_id: RequestId | None) -> RemoteProtocolError:
     """The server holds as many sessions as it may."""
     return RemoteProtocolError(
         f"The server already holds {limit} sessions: try again later",
@@ -210,10 +260,13 @@ def too_many_streams(limit: int) -> RemoteProtocolError:
     )
 
 
-def shutting_down() -> RemoteProtocolError:
+def shutting_down(request_id: RequestId | None = None) -> RemoteProtocolError:
     """The server takes nothing new."""
     return RemoteProtocolError(
-        "The server is shutting down: connect again later", reason="shutting_down", http_status=503
+        "The server is shutting down: connect again later",
+        reason="shutting_down",
+        http_status=503,
+        request_id=request_id,
     )
 
 

@@ -48,11 +48,14 @@ from ..trace import Tracer
 from ..types import Idle, never
 from . import refusals
 from .calls import Answer
+from .channel import Channel
 from .core import ServerCore
-from .dispatch import Endpoint, check_head
+from .dispatch import Endpoint, check_common, check_head
 from .exchange import ServerExchange
+from .http_sse import HttpSse
+from .inbox import Inbox
 from .legacy import Legacy
-from .sessions import Session, SessionTable
+from .sessions import Outlet, Session, SessionTable
 
 _PATH = re.compile(r"/[!-\"$->@-~]*")
 
@@ -61,6 +64,7 @@ class ServerSettings(TypedDict, total=False):
     """The settings of :class:`Server`, which explains them, for adapters that pass them on."""
 
     path: str
+    http_sse: str | None
     versions: tuple[str, ...]
     sessions: bool
     listening: bool
@@ -79,6 +83,7 @@ class Server:
         *,
         new_token: Callable[[], str],
         path: str = "/mcp",
+        http_sse: str | None = None,
         versions: tuple[str, ...] = HANDSHAKE_VERSIONS,
         resumable: bool = True,
         sessions: bool = True,
@@ -95,6 +100,8 @@ class Server:
             new_token: gives an unguessable string of 16 to 128 letters, digits, "-" and "_" at each
                 call, e.g. ``secrets.token_urlsafe``. Session ids and event ids are made of it.
             path: the one path of the MCP endpoint.
+            http_sse: where clients of 2024-11-05 open their event stream, e.g. ``"/sse"`` (they
+                POST to ``/messages`` beside it), or the same as ``path``; None: nowhere.
             versions: the protocol versions to serve, oldest first.
             resumable: there is a store: perform the store effects. Without one, streams cannot be
                 resumed.
@@ -110,8 +117,9 @@ class Server:
         Raises LocalProtocolError for a version this library does not know, and for what is no path.
         """
         check_versions(versions)
-        if not _PATH.fullmatch(path):
-            raise LocalProtocolError(f"Not a path like '/mcp': {path!r}")
+        for text in (path, http_sse):
+            if text is not None and not _PATH.fullmatch(text):
+                raise LocalProtocolError(f"Not a path like '/mcp': {text!r}")
         self._core = ServerCore(
             app=app,
             versions=versions,
@@ -127,12 +135,13 @@ class Server:
             listening=listening,
             policy=policy or SecurityPolicy(),
             limits=self._core.limits,
+            sse_path=None if http_sse is None else http_sse.encode().rstrip(b"/"),
         )
         self._table = SessionTable(self._core)
-        self._legacy = Legacy(self._core, endpoint, self._table)
+        self._inbox = Inbox(self._core)
+        self._legacy = Legacy(self._core, endpoint, self._table, self._inbox)
+        self._http_sse = HttpSse(self._core, endpoint, self._table, self._inbox)
         self._exchange_ids: Iterator[int] = itertools.count(1)
-        self._paused: set[ServerExchange] = set()
-        self._draining = False
         self._path = path
         self._trace = trace
 
@@ -172,6 +181,10 @@ class Server:
         """A new exchange, for one request; ``host`` is kept as its attribute of that name."""
         return ServerExchange(next(self._exchange_ids), self._core, host)
 
+    def open_channel(self, outlet: Outlet) -> Channel:
+        """A conversation on a transport that is no HTTP; :class:`~sansmcp.ServerPipe` opens one."""
+        return Channel(self._core, self._table, self._inbox, outlet, principal="")
+
     def receive(self, exchange: ServerExchange, part: RequestPart, *, now: float) -> None:
         """Feed a part of a request. Parts of an exchange that is done are ignored."""
         self._core.now = now
@@ -186,7 +199,7 @@ class Server:
                 case BodyData() | BodyEnd():
                     body = exchange.collect(part)
                     if body is not None:
-                        self._legacy.complete(exchange, body)
+                        self._complete(exchange, body)
                 case PeerGone():
                     self._gone(exchange)
                 case _ as impossible:
@@ -229,10 +242,10 @@ class Server:
         if not self._core.events:
             return Idle.NEED_DATA
         event = self._core.events.popleft()
-        if self._paused and len(self._core.events) < self._core.limits.max_queued_events:
-            for exchange in self._paused:
-                exchange.wake()
-            self._paused.clear()
+        if self._core.paused and not self._core.is_full:
+            for paused in self._core.paused:
+                paused.wake()
+            self._core.paused.clear()
         return event
 
     def drive(
@@ -325,27 +338,37 @@ class Server:
     def end_session(self, session: Session, reason: str, *, now: float) -> None:
         """End a session; its client gets 404 from now on."""
         self._core.now = now
-        if session in self.sessions:
+        if session in self._table:
             self._table.end(session, reason)
 
     def drain(self, *, now: float) -> None:
         """Take nothing new: further requests are refused with 503. What runs goes on."""
         self._core.now = now
-        self._draining = True
+        self._core.draining = True
 
     def shut_down(self, *, now: float) -> None:
         """End all sessions, and all streams with a proper end of body."""
         self.drain(now=now)
         for session in self._table:
             self._table.end(session, "the server shuts down")
+        self._http_sse.shut_down()
 
     # What a request is, and its end
 
     def _head(self, exchange: ServerExchange, head: RequestHead) -> None:
         exchange.begin(head)
-        if self._draining:
+        if self._core.draining:
             raise refusals.shutting_down()
-        check_head(self._legacy.asked(head))
+        if self._http_sse.wants(head):
+            check_common(self._legacy.asked(head))
+            self._http_sse.check_head(head)
+        else:
+            check_head(self._legacy.asked(head))
+
+    def _complete(self, exchange: ServerExchange, body: bytes) -> None:
+        assert exchange.head is not None
+        transport = self._http_sse if self._http_sse.wants(exchange.head) else self._legacy
+        transport.complete(exchange, body)
 
     def _gone(self, exchange: ServerExchange) -> None:
         exchange.peer_gone()
@@ -358,7 +381,8 @@ class Server:
 
     def _over(self, exchange: ServerExchange) -> None:
         """Nothing more will happen on an exchange."""
-        self._paused.discard(exchange)
+        self._http_sse.gone(exchange)
+        self._core.paused.discard(exchange)
         self._core.timers.stop(Timer.KEEP_ALIVE, exchange)
         if exchange.stream is not None:
             self._core.tidy(exchange.stream)
@@ -370,7 +394,7 @@ class Server:
             exchange.stream.catch_up()
         exchange.fall_idle()
         is_asking = exchange.state in (ExchangeState.HEAD, ExchangeState.BODY)
-        if is_asking and len(self._core.events) >= self._core.limits.max_queued_events:
-            self._paused.add(exchange)
+        if is_asking and self._core.is_full:
+            self._core.paused.add(exchange)
             return Idle.PAUSED
         return Idle.NEED_DATA

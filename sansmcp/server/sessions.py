@@ -1,9 +1,10 @@
 """Sessions: what a server remembers of a client between its requests.
 
-A session begins with ``initialize`` and ends by DELETE, by being idle for too long, or when the
-server shuts down. It holds what was negotiated, the calls that run, the requests that wait for the
-client's answer, and the standalone streams (GET) on which the server says what belongs to no call.
-It belongs to one principal; for everybody else it does not exist.
+A session begins with ``initialize`` and ends by DELETE, by being idle for too long, with the
+channel that carries it, or when the server shuts down. It holds what was negotiated, the calls that
+run, the requests that wait for the client's answer, and the standalone streams (GET) on which the
+server says what belongs to no call. It belongs to one principal; for everybody else it does not
+exist.
 
 The standalone streams of a session are few, and any of them may have lost its connection without
 anybody having noticed. So a message goes to the one whose reader came last; and a GET that brings
@@ -18,7 +19,7 @@ the Server.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
@@ -48,11 +49,28 @@ _CLIENT_CAPABILITIES = {
 }
 
 
+class Outlet(Protocol):
+    """Where everything goes that a server says to one client: stdout, or the stream of HTTP+SSE."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether to wait before saying more: the client does not keep up."""
+        ...
+
+    def send(self, message: bytes) -> bool:
+        """Send a message after all others; False if nobody is there any more."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more will be said."""
+
+
 @attrs.define(eq=False, repr=False)
 class Session:
     """One client's conversation.
 
-    Where sessions are off, ``id`` is None and it lasts for one request.
+    On Streamable HTTP it is known by its ``id``; where sessions are off, ``id`` is None and it
+    lasts for one request. On other transports it lives and dies with its channel.
     """
 
     _core: ServerCore
@@ -61,6 +79,8 @@ class Session:
     revision: Revision
     client_info: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     client_capabilities: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    outlet: Outlet | None = None
+    """Where all messages go, on a transport that has one stream for them; not for applications."""
     state: SessionState = attrs.field(default=SessionState.OPENING, init=False)
     calls: dict[RequestId, Call] = attrs.field(factory=dict[RequestId, "Call"], init=False)
     """The calls that run, by request id; not for applications."""
@@ -85,7 +105,11 @@ class Session:
         """
         data = jsonrpc.encode(Notification(method, params))
         self._core.now = now
-        if self.id is None or self.state is SessionState.ENDED:
+        if self.state is SessionState.ENDED:
+            return False
+        if self.outlet is not None:
+            return self.outlet.send(data)
+        if self.id is None:
             return False
         listened = [stream for stream in self._standalone if stream.reader is not None]
         stream = (listened or self._standalone or [self._new_standalone()])[-1]
@@ -108,7 +132,7 @@ class Session:
 
         Source: basic/lifecycle: Operation.
         """
-        if self.id is None:
+        if self.id is None and self.outlet is None:
             raise LocalProtocolError("Without a session the client's answer could not be matched")
         capability = _CLIENT_CAPABILITIES.get(method)
         if capability is not None and capability not in self.client_capabilities:
@@ -170,6 +194,8 @@ class Session:
         self.state = advance(SESSION, self.state, SessionEvent.END)
         for call in tuple(self.calls.values()):
             call.cancel(reason)
+        if self.outlet is not None:
+            self.outlet.close()
         for exchange, stream in self._readers.items():
             stream.detach(exchange)
             exchange.stop()
@@ -189,11 +215,11 @@ class Session:
 
 @attrs.define(eq=False)
 class SessionTable:
-    """The sessions that are alive, by principal and id."""
+    """The sessions that are alive: by principal and id, or without one where a channel has them."""
 
     _core: ServerCore
-    _sessions: dict[tuple[str, Secret], Session] = attrs.field(
-        factory=dict[tuple[str, Secret], Session], init=False
+    _sessions: dict[tuple[str, Secret | Session], Session] = attrs.field(
+        factory=dict[tuple[str, "Secret | Session"], Session], init=False
     )
 
     def __len__(self) -> int:
@@ -201,6 +227,14 @@ class SessionTable:
 
     def __iter__(self) -> Iterator[Session]:
         return iter(tuple(self._sessions.values()))
+
+    def __contains__(self, session: Session) -> bool:
+        return (session.principal, session.id or session) in self._sessions
+
+    def check_room(self, request_id: RequestId | None = None) -> None:
+        """Raises RemoteProtocolError (503) if there are as many sessions as there may be."""
+        if len(self) >= self._core.limits.max_sessions:
+            raise refusals.too_many_sessions(self._core.limits.max_sessions, request_id)
 
     def open(
         self,
@@ -212,10 +246,14 @@ class SessionTable:
         """A new session, with a new id."""
         id = Secret(self._core.token())
         session = Session(self._core, id, principal, revision, client_info, client_capabilities)
-        self._sessions[principal, id] = session
-        self._core.events.append(SessionOpened(session))
+        self.add(session)
         session.touch()
         return session
+
+    def add(self, session: Session) -> None:
+        """A session has been opened."""
+        self._sessions[session.principal, session.id or session] = session
+        self._core.events.append(SessionOpened(session))
 
     def find(self, principal: str, id: str | None) -> Session | None:
         """The session of that id, if it is this principal's."""
@@ -230,6 +268,5 @@ class SessionTable:
 
     def end(self, session: Session, reason: str) -> None:
         """End a session and forget it."""
-        assert session.id is not None
-        del self._sessions[session.principal, session.id]
+        del self._sessions[session.principal, session.id or session]
         session.end(reason)

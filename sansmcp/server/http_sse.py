@@ -1,0 +1,156 @@
+"""HTTP+SSE, the transport of 2024-11-05, for clients that know no other.
+
+A client opens one event stream with GET. Its first event, ``endpoint``, names the URI to which the
+client POSTs its messages; every answer comes on the stream, as everything else does. The URI has an
+unguessable token, which is the only thing that ties a POST to its stream. When the stream ends, the
+session has ended.
+
+It is served on two paths of its own, ``.../sse`` for the stream and ``.../messages`` beside it, or
+on the MCP path, beside Streamable HTTP: there a GET that names neither session nor version nor
+event can only come from such a client.
+
+Source: 2024-11-05 basic/transports: HTTP with SSE; 2025-03-26 basic/transports: Backwards
+Compatibility.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs
+
+import attrs
+
+from ..codecs import headers
+from ..codecs.sse import encode_event
+from ..http import RequestHead
+from ..states import ExchangeState
+from ..types import Secret
+from . import refusals
+from .channel import Channel
+from .core import ServerCore
+from .dispatch import LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID, Endpoint
+from .exchange import ServerExchange
+from .inbox import Inbox
+from .sessions import SessionTable
+
+_TOKEN = "session_id"
+"""The name in the query. The official SDKs use the same, and some proxies know it."""
+
+
+@attrs.define(eq=False)
+class _Stream:
+    """The one event stream of a client, as the outlet of its channel."""
+
+    _core: ServerCore
+    exchange: ServerExchange
+
+    @property
+    def congested(self) -> bool:
+        """Whether the client does not take what is sent."""
+        return self.exchange.unsent >= self._core.limits.max_unsent_bytes
+
+    def send(self, message: bytes) -> bool:
+        """Send a message as an event; False if the stream has ended."""
+        if self.exchange.state is not ExchangeState.STREAMING:
+            return False
+        self.exchange.send(encode_event(message, event="message"))
+        return True
+
+    def close(self) -> None:
+        """End the stream."""
+        self.exchange.stop()
+
+
+@attrs.define(eq=False)
+class HttpSse:
+    """What requests of this transport mean."""
+
+    _core: ServerCore
+    _endpoint: Endpoint
+    _table: SessionTable
+    _inbox: Inbox
+    _channels: dict[tuple[str, Secret], Channel] = attrs.field(
+        factory=dict[tuple[str, Secret], Channel], init=False
+    )
+    """By principal and token."""
+    _streams: dict[ServerExchange, tuple[str, Secret]] = attrs.field(
+        factory=dict[ServerExchange, tuple[str, Secret]], init=False
+    )
+
+    def wants(self, head: RequestHead) -> bool:
+        """Whether a request is one of this transport."""
+        path = head.path.rstrip(b"/")
+        if self._endpoint.sse_path is None:
+            return False
+        if not self._endpoint.shares_path:
+            return path in (self._endpoint.sse_path, self._endpoint.messages_path)
+        if path != self._endpoint.path.rstrip(b"/"):
+            return False
+        if head.method == b"POST":  # row 4.1
+            return _token(head) is not None
+        marks = (SESSION_ID, PROTOCOL_VERSION, LAST_EVENT_ID)  # row 2.6
+        return head.method == b"GET" and all(headers.get(head.headers, m) is None for m in marks)
+
+    def check_head(self, head: RequestHead) -> None:
+        """Refuse what can be refused without a body. Raises RemoteProtocolError."""
+        path = head.path.rstrip(b"/")
+        if head.method == b"GET" and path == self._endpoint.sse_path:  # row 1.1
+            if not headers.accepts(head.headers, headers.EVENT_STREAM, any_type=False):
+                raise refusals.stream_not_acceptable()
+            self._table.check_room()
+            limit = self._core.limits.max_sessions
+            if len(self._channels) >= limit:
+                raise refusals.too_many_sessions(limit, None)
+        elif path == self._endpoint.sse_path and not self._endpoint.shares_path:  # row 1.2
+            raise refusals.http_sse_stream_url(self._endpoint.path.decode())
+        elif head.method != b"POST":  # row 1.4
+            raise refusals.method_not_allowed(b"POST", "Messages are POSTed to this URL")
+        else:
+            self._channel(head)
+
+    def complete(self, exchange: ServerExchange, body: bytes) -> None:
+        """A request is complete. Raises RemoteProtocolError: the refusal."""
+        assert exchange.head is not None
+        if exchange.head.method == b"GET":
+            self._open(exchange)
+            return
+        channel = self._channel(exchange.head)  # row 1.3
+        channel.receive(body, now=self._core.now)
+        exchange.reply(202)
+
+    def gone(self, exchange: ServerExchange) -> None:
+        """An exchange is over; with the stream ends the session."""
+        key = self._streams.pop(exchange, None)
+        if key is not None:
+            self._channels.pop(key).end("the client has closed its stream", now=self._core.now)
+
+    def shut_down(self) -> None:
+        """End all streams, those without a session, too."""
+        for exchange in tuple(self._streams):
+            exchange.stop()
+
+    def _open(self, exchange: ServerExchange) -> None:
+        assert exchange.head is not None
+        token = self._core.token()
+        key = exchange.head.principal, Secret(token)
+        self._channels[key] = Channel(
+            self._core, self._table, self._inbox, _Stream(self._core, exchange), key[0]
+        )
+        self._streams[exchange] = key
+        exchange.open_stream()
+        uri = f"{self._endpoint.messages_path.decode()}?{_TOKEN}={token}"
+        exchange.send(encode_event(uri.encode(), event="endpoint"))
+
+    def _channel(self, head: RequestHead) -> Channel:
+        token = _token(head)
+        if token is None:
+            raise refusals.message_token_required()
+        channel = self._channels.get((head.principal, Secret(token)))
+        if channel is None:
+            raise refusals.message_token_unknown()
+        return channel
+
+
+def _token(head: RequestHead) -> str | None:
+    _, _, query = head.target.partition(b"?")
+    values = parse_qs(query.decode("latin-1")).get(_TOKEN)
+    return values[0] if values and len(values) == 1 else None

@@ -1,0 +1,139 @@
+"""What the messages of the handshake revisions mean, however they have come.
+
+``initialize`` settles a revision, other requests become calls, notifications and answers are taken
+in. What may not be asked is refused: these refusals are JSON-RPC errors, and how they travel is the
+business of the transport.
+
+Source: 2024-11-05 to 2025-11-25, basic/lifecycle, basic/utilities: ping, cancellation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from ..codecs import json, jsonrpc
+from ..codecs.jsonrpc import Batch
+from ..errors import RemoteProtocolError
+from ..events import BadRequest, CallReceived, ClientNotified
+from ..messages import ErrorResponse, Message, Notification, Params, Request, Response
+from ..revisions import REVISIONS, Revision
+from . import refusals
+from .calls import AnswerForm, Call
+from .core import ServerCore
+from .sessions import Session
+
+
+@attrs.frozen
+class Negotiated:
+    """What ``initialize`` has settled."""
+
+    revision: Revision
+    client_info: Mapping[str, Any]
+    client_capabilities: Mapping[str, Any]
+    reply: bytes
+    """The answer, encoded."""
+
+
+@attrs.define(eq=False)
+class Inbox:
+    """Takes in the messages of clients."""
+
+    _core: ServerCore
+
+    def negotiate(self, request: Request) -> Negotiated:
+        """What ``initialize`` settles; an unknown version is answered with our newest.
+
+        Raises RemoteProtocolError if it names no version. Source: basic/lifecycle: Version
+        Negotiation.
+        """
+        params = request.params or {}
+        version = params.get("protocolVersion")
+        if not isinstance(version, str):
+            raise refusals.invalid_params("protocolVersion must be a string", request.id)
+        if version not in self._core.versions:
+            version = self._core.versions[-1]
+        result = self._core.app.initialize_result(version)
+        return Negotiated(
+            REVISIONS[version],
+            # Some clients leave these out.
+            json.as_object(params.get("clientInfo")) or {},
+            json.as_object(params.get("capabilities")) or {},
+            jsonrpc.encode(Response(request.id, result)),
+        )
+
+    def check_call(self, session: Session, request: Request) -> None:
+        """Raises RemoteProtocolError for a request that must not run."""
+        if request.id in session.calls:
+            raise refusals.duplicate_request_id(request.id)
+        if len(session.calls) >= self._core.limits.max_calls_per_session:
+            raise refusals.too_many_calls(self._core.limits.max_calls_per_session, request.id)
+        if request.method != "ping" and request.method not in self._core.app.handlers:
+            raise refusals.unknown_method(request.method, request.id)
+
+    def batch(
+        self, session: Session, batch: Batch, new_answer: Callable[[int], AnswerForm]
+    ) -> bool:
+        """Take in a batch: one answer for each request, and each element that is no message.
+
+        ``new_answer`` makes the form for so many answers. Returns False if none is wanted. Source:
+        2025-03-26 basic: Batching.
+        """
+        wants = [item for item in batch.items if isinstance(item, Request | RemoteProtocolError)]
+        for item in batch.items:
+            if not isinstance(item, Request | RemoteProtocolError):
+                self.take(session, item)
+        if wants:
+            self.start(wants, new_answer(len(wants)))
+        return bool(wants)
+
+    def start(self, items: Sequence[Request | RemoteProtocolError], answer: AnswerForm) -> None:
+        """Start calls that came together, and answer at once what needs no application."""
+        for item in items:
+            try:
+                if isinstance(item, RemoteProtocolError):
+                    raise item
+                if answer.is_batch:
+                    self.check_call(answer.session, item)
+            except RemoteProtocolError as error:
+                answer.respond(jsonrpc.encode(error.reply))
+                self._core.events.append(BadRequest(error))
+                continue
+            call = Call(self._core, answer.session, item, answer)
+            answer.session.calls[item.id] = call
+            if item.method == "ping":
+                call.respond({}, now=self._core.now)
+            else:
+                self._core.events.append(CallReceived(call))
+        if answer.open_calls:
+            answer.start()
+
+    def take(self, session: Session, message: Message) -> None:
+        """A notification, or the client's answer to a request of ours.
+
+        Late and unknown answers are ignored.
+        """
+        match message:
+            case Notification("notifications/initialized"):
+                session.initialized()
+            case Notification("notifications/cancelled", params):
+                self._cancel(session, params or {})
+            case Notification():
+                self._core.events.append(ClientNotified(session, message))
+            case Response(id) | ErrorResponse(id) if type(id) is int and id in session.asked:
+                session.asked[id].answered(id, message)
+            case _:
+                pass
+
+    def _cancel(self, session: Session, params: Params) -> None:
+        """A call is not wanted any more; unknown, finished and malformed ones are ignored.
+
+        Source: basic/utilities/cancellation.
+        """
+        id = params.get("requestId")
+        call = session.calls.get(id) if jsonrpc.is_request_id(id) else None
+        if call is not None:
+            reason = params.get("reason")
+            call.cancel(reason if isinstance(reason, str) else "cancelled by the client")
