@@ -12,8 +12,10 @@ others (``sansmcp_trio``); any other event loop or HTTP stack can embed the mach
 """
 
 from .app import App, Handler
-from .client.client import CallOptions, Client, ClientSettings
+from .client.client import Client
 from .client.core import ReconnectPolicy
+from .client.detection import Verdicts
+from .client.settings import CallOptions, ClientSettings
 from .codecs.event_id import EventId
 from .codecs.jsonrpc import Batch
 from .codecs.jsonrpc import decode as decode_message
@@ -27,6 +29,7 @@ from .errors import (
     JsonRpcError,
     LocalProtocolError,
     NegotiationFailed,
+    ProcessEnded,
     ProtocolError,
     RemoteProtocolError,
     RequestCancelled,
@@ -44,8 +47,9 @@ from .revisions import REVISIONS, Revision
 from .security import SecurityPolicy
 from .server.calls import Call
 from .server.exchange import ServerExchange
-from .server.server import Server, ServerSettings
+from .server.server import Server
 from .server.sessions import Session
+from .server.settings import ServerSettings
 from .server.stdio import ServerPipe
 from .store import Entry, Page, Store, StreamKey
 from .types import Era, Idle, Secret
@@ -84,6 +88,7 @@ __all__ = [
     "Notification",
     "Page",
     "PeerGone",
+    "ProcessEnded",
     "ProtocolError",
     "ReconnectPolicy",
     "RemoteProtocolError",
@@ -109,6 +114,7 @@ __all__ = [
     "Store",
     "StreamKey",
     "Url",
+    "Verdicts",
     "decode_message",
     "encode_event",
     "encode_line",

@@ -154,4 +154,41 @@ class AbortExchange:
     exchange: int
 
 
-ClientEffect: TypeAlias = OpenExchange | AbortExchange
+# Of a client whose server is a process.
+
+
+@attrs.frozen
+class StartProcess:
+    """Start the server, at the head of a process group of its own.
+
+    Feed what it says to ``client.receive_from_process(part, now=...)``: its output and standard
+    error as they come, the end of its output, and its exit; or that it could not be started.
+    """
+
+    command: tuple[str, ...]
+
+
+@attrs.frozen
+class WriteInput:
+    """Write to the standard input of the process. A failure needs no report: its exit does."""
+
+    data: bytes = attrs.field(repr=elide)
+
+
+@attrs.frozen
+class CloseInput:
+    """Close the standard input of the process, after all that was to be written."""
+
+
+@attrs.frozen
+class TerminateProcess:
+    """Ask the process group to end: SIGTERM."""
+
+
+@attrs.frozen
+class KillProcess:
+    """Make the process group end: SIGKILL, also when the process itself has ended already."""
+
+
+ProcessEffect: TypeAlias = StartProcess | WriteInput | CloseInput | TerminateProcess | KillProcess
+ClientEffect: TypeAlias = OpenExchange | AbortExchange | ProcessEffect

@@ -152,6 +152,20 @@ class Disconnected(CallError):
     """
 
 
+class ProcessEnded(CallError):
+    """The server process has ended, or could not be started.
+
+    Attributes:
+        status: its exit status, the negative number of the signal that ended it, or None.
+        log: the last lines of its standard error.
+    """
+
+    def __init__(self, message: str, *, status: int | None, log: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.status = status
+        self.log = log
+
+
 class SessionLost(CallError):
     """The server no longer knows the session (HTTP 404), so this request was not executed.
 
@@ -195,7 +209,22 @@ class InvalidResponse(CallError):
 
 
 class NegotiationFailed(CallError):
-    """Client and server have no protocol revision in common."""
+    """Client and server have no protocol revision, or no transport, in common.
+
+    Attributes:
+        attempts: what was tried, in order, and how it failed; empty where it was one thing only.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        method: str = "",
+        request_id: RequestId | None = None,
+        attempts: tuple[CallError, ...] = (),
+    ) -> None:
+        super().__init__(message, method=method, request_id=request_id)
+        self.attempts = attempts
 
 
 def error_response(request_id: RequestId, error: Exception) -> ErrorResponse:

@@ -148,8 +148,12 @@ ServerEvent: TypeAlias = (
 
 @attrs.frozen(kw_only=True)
 class Connected:
-    """The handshake is done: calls go out from now on."""
+    """The handshake is done: calls go out from now on.
 
+    ``transport``: by ``"streamable-http"``, ``"http+sse"`` or ``"stdio"``.
+    """
+
+    transport: str
     version: str
     server_info: Mapping[str, Any]
     capabilities: Mapping[str, Any] = attrs.field(repr=elide)
@@ -256,6 +260,13 @@ class NotDelivered:
 
 
 @attrs.frozen
+class ServerLogged:
+    """The server process has written a line to its standard error."""
+
+    line: str = attrs.field(repr=elide)
+
+
+@attrs.frozen
 class Violation:
     """The server broke the protocol in a way that ends no call."""
 
@@ -277,4 +288,5 @@ ClientEvent: TypeAlias = (
     | NotDelivered
     | Violation
     | Noise
+    | ServerLogged
 )

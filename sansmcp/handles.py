@@ -20,7 +20,7 @@ from .server.sessions import Session
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .client.client import CallOptions
+    from .client.settings import CallOptions
 
 Result = TypeVar("Result")
 Done = TypeVar("Done")

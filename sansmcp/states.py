@@ -38,12 +38,12 @@ class ClientState(enum.Enum):
 
     NEW = enum.auto()
     CONNECTING = enum.auto()
-    """``initialize`` is under way."""
+    """The server is being reached, or ``initialize`` is under way."""
     CONFIRMING = enum.auto()
     """``notifications/initialized`` is under way."""
     READY = enum.auto()
     CLOSING = enum.auto()
-    """DELETE is under way."""
+    """The session is being ended, or the server process."""
     CLOSED = enum.auto()
 
 
@@ -54,7 +54,7 @@ class ClientEvent(enum.Enum):
     ANSWERED = enum.auto()
     CONFIRMED = enum.auto()
     EXPIRED = enum.auto()
-    """The server answered 404 to a request of this session."""
+    """The session is lost: the server does not know it any more, or its one stream broke."""
     CLOSE = enum.auto()
     DONE = enum.auto()
 
@@ -67,7 +67,8 @@ CLIENT = _table(
         },
         ClientState.CONNECTING: {
             ClientEvent.ANSWERED: ClientState.CONFIRMING,
-            ClientEvent.CLOSE: ClientState.CLOSED,
+            ClientEvent.EXPIRED: ClientState.CONNECTING,
+            ClientEvent.CLOSE: ClientState.CLOSING,
         },
         ClientState.CONFIRMING: {
             ClientEvent.CONFIRMED: ClientState.READY,
@@ -80,6 +81,58 @@ CLIENT = _table(
         },
         ClientState.CLOSING: {ClientEvent.DONE: ClientState.CLOSED},
         ClientState.CLOSED: {},
+    }
+)
+
+
+class ProcessState(enum.Enum):
+    """A server process of a client."""
+
+    NEW = enum.auto()
+    RUNNING = enum.auto()
+    CLOSING = enum.auto()
+    """Its input is closed: it should end."""
+    TERMINATING = enum.auto()
+    """It was asked to end."""
+    KILLING = enum.auto()
+    """It was made to end."""
+    EXITED = enum.auto()
+    """It has ended; what it wrote may still come."""
+    ENDED = enum.auto()
+
+
+class ProcessEvent(enum.Enum):
+    """What can happen to a server process."""
+
+    START = enum.auto()
+    CLOSE = enum.auto()
+    TIMEOUT = enum.auto()
+    EXITED = enum.auto()
+    DRAINED = enum.auto()
+    """All it wrote was read, or took too long to come."""
+
+
+PROCESS = _table(
+    {
+        ProcessState.NEW: {ProcessEvent.START: ProcessState.RUNNING},
+        ProcessState.RUNNING: {
+            ProcessEvent.CLOSE: ProcessState.CLOSING,
+            ProcessEvent.EXITED: ProcessState.EXITED,
+        },
+        ProcessState.CLOSING: {
+            ProcessEvent.TIMEOUT: ProcessState.TERMINATING,
+            ProcessEvent.EXITED: ProcessState.EXITED,
+        },
+        ProcessState.TERMINATING: {
+            ProcessEvent.TIMEOUT: ProcessState.KILLING,
+            ProcessEvent.EXITED: ProcessState.EXITED,
+        },
+        ProcessState.KILLING: {
+            ProcessEvent.TIMEOUT: ProcessState.ENDED,
+            ProcessEvent.EXITED: ProcessState.EXITED,
+        },
+        ProcessState.EXITED: {ProcessEvent.DRAINED: ProcessState.ENDED},
+        ProcessState.ENDED: {},
     }
 )
 
@@ -295,6 +348,7 @@ CONNECTION = _table(
 TABLES = MappingProxyType(
     {
         "client": CLIENT,
+        "process": PROCESS,
         "cursor": CURSOR,
         "session": SESSION,
         "call": CALL,

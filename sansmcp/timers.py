@@ -35,6 +35,9 @@ class Timer(enum.Enum):
     CLOSE = enum.auto()
     """Client: the server took too long to answer the DELETE that ends the session."""
 
+    PROCESS = enum.auto()
+    """Client: the server process took too long for a step of its end."""
+
     STREAM_OPEN = enum.auto()
     """Server: a request has not been answered quickly, so its answer becomes an event stream."""
 

@@ -12,8 +12,23 @@ import attrs
 
 from .codecs import headers
 from .codecs.sse import SseDecoder, SseEvent
-from .effects import Abort, AbortExchange, ExchangeEffect, OpenExchange, SendBody, SendEnd, SendHead
+from .effects import (
+    Abort,
+    AbortExchange,
+    ClientEffect,
+    CloseInput,
+    ExchangeEffect,
+    KillProcess,
+    OpenExchange,
+    SendBody,
+    SendEnd,
+    SendHead,
+    StartProcess,
+    TerminateProcess,
+    WriteInput,
+)
 from .http import BodyData, BodyEnd, PeerGone, RequestHead, RequestPart, ResponseHead, ResponsePart
+from .process import ErrorOutput, Output, OutputEnd, ProcessExit, ProcessFailed, ProcessPart
 from .types import never
 
 _WIDTH = 100
@@ -45,14 +60,45 @@ class Tracer:
             case _ as impossible:
                 never(impossible)
 
-    def request(self, effect: OpenExchange | AbortExchange) -> None:
-        """A client makes a request, or breaks one off."""
-        if isinstance(effect, AbortExchange):
-            self._line(effect.exchange, ">", "broken off")
-        else:
-            self._show(effect.exchange, ">", effect.head)
-            if effect.body:
-                self._line(effect.exchange, ">", _text(effect.body))
+    def client_effect(self, effect: ClientEffect) -> None:
+        """A client makes a request, breaks one off, or does something with its process."""
+        match effect:
+            case OpenExchange():
+                self._show(effect.exchange, ">", effect.head)
+                if effect.body:
+                    self._line(effect.exchange, ">", _text(effect.body))
+            case AbortExchange():
+                self._line(effect.exchange, ">", "broken off")
+            case StartProcess(command):
+                self.write(f"{self.who} > starts {' '.join(command)}")
+            case WriteInput(data):
+                self.write(f"{self.who} > {_text(data.rstrip())}")
+            case CloseInput():
+                self.write(f"{self.who} > end of input")
+            case TerminateProcess() | KillProcess():
+                self.write(f"{self.who} > {type(effect).__name__}")
+            case _ as impossible:
+                never(impossible)
+
+    def process(self, part: ProcessPart) -> None:
+        """Something has come of a client's process."""
+        match part:
+            case Output(data) | ErrorOutput(data):
+                kind = "" if isinstance(part, Output) else "stderr: "
+                for line in data.splitlines():
+                    self.write(f"{self.who} < {kind}{_text(line)}")
+            case OutputEnd():
+                self.write(f"{self.who} < end of output")
+            case ProcessExit(status):
+                self.write(f"{self.who} < exit status {status}")
+            case ProcessFailed(reason):
+                self.write(f"{self.who} < not started: {reason}")
+            case _ as impossible:
+                never(impossible)
+
+    def pipe(self, arrow: str, line: bytes) -> None:
+        """A server on stdio sends (``>``) or receives (``<``) lines."""
+        self.write(f"{self.who} {arrow} {_text(line.rstrip())}")
 
     def _show(self, exchange: int, arrow: str, part: RequestPart | ResponsePart) -> None:
         match part:

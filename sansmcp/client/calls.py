@@ -35,8 +35,8 @@ from ..events import CallCompleted, CallFailed, Violation
 from ..messages import ErrorResponse, Message, Params, Request, Response
 from ..timers import Timer
 from .core import ClientCore
-from .cursor import Cursor
 from .exchange import Refusal
+from .transport import Carrier
 
 if TYPE_CHECKING:
     from .conversation import Conversation
@@ -62,7 +62,7 @@ class ClientCall:
     started: float
     request_id: int | None = attrs.field(default=None, init=False)
     """The id of the request that is under way; None while the call waits for the handshake."""
-    _cursor: Cursor | None = attrs.field(default=None, init=False)
+    _carrier: Carrier | None = attrs.field(default=None, init=False)
     _questions: int = attrs.field(default=0, init=False)
     """Requests of the server, within this call, that wait for our answer."""
     is_over: bool = attrs.field(default=False, init=False)
@@ -74,11 +74,11 @@ class ClientCall:
 
     def send(self) -> None:
         """Make the request, with a new id."""
-        if self._cursor is None:
-            self._cursor = Cursor(self._core, self, self.handle)
+        if self._carrier is None:
+            self._carrier = self._conversation.transport.carrier(self, self.handle)
         self.request_id = self._core.next_request_id()
         self._conversation.by_id[self.request_id] = self
-        self._cursor.post(jsonrpc.encode(self.request))
+        self._carrier.post(jsonrpc.encode(self.request))
 
     @property
     def request(self) -> Request:
@@ -237,9 +237,9 @@ class ClientCall:
     def _leave_stream(self, *, complete: bool) -> None:
         self._conversation.by_id.pop(self.request_id, None)
         self.request_id = None
-        if self._cursor is not None:
-            self._cursor.close(complete=complete)
-            self._cursor = None
+        if self._carrier is not None:
+            self._carrier.close(complete=complete)
+            self._carrier = None
 
     def _error(self, kind: type[CallError], message: str) -> CallError:
         return kind(message, method=self.method, request_id=self.request_id)

@@ -19,8 +19,8 @@ sends makes the machine raise.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ..codecs import json
 from ..codecs.headers import Headers, check_further_headers
@@ -31,6 +31,7 @@ from ..events import ClientEvent
 from ..http import ResponsePart, Url
 from ..limits import Limits
 from ..messages import ErrorResponse, Notification, Params, RequestId, Response
+from ..process import ProcessPart
 from ..revisions import HANDSHAKE_VERSIONS, check_versions
 from ..states import ClientState
 from ..timers import Timer
@@ -40,50 +41,15 @@ from .calls import ClientCall
 from .conversation import Conversation
 from .core import ClientCore, ReconnectPolicy, check_seconds
 from .cursor import Cursor
+from .detection import HTTP_SSE, STREAMABLE_HTTP, Verdicts
 from .exchange import ClientExchange
 from .handshake import Handshake
+from .http_sse import HttpSse
 from .posts import Post
-
-SAFE_METHODS = frozenset(
-    (
-        "ping",
-        "tools/list",
-        "resources/list",
-        "resources/templates/list",
-        "resources/read",
-        "prompts/list",
-        "prompts/get",
-        "completion/complete",
-    )
-)
-"""Methods that change nothing at the server, so that repeating them does no harm."""
-
-
-class ClientSettings(TypedDict, total=False):
-    """The settings of :class:`Client`, which explains them, for adapters that pass them on."""
-
-    name: str
-    version: str
-    capabilities: Mapping[str, Any] | None
-    versions: tuple[str, ...]
-    headers: Headers
-    listen: bool
-    timeout: float
-    total_timeout: float
-    connect_timeout: float
-    close_timeout: float
-    reconnect: ReconnectPolicy | None
-    limits: Limits | None
-    trace: Tracer | None
-
-
-class CallOptions(TypedDict, total=False):
-    """The options of :meth:`Client.call`, which explains them, for adapters that pass them on."""
-
-    timeout: float | None
-    total_timeout: float | None
-    reset_on_progress: bool
-    idempotent: bool | None
+from .settings import SAFE_METHODS
+from .stdio import Stdio
+from .streamable_http import StreamableHttp
+from .transport import Transport
 
 
 class Client:
@@ -91,7 +57,7 @@ class Client:
 
     def __init__(
         self,
-        url: str,
+        target: str | Sequence[str],
         *,
         jitter: Callable[[], float],
         name: str = "sansmcp",
@@ -105,13 +71,15 @@ class Client:
         connect_timeout: float = 30.0,
         close_timeout: float = 5.0,
         reconnect: ReconnectPolicy | None = None,
+        verdicts: Verdicts | None = None,
         limits: Limits | None = None,
         trace: Tracer | None = None,
     ) -> None:
         """Set up a client; :meth:`start` opens the conversation.
 
         Args:
-            url: the MCP endpoint, http or https.
+            target: the URL of an MCP endpoint, http or https; or the command that starts a server
+                on stdio, e.g. ``["python", "server.py"]``.
             jitter: gives a random number from 0 (inclusive) to 1 at each call, e.g.
                 ``random.random``.
             name, version: what the server is told about us (``clientInfo``).
@@ -121,8 +89,10 @@ class Client:
             listen: open the standalone stream.
             timeout, total_timeout: defaults of :meth:`call`, in seconds.
             connect_timeout: seconds for the handshake.
-            close_timeout: seconds that the server gets to end the session when we close.
+            close_timeout: seconds that the server gets to end the session when we close; a process
+                gets them for each step of its end.
             reconnect: how broken streams are resumed; see ReconnectPolicy.
+            verdicts: remembers which servers speak which transport; shared by several clients.
             limits: bounds; see Limits.
             trace: is told everything that is sent and received.
 
@@ -131,20 +101,32 @@ class Client:
         """
         check_versions(versions)
         check_further_headers(headers)
+        if not target:
+            raise LocalProtocolError("Neither a URL nor a command")
         check_seconds(timeout, total_timeout, connect_timeout, close_timeout)
         self._core = ClientCore(
-            url=Url.parse(url),
+            target=target if isinstance(target, str) else " ".join(target),
+            url=Url.parse(target) if isinstance(target, str) else None,
             info={"name": name, "version": version},
             capabilities=dict(capabilities or {}),
             versions=versions,
             headers=headers,
+            verdicts=verdicts or Verdicts(),
             reconnect=reconnect or ReconnectPolicy(),
             limits=limits or Limits(),
             jitter=jitter,
         )
         self._timeout = timeout
         self._total_timeout = total_timeout
-        self._conversation = Conversation(self._core, connect_timeout, close_timeout, listen)
+        self._conversation = Conversation(self._core, connect_timeout)
+        self._connect_timeout = connect_timeout
+        self._close_timeout = close_timeout
+        self._listens = listen
+        self._stdio = (
+            None
+            if isinstance(target, str)
+            else Stdio(self._core, self._conversation, tuple(target), close_timeout)
+        )
         self._handles: Iterator[int] = itertools.count(1)
         self._trace = trace
 
@@ -163,7 +145,7 @@ class Client:
     def start(self, *, now: float) -> None:
         """Open the conversation. ``Connected`` or ``Closed`` tells how it went."""
         self._core.now = now
-        self._conversation.start()
+        self._conversation.start(self._transports())
 
     def call(
         self,
@@ -287,6 +269,14 @@ class Client:
                 self._trace.part(exchange, part)
             found.receive(part)
 
+    def receive_from_process(self, part: ProcessPart, *, now: float) -> None:
+        """Feed what comes of the server process (StartProcess)."""
+        self._core.now = now
+        if self._trace is not None:
+            self._trace.process(part)
+        assert self._stdio is not None
+        self._stdio.receive(part)
+
     def next_effect(self) -> ClientEffect | Idle:
         """What to do next.
 
@@ -295,7 +285,7 @@ class Client:
         if self._core.effects:
             effect = self._core.effects.popleft()
             if self._trace is not None:
-                self._trace.request(effect)
+                self._trace.client_effect(effect)
             return effect
         return Idle.PAUSED if self._core.is_full else Idle.NEED_DATA
 
@@ -308,6 +298,8 @@ class Client:
         if was_full and not self._core.is_full:
             for exchange in tuple(self._core.exchanges.values()):
                 exchange.go_on()
+            if self._stdio is not None:
+                self._stdio.go_on()
         return event
 
     def drive(
@@ -355,10 +347,26 @@ class Client:
                     owner.send()
                 case Timer.DRAIN, ClientExchange():
                     self._core.abort(owner)
-                case Timer.CLOSE, Conversation():
-                    owner.closed()
+                case Timer.CLOSE, StreamableHttp():
+                    owner.close_timed_out()
+                case Timer.REQUEST, HttpSse():
+                    owner.timed_out()
+                case Timer.RECONNECT, HttpSse():
+                    owner.open()
+                case Timer.PROCESS, Stdio():
+                    owner.time_out()
                 case _:  # pragma: no cover - no other timers are set
                     raise AssertionError(timer)
+
+    def _transports(self) -> list[Transport]:
+        core, conversation = self._core, self._conversation
+        if self._stdio is not None:
+            return [self._stdio]
+        known: dict[str, Transport] = {
+            STREAMABLE_HTTP: StreamableHttp(core, conversation, self._listens, self._close_timeout),
+            HTTP_SSE: HttpSse(core, conversation, self._connect_timeout),
+        }
+        return [known[name] for name in core.verdicts.plan(core.target)]
 
     def _answer(self, message: Response | ErrorResponse, now: float) -> bool:
         json.encode(message.result if isinstance(message, Response) else message.data)

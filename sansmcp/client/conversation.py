@@ -10,10 +10,13 @@ Source: 2025-03-26 to 2025-11-25, basic/lifecycle, basic/transports: Session Man
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import attrs
 
-from ..codecs.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, is_request_id
-from ..errors import CallError, RemoteProtocolError, SessionLost
+from ..codecs import jsonrpc
+from ..codecs.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Batch, is_request_id
+from ..errors import CallError, NegotiationFailed, RemoteProtocolError, SessionLost
 from ..events import (
     Closed,
     ProgressReceived,
@@ -25,14 +28,13 @@ from ..events import (
 )
 from ..messages import ErrorResponse, Message, Notification, Params, Request, RequestId, Response
 from ..states import CLIENT, ClientEvent, ClientState, advance
-from ..timers import Timer
 from ..types import never
 from .calls import ClientCall
 from .core import ClientCore
+from .detection import Verdict
 from .exchange import Refusal
 from .handshake import INITIALIZED, Handshake
-from .listener import Listener
-from .posts import Farewell, Post
+from .transport import Transport
 
 _CAPABILITIES = {
     "sampling/createMessage": "sampling",
@@ -48,8 +50,6 @@ class Conversation:
 
     _core: ClientCore
     _connect_timeout: float
-    _close_timeout: float
-    _listens: bool
     state: ClientState = attrs.field(default=ClientState.NEW, init=False)
     calls: dict[int, ClientCall] = attrs.field(factory=dict[int, ClientCall], init=False)
     """The calls that have not ended, by handle."""
@@ -57,14 +57,19 @@ class Conversation:
         factory=dict[RequestId | None, ClientCall], init=False
     )
     """The calls whose request is under way, by its id."""
-    questions: dict[RequestId, ClientCall | None] = attrs.field(
-        factory=dict[RequestId, ClientCall | None], init=False
+    questions: dict[RequestId, tuple[ClientCall, ...]] = attrs.field(
+        factory=dict[RequestId, tuple[ClientCall, ...]], init=False
     )
-    """The server's requests that wait for our answer, and the calls they belong to."""
-    posts: set[Post] = attrs.field(factory=set[Post], init=False)
-    """The messages without answer that are under way."""
+    """The server's requests that wait for our answer, and the calls they may belong to."""
+    transport: Transport = attrs.field(init=False)
+    """How we talk."""
+    _untried: list[Transport] = attrs.field(factory=list["Transport"], init=False)
+    """How we could talk, too."""
+    _attempts: list[CallError] = attrs.field(factory=list[CallError], init=False)
+    """How those failed that were tried."""
+    _error: CallError | None = attrs.field(default=None, init=False)
+    """Why the client closes; None: it was asked to."""
     _handshake: Handshake | None = attrs.field(default=None, init=False)
-    _listener: Listener | None = attrs.field(default=None, init=False)
     _proven: bool = attrs.field(default=True, init=False)
     """Something has worked in this session."""
 
@@ -73,17 +78,43 @@ class Conversation:
         """Whether nothing can be said any more."""
         return self.state in (ClientState.CLOSING, ClientState.CLOSED)
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the handshake is done."""
+        return self.state is ClientState.READY
+
     # The session
 
-    def start(self) -> None:
-        """Open the conversation."""
+    def start(self, transports: Sequence[Transport]) -> None:
+        """Open the conversation, by the first transport that works."""
         self._advance(ClientEvent.START)
-        self._shake_hands()
+        self.transport, *self._untried = transports
+        self.transport.connect()
+
+    def reachable(self) -> None:
+        """Messages can be sent."""
+        self._proven = False
+        self._handshake = Handshake(self._core, self, self._connect_timeout)
+        self._handshake.start()
+
+    def unreachable(self, error: CallError, verdict: Verdict = Verdict.NOT_SPOKEN) -> None:
+        """The transport does not work. Where it may be the wrong one, the next is tried."""
+        self._attempts.append(error)
+        if verdict is Verdict.NOT_SPOKEN and self._untried:
+            self._leave_session()
+            self.transport = self._untried.pop(0)
+            self.transport.connect()
+        elif len(self._attempts) == 1:
+            self.fail(error)
+        else:
+            lines = "".join(f"\n- {attempt}" for attempt in self._attempts)
+            text = f"No transport of MCP works at {self._core.target}:{lines}"
+            self.fail(NegotiationFailed(text, attempts=tuple(self._attempts)))
 
     def initialized(self) -> None:
         """The server has answered ``initialize``."""
         self._advance(ClientEvent.ANSWERED)
-        self.post(INITIALIZED)
+        self.transport.post(INITIALIZED)
 
     def delivered(self, message: Message) -> None:
         """A message of ours was taken; the one that completes the handshake opens the session."""
@@ -93,11 +124,12 @@ class Conversation:
             assert self._handshake is not None
             self._handshake.confirmed()
             self._handshake = None
+            self._untried.clear()
+            self._attempts.clear()
+            self._core.verdicts.remember(self._core.target, self.transport.name)
             for call in tuple(self.calls.values()):
                 call.send()
-            if self._listens:
-                self._listener = Listener(self._core, self)
-                self._listener.start()
+            self.transport.listen()
 
     def undelivered(self, message: Message, reason: str) -> None:
         """A message of ours was not taken."""
@@ -108,52 +140,56 @@ class Conversation:
         """The server has forgotten the session (404): open a new one."""
         if not self._proven:
             self.fail(SessionLost(f"The server forgets its sessions at once: {refusal.message}"))
+        else:
+            self._begin_again(ClientCall.lose_session)
+
+    def lose_session(self, reason: str) -> None:
+        """The stream that was the session is gone: open a new one."""
+        self._begin_again(lambda call: call.lost(reason))
+
+    def close(self) -> None:
+        """End the session, and all that is under way."""
+        if not self.is_closed:
+            for call in tuple(self.calls.values()):
+                call.cancel("the client was closed")
+            self._end(None)
+
+    def fail(self, error: CallError) -> None:
+        """There is no way on."""
+        for call in tuple(self.calls.values()):
+            call.abandon(error)
+        self._end(error)
+
+    def closed(self) -> None:
+        """The session has been ended, or there was none."""
+        self.transport.leave()
+        self._advance(ClientEvent.DONE)
+        self._core.events.append(Closed(self._error))
+
+    def _end(self, error: CallError | None) -> None:
+        self._error = error
+        if self.state is ClientState.NEW:
+            self._advance(ClientEvent.CLOSE)
+            self._core.events.append(Closed(None))
             return
+        self._leave_session()
+        self._advance(ClientEvent.CLOSE)
+        if not self.transport.farewell(error):
+            self.closed()
+
+    def _begin_again(self, lose: Callable[[ClientCall], None]) -> None:
+        """A new session, on the same transport. What has not been sent yet just waits for it."""
         self._advance(ClientEvent.EXPIRED)
         self._leave_session()
         failed: list[int] = []
         for call in tuple(self.calls.values()):
-            if call.idempotent:
+            if call.idempotent or call.request_id is None:
                 call.wait_again()
             else:
                 failed.append(call.handle)
-                call.lose_session()
+                lose(call)
         self._core.events.append(SessionExpired(tuple(failed)))
-        self._shake_hands()
-
-    def close(self) -> None:
-        """End the session, and all that is under way."""
-        if self.is_closed:
-            return
-        self._leave_session()
-        for call in tuple(self.calls.values()):
-            call.cancel("the client was closed")
-        session_id = self._core.session_id
-        self._advance(ClientEvent.CLOSE)
-        if self.state is ClientState.CLOSED:
-            self._core.events.append(Closed(None))
-        elif session_id is None:
-            self.closed()
-        else:
-            self._core.open(Farewell(self), b"DELETE")
-            self._core.timers.set(Timer.CLOSE, self, self._core.now + self._close_timeout)
-
-    def closed(self) -> None:
-        """The session has been ended, or there was none."""
-        self._core.timers.stop(Timer.CLOSE, self)
-        self._leave_session()
-        self._advance(ClientEvent.DONE)
-        self._core.events.append(Closed(None))
-
-    def fail(self, error: CallError) -> None:
-        """There is no way on."""
-        self._leave_session()
-        for call in tuple(self.calls.values()):
-            call.abandon(error)
-        self._advance(ClientEvent.CLOSE)
-        if self.state is ClientState.CLOSING:
-            self._advance(ClientEvent.DONE)
-        self._core.events.append(Closed(error))
+        self.transport.connect()
 
     # What we say
 
@@ -166,7 +202,7 @@ class Conversation:
 
     def post(self, message: Notification | Response | ErrorResponse) -> None:
         """Send what wants no answer."""
-        Post(self._core, self, message).send()
+        self.transport.post(message)
 
     def cancel_request(self, call: ClientCall, reason: str) -> None:
         """Tell the server that nobody waits for a request any more.
@@ -181,19 +217,53 @@ class Conversation:
         """Answer a request of the server; False if it does not want the answer any more."""
         if message.id is None or message.id not in self.questions:
             return False
-        call = self.questions.pop(message.id)
+        calls = self.questions.pop(message.id)
         self.post(message)
-        if call is not None:
+        for call in calls:
             call.told()
         return True
 
     def forget(self, call: ClientCall) -> None:
         """A call has ended, and with it the server's interest in answers to its questions."""
         self.calls.pop(call.handle, None)
-        for id in [id for id, owner in self.questions.items() if owner is call]:
-            self._withdraw(id, "the call it belongs to has ended")
+        for id, calls in tuple(self.questions.items()):
+            if call in calls:
+                self.questions[id] = tuple(one for one in calls if one is not call)
+                if not self.questions[id]:
+                    self._withdraw(id, "the call it belongs to has ended")
 
     # What the server says
+
+    def hear(self, data: bytes) -> None:
+        """The bytes of a message (or batch) on the one stream for all.
+
+        Raises RemoteProtocolError for what is no message and cannot be the answer of a call.
+        """
+        try:
+            decoded = jsonrpc.decode(data, self._core.limits)
+        except RemoteProtocolError as error:
+            if not self._garbled(error):
+                raise
+            return
+        for item in decoded.items if isinstance(decoded, Batch) else (decoded,):
+            if isinstance(item, RemoteProtocolError):
+                if not self._garbled(item):
+                    self._core.events.append(Violation(item))
+            elif self._handshake is not None:
+                self._handshake.message(item)
+            else:
+                self.route(item, None)
+
+    def _garbled(self, error: RemoteProtocolError) -> bool:
+        """Something that is no message was meant to be the answer of a request; False if not."""
+        call = self.by_id.get(error.request_id) if error.request_id is not None else None
+        if call is not None:
+            call.garbled(error)
+            return True
+        if self._handshake is not None and error.request_id == self._handshake.request_id:
+            self._handshake.garbled(error)
+            return True
+        return False
 
     def route(self, message: Message, call: ClientCall | None) -> None:
         """Let a message find its way. ``call``: on whose stream it came."""
@@ -231,9 +301,10 @@ class Conversation:
             text = f"{request.method} must belong to a request of the client, and none is running"
             self.post(ErrorResponse(request.id, INVALID_PARAMS, text))
         elif request.id not in self.questions:
-            self.questions[request.id] = call
-            if call is not None:
-                call.asked()
+            everybody = tuple(self.calls.values()) if self.transport.is_one_stream else ()
+            calls = self.questions[request.id] = everybody if call is None else (call,)
+            for asked in calls:
+                asked.asked()
             self._core.events.append(ServerAsked(call.handle if call else None, request))
 
     def _progress(self, params: Params) -> None:
@@ -256,9 +327,9 @@ class Conversation:
     def _withdrawn(self, params: Params) -> None:
         id, reason = params.get("requestId"), params.get("reason")
         if is_request_id(id) and id in self.questions:
-            call = self.questions[id]
+            calls = self.questions[id]
             self._withdraw(id, reason if isinstance(reason, str) else "withdrawn by the server")
-            if call is not None:
+            for call in calls:
                 call.told()
 
     def _withdraw(self, id: RequestId, reason: str) -> None:
@@ -271,25 +342,13 @@ class Conversation:
 
     # Endings
 
-    def _shake_hands(self) -> None:
-        self._proven = False
-        self._handshake = Handshake(self._core, self, self._connect_timeout)
-        self._handshake.start()
-
     def _leave_session(self) -> None:
         if self._handshake is not None:
             self._handshake.stop()
             self._handshake = None
-        if self._listener is not None:
-            self._listener.stop()
-            self._listener = None
         for id in tuple(self.questions):
             self._withdraw(id, "the session has ended")
-        for post in self.posts:
-            self._core.timers.stop(Timer.RECONNECT, post)
-        self.posts.clear()
-        for exchange in tuple(self._core.exchanges.values()):
-            self._core.abort(exchange)
+        self.transport.leave()
 
     def _advance(self, event: ClientEvent) -> None:
         self.state = advance(CLIENT, self.state, event)

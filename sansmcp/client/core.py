@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -18,7 +18,11 @@ from ..limits import Limits
 from ..revisions import Revision
 from ..timers import Timer, TimerTable
 from ..types import Secret
+from .detection import Verdicts
 from .exchange import ClientExchange, ExchangeOwner, Nobody
+
+if TYPE_CHECKING:
+    from .posts import Post
 
 POST_HEADERS: Headers = (
     (b"content-type", b"application/json"),
@@ -60,11 +64,15 @@ def check_seconds(*durations: float) -> None:
 class ClientCore:
     """The common ground of the parts of a client; nobody outside the machine sees it."""
 
-    url: Url
+    target: str
+    """What the application has named: a URL, or a command."""
+    url: Url | None
+    """The MCP endpoint; None where the server is a process."""
     info: Mapping[str, Any]
     capabilities: Mapping[str, Any]
     versions: tuple[str, ...]
     headers: Headers
+    verdicts: Verdicts
     reconnect: ReconnectPolicy
     limits: Limits
     jitter: Callable[[], float]
@@ -81,6 +89,10 @@ class ClientCore:
         factory=dict[int, ClientExchange], init=False
     )
     """The HTTP requests under way."""
+    message_url: Url | None = attrs.field(default=None, init=False)
+    """Where messages are POSTed to, if that is not ``url``."""
+    posts: set[Post] = attrs.field(factory=set["Post"], init=False)
+    """The messages without answer that are under way."""
     _exchange_ids: Iterator[int] = attrs.field(factory=lambda: itertools.count(1), init=False)
     last_request_id: int = attrs.field(default=-1, init=False)
     """The highest JSON-RPC id that was used."""
@@ -99,6 +111,7 @@ class ClientCore:
         self, owner: ExchangeOwner, method: bytes, body: bytes = b"", *, last_event_id: str = ""
     ) -> ClientExchange:
         """Make an HTTP request of the conversation; ``owner`` is told what comes of it."""
+        assert self.url is not None
         headers = list(POST_HEADERS if method == b"POST" else GET_HEADERS)
         if self.session_id is not None:
             headers.append((b"mcp-session-id", self.session_id.reveal().encode()))
@@ -107,21 +120,38 @@ class ClientCore:
         if last_event_id:
             headers.append((b"last-event-id", last_event_id.encode()))
         exchange = ClientExchange(
-            self, owner, method, (*headers, *self.headers), body, last_event_id, self.session_id
+            self,
+            owner,
+            (self.message_url or self.url) if method == b"POST" else self.url,
+            method,
+            (*headers, *self.headers),
+            body,
+            last_event_id,
+            self.session_id,
         )
         exchange.send()
         return exchange
 
-    def send(self, exchange: ClientExchange, method: bytes, headers: Headers, body: bytes) -> int:
+    def send(self, exchange: ClientExchange) -> int:
         """Let the request of an exchange be made.
 
         Returns the number under which its response will come.
         """
         id = next(self._exchange_ids)
         self.exchanges[id] = exchange
-        head = RequestHead(method=method, target=self.url.target.encode(), headers=headers)
-        self.effects.append(OpenExchange(exchange=id, url=str(self.url), head=head, body=body))
+        url = exchange.url
+        head = RequestHead(
+            method=exchange.method, target=url.target.encode(), headers=exchange.headers
+        )
+        self.effects.append(OpenExchange(exchange=id, url=str(url), head=head, body=exchange.body))
         return id
+
+    def moved(self, old: Url, new: Url) -> None:
+        """The server has redirected a request: what follows goes to the new place at once."""
+        if self.url == old:
+            self.url = new
+        if self.message_url == old:
+            self.message_url = new
 
     def let_end(self, exchange: ClientExchange | None) -> None:
         """Nothing more is wanted of an exchange, but its connection may be of use again."""
@@ -134,3 +164,11 @@ class ClientCore:
         if exchange is not None and self.exchanges.pop(exchange.id, None) is not None:
             self.timers.stop(Timer.DRAIN, exchange)
             self.effects.append(AbortExchange(exchange=exchange.id))
+
+    def give_up(self) -> None:
+        """Break off all exchanges, and those that were to be tried again."""
+        for post in self.posts:
+            self.timers.stop(Timer.RECONNECT, post)
+        self.posts.clear()
+        for exchange in tuple(self.exchanges.values()):
+            self.abort(exchange)

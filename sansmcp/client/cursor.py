@@ -18,8 +18,6 @@ Source: 2025-11-25 basic/transports: Resumability and Redelivery; SEP-1699; WHAT
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import attrs
 
 from ..codecs import jsonrpc
@@ -33,36 +31,7 @@ from ..states import CURSOR, CursorEvent, CursorState, advance
 from ..timers import Timer
 from .core import ClientCore
 from .exchange import ClientExchange, Refusal
-
-
-class StreamOwner(Protocol):
-    """Whose stream it is.
-
-    ``lost``, ``refused`` and ``garbled`` come at the end, one of them at most.
-    """
-
-    @property
-    def restarts(self) -> bool:
-        """Whether the owner can begin again when nothing can be resumed."""
-        ...
-
-    def restart(self) -> None:
-        """Begin again."""
-
-    def message(self, message: Message) -> None:
-        """A message has come."""
-
-    def violated(self, error: RemoteProtocolError) -> None:
-        """Something has come that is no message; more may follow."""
-
-    def lost(self, reason: str) -> None:
-        """The stream is gone for good."""
-
-    def refused(self, refusal: Refusal) -> None:
-        """The server refused to open the stream, or no longer knows the session."""
-
-    def garbled(self, error: RemoteProtocolError) -> None:
-        """What the server sends cannot be read."""
+from .transport import RequestOwner
 
 
 @attrs.define(eq=False)
@@ -70,7 +39,7 @@ class Cursor:
     """The reading end of a stream."""
 
     _core: ClientCore
-    _owner: StreamOwner
+    _owner: RequestOwner
     _call: int | None
     """For events: whose stream it is."""
     expects_messages: bool = attrs.field(default=True, init=False)

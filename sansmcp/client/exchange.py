@@ -135,6 +135,7 @@ class ClientExchange:
 
     _core: ClientCore
     owner: ExchangeOwner
+    url: Url
     method: bytes
     headers: Headers
     body: bytes
@@ -150,7 +151,7 @@ class ClientExchange:
 
     def send(self) -> None:
         """Make the request."""
-        self.id = self._core.send(self, self.method, self.headers, self.body)
+        self.id = self._core.send(self)
 
     def receive(self, part: ResponsePart) -> None:
         """Take a part of the response."""
@@ -249,7 +250,7 @@ class ClientExchange:
         error = message if isinstance(message, ErrorResponse) else None
         return Refusal(
             self.response.status,
-            self._core.url,
+            self.url,
             self.method,
             self.response.headers,
             body,
@@ -269,16 +270,14 @@ class ClientExchange:
         if location is None or self.response.status not in followed:
             return False
         try:
-            url = self._core.url.join(location.decode("latin-1"))
+            url = self.url.join(location.decode("latin-1"))
         except LocalProtocolError:
             return False
-        if (
-            url.origin != self._core.url.origin
-            or self._redirects >= self._core.limits.max_redirects
-        ):
+        if url.origin != self.url.origin or self._redirects >= self._core.limits.max_redirects:
             return False
         self._redirects += 1
-        self._core.url = url
+        self._core.moved(self.url, url)
+        self.url = url
         self._form, self._end, self.response = _Form.UNKNOWN, None, None
         self._collected.clear()
         self.send()

@@ -30,8 +30,9 @@ from ..timers import Timer
 from ..types import Secret
 from .calls import refused
 from .core import ClientCore
-from .cursor import Cursor
+from .detection import Verdict, after_initialize
 from .exchange import Refusal
+from .transport import Carrier
 
 if TYPE_CHECKING:
     from .conversation import Conversation
@@ -47,28 +48,28 @@ class Handshake:
     _core: ClientCore
     _conversation: Conversation
     _timeout: float
-    _cursor: Cursor = attrs.field(init=False)
-    _request_id: int = attrs.field(init=False)
+    _carrier: Carrier = attrs.field(init=False)
+    request_id: int = attrs.field(init=False)
     _result: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
 
     def start(self) -> None:
         """Send ``initialize``, without a session id."""
         core = self._core
         core.session_id, core.revision = None, None
-        self._request_id = core.next_request_id()
+        self.request_id = core.next_request_id()
         params = {
             "protocolVersion": core.versions[-1],
             "capabilities": core.capabilities,
             "clientInfo": core.info,
         }
-        self._cursor = Cursor(core, self, None)
-        self._cursor.post(jsonrpc.encode(Request(self._request_id, _METHOD, params)))
+        self._carrier = self._conversation.transport.carrier(self, None)
+        self._carrier.post(jsonrpc.encode(Request(self.request_id, _METHOD, params)))
         core.timers.set(Timer.REQUEST, self, core.now + self._timeout)
 
     def stop(self) -> None:
         """Nobody wants the session any more."""
         self._core.timers.stop(Timer.REQUEST, self)
-        self._cursor.close()
+        self._carrier.close()
 
     def confirmed(self) -> None:
         """The server has taken the notification: the session is open."""
@@ -77,6 +78,7 @@ class Handshake:
         instructions = self._result.get("instructions")
         self._core.events.append(
             Connected(
+                transport=self._conversation.transport.name,
                 version=self._core.revision.name,
                 server_info=json.as_object(self._result.get("serverInfo")) or {},
                 capabilities=json.as_object(self._result.get("capabilities")) or {},
@@ -92,7 +94,7 @@ class Handshake:
         message = f"{_METHOD} got no answer within {self._timeout:g} s"
         self._fail(
             RequestTimeout(
-                message, seconds=self._timeout, method=_METHOD, request_id=self._request_id
+                message, seconds=self._timeout, method=_METHOD, request_id=self.request_id
             )
         )
 
@@ -109,12 +111,12 @@ class Handshake:
     def message(self, message: Message) -> None:
         """The answer, or something the server could not wait to say."""
         match message:
-            case Response(id, result) if id == self._request_id:
-                self._cursor.close(complete=True)
+            case Response(id, result) if id == self.request_id and not self._result:
+                self._carrier.close(complete=True)
                 self._answered(result)
-            case ErrorResponse(id, code, text, data) if id in (self._request_id, None):
+            case ErrorResponse(id, code, text, data) if id in (self.request_id, None):
                 self._fail(
-                    JsonRpcError(code, text, data, method=_METHOD, request_id=self._request_id)
+                    JsonRpcError(code, text, data, method=_METHOD, request_id=self.request_id)
                 )
             case _:
                 self._conversation.route(message, None)
@@ -130,10 +132,10 @@ class Handshake:
     def refused(self, refusal: Refusal) -> None:
         """No MCP server, or one that does not want us."""
         error = refusal.error
-        if error is not None and error.id == self._request_id:
+        if error is not None and error.id == self.request_id:
             self.message(error)
         else:
-            self._fail(refused(refusal, _METHOD, self._request_id))
+            self._fail(refused(refusal, _METHOD, self.request_id), after_initialize(refusal.status))
 
     def garbled(self, error: RemoteProtocolError) -> None:
         """An answer that cannot be read."""
@@ -158,7 +160,7 @@ class Handshake:
                 )
             )
             return
-        session_id = headers.single(self._cursor.response_headers, b"mcp-session-id")
+        session_id = headers.single(self._carrier.response_headers, b"mcp-session-id")
         if session_id is not None and not headers.is_session_id(session_id):
             self._fail(
                 self._error(InvalidResponse, "The server's session id has illegal characters")
@@ -169,9 +171,9 @@ class Handshake:
         self._result = result
         self._conversation.initialized()
 
-    def _fail(self, error: CallError) -> None:
+    def _fail(self, error: CallError, verdict: Verdict = Verdict.NONE) -> None:
         self.stop()
-        self._conversation.fail(error)
+        self._conversation.unreachable(error, verdict)
 
     def _error(self, kind: type[CallError], message: str) -> CallError:
-        return kind(message, method=_METHOD, request_id=self._request_id)
+        return kind(message, method=_METHOD, request_id=self.request_id)

@@ -36,13 +36,13 @@ class Post(Nobody):
 
     def send(self) -> None:
         """Send it, for the first time or again."""
-        self._conversation.posts.add(self)
+        self._core.posts.add(self)
         self._core.open(self, b"POST", jsonrpc.encode(self._message))
 
     def ended(self, reason: str | None) -> None:
         """The server has it, or the connection broke."""
         if reason is None:
-            self._conversation.posts.discard(self)
+            self._core.posts.discard(self)
             self._conversation.delivered(self._message)
         else:
             self._failed(reason, may_pass=True)
@@ -59,7 +59,7 @@ class Post(Nobody):
         self._attempts += 1
         is_notification = isinstance(self._message, Notification)
         if is_notification or not may_pass or self._attempts > policy.attempts:
-            self._conversation.posts.discard(self)
+            self._core.posts.discard(self)
             self._core.events.append(NotDelivered(self._message, reason))
             self._conversation.undelivered(self._message, reason)
         else:

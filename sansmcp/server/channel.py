@@ -91,6 +91,7 @@ class Channel:
         self.session = Session(
             self._core, None, self._principal, revision, {}, {}, outlet=self._outlet
         )
+        self._core.outlets.add(self._outlet)
 
     @property
     def is_full(self) -> bool:
@@ -108,12 +109,15 @@ class Channel:
         self._core.effects.append(Wake(driven))
 
     def receive(self, data: bytes, *, now: float) -> None:
-        """The bytes of one message, or of one batch. Raises RemoteProtocolError if they are none.
+        """The bytes of one message, or of one batch.
 
-        What is not allowed is answered with an error.
+        What is not allowed is answered with an error. Raises RemoteProtocolError if they are no
+        message, or ask for answers while too many wait to be read.
         """
         self._core.now = now
         decoded = jsonrpc.decode(data, self._core.limits)
+        if self._outlet.congested and isinstance(decoded, Request | Batch):
+            raise refusals.not_reading(decoded.id if isinstance(decoded, Request) else None)
         try:
             self._take(decoded)
         except RemoteProtocolError as error:
@@ -128,6 +132,7 @@ class Channel:
     def end(self, reason: str, *, now: float) -> None:
         """The channel is gone, and the session with it."""
         self._core.now = now
+        self._core.outlets.discard(self._outlet)
         if self.session in self._table:
             self._table.end(self.session, reason)
 
@@ -144,8 +149,6 @@ class Channel:
         elif isinstance(decoded, Request):
             if decoded.method != "ping":
                 self._check_open(decoded)
-            if self._core.draining:
-                raise refusals.shutting_down(decoded.id)
             self._inbox.check_call(session, decoded)
             answer = ChannelAnswer(session, self._outlet, 1, is_batch=False)
             self._inbox.start((decoded,), answer)
@@ -162,6 +165,7 @@ class Channel:
         session.client_info = negotiated.client_info
         session.client_capabilities = negotiated.client_capabilities
         self._is_open = True
+        self._core.outlets.discard(self._outlet)
         self._table.add(session)
         self._outlet.send(negotiated.reply)
 

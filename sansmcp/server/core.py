@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -17,6 +18,9 @@ from ..store import StreamKey
 from ..timers import TimerTable
 from ..types import Secret
 from .streams import StoreQueue, Stream
+
+if TYPE_CHECKING:
+    from .sessions import Outlet
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}", re.ASCII)
 
@@ -45,6 +49,8 @@ class ServerCore:
     """Nothing new is taken."""
     paused: set[Driven] = attrs.field(factory=set["Driven"], init=False)
     """Who must not read before the application has taken events."""
+    outlets: set[Outlet] = attrs.field(factory=set["Outlet"], init=False)
+    """Those of channels that have no session yet, which would end them."""
 
     def __attrs_post_init__(self) -> None:
         self.queue = StoreQueue(self.limits, self.effects)

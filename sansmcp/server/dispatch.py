@@ -20,6 +20,7 @@ from ..codecs import headers, jsonrpc
 from ..codecs.buffer import too_large
 from ..codecs.event_id import EventId
 from ..codecs.jsonrpc import Batch
+from ..errors import LocalProtocolError
 from ..http import RequestHead, request_host
 from ..limits import Limits
 from ..messages import ErrorResponse, Message, Request, RequestId, Response
@@ -47,6 +48,13 @@ class Endpoint:
     limits: Limits
     sse_path: bytes | None = None
     """Where the stream of HTTP+SSE is opened; None: that transport is not served."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.shares_path and not self.sessions:
+            raise LocalProtocolError(
+                "Without sessions, HTTP+SSE needs a path of its own: on the MCP path, a GET may be "
+                "from a client of either transport"
+            )
 
     @property
     def shares_path(self) -> bool:
@@ -155,7 +163,7 @@ def session_given(asked: Asked) -> None:
         sse_path = asked.endpoint.sse_path
         raise refusals.session_required(
             listening=asked.head.method == b"GET",
-            http_sse_url=None if sse_path is None else sse_path.decode(),
+            http_sse_url=None if sse_path is None else (sse_path or b"/").decode(),
         )
 
 

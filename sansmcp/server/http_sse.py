@@ -22,7 +22,7 @@ import attrs
 from ..codecs import headers
 from ..codecs.sse import encode_event
 from ..http import RequestHead
-from ..states import ExchangeState
+from ..states import ExchangeState, SessionState
 from ..types import Secret
 from . import refusals
 from .channel import Channel
@@ -78,17 +78,19 @@ class HttpSse:
 
     def wants(self, head: RequestHead) -> bool:
         """Whether a request is one of this transport."""
-        path = head.path.rstrip(b"/")
-        if self._endpoint.sse_path is None:
+        endpoint, path = self._endpoint, head.path.rstrip(b"/")
+        if endpoint.sse_path is None:
             return False
-        if not self._endpoint.shares_path:
-            return path in (self._endpoint.sse_path, self._endpoint.messages_path)
-        if path != self._endpoint.path.rstrip(b"/"):
+        if path not in (endpoint.sse_path, endpoint.messages_path.rstrip(b"/")):
             return False
+        if path != endpoint.path.rstrip(b"/"):
+            return True
         if head.method == b"POST":  # row 4.1
             return _token(head) is not None
+        if head.method != b"GET" or not endpoint.shares_path:
+            return False
         marks = (SESSION_ID, PROTOCOL_VERSION, LAST_EVENT_ID)  # row 2.6
-        return head.method == b"GET" and all(headers.get(head.headers, m) is None for m in marks)
+        return all(headers.get(head.headers, mark) is None for mark in marks)
 
     def check_head(self, head: RequestHead) -> None:
         """Refuse what can be refused without a body. Raises RemoteProtocolError."""
@@ -100,7 +102,7 @@ class HttpSse:
             limit = self._core.limits.max_sessions
             if len(self._channels) >= limit:
                 raise refusals.too_many_sessions(limit, None)
-        elif path == self._endpoint.sse_path and not self._endpoint.shares_path:  # row 1.2
+        elif path != self._endpoint.messages_path.rstrip(b"/"):  # row 1.2
             raise refusals.http_sse_stream_url(self._endpoint.path.decode())
         elif head.method != b"POST":  # row 1.4
             raise refusals.method_not_allowed(b"POST", "Messages are POSTed to this URL")
@@ -123,11 +125,6 @@ class HttpSse:
         if key is not None:
             self._channels.pop(key).end("the client has closed its stream", now=self._core.now)
 
-    def shut_down(self) -> None:
-        """End all streams, those without a session, too."""
-        for exchange in tuple(self._streams):
-            exchange.stop()
-
     def _open(self, exchange: ServerExchange) -> None:
         assert exchange.head is not None
         token = self._core.token()
@@ -145,7 +142,7 @@ class HttpSse:
         if token is None:
             raise refusals.message_token_required()
         channel = self._channels.get((head.principal, Secret(token)))
-        if channel is None:
+        if channel is None or channel.session.state is SessionState.ENDED:
             raise refusals.message_token_unknown()
         return channel
 

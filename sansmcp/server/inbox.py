@@ -46,9 +46,10 @@ class Inbox:
     def negotiate(self, request: Request) -> Negotiated:
         """What ``initialize`` settles; an unknown version is answered with our newest.
 
-        Raises RemoteProtocolError if it names no version. Source: basic/lifecycle: Version
-        Negotiation.
+        Raises RemoteProtocolError if it names no version, or nothing new is taken. Source:
+        basic/lifecycle: Version Negotiation.
         """
+        self._check_serving(request)
         params = request.params or {}
         version = params.get("protocolVersion")
         if not isinstance(version, str):
@@ -66,6 +67,7 @@ class Inbox:
 
     def check_call(self, session: Session, request: Request) -> None:
         """Raises RemoteProtocolError for a request that must not run."""
+        self._check_serving(request)
         if request.id in session.calls:
             raise refusals.duplicate_request_id(request.id)
         if len(session.calls) >= self._core.limits.max_calls_per_session:
@@ -98,7 +100,8 @@ class Inbox:
                 if answer.is_batch:
                     self.check_call(answer.session, item)
             except RemoteProtocolError as error:
-                answer.respond(jsonrpc.encode(error.reply))
+                null_id = not answer.session.revision.error_without_id
+                answer.respond(jsonrpc.encode(error.reply, null_id=null_id))
                 self._core.events.append(BadRequest(error))
                 continue
             call = Call(self._core, answer.session, item, answer)
@@ -126,6 +129,10 @@ class Inbox:
                 session.asked[id].answered(id, message)
             case _:
                 pass
+
+    def _check_serving(self, request: Request) -> None:
+        if self._core.draining:
+            raise refusals.shutting_down(request.id)
 
     def _cancel(self, session: Session, params: Params) -> None:
         """A call is not wanted any more; unknown, finished and malformed ones are ignored.

@@ -91,10 +91,10 @@ def session_required(
 ) -> RemoteProtocolError:
     """No session id where one is needed. ``http_sse_url``: where HTTP+SSE is served, if it is."""
     then = "GET" if listening else "send this"
-    where = "not served" if http_sse_url is None else f"served at {http_sse_url}, not"
+    where = "not served on this URL" if http_sse_url is None else f"served at {http_sse_url}"
     return RemoteProtocolError(
         f"No Mcp-Session-Id: POST initialize to this URL first, then {then} with the id it "
-        f"returns. The HTTP+SSE transport is {where} on this URL",
+        f"returns. The HTTP+SSE transport is {where}",
         reason="session_required",
         data={"transports": ["streamable-http"], "httpSseUrl": http_sse_url},
     )
@@ -126,6 +126,16 @@ def message_token_unknown() -> RemoteProtocolError:
         "The event stream that this URI belongs to has ended: open a new one, and initialize again",
         reason="session_not_found",
         http_status=404,
+    )
+
+
+def not_reading(request_id: RequestId | None) -> RemoteProtocolError:
+    """More is asked on a stream whose reader has not taken the answers that wait for it."""
+    return RemoteProtocolError(
+        "Read your event stream before you ask for more: too much waits there to be read",
+        reason="stream_not_read",
+        http_status=429,
+        request_id=request_id,
     )
 
 

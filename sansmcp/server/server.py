@@ -21,7 +21,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, TypedDict
+from typing import Any
 
 from ..app import App
 from ..codecs.sse import KEEP_ALIVE
@@ -58,20 +58,6 @@ from .legacy import Legacy
 from .sessions import Outlet, Session, SessionTable
 
 _PATH = re.compile(r"/[!-\"$->@-~]*")
-
-
-class ServerSettings(TypedDict, total=False):
-    """The settings of :class:`Server`, which explains them, for adapters that pass them on."""
-
-    path: str
-    http_sse: str | None
-    versions: tuple[str, ...]
-    sessions: bool
-    listening: bool
-    stream_after: float
-    policy: SecurityPolicy | None
-    limits: Limits | None
-    trace: Tracer | None
 
 
 class Server:
@@ -114,7 +100,8 @@ class Server:
             limits: bounds; see Limits.
             trace: is told everything that is sent and received.
 
-        Raises LocalProtocolError for a version this library does not know, and for what is no path.
+        Raises LocalProtocolError for a version this library does not know, for what is no path, and
+        for HTTP+SSE on the MCP path without sessions.
         """
         check_versions(versions)
         for text in (path, http_sse):
@@ -349,9 +336,7 @@ class Server:
     def shut_down(self, *, now: float) -> None:
         """End all sessions, and all streams with a proper end of body."""
         self.drain(now=now)
-        for session in self._table:
-            self._table.end(session, "the server shuts down")
-        self._http_sse.shut_down()
+        self._table.end_all("the server shuts down")
 
     # What a request is, and its end
 

@@ -270,3 +270,10 @@ class SessionTable:
         """End a session and forget it."""
         del self._sessions[session.principal, session.id or session]
         session.end(reason)
+
+    def end_all(self, reason: str) -> None:
+        """End all sessions, and all channels that have none yet."""
+        for session in self:
+            self.end(session, reason)
+        for outlet in self._core.outlets:
+            outlet.close()

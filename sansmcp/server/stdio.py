@@ -42,6 +42,7 @@ class ServerPipe:
         self._grace = grace
         self._now = now
         self._decoder = NdjsonDecoder(server.limits.max_message_bytes)
+        self._server = server
         self._channel = server.open_channel(self)
         self._limits = server.limits
         self._lines: list[bytes] = []
@@ -71,22 +72,25 @@ class ServerPipe:
     def connection_lost(self, *, now: float) -> None:
         """Nobody reads the output any more. May be called any number of times."""
         self._now = now
-        self._lines.clear()
         self._end("the output is closed")
+        self._lines.clear()
 
     # Bytes out
 
     def next_effect(self) -> ConnectionEffect | Idle:
         """What to do next with the pipe."""
+        self._now = max(self._now, self._server.now)
         self._read()
         if self._lines:
             data = b"".join(self._lines)
             self._lines.clear()
             self._unsent = 0
             return SendBytes(data)
-        if self._deadline is not None and not self._channel.session.calls:
+        if self._deadline is not None and not self._has_work:
             self._end("the input has ended")
-        if self._is_closing and not self._is_closed:
+        if self._is_closed:
+            return Idle.NEED_DATA
+        if self._is_closing:
             self._is_closed = True
             return CloseConnection()
         self._is_idle = True
@@ -126,13 +130,18 @@ class ServerPipe:
 
     def wake(self) -> None:
         """Let the driver pull again, if it has stopped."""
-        if self._is_idle:
+        if self._is_idle and not self._is_closed:
             self._is_idle = False
             self._channel.wake(self)
 
+    @property
+    def _has_work(self) -> bool:
+        """Whether calls run, or there may be lines that could not be taken in yet."""
+        return bool(self._channel.session.calls) or self._channel.is_full
+
     def _read(self) -> None:
-        """Take in the lines that have arrived, as long as the application keeps up."""
-        while not self._channel.is_full and not self._is_closing:
+        """Take in the lines that have arrived, as long as application and client keep up."""
+        while not (self._is_closing or self._channel.is_full or self.congested):
             line = b""
             try:
                 next_line = self._decoder.next_event()
@@ -144,6 +153,6 @@ class ServerPipe:
                 self._channel.refuse(error, Noise(line, error))
 
     def _end(self, reason: str) -> None:
-        if not self._is_closing:
-            self._is_closing = True
-            self._channel.end(reason, now=self._now)
+        # A batch that has lost its last call is sent now: before the closing.
+        self._channel.end(reason, now=self._now)
+        self._is_closing = True

@@ -17,6 +17,7 @@ import attrs
 from ..client.client import Client
 from ..effects import (
     AbortExchange,
+    ClientEffect,
     CloseConnection,
     OpenExchange,
     SendBytes,
@@ -261,7 +262,8 @@ class Pair:
                 moved = True
                 self._happened(server_event)
 
-    def _perform(self, effect: OpenExchange | AbortExchange) -> None:
+    def _perform(self, effect: ClientEffect) -> None:
+        assert isinstance(effect, OpenExchange | AbortExchange)
         if isinstance(effect, AbortExchange):
             connection = self._connections.pop(effect.exchange, None)
             if connection is not None:

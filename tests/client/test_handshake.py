@@ -93,6 +93,7 @@ def test_calls_wait_until_the_server_has_taken_the_notification(bench: Bench) ->
     confirmation.accept()
     assert bench.events == [
         Connected(
+            transport="streamable-http",
             version=LATEST,
             server_info={"name": "server", "version": "1"},
             capabilities={"tools": {}},
@@ -208,12 +209,11 @@ def test_an_error_of_the_server(bench: Bench, status: int) -> None:
     ("status", "body", "part"),
     [
         (401, b"", "HTTP 401: no explanation"),
-        (404, b"<h1>Not here</h1>", "HTTP 404: <h1>Not here</h1>"),
         (
-            406,
-            b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"send Accept",'
-            b'"data":{"reason":"not_acceptable"}}}',
-            "send Accept",
+            403,
+            b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"not from there",'
+            b'"data":{"reason":"origin_not_allowed"}}}',
+            "not from there",
         ),
         (200, b"<html>", "text/html instead of JSON"),
         (202, b"", "HTTP 202"),
@@ -227,7 +227,7 @@ def test_no_mcp_server(bench: Bench, status: int, body: bytes, part: str) -> Non
     assert part in str(error)
     assert f"POST {URL}" in str(error)
     assert (error.status, error.url, error.http_method, error.body) == (status, URL, "POST", body)
-    assert error.reason == ("not_acceptable" if status == 406 else None)
+    assert error.reason == ("origin_not_allowed" if status == 403 else None)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"null", b"[]", b'{"jsonrpc":"2.0","id":0}'])

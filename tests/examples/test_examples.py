@@ -75,7 +75,7 @@ def test_parsing_a_recorded_stream(tmp_path: Path) -> None:
 
 def test_without_io() -> None:
     lines = output_of(EXAMPLES / "without_io.py").splitlines()
-    assert any(line.strip().startswith("Connected(version=") for line in lines)
+    assert any(line.strip().startswith("Connected(transport=") for line in lines)
     assert lines[-1].strip().startswith("CallCompleted(call=1, ")
 
 

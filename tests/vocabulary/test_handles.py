@@ -105,7 +105,7 @@ def test_events_are_brought_to_whom_they_concern() -> None:
 
 def test_the_opening_and_the_end_are_brought_too() -> None:
     recorder = Recorder()
-    connected = Connected(version="v", server_info={}, capabilities={})
+    connected = Connected(transport="t", version="v", server_info={}, capabilities={})
     lost = ListenerStopped("x")
     assert recorder.take(connected, connected, lost) == [True, False, False]
     assert recorder.connected is connected

@@ -51,7 +51,7 @@ def test_streams_are_shown_event_by_event() -> None:
     tracer = Tracer("c", lines.append)
     cursor = (b"last-event-id", b"abcdefgh-3")
     head = RequestHead(method=b"GET", target=b"/mcp", headers=(cursor,))
-    tracer.request(OpenExchange(exchange=1, url="", head=head, body=b""))
+    tracer.client_effect(OpenExchange(exchange=1, url="", head=head, body=b""))
     tracer.part(1, ResponseHead(status=200, headers=STREAM))
     block = encode_event(b"", id="abcdefgh-4", retry=5) + encode_event(b'{"x":1}', event="e")
     tracer.part(1, BodyData(block[:10]))
@@ -60,7 +60,7 @@ def test_streams_are_shown_event_by_event() -> None:
     tracer.part(1, BodyEnd())
     tracer.part(1, ResponseHead(status=200, headers=STREAM))
     tracer.part(1, PeerGone("cut"))
-    tracer.request(AbortExchange(exchange=1))
+    tracer.client_effect(AbortExchange(exchange=1))
     assert lines == [
         "c #1 > GET /mcp after event abcd...-3",
         "c #1 < 200 text/event-stream",

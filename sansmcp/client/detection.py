@@ -1,0 +1,68 @@
+"""Which transport a server speaks: the decision tables, as data and pure functions.
+
+A client that is given a URL does not know how old the server is. It begins with the newest way, and
+what the server answers decides whether to go on to an older one. A refusal that has nothing to do
+with the transport (authorization, overload, a failing server) decides nothing: it is reported.
+
+Source: 2025-03-26 basic/transports: Backwards Compatibility; 2025-11-25 likewise (400, 404, 405).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import OrderedDict
+
+import attrs
+
+STREAMABLE_HTTP = "streamable-http"
+HTTP_SSE = "http+sse"
+STDIO = "stdio"
+
+URL_TRANSPORTS = (STREAMABLE_HTTP, HTTP_SSE)
+"""How a client can talk to a URL, the newest way first."""
+
+
+class Verdict(enum.Enum):
+    """What the answer to an attempt says about the server."""
+
+    SPOKEN = enum.auto()
+    """It speaks this transport."""
+    NOT_SPOKEN = enum.auto()
+    """It does not: try another one."""
+    NONE = enum.auto()
+    """It may or may not: report it, and remember nothing."""
+
+
+UNDECIDED = frozenset((401, 403, 407, 408, 413, 425, 429, 431))
+"""Refusals that any server could give, whatever it speaks."""
+
+
+def after_initialize(status: int) -> Verdict:
+    """What a refusal of ``POST initialize`` says about Streamable HTTP."""
+    if status in UNDECIDED or not 400 <= status < 500:
+        return Verdict.NONE
+    return Verdict.NOT_SPOKEN
+
+
+@attrs.define(eq=False)
+class Verdicts:
+    """Remembers what servers have turned out to speak, for as many as ``limit``.
+
+    Share one among the clients of a program: the next client of the same URL asks no detours. What
+    is remembered is only where to begin; when that fails, the rest is tried.
+    """
+
+    limit: int = 1000
+    _found: OrderedDict[str, str] = attrs.field(factory=OrderedDict[str, str], init=False)
+
+    def plan(self, url: str) -> tuple[str, ...]:
+        """What to try, in order."""
+        first = self._found.get(url, URL_TRANSPORTS[0])
+        return (first, *(name for name in URL_TRANSPORTS if name != first))
+
+    def remember(self, url: str, name: str) -> None:
+        """It has worked."""
+        self._found[url] = name
+        self._found.move_to_end(url)
+        if len(self._found) > self.limit:
+            self._found.popitem(last=False)

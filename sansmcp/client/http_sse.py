@@ -1,0 +1,224 @@
+"""HTTP+SSE, the transport of 2024-11-05: one event stream for all answers, a POST per message.
+
+The client opens the stream with GET. Its first event names the URI that messages are POSTed to;
+that URI must be of the same origin, for credentials go there. When the stream breaks, the session
+is lost: nothing can be resumed, so a new stream and a new session are opened, after the delay that
+is due, as long as that leads to something.
+
+Source: 2024-11-05 basic/transports: HTTP with SSE.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from ..codecs.headers import Headers
+from ..codecs.sse import SseEvent
+from ..errors import (
+    CallError,
+    Disconnected,
+    InvalidResponse,
+    LocalProtocolError,
+    RemoteProtocolError,
+    RequestTimeout,
+)
+from ..events import Reconnecting, Violation
+from ..http import Url
+from ..messages import ErrorResponse, Message, Notification, Response
+from ..timers import Timer
+from .calls import refused
+from .core import ClientCore
+from .detection import HTTP_SSE
+from .exchange import ClientExchange, Nobody, Refusal
+from .posts import Post
+from .transport import RequestOwner
+
+if TYPE_CHECKING:
+    from .conversation import Conversation
+
+_OPENING = "opening the event stream"
+
+
+@attrs.define(eq=False)
+class HttpSse:
+    """The transport of one event stream after the other."""
+
+    _core: ClientCore
+    _conversation: Conversation
+    _connect_timeout: float
+    name: str = attrs.field(default=HTTP_SSE, init=False)
+    is_one_stream: bool = attrs.field(default=True, init=False)
+    expects_messages: bool = attrs.field(default=True, init=False)
+    _exchange: ClientExchange | None = attrs.field(default=None, init=False)
+    _attempts: int = attrs.field(default=0, init=False)
+    """Streams that were lost since the last message of the server."""
+
+    # What the conversation wants
+
+    def connect(self) -> None:
+        """Open the stream, after a delay if one was lost before."""
+        if self._attempts == 0:
+            self.open()
+            return
+        policy = self._core.reconnect
+        delay = policy.delay(self._attempts, 0.0, self._core.jitter())
+        self._core.timers.set(Timer.RECONNECT, self, self._core.now + delay)
+        self._core.events.append(
+            Reconnecting(
+                call=None, delay=delay, attempt=self._attempts, reason="the event stream is lost"
+            )
+        )
+
+    def open(self) -> None:
+        """Open the stream."""
+        self._core.message_url = None
+        self._core.timers.set(Timer.REQUEST, self, self._core.now + self._connect_timeout)
+        self._exchange = self._core.open(self, b"GET")
+
+    def carrier(self, owner: RequestOwner, call: int | None) -> _Sent:
+        """A request is a POST; its answer comes on the stream."""
+        return _Sent(self._core, owner)
+
+    def post(self, message: Notification | Response | ErrorResponse) -> None:
+        """A POST of its own."""
+        Post(self._core, self._conversation, message).send()
+
+    def listen(self) -> None:
+        """The stream is there already."""
+
+    def leave(self) -> None:
+        """Break off the stream and all requests."""
+        self._core.timers.stop(Timer.REQUEST, self)
+        self._core.timers.stop(Timer.RECONNECT, self)
+        self._exchange = None
+        self._core.give_up()
+
+    def farewell(self, error: CallError | None) -> bool:
+        """Breaking off the stream has ended the session."""
+        return False
+
+    def timed_out(self) -> None:
+        """The stream does not say where messages go."""
+        seconds = self._connect_timeout
+        message = f"{_OPENING} brought no endpoint event within {seconds:g} s"
+        self._fail(RequestTimeout(message, seconds=seconds, method=_OPENING, request_id=None))
+
+    # What comes of the stream
+
+    def opened(self) -> None:
+        """The first event has to come now."""
+
+    def received(self, event: SseEvent) -> None:
+        """An event."""
+        if self._core.message_url is None:
+            self._located(event)
+        elif event.data and event.event == "message":
+            self._attempts = 0 if self._conversation.is_ready else self._attempts
+            try:
+                self._conversation.hear(event.data.encode())
+            except RemoteProtocolError as error:
+                self._core.events.append(Violation(error))
+
+    def answered(self, message: Message | RemoteProtocolError) -> None:
+        """A JSON document is no stream."""
+        self._fail(self._error(InvalidResponse, "brought JSON instead of an event stream"))
+
+    def ended(self, reason: str | None) -> None:
+        """The stream is gone."""
+        why = reason or "the server closed it"
+        if self._exchange is None:
+            return  # it had brought something else
+        self._attempts += 1
+        if self._core.message_url is None:
+            self._fail(self._error(Disconnected, f"failed: {why}"), may_pass=True)
+        else:
+            self._lose(f"the event stream broke: {why}")
+
+    def refused(self, refusal: Refusal) -> None:
+        """No stream here."""
+        self._attempts += 1
+        self._fail(refused(refusal, _OPENING, None), may_pass=refusal.status >= 500)
+
+    def garbled(self, error: RemoteProtocolError) -> None:
+        """The stream cannot be read any further."""
+        self._attempts += 1
+        if self._core.message_url is None:
+            self._fail(self._error(InvalidResponse, f"failed: {error.message}"))
+        else:
+            self._lose(error.message)
+
+    def _located(self, event: SseEvent) -> None:
+        if event.event != "endpoint" or not event.data:
+            self._fail(self._error(InvalidResponse, "brought another event than endpoint first"))
+            return
+        stream_url = self._core.url
+        assert stream_url is not None
+        try:
+            url = stream_url.join(event.data)
+        except LocalProtocolError as error:
+            self._fail(self._error(InvalidResponse, f"failed: {error}"))
+            return
+        if url.origin != stream_url.origin:
+            text = f"named an endpoint of another origin, {_origin(url)}, which is not trusted"
+            self._fail(self._error(InvalidResponse, text))
+            return
+        self._core.message_url = url
+        self._core.timers.stop(Timer.REQUEST, self)
+        self._conversation.reachable()
+
+    def _lose(self, reason: str) -> None:
+        if self._attempts > self._core.reconnect.attempts:
+            attempts = self._core.reconnect.attempts
+            reason = f"given up after {attempts} attempts without any message: {reason}"
+            self._fail(self._error(Disconnected, f"failed: {reason}"))
+        else:
+            self._conversation.lose_session(reason)
+
+    def _fail(self, error: CallError, *, may_pass: bool = False) -> None:
+        self.leave()
+        is_new = self._attempts <= 1
+        if may_pass and not is_new and self._attempts <= self._core.reconnect.attempts:
+            self.connect()
+        else:
+            self._conversation.unreachable(error)
+
+    def _error(self, kind: type[CallError], what: str) -> CallError:
+        return kind(f"{_OPENING} at {self._core.target} {what}", method=_OPENING)
+
+
+@attrs.define(eq=False)
+class _Sent(Nobody):
+    """A request that is POSTed; the POST's own answer says nothing but that it has arrived."""
+
+    _core: ClientCore
+    _owner: RequestOwner
+    expects_messages: bool = attrs.field(default=False, init=False)
+    _exchange: ClientExchange | None = attrs.field(default=None, init=False)
+
+    def post(self, body: bytes) -> None:
+        """Send it."""
+        self._exchange = self._core.open(self, b"POST", body)
+
+    def close(self, *, complete: bool = False) -> None:
+        """The answer has come on the stream, or is not wanted any more."""
+        self._core.let_end(self._exchange)
+
+    @property
+    def response_headers(self) -> Headers:
+        """They say nothing."""
+        return ()
+
+    def ended(self, reason: str | None) -> None:
+        """The server has it, or the connection broke."""
+        if reason is not None:
+            self._owner.lost(reason)
+
+    def refused(self, refusal: Refusal) -> None:
+        """The server does not want it."""
+        self._owner.refused(refusal)
+
+
+def _origin(url: Url) -> str:
+    return f"{url.scheme}://{url.authority}"

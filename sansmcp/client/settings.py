@@ -1,0 +1,54 @@
+"""What can be set on a client and on its calls, as types: for adapters that pass it on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+from ..codecs.headers import Headers
+from ..limits import Limits
+from ..trace import Tracer
+from .core import ReconnectPolicy
+from .detection import Verdicts
+
+SAFE_METHODS = frozenset(
+    (
+        "ping",
+        "tools/list",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+        "prompts/list",
+        "prompts/get",
+        "completion/complete",
+    )
+)
+"""Methods that change nothing at the server, so that repeating them does no harm."""
+
+
+class ClientSettings(TypedDict, total=False):
+    """The settings of :class:`Client`, which explains them, for adapters that pass them on."""
+
+    name: str
+    version: str
+    capabilities: Mapping[str, Any] | None
+    versions: tuple[str, ...]
+    headers: Headers
+    listen: bool
+    timeout: float
+    total_timeout: float
+    connect_timeout: float
+    close_timeout: float
+    reconnect: ReconnectPolicy | None
+    verdicts: Verdicts | None
+    limits: Limits | None
+    trace: Tracer | None
+
+
+class CallOptions(TypedDict, total=False):
+    """The options of :meth:`Client.call`, which explains them, for adapters that pass them on."""
+
+    timeout: float | None
+    total_timeout: float | None
+    reset_on_progress: bool
+    idempotent: bool | None

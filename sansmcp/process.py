@@ -1,0 +1,52 @@
+"""What a server process on the other end of stdio can say, as parts.
+
+They go in where HTTP message parts go in: the host starts the process, reads from it, and feeds
+these to :meth:`sansmcp.Client.receive_from_process`.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import attrs
+
+from .types import elide
+
+
+@attrs.frozen
+class Output:
+    """Bytes of the process's standard output."""
+
+    data: bytes = attrs.field(repr=elide)
+
+
+@attrs.frozen
+class OutputEnd:
+    """The process has closed its standard output."""
+
+
+@attrs.frozen
+class ErrorOutput:
+    """Bytes of the process's standard error."""
+
+    data: bytes = attrs.field(repr=elide)
+
+
+@attrs.frozen
+class ProcessExit:
+    """The process has ended.
+
+    ``status``: its exit status; the negative number of the signal that ended it.
+    """
+
+    status: int
+
+
+@attrs.frozen
+class ProcessFailed:
+    """The process could not be started. ``reason``: for a person."""
+
+    reason: str
+
+
+ProcessPart: TypeAlias = Output | OutputEnd | ErrorOutput | ProcessExit | ProcessFailed

@@ -1,0 +1,23 @@
+"""What can be set on a server, as a type: for adapters that pass it on."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from ..limits import Limits
+from ..security import SecurityPolicy
+from ..trace import Tracer
+
+
+class ServerSettings(TypedDict, total=False):
+    """The settings of :class:`Server`, which explains them, for adapters that pass them on."""
+
+    path: str
+    http_sse: str | None
+    versions: tuple[str, ...]
+    sessions: bool
+    listening: bool
+    stream_after: float
+    policy: SecurityPolicy | None
+    limits: Limits | None
+    trace: Tracer | None
