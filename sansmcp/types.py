@@ -23,6 +23,12 @@ class Idle(enum.Enum):
     """
 
 
+STREAMABLE_HTTP = "streamable-http"
+HTTP_SSE = "http+sse"
+STDIO = "stdio"
+"""The names of the transports."""
+
+
 class Era(enum.Enum):
     """The two ways in which MCP opens a conversation."""
 

@@ -23,7 +23,7 @@ from sansmcp.events import ProgressReceived, Reconnecting
 from sansmcp.trace import Tracer
 
 from . import example
-from ._say import say
+from ._say import Commands, say
 
 _STEPS = 6
 
@@ -70,6 +70,17 @@ class _Relay:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # one end is gone: so is the connection
         both.cancel()
+
+
+def add_to(commands: Commands) -> None:
+    """Declare the command."""
+    command = commands.add_parser(
+        "demo", help="watch calls survive a server and a network that disconnect"
+    )
+    command.add_argument("--calls", type=int, default=8)
+    command.add_argument("--seed", type=int, default=None, help="repeat the same accidents")
+    command.add_argument("--quiet", action="store_true", help="only the last line")
+    command.set_defaults(run=demo)
 
 
 async def demo(options: argparse.Namespace) -> int:

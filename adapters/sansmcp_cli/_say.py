@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TextIO
+from argparse import ArgumentParser
+from typing import Any, Protocol, TextIO
+
+from sansmcp.trace import Tracer
+
+
+class Commands(Protocol):
+    """Where commands are declared."""
+
+    def add_parser(self, name: str, **settings: Any) -> ArgumentParser:
+        """Declare a command."""
+        ...
+
+
+class Mistake(Exception):
+    """The command was used wrongly."""
 
 
 def say(line: str, file: TextIO | None = None) -> None:
@@ -14,3 +29,8 @@ def say(line: str, file: TextIO | None = None) -> None:
     except BrokenPipeError:
         # Nobody reads any more. What follows, and the flush at exit, must not fail either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), (file or sys.stdout).fileno())
+
+
+def tracer(who: str) -> Tracer:
+    """Shows a conversation on stderr."""
+    return Tracer(who, lambda line: say(line, sys.stderr))

@@ -8,10 +8,11 @@ ends in its task and becomes an input of the machine.
 from __future__ import annotations
 
 import logging
+import os
 import random
 import ssl
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -21,16 +22,17 @@ import sansmcp
 from sansmcp import Idle
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent, ServerAsked, ServerWithdrew
-from sansmcp.types import never
 
 from ._machine import Clock, Promise
 from ._pool import Pool
+from ._process import ServerProcess
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from sansmcp.handles import OnProgress
     from sansmcp.messages import Params, Request, RequestId
+    from sansmcp.process import ProcessPart
 
 _logger = logging.getLogger("sansmcp")
 
@@ -47,6 +49,8 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
         nursery: trio.Nursery,
         pool: Pool,
         answers: Mapping[str, Answerer],
+        environment: Mapping[str, str] | None,
+        directory: str | os.PathLike[str] | None,
     ) -> None:
         self._is_open, self._is_closed = Promise(), Promise()
         super().__init__(self._is_open, self._is_closed)
@@ -55,6 +59,7 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
         self._nursery = nursery
         self._pool = pool
         self._answers = answers
+        self._process = ServerProcess(self, nursery, environment, directory)
         self._carrying: dict[int, trio.CancelScope] = {}
         self._answering: dict[RequestId, trio.CancelScope] = {}
         self._events: deque[ClientEvent] = deque()
@@ -140,8 +145,8 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
             case AbortExchange(exchange=exchange):
                 if exchange in self._carrying:
                     self._carrying[exchange].cancel()
-            case _ as impossible:
-                never(impossible)
+            case _:
+                self._process.perform(effect)
 
     def _happened(self, event: ClientEvent) -> None:
         match event:
@@ -159,6 +164,16 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
             await self._clock.wait()
             self._settle()
 
+    def feed(self, part: ProcessPart) -> None:
+        """The server process has said something."""
+        self._core.receive_from_process(part, now=trio.current_time())
+        self._settle()
+
+    async def may_read(self) -> None:
+        """Wait until the application has taken events, if it has to."""
+        while self._is_paused:
+            await self._clock.moved.wait()
+
     async def _carry(self, effect: OpenExchange) -> None:
         """Carry one HTTP exchange, from its request to the end of its response."""
         with self._carrying[effect.exchange]:
@@ -166,8 +181,7 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
                 async with self._pool.connection(effect.url, self._core) as (stream, pump):
                     await stream.send_all(pump.begin(effect))
                     while not pump.is_done:
-                        while self._is_paused:
-                            await self._clock.moved.wait()
+                        await self.may_read()
                         data = bytes(await stream.receive_some(65536))
                         if data:
                             pump.receive_data(data, now=trio.current_time())
@@ -198,6 +212,9 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
         self._settle()
 
 
+_VERDICTS = sansmcp.Verdicts()
+
+
 def _reason(error: BaseException) -> str:
     """What really went wrong: trio wraps what the operating system or TLS said."""
     while True:
@@ -209,29 +226,37 @@ def _reason(error: BaseException) -> str:
 
 @asynccontextmanager
 async def connect(
-    url: str,
+    target: str | Sequence[str],
     *,
     answers: Mapping[str, Answerer] | None = None,
     ssl_context: ssl.SSLContext | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
     **settings: Unpack[sansmcp.ClientSettings],
 ) -> AsyncGenerator[Client, None]:
-    """Connect to an MCP server over HTTP, and close when the block ends.
+    """Connect to an MCP server, and close when the block ends.
 
     Args:
-        url: the MCP endpoint, http or https.
+        target: the URL of an MCP endpoint, http or https; or the command that starts a server on
+            stdio, e.g. ``["python", "server.py"]``. That process, and all that it has started, end
+            with the block.
         answers: for each request that the server may make, such as ``"elicitation/create"``, an
             async function from its parameters to the result. Declare it in ``capabilities``, too.
         ssl_context: how to verify an https server; the standard library's default if None.
-        settings: see :class:`sansmcp.Client`.
+        env: the environment of the process; None: the same as ours.
+        cwd: the directory in which the process runs; None: ours.
+        settings: see :class:`sansmcp.Client`. Unless ``verdicts`` is set, all clients of this
+            program share one.
 
-    Raises CallError if the handshake fails, LocalProtocolError if the URL or a setting is wrong.
+    Raises CallError if the handshake fails, LocalProtocolError if the target or a setting is wrong.
     """
-    core = sansmcp.Client(url, jitter=random.random, **settings)
+    settings.setdefault("verdicts", _VERDICTS)
+    core = sansmcp.Client(target, jitter=random.random, **settings)
     pool = Pool(ssl_context)
     failure: Exception | KeyboardInterrupt | None = None
     try:
         async with trio.open_nursery() as nursery:
-            client = Client(core, nursery, pool, answers or {})
+            client = Client(core, nursery, pool, answers or {}, env, cwd)
             # An exception must not go through the nursery: it would come out as a group.
             try:
                 await client.open()

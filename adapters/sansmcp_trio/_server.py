@@ -7,23 +7,28 @@ and nothing else, so no byte is ever lost.
 
 from __future__ import annotations
 
+import errno
 import inspect
 import logging
 import math
+import os
 import secrets
 import ssl
 from collections.abc import Awaitable
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 import sansmcp
-from sansmcp import Idle, ServerConnection
+from sansmcp import Idle, ServerConnection, ServerPipe
 from sansmcp.effects import CloseConnection, SendBytes, ServerEffect, Wake
 from sansmcp.events import CallCancelled, CallReceived, ClientAnswered, ServerEvent
+from sansmcp_local import StandardStreams, StateFile
 
 from ._machine import Clock, Promise
+from ._stdio import StdioStream
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -61,12 +66,19 @@ class Call(sansmcp.CallHandle[Awaitable[Any], Awaitable[None]]):
 
 
 class _Driver:
-    """Drives one connection: the only task that touches its stream."""
+    """Drives one connection, or the pipes of stdio: the only task that touches its stream."""
 
-    def __init__(self, serving: Serving, stream: trio.abc.Stream) -> None:
+    def __init__(
+        self,
+        serving: Serving,
+        stream: trio.abc.Stream,
+        kind: type[ServerConnection | ServerPipe],
+        send_timeout: float,
+    ) -> None:
         self._serving = serving
         self._stream = stream
-        self._connection = ServerConnection(serving.core, host=self, now=trio.current_time())
+        self._send_timeout = send_timeout
+        self._connection = kind(serving.core, host=self, now=trio.current_time())
         self._waiting = trio.CancelScope()
         self._is_woken = False
 
@@ -77,12 +89,11 @@ class _Driver:
 
     async def run(self) -> None:
         """Serve the connection until it is closed by either side."""
-        send_timeout = self._serving.core.limits.send_timeout
         self._serving.drivers.add(self)
         try:
             while not isinstance(effect := self._connection.next_effect(), CloseConnection):
                 if isinstance(effect, SendBytes):
-                    with trio.fail_after(send_timeout):
+                    with trio.fail_after(self._send_timeout):
                         await self._stream.send_all(effect.data)
                 elif self._serving.has_ended:
                     break
@@ -137,29 +148,41 @@ class Serving:
         """Stop: no new requests, a moment for those that run, a proper end for every stream."""
         self.stopped.set()
 
-    async def run(self, listeners: list[trio.abc.Listener[Any]], grace: float) -> None:
+    async def run(
+        self,
+        listeners: list[trio.abc.Listener[Any]],
+        streams: StandardStreams | None,
+        stops_at_end: bool,
+        grace: float,
+    ) -> None:
         """Serve until stopped; :func:`serve` does it. Shielded from the caller's cancellation."""
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as self._nursery:
                 self._nursery.start_soon(self._keep_time)
+                if streams is not None:
+                    self._nursery.start_soon(self._converse_on_stdio, streams, stops_at_end)
                 async with trio.open_nursery() as accepting:
                     accept = partial(trio.serve_listeners, handler_nursery=self._nursery)
-                    accepting.start_soon(accept, self._converse, listeners)
+                    if listeners:
+                        accepting.start_soon(accept, self._converse, listeners)
                     await self.stopped.wait()
                     accepting.cancel_scope.cancel()
-                self.core.drain(now=trio.current_time())
-                with trio.move_on_after(grace):
-                    while self.core.is_busy:
-                        await self.clock.moved.wait()
-                self.core.shut_down(now=trio.current_time())
-                self.has_ended = True
-                self.settle()
-                for driver in self.drivers:
-                    driver.wake()
-                with trio.move_on_after(_FLUSH):
-                    while self.drivers:
-                        await self.clock.moved.wait()
+                await self._shut_down(grace)
                 self._nursery.cancel_scope.cancel()
+
+    async def _shut_down(self, grace: float) -> None:
+        self.core.drain(now=trio.current_time())
+        with trio.move_on_after(grace):
+            while self.core.is_busy:
+                await self.clock.moved.wait()
+        self.core.shut_down(now=trio.current_time())
+        self.has_ended = True
+        self.settle()
+        for driver in self.drivers:
+            driver.wake()
+        with trio.move_on_after(_FLUSH):
+            while self.drivers:
+                await self.clock.moved.wait()
 
     def settle(self) -> None:
         """Perform what the machine wants, and take what it tells, until it has nothing more."""
@@ -220,7 +243,13 @@ class Serving:
         call.fail_with(error, now=trio.current_time())
 
     async def _converse(self, stream: trio.abc.Stream) -> None:
-        await _Driver(self, stream).run()
+        await _Driver(self, stream, ServerConnection, self.core.limits.send_timeout).run()
+
+    async def _converse_on_stdio(self, streams: StandardStreams, stops_at_end: bool) -> None:
+        # Whoever started us may stop reading for as long as it likes, under a debugger, say.
+        await _Driver(self, StdioStream(streams), ServerPipe, math.inf).run()
+        if stops_at_end:
+            self.stop()
 
     async def _keep_time(self) -> None:
         while True:
@@ -231,7 +260,10 @@ class Serving:
 async def serve(
     app: sansmcp.App,
     *,
-    http: tuple[str, int] = ("127.0.0.1", 8000),
+    http: tuple[str, int | range] | None = None,
+    stdio: bool = False,
+    stop_with_stdin: bool | None = None,
+    state_file: str | os.PathLike[str] | None = None,
     ssl_context: ssl.SSLContext | None = None,
     store: sansmcp.Store | None = None,
     resumable: bool = True,
@@ -239,41 +271,74 @@ async def serve(
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
     **settings: Unpack[sansmcp.ServerSettings],
 ) -> None:
-    """Serve an application over HTTP until stopped or cancelled.
+    """Serve an application over HTTP, on stdio, or both, until stopped or cancelled.
 
     Args:
         app: the application. Its handlers are functions or async functions of a :class:`Call`.
-        http: host and port to listen on; port 0 takes a free one.
+        http: host and port to listen on; port 0 takes a free one, a range its first free one.
+        stdio: serve on standard input and output. Meanwhile a ``print`` goes to standard error.
+        stop_with_stdin: stop when standard input ends; by default where there is no HTTP.
+        state_file: a file that tells other processes where this server is, as long as it runs; see
+            :func:`sansmcp_local.read_state`.
         ssl_context: serve https with this.
         store: where streams are kept for clients that come back; in memory if None.
         resumable: False: keep nothing. Broken streams cannot be resumed then.
         grace: seconds that running calls get when the server stops.
         task_status: ``nursery.start(serve, ...)`` returns the :class:`Serving` once connections are
             accepted.
-        settings: see :class:`sansmcp.Server`.
+        settings: see :class:`sansmcp.Server`; ``http_sse="/sse"`` serves HTTP+SSE, too.
 
-    Raises OSError if the address cannot be bound.
+    Raises OSError if the address cannot be bound or the file not be written, and LocalProtocolError
+    for settings that make no sense.
     """
+    if http is None and not stdio:
+        raise sansmcp.LocalProtocolError("Nothing to serve on: set http, stdio, or both")
     core = sansmcp.Server(app, new_token=secrets.token_urlsafe, resumable=resumable, **settings)
     serving = Serving(core, sansmcp.MemoryStore(core.limits) if store is None else store)
-    host, port = http
-    listeners = await trio.open_tcp_listeners(port, host=host)
-    scheme, bound = "http", listeners[0].socket.getsockname()[1]
-    accepting: list[trio.abc.Listener[Any]] = list(listeners)
-    if ssl_context is not None:
-        scheme = "https"
-        accepting = [trio.SSLListener(one, ssl_context, https_compatible=True) for one in listeners]
-    serving.url = str(sansmcp.Url(scheme, host, bound, core.path))
+    stops_at_end = http is None if stop_with_stdin is None else stop_with_stdin
     interrupt: KeyboardInterrupt | None = None
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(serving.run, accepting, grace)
-        task_status.started(serving)
-        # An interrupt must not go through the nursery: it would come out as a group.
-        try:
-            await serving.stopped.wait()
-        except KeyboardInterrupt as error:
-            interrupt = error
-        finally:
-            serving.stop()
+    with ExitStack() as stack:
+        listeners = await _listen(serving, http, ssl_context)
+        streams = stack.enter_context(StandardStreams()) if stdio else None
+        if state_file is not None:
+            transports = core.transports(http=http is not None, stdio=stdio)
+            stack.enter_context(StateFile(state_file, url=serving.url, transports=transports))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serving.run, listeners, streams, stops_at_end, grace)
+            task_status.started(serving)
+            # An interrupt must not go through the nursery: it would come out as a group.
+            try:
+                await serving.stopped.wait()
+            except KeyboardInterrupt as error:
+                interrupt = error
+            finally:
+                serving.stop()
     if interrupt is not None:
         raise interrupt
+
+
+async def _listen(
+    serving: Serving, http: tuple[str, int | range] | None, ssl_context: ssl.SSLContext | None
+) -> list[trio.abc.Listener[Any]]:
+    if http is None:
+        return []
+    host, port = http
+    bound = await _bind(host, port)
+    scheme = "http" if ssl_context is None else "https"
+    number = bound[0].socket.getsockname()[1]
+    serving.url = str(sansmcp.Url(scheme, host, number, serving.core.path))
+    if ssl_context is None:
+        return list(bound)
+    return [trio.SSLListener(one, ssl_context, https_compatible=True) for one in bound]
+
+
+async def _bind(host: str, port: int | range) -> list[trio.SocketListener]:
+    """Listen on a port, or on the first of several that is free."""
+    ports = [port] if isinstance(port, int) else list(port)
+    for candidate in ports:
+        try:
+            return await trio.open_tcp_listeners(candidate, host=host)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or candidate == ports[-1]:
+                raise
+    raise sansmcp.LocalProtocolError("A range of ports must not be empty")

@@ -36,12 +36,12 @@ from ..revisions import HANDSHAKE_VERSIONS, check_versions
 from ..states import ClientState
 from ..timers import Timer
 from ..trace import Tracer
-from ..types import Idle
+from ..types import HTTP_SSE, STREAMABLE_HTTP, Idle
 from .calls import ClientCall
 from .conversation import Conversation
 from .core import ClientCore, ReconnectPolicy, check_seconds
 from .cursor import Cursor
-from .detection import HTTP_SSE, STREAMABLE_HTTP, Verdicts
+from .detection import URL_TRANSPORTS, Verdicts
 from .exchange import ClientExchange
 from .handshake import Handshake
 from .http_sse import HttpSse
@@ -65,6 +65,7 @@ class Client:
         capabilities: Mapping[str, Any] | None = None,
         versions: tuple[str, ...] = HANDSHAKE_VERSIONS,
         headers: Headers = (),
+        transports: tuple[str, ...] = URL_TRANSPORTS,
         listen: bool = True,
         timeout: float = 60.0,
         total_timeout: float = 3600.0,
@@ -86,6 +87,7 @@ class Client:
             capabilities: what the server may ask of us, e.g. ``{"elicitation": {}}``.
             versions: the protocol versions we speak, oldest first; the last one is offered.
             headers: further headers of every request, names in lower case, e.g. ``authorization``.
+            transports: how to talk to a URL; what comes first is tried first.
             listen: open the standalone stream.
             timeout, total_timeout: defaults of :meth:`call`, in seconds.
             connect_timeout: seconds for the handshake.
@@ -103,6 +105,8 @@ class Client:
         check_further_headers(headers)
         if not target:
             raise LocalProtocolError("Neither a URL nor a command")
+        if not transports or not set(transports) <= set(URL_TRANSPORTS):
+            raise LocalProtocolError(f"Transports are some of {', '.join(URL_TRANSPORTS)}")
         check_seconds(timeout, total_timeout, connect_timeout, close_timeout)
         self._core = ClientCore(
             target=target if isinstance(target, str) else " ".join(target),
@@ -121,6 +125,7 @@ class Client:
         self._conversation = Conversation(self._core, connect_timeout)
         self._connect_timeout = connect_timeout
         self._close_timeout = close_timeout
+        self._names = transports
         self._listens = listen
         self._stdio = (
             None
@@ -366,7 +371,7 @@ class Client:
             STREAMABLE_HTTP: StreamableHttp(core, conversation, self._listens, self._close_timeout),
             HTTP_SSE: HttpSse(core, conversation, self._connect_timeout),
         }
-        return [known[name] for name in core.verdicts.plan(core.target)]
+        return [known[name] for name in core.verdicts.plan(core.target, self._names)]
 
     def _answer(self, message: Response | ErrorResponse, now: float) -> bool:
         json.encode(message.result if isinstance(message, Response) else message.data)

@@ -14,9 +14,7 @@ from collections import OrderedDict
 
 import attrs
 
-STREAMABLE_HTTP = "streamable-http"
-HTTP_SSE = "http+sse"
-STDIO = "stdio"
+from ..types import HTTP_SSE, STREAMABLE_HTTP
 
 URL_TRANSPORTS = (STREAMABLE_HTTP, HTTP_SSE)
 """How a client can talk to a URL, the newest way first."""
@@ -55,10 +53,10 @@ class Verdicts:
     limit: int = 1000
     _found: OrderedDict[str, str] = attrs.field(factory=OrderedDict[str, str], init=False)
 
-    def plan(self, url: str) -> tuple[str, ...]:
-        """What to try, in order."""
-        first = self._found.get(url, URL_TRANSPORTS[0])
-        return (first, *(name for name in URL_TRANSPORTS if name != first))
+    def plan(self, url: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
+        """In which order to try what is allowed."""
+        first = self._found.get(url)
+        return tuple(sorted(allowed, key=lambda name: name != first))
 
     def remember(self, url: str, name: str) -> None:
         """It has worked."""

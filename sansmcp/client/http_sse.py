@@ -28,9 +28,9 @@ from ..events import Reconnecting, Violation
 from ..http import Url
 from ..messages import ErrorResponse, Message, Notification, Response
 from ..timers import Timer
+from ..types import HTTP_SSE
 from .calls import refused
 from .core import ClientCore
-from .detection import HTTP_SSE
 from .exchange import ClientExchange, Nobody, Refusal
 from .posts import Post
 from .transport import RequestOwner

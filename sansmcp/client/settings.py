@@ -34,6 +34,7 @@ class ClientSettings(TypedDict, total=False):
     capabilities: Mapping[str, Any] | None
     versions: tuple[str, ...]
     headers: Headers
+    transports: tuple[str, ...]
     listen: bool
     timeout: float
     total_timeout: float

@@ -27,9 +27,8 @@ from ..messages import ErrorResponse, Notification, Response
 from ..process import ErrorOutput, Output, OutputEnd, ProcessExit, ProcessFailed, ProcessPart
 from ..states import PROCESS, ProcessEvent, ProcessState, advance
 from ..timers import Timer
-from ..types import Idle, never
+from ..types import STDIO, Idle, never
 from .core import ClientCore
-from .detection import STDIO
 from .transport import RequestOwner
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import attrs
 from ..errors import CallError
 from ..messages import ErrorResponse, Notification, Response
 from ..timers import Timer
+from ..types import STREAMABLE_HTTP
 from .core import ClientCore
 from .cursor import Cursor
-from .detection import STREAMABLE_HTTP
 from .listener import Listener
 from .posts import Farewell, Post
 from .transport import RequestOwner

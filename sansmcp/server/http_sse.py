@@ -76,6 +76,11 @@ class HttpSse:
         factory=dict[ServerExchange, tuple[str, Secret]], init=False
     )
 
+    @property
+    def is_served(self) -> bool:
+        """Whether there is a path for this transport."""
+        return self._endpoint.sse_path is not None
+
     def wants(self, head: RequestHead) -> bool:
         """Whether a request is one of this transport."""
         endpoint, path = self._endpoint, head.path.rstrip(b"/")
@@ -98,10 +103,7 @@ class HttpSse:
         if head.method == b"GET" and path == self._endpoint.sse_path:  # row 1.1
             if not headers.accepts(head.headers, headers.EVENT_STREAM, any_type=False):
                 raise refusals.stream_not_acceptable()
-            self._table.check_room()
-            limit = self._core.limits.max_sessions
-            if len(self._channels) >= limit:
-                raise refusals.too_many_sessions(limit, None)
+            self._check_room()
         elif path != self._endpoint.messages_path.rstrip(b"/"):  # row 1.2
             raise refusals.http_sse_stream_url(self._endpoint.path.decode())
         elif head.method != b"POST":  # row 1.4
@@ -125,8 +127,18 @@ class HttpSse:
         if key is not None:
             self._channels.pop(key).end("the client has closed its stream", now=self._core.now)
 
+    def _check_room(self) -> None:
+        """Each stream may become a session."""
+        if self._core.draining:
+            raise refusals.shutting_down()
+        self._table.check_room()
+        limit = self._core.limits.max_sessions
+        if len(self._channels) >= limit:
+            raise refusals.too_many_sessions(limit, None)
+
     def _open(self, exchange: ServerExchange) -> None:
         assert exchange.head is not None
+        self._check_room()
         token = self._core.token()
         key = exchange.head.principal, Secret(token)
         self._channels[key] = Channel(

@@ -18,7 +18,7 @@ from ..http import RequestHead
 from ..messages import Request
 from .calls import Answer
 from .core import ServerCore
-from .dispatch import SESSION_ID, Asked, Endpoint, check_body, resumption_point
+from .dispatch import SESSION_ID, Asked, Endpoint, check_body, resumption_point, session_lives
 from .exchange import ServerExchange
 from .inbox import Inbox
 from .sessions import Session, SessionTable
@@ -44,6 +44,7 @@ class Legacy:
         if asked.head.method == b"POST":
             self._post(exchange, asked, body)
             return
+        session_lives(asked)  # it may have ended since the head came
         session = asked.session or self._lone_session(asked)
         session.touch()
         if asked.head.method == b"DELETE":

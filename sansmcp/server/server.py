@@ -45,7 +45,7 @@ from ..states import ExchangeState
 from ..store import Page, Store
 from ..timers import Timer
 from ..trace import Tracer
-from ..types import Idle, never
+from ..types import HTTP_SSE, STDIO, STREAMABLE_HTTP, Idle, never
 from . import refusals
 from .calls import Answer
 from .channel import Channel
@@ -137,6 +137,13 @@ class Server:
         """The path of the MCP endpoint."""
         return self._path
 
+    def transports(self, *, http: bool, stdio: bool) -> tuple[str, ...]:
+        """What a server that is hosted so speaks, by the names that clients use."""
+        names = [STREAMABLE_HTTP] if http else []
+        if http and self._http_sse.is_served:
+            names.append(HTTP_SSE)
+        return (*names, STDIO) if stdio else tuple(names)
+
     @property
     def now(self) -> float:
         """The latest time that was passed in."""
@@ -170,7 +177,7 @@ class Server:
 
     def open_channel(self, outlet: Outlet) -> Channel:
         """A conversation on a transport that is no HTTP; :class:`~sansmcp.ServerPipe` opens one."""
-        return Channel(self._core, self._table, self._inbox, outlet, principal="")
+        return Channel(self._core, self._table, self._inbox, outlet, "")
 
     def receive(self, exchange: ServerExchange, part: RequestPart, *, now: float) -> None:
         """Feed a part of a request. Parts of an exchange that is done are ignored."""

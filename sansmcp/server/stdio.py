@@ -72,8 +72,9 @@ class ServerPipe:
     def connection_lost(self, *, now: float) -> None:
         """Nobody reads the output any more. May be called any number of times."""
         self._now = now
-        self._end("the output is closed")
+        self._is_closing = True
         self._lines.clear()
+        self._end("the output is closed")
 
     # Bytes out
 

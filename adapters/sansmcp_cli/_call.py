@@ -1,0 +1,111 @@
+"""``sansmcp call``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+import trio
+
+import sansmcp
+import sansmcp_trio
+from sansmcp.codecs.headers import header_value
+from sansmcp.codecs.json import as_object
+from sansmcp.events import Noise, ProgressReceived, Reconnecting, ServerLogged, ServerNotified
+
+from ._say import Commands, Mistake, say, tracer
+from ._target import USAGE, add_target, target_of
+
+
+def add_to(commands: Commands) -> None:
+    """Declare the command."""
+    command = commands.add_parser(
+        "call",
+        help="call a tool",
+        usage="sansmcp call [options] URL TOOL [JSON]\n"
+        "       sansmcp call [options] TOOL [JSON] -- COMMAND [ARGS ...]",
+        description=f"Call a tool, and print its result as JSON. {USAGE[0].upper()}{USAGE[1:]}.",
+    )
+    command.add_argument(
+        "words", nargs="+", metavar="[URL] TOOL [JSON]", help="the arguments are a JSON object"
+    )
+    add_target(command)
+    command.add_argument(
+        "--timeout", type=float, default=60.0, metavar="SECONDS", help="without any progress"
+    )
+    command.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'")
+    command.add_argument("--trace", action="store_true", help="show the conversation on stderr")
+    command.set_defaults(run=_call)
+
+
+async def _call(options: argparse.Namespace) -> int:
+    words: list[str] = options.words
+    target = target_of(options, words)
+    if len(words) not in (1, 2):
+        raise Mistake("Call what? After the server comes the name of a tool, and its arguments")
+    tool, arguments = words[0], _arguments(words[1] if len(words) == 2 else "{}")
+    failure: sansmcp.CallError | None = None
+    result: dict[str, Any] = {}
+    async with (
+        sansmcp_trio.connect(
+            target,
+            name="sansmcp-call",
+            version=sansmcp.__version__,
+            headers=tuple(header_of(text) for text in options.header),
+            timeout=options.timeout,
+            trace=tracer("client") if options.trace else None,
+        ) as client,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(_show_events, client)
+        try:
+            result = await client.call_tool(tool, arguments, on_progress=_show_progress)
+        except sansmcp.CallError as error:
+            failure = error
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    say(json.dumps(result, ensure_ascii=False))
+    return 1 if result.get("isError") else 0
+
+
+async def _show_events(client: sansmcp_trio.Client) -> None:
+    async for event in client.events():
+        match event:
+            case ServerNotified(_, notification):
+                params = json.dumps(notification.params, ensure_ascii=False)
+                say(f"{notification.method} {params}", sys.stderr)
+            case Reconnecting(call=call, reason=reason, delay=delay) if call is not None:
+                say(f"disconnected ({reason}): back in {delay:.1f} s", sys.stderr)
+            case ServerLogged(line):
+                say(f"server: {line}", sys.stderr)
+            case Noise(line):
+                say(f"no message: {line.decode('utf-8', 'replace')}", sys.stderr)
+            case _:
+                pass
+
+
+def _show_progress(report: ProgressReceived) -> None:
+    total = "" if report.total is None else f" of {report.total:g}"
+    message = "" if report.message is None else f": {report.message}"
+    say(f"progress {report.progress:g}{total}{message}", sys.stderr)
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        arguments = as_object(json.loads(text))
+    except ValueError as error:
+        raise Mistake(f"The arguments of the tool are not JSON: {error}") from None
+    if arguments is None:
+        raise Mistake("The arguments of the tool must be a JSON object")
+    return arguments
+
+
+def header_of(text: str) -> tuple[bytes, bytes]:
+    """The header that ``Name: value`` means. Raises Mistake."""
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise Mistake(f"Not a header: {text!r}; write 'Name: value'")
+    return name.strip().lower().encode(), header_value(value.strip())

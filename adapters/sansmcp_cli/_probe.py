@@ -1,0 +1,172 @@
+"""``sansmcp probe``: what a server speaks, and which request failed why."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+import attrs
+import trio
+
+import sansmcp
+import sansmcp_trio
+from sansmcp.events import ListenerStopped
+from sansmcp.types import HTTP_SSE, STDIO, STREAMABLE_HTTP
+
+from ._call import header_of
+from ._say import Commands, Mistake, say, tracer
+from ._target import USAGE, add_target, target_of
+
+_FEATURES = (
+    ("tools", "tools", "list_tools"),
+    ("resources", "resources", "list_resources"),
+    ("prompts", "prompts", "list_prompts"),
+)
+
+
+@attrs.define
+class _Findings:
+    """What is known of one transport."""
+
+    transport: str
+    revisions: dict[str, str | None]
+    """Why not, for each revision that was tried; None: it is spoken."""
+    server: dict[str, Any] = attrs.field(factory=dict[str, Any])
+    capabilities: dict[str, Any] = attrs.field(factory=dict[str, Any])
+    standalone_stream: str | None = None
+    """Why there is none; None: there is one, or the transport needs none."""
+    offers: dict[str, int | str] = attrs.field(factory=dict[str, "int | str"])
+    """How many of what, or why that could not be found out."""
+
+    @property
+    def works(self) -> bool:
+        """Whether any revision is spoken."""
+        return None in self.revisions.values()
+
+
+def add_to(commands: Commands) -> None:
+    """Declare the command."""
+    command = commands.add_parser(
+        "probe",
+        help="find out what a server speaks, and why something does not work",
+        usage="sansmcp probe [options] URL\n       sansmcp probe [options] -- COMMAND [ARGS ...]",
+        description="Try every transport and revision, and tell what works and what each failure "
+        f"was. {USAGE[0].upper()}{USAGE[1:]}.",
+    )
+    command.add_argument("words", nargs="*", metavar="URL")
+    add_target(command)
+    command.add_argument("--json", action="store_true", help="for programs")
+    command.add_argument(
+        "--timeout", type=float, default=10.0, metavar="SECONDS", help="for each attempt"
+    )
+    command.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'")
+    command.add_argument("--trace", action="store_true", help="show the conversations on stderr")
+    command.set_defaults(run=_probe)
+
+
+async def _probe(options: argparse.Namespace) -> int:
+    words: list[str] = options.words
+    target = target_of(options, words)
+    if words:
+        raise Mistake(f"One server at a time; what is {' '.join(words)!r}?")
+    transports = (STREAMABLE_HTTP, HTTP_SSE) if isinstance(target, str) else (STDIO,)
+    found = [await _try_transport(target, transport, options) for transport in transports]
+    if options.json:
+        say(json.dumps({"target": target, "transports": [_as_json(one) for one in found]}))
+    else:
+        say(target if isinstance(target, str) else " ".join(target))
+        for findings in found:
+            _show(findings)
+    return 0 if any(findings.works for findings in found) else 1
+
+
+async def _try_transport(
+    target: str | list[str], transport: str, options: argparse.Namespace
+) -> _Findings:
+    """Try each revision, the newest first; the first that works is asked for more."""
+    findings = _Findings(transport, {})
+    for revision in reversed(sansmcp.REVISIONS):
+        settings: sansmcp.ClientSettings = {
+            "name": "sansmcp-probe",
+            "version": sansmcp.__version__,
+            "versions": (revision,),
+            "headers": tuple(header_of(text) for text in options.header),
+            "connect_timeout": options.timeout,
+            "timeout": options.timeout,
+            "trace": tracer("client") if options.trace else None,
+        }
+        if isinstance(target, str):
+            settings["transports"] = (transport,)
+        try:
+            async with sansmcp_trio.connect(target, **settings) as client:
+                if not findings.works:
+                    await _ask(client, findings)
+                findings.revisions[revision] = None
+        except sansmcp.NegotiationFailed as error:
+            findings.revisions[revision] = str(error)
+        except sansmcp.CallError as error:
+            findings.revisions[revision] = str(error)
+            if not findings.works:
+                break  # it is not the revision that it dislikes
+    return findings
+
+
+async def _ask(client: sansmcp_trio.Client, findings: _Findings) -> None:
+    findings.server = dict(client.connected.server_info)
+    findings.capabilities = dict(client.connected.capabilities)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_watch, client, findings)
+        for name, capability, method in _FEATURES:
+            if capability in findings.capabilities:
+                try:
+                    findings.offers[name] = await _count(client, name, method)
+                except sansmcp.CallError as error:
+                    findings.offers[name] = str(error)
+        await trio.sleep(0.1)  # the stream may be refused after everything else was answered
+        nursery.cancel_scope.cancel()
+
+
+async def _count(client: sansmcp_trio.Client, name: str, method: str) -> int:
+    count, cursor = 0, None
+    for _ in range(100):
+        page = await getattr(client, method)(cursor)
+        count += len(page[name])
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            break
+    return count
+
+
+async def _watch(client: sansmcp_trio.Client, findings: _Findings) -> None:
+    async for event in client.events():
+        if isinstance(event, ListenerStopped):
+            findings.standalone_stream = event.reason
+
+
+def _as_json(findings: _Findings) -> dict[str, Any]:
+    return {"works": findings.works, **attrs.asdict(findings)}
+
+
+def _show(findings: _Findings) -> None:
+    if not findings.works:
+        (*_, why) = findings.revisions.values()
+        say(f"  {findings.transport:<16} no   {_indent(why or '')}")
+        return
+    spoken = [revision for revision, why in findings.revisions.items() if why is None]
+    say(f"  {findings.transport:<16} yes  {' '.join(spoken)}")
+    for revision, why in findings.revisions.items():
+        if why is not None:
+            say(f"    {revision:<14} no   {_indent(why)}")
+    server = " ".join(str(findings.server.get(key, "")) for key in ("name", "version"))
+    say(f"    {'server':<14}      {server.strip() or 'nameless'}")
+    if findings.transport == STREAMABLE_HTTP:
+        stream = findings.standalone_stream
+        say(f"    {'GET stream':<14} {'yes' if stream is None else f'no   {_indent(stream)}'}")
+    say(f"    {'capabilities':<14}      {', '.join(findings.capabilities) or 'none'}")
+    for name, count in findings.offers.items():
+        say(f"    {name:<14}      {_indent(str(count))}")
+
+
+def _indent(text: str) -> str:
+    return text.replace("\n", "\n" + " " * 24)

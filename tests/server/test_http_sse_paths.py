@@ -1,0 +1,209 @@
+"""HTTP+SSE beside Streamable HTTP: which request belongs to which, and what it is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from sansmcp import LocalProtocolError
+
+from .bench import BOTH, JSON, LATEST, PING, STREAM, Bench, expect, initialize, request
+from .pipe_bench import result
+from .sse_bench import SseClient
+
+requirement = pytest.mark.requirement
+
+
+@pytest.fixture
+def apart() -> Bench:
+    """Both transports, on paths of their own."""
+    return Bench(http_sse="/sse")
+
+
+@pytest.fixture
+def shared() -> Bench:
+    """Both transports on one path."""
+    return Bench(http_sse="/mcp")
+
+
+# 1: paths of its own
+
+
+@pytest.mark.parametrize("accept", [None, "*/*", JSON, f"{STREAM};q=0"])
+def test_1_1_get_has_to_ask_for_a_stream(apart: Bench, accept: str | None) -> None:
+    talk = apart.send("GET", {"accept": accept}, target="/sse")
+    expect(talk, 406, "not_acceptable")
+    assert talk.error["data"]["required"] == [STREAM]
+
+
+@requirement("LEGACYSSE-S-001")
+@pytest.mark.parametrize("method", ["POST", "DELETE", "PUT"])
+def test_1_2_a_post_to_the_stream_is_told_the_mcp_path(apart: Bench, method: str) -> None:
+    talk = apart.send(method, {"accept": BOTH, "content-type": JSON}, PING, target="/sse")
+    expect(talk, 405, "http_sse_stream_url")
+    assert talk.header("allow") == "GET"
+    assert talk.error["data"]["mcpUrl"] == "/mcp"
+    assert "/mcp" in talk.error["message"]
+
+
+@pytest.mark.parametrize("query", ["", "?session_id=", "?x=1", "?session_id=a&session_id=b"])
+def test_1_3_a_post_without_a_token(apart: Bench, query: str) -> None:
+    expect(apart.send("POST", {}, PING, target=f"/messages{query}"), 400, "message_token_required")
+
+
+@requirement("LEGACYSSE-S-001")
+@pytest.mark.parametrize("method", ["GET", "DELETE", "HEAD"])
+def test_1_4_messages_are_posted(apart: Bench, method: str) -> None:
+    client = SseClient(apart)
+    talk = apart.send(method, {"accept": STREAM}, target=client.uri)
+    expect(talk, 405, "method_not_allowed")
+    assert talk.header("allow") == "POST"
+
+
+@requirement("LEGACYSSE-S-007")
+def test_it_is_not_served_unless_asked_for() -> None:
+    for target in ("/sse", "/messages", "/messages?session_id=x"):
+        for method in ("GET", "POST"):
+            expect(Bench().send(method, {"accept": BOTH}, target=target), 404, "not_found")
+
+
+def test_a_server_tells_what_it_speaks(apart: Bench, shared: Bench) -> None:
+    both = ("streamable-http", "http+sse")
+    for bench in (apart, shared):
+        assert bench.server.transports(http=True, stdio=False) == both
+        assert bench.server.transports(http=True, stdio=True) == (*both, "stdio")
+        assert bench.server.transports(http=False, stdio=True) == ("stdio",)
+    assert Bench().server.transports(http=True, stdio=False) == ("streamable-http",)
+
+
+@pytest.mark.parametrize("http_sse", ["", "sse", "http://x/sse", "/sse?x", "/s se", "/sse\r\n"])
+def test_what_is_no_path_is_refused(http_sse: str) -> None:
+    with pytest.raises(LocalProtocolError, match="path"):
+        Bench(http_sse=http_sse)
+
+
+# 2.8: the hint
+
+
+@requirement("SESSION-S-004")
+@pytest.mark.parametrize("http_sse", ["/sse", "/mcp"])
+def test_2_8_without_a_session_the_hint_names_the_other_transport(http_sse: str) -> None:
+    bench = Bench(http_sse=http_sse)
+    versioned = {"mcp-protocol-version": LATEST}
+    for talk in (bench.get(None, headers=versioned), bench.post(request(1))):
+        assert (talk.status, talk.error["data"]) == (
+            400,
+            {
+                "reason": "session_required",
+                "transports": ["streamable-http"],
+                "httpSseUrl": http_sse,
+            },
+        )
+        assert talk.error["message"].endswith(f"The HTTP+SSE transport is served at {http_sse}")
+
+
+# 2.6 and 4.1: one path for both
+
+
+@requirement("LEGACYSSE-S-009")
+@pytest.mark.parametrize("target", ["/mcp", "/mcp/", "/mcp?x=1"])
+def test_2_6_a_get_that_names_nothing_is_of_http_sse(shared: Bench, target: str) -> None:
+    assert SseClient(shared, target).open().say(PING).said == [result(7)]
+
+
+@pytest.mark.parametrize("accept", [None, "*/*"])
+def test_2_6_it_has_to_ask_for_a_stream(shared: Bench, accept: str | None) -> None:
+    expect(shared.send("GET", {"accept": accept}), 406, "not_acceptable")
+
+
+def test_2_6_a_get_that_names_something_is_of_streamable_http(shared: Bench) -> None:
+    session = shared.open_session()
+    assert shared.get(session).events[0].event == "message"
+    expect(shared.get("unknown"), 404, "session_not_found")
+    expect(shared.get(None, "cursor-1"), 400, "session_required")
+    expect(shared.get(None, headers={"mcp-protocol-version": LATEST}), 400, "session_required")
+
+
+def test_2_6_only_where_there_are_sessions() -> None:
+    with pytest.raises(LocalProtocolError, match="sessions"):
+        Bench(http_sse="/mcp", sessions=False)
+    apart = Bench(http_sse="/sse", sessions=False)
+    assert SseClient(apart).open().say(PING).said == [result(7)]
+    expect(apart.get(None), 405, "method_not_allowed")
+
+
+@requirement("LEGACYSSE-S-009")
+def test_4_1_a_post_with_a_token_is_of_http_sse(shared: Bench) -> None:
+    client = SseClient(shared, "/mcp").open()
+    talk = client.post(PING, {"accept": None, "content-type": None, "mcp-session-id": "x"})
+    assert (talk.status, talk.body) == (202, b"")
+    assert client.said == [result(7)]
+
+
+@pytest.mark.parametrize("query", ["", "?session_id=", "?x=1", "?session_id=a&session_id=b"])
+def test_4_1_a_post_without_a_token_is_of_streamable_http(shared: Bench, query: str) -> None:
+    talk = shared.send("POST", {"accept": JSON}, PING, target=f"/mcp{query}")
+    expect(talk, 406, "not_acceptable")
+
+
+@pytest.mark.parametrize("method", ["DELETE", "PUT"])
+def test_other_methods_are_of_streamable_http(shared: Bench, method: str) -> None:
+    client = SseClient(shared, "/mcp").open()
+    refused = shared.send(method, target=client.uri)
+    assert refused.status == {"DELETE": 400, "PUT": 405}[method]
+    assert client.say(PING).said == [result(7)]
+
+
+@pytest.mark.parametrize("path", ["/messages", "/messages/"])
+def test_the_mcp_path_can_be_the_one_for_messages(path: str) -> None:
+    bench = Bench(path=path, http_sse="/sse")
+    client = SseClient(bench).open()
+    assert client.say(PING).said == [result(7)]
+    expect(bench.send("GET", {"accept": STREAM}, target=path), 400, "session_required")
+    talk = bench.send("POST", {"accept": BOTH, "content-type": JSON}, PING, target=path)
+    expect(talk, 400, "session_required")
+
+
+def test_the_stream_can_be_opened_where_messages_are_posted() -> None:
+    bench = Bench(http_sse="/messages")
+    assert SseClient(bench, "/messages").open().say(PING).said == [result(7)]
+    expect(bench.send("POST", {}, PING, target="/messages"), 400, "message_token_required")
+
+
+# Both at the same time
+
+
+@requirement("LEGACYSSE-S-008")
+@pytest.mark.parametrize("path", ["/sse", "/mcp"])
+def test_both_transports_serve_at_the_same_time_and_do_not_mix(path: str) -> None:
+    bench = Bench(http_sse=path)
+    client = SseClient(bench, path).open("2024-11-05")
+    session = bench.open_session()
+    listener = bench.get(session)
+    old = client.call(1)
+    talk, new = bench.call(session, 1)
+    bench.do(old.respond, {"for": "old"})
+    bench.do(new.respond, {"for": "new"})
+    for each in bench.server.sessions:
+        bench.do(each.notify, f"notifications/{each.revision.name}")
+    assert talk.json == result(1, {"for": "new"})
+    assert client.said == [
+        result(1, {"for": "old"}),
+        {"jsonrpc": "2.0", "method": "notifications/2024-11-05"},
+    ]
+    assert [message["method"] for message in listener.messages] == [f"notifications/{LATEST}"]
+    # A token is no session id, and a session id no token.
+    token = client.uri.rpartition("=")[2]
+    expect(bench.post(PING, token), 404, "session_not_found", id=7)
+    client.uri = client.uri.replace(token, session)
+    expect(client.post(PING), 404, "session_not_found")
+    client.stream.gone()
+    assert len(bench.server.sessions) == 1
+    assert bench.post(PING, session).json == result(7)
+
+
+def test_the_end_of_a_session_leaves_the_other_transport_alone(shared: Bench) -> None:
+    client = SseClient(shared, "/mcp").open()
+    session = shared.open_session()
+    shared.send("DELETE", {"mcp-session-id": session})
+    assert client.say(PING).said == [result(7)]
+    assert shared.post(initialize()).status == 200
