@@ -1,0 +1,141 @@
+"""A server on stdio on the bench: lines in and out, and the time by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sansmcp import App, Call, Idle, ServerPipe, ServerSettings
+from sansmcp.effects import CloseConnection, SendBytes
+from sansmcp.server.sessions import Session
+
+from .bench import LATEST, Bench, initialize, notification, request
+
+try:
+    from typing import Unpack
+except ImportError:
+    from typing_extensions import Unpack
+
+
+class Pipe:
+    """The server's end of stdio, and what came out of it."""
+
+    def __init__(
+        self, app: App | None = None, *, grace: float = 5.0, **settings: Unpack[ServerSettings]
+    ) -> None:
+        self.bench = Bench(app, resumable=False, **settings)
+        self.grace = grace
+        self.output = b""
+        self.closed = False
+        self.idle: Idle | None = None
+        self.reads = True
+        """Whether the client takes what is sent."""
+        self.pipe = ServerPipe(self.bench.server, host=self, grace=grace, now=0.0)
+
+    # Driving
+
+    def feed(self, data: bytes) -> Pipe:
+        self.pipe.receive_data(data, now=self.bench.now)
+        return self.settle()
+
+    def end(self) -> Pipe:
+        """The input ends."""
+        self.pipe.receive_eof(now=self.bench.now)
+        return self.settle()
+
+    def lose(self) -> Pipe:
+        """Nobody reads the output any more."""
+        self.pipe.connection_lost(now=self.bench.now)
+        return self.settle()
+
+    def settle(self) -> Pipe:
+        self.pull()
+        self.bench.settle()
+        return self
+
+    def pull(self) -> None:
+        """Do what a driver does: write until there is nothing to write."""
+        while self.reads:
+            match self.pipe.next_effect():
+                case SendBytes(data):
+                    assert not self.closed
+                    self.output += data
+                case CloseConnection():
+                    assert not self.closed
+                    self.closed = True
+                case Idle() as idle:
+                    self.idle = idle
+                    return
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, with everything that is due in it."""
+        bench = self.bench
+        end = bench.now + seconds
+        while (deadline := self.next_deadline()) is not None and deadline <= end:
+            bench.now = max(bench.now, deadline)
+            bench.server.handle_timeout(now=bench.now)
+            self.pipe.handle_timeout(now=bench.now)
+            self.settle()
+        bench.now = end
+
+    def next_deadline(self) -> float | None:
+        deadlines = (self.bench.server.next_deadline(), self.pipe.next_deadline())
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    # Messages
+
+    def say(self, *messages: Any) -> Pipe:
+        """The client writes each message as a line; bytes as they are."""
+        return self.feed(b"".join(line(message) for message in messages))
+
+    @property
+    def said(self) -> list[Any]:
+        """What the server has written since the last look; each line has to be one."""
+        lines = self.output.split(b"\n")
+        assert lines.pop() == b""
+        self.output = b""
+        assert all(b"\r" not in each for each in lines)
+        return [json.loads(each) for each in lines]
+
+    def open(self, version: str = LATEST, capabilities: Mapping[str, Any] | None = None) -> Pipe:
+        """The whole handshake."""
+        ready = notification("notifications/initialized")
+        (answer,) = self.say(initialize(version, capabilities), ready).said
+        assert answer["result"]["protocolVersion"] == version
+        self.bench.events.clear()
+        return self
+
+    def call(self, id: Any = 1, method: str = "tools/call", **params: Any) -> Call:
+        """A request, and the call that the application gets."""
+        self.say(request(id, method, **params))
+        return self.bench.last_call()
+
+    @property
+    def session(self) -> Session:
+        (session,) = self.bench.server.sessions
+        return session
+
+    @property
+    def events(self) -> list[type]:
+        """The kinds of events since the last look."""
+        kinds: list[type] = [type(event) for event in self.bench.events]
+        self.bench.events.clear()
+        return kinds
+
+
+def line(message: Any) -> bytes:
+    data = message if isinstance(message, bytes) else json.dumps(message).encode()
+    return data + b"\n"
+
+
+def result(id: Any, value: Any = None) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "result": {} if value is None else value}
+
+
+def reason(answer: dict[str, Any]) -> tuple[int, str]:
+    """What a refusal is about."""
+    error = answer["error"]
+    assert error["message"]
+    assert "\n" not in error["message"]
+    return error["code"], error["data"]["reason"]
