@@ -96,9 +96,10 @@ class Tracer:
             case _ as impossible:
                 never(impossible)
 
-    def pipe(self, arrow: str, line: bytes) -> None:
+    def pipe(self, arrow: str, lines: bytes) -> None:
         """A server on stdio sends (``>``) or receives (``<``) lines."""
-        self.write(f"{self.who} {arrow} {_text(line.rstrip())}")
+        for line in lines.splitlines():
+            self.write(f"{self.who} {arrow} {_text(line)}")
 
     def _show(self, exchange: int, arrow: str, part: RequestPart | ResponsePart) -> None:
         match part:

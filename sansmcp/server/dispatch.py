@@ -157,13 +157,14 @@ def session_lives(asked: Asked) -> None:
         raise refusals.session_not_found()
 
 
-def session_given(asked: Asked) -> None:
+def session_given(asked: Asked, request_id: RequestId | None = None) -> None:
     """Source: 2025-03-26 basic/transports: Session Management: 400 without the header."""
     if asked.endpoint.sessions and asked.session_id is None:
         sse_path = asked.endpoint.sse_path
         raise refusals.session_required(
             listening=asked.head.method == b"GET",
             http_sse_url=None if sse_path is None else (sse_path or b"/").decode(),
+            request_id=request_id,
         )
 
 
@@ -273,7 +274,7 @@ def check_body(asked: Asked, body: bytes) -> Message | Batch:
         return decoded
     _check_version(asked, request_id)  # rows 4.10 and 6.2
     if asked.endpoint.sessions:  # row 6.3
-        session_given(asked)
+        session_given(asked, request_id)
         if asked.session is None:
             raise refusals.session_not_found(request_id)
     return decoded

@@ -16,6 +16,7 @@ import attrs
 from ..codecs.jsonrpc import Batch
 from ..http import RequestHead
 from ..messages import Request
+from . import refusals
 from .calls import Answer
 from .core import ServerCore
 from .dispatch import SESSION_ID, Asked, Endpoint, check_body, resumption_point, session_lives
@@ -52,6 +53,8 @@ class Legacy:
             exchange.reply(200)
         elif (cursor := resumption_point(asked)) is not None:
             session.resume(exchange, cursor)
+        elif self._core.draining:
+            raise refusals.shutting_down()
         else:
             session.listen(exchange)
 

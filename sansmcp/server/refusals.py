@@ -87,7 +87,7 @@ def not_json() -> RemoteProtocolError:
 
 
 def session_required(
-    *, listening: bool = False, http_sse_url: str | None = None
+    *, listening: bool, http_sse_url: str | None, request_id: RequestId | None
 ) -> RemoteProtocolError:
     """No session id where one is needed. ``http_sse_url``: where HTTP+SSE is served, if it is."""
     then = "GET" if listening else "send this"
@@ -96,6 +96,7 @@ def session_required(
         f"No Mcp-Session-Id: POST initialize to this URL first, then {then} with the id it "
         f"returns. The HTTP+SSE transport is {where}",
         reason="session_required",
+        request_id=request_id,
         data={"transports": ["streamable-http"], "httpSseUrl": http_sse_url},
     )
 

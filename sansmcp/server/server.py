@@ -46,7 +46,6 @@ from ..store import Page, Store
 from ..timers import Timer
 from ..trace import Tracer
 from ..types import HTTP_SSE, STDIO, STREAMABLE_HTTP, Idle, never
-from . import refusals
 from .calls import Answer
 from .channel import Channel
 from .core import ServerCore
@@ -130,7 +129,8 @@ class Server:
         self._http_sse = HttpSse(self._core, endpoint, self._table, self._inbox)
         self._exchange_ids: Iterator[int] = itertools.count(1)
         self._path = path
-        self._trace = trace
+        self.trace = trace
+        """Is told everything that is sent and received."""
 
     @property
     def path(self) -> str:
@@ -184,8 +184,8 @@ class Server:
         self._core.now = now
         if exchange.is_done:
             return
-        if self._trace is not None and (exchange.head or isinstance(part, RequestHead)):
-            self._trace.part(exchange.id, part)
+        if self.trace is not None and (exchange.head or isinstance(part, RequestHead)):
+            self.trace.part(exchange.id, part)
         try:
             match part:
                 case RequestHead():
@@ -218,8 +218,8 @@ class Server:
         effect = exchange.next_effect()
         if effect is None:
             return self._nothing_to_send(exchange)
-        if self._trace is not None:
-            self._trace.effect(exchange.id, effect)
+        if self.trace is not None:
+            self.trace.effect(exchange.id, effect)
         if isinstance(effect, SendEnd | Abort):
             self._over(exchange)
         elif exchange.state is ExchangeState.STREAMING:
@@ -336,7 +336,10 @@ class Server:
             self._table.end(session, reason)
 
     def drain(self, *, now: float) -> None:
-        """Take nothing new: further requests are refused with 503. What runs goes on."""
+        """Take nothing new: further calls, sessions and listeners are refused with 503.
+
+        What runs goes on: answers to questions, cancellations and resumptions still come through.
+        """
         self._core.now = now
         self._core.draining = True
 
@@ -349,8 +352,6 @@ class Server:
 
     def _head(self, exchange: ServerExchange, head: RequestHead) -> None:
         exchange.begin(head)
-        if self._core.draining:
-            raise refusals.shutting_down()
         if self._http_sse.wants(head):
             check_common(self._legacy.asked(head))
             self._http_sse.check_head(head)

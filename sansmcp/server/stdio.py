@@ -44,6 +44,7 @@ class ServerPipe:
         self._decoder = NdjsonDecoder(server.limits.max_message_bytes)
         self._server = server
         self._channel = server.open_channel(self)
+        self._trace = server.trace
         self._limits = server.limits
         self._lines: list[bytes] = []
         self._unsent = 0
@@ -86,6 +87,8 @@ class ServerPipe:
             data = b"".join(self._lines)
             self._lines.clear()
             self._unsent = 0
+            if self._trace is not None:
+                self._trace.pipe(">", data)
             return SendBytes(data)
         if self._deadline is not None and not self._has_work:
             self._end("the input has ended")
@@ -149,6 +152,8 @@ class ServerPipe:
                 if isinstance(next_line, Idle):
                     return
                 line = next_line
+                if self._trace is not None:
+                    self._trace.pipe("<", line)
                 self._channel.receive(line, now=self._now)
             except RemoteProtocolError as error:
                 self._channel.refuse(error, Noise(line, error))

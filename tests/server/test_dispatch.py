@@ -8,7 +8,7 @@ from sansmcp import BodyData, BodyEnd, Limits, RequestHead, SecurityPolicy
 from sansmcp.events import CallReceived
 from sansmcp.server.dispatch import LADDERS, MCP_PATH
 
-from .bench import BOTH, JSON, PING, STREAM, Bench, Talk, expect, initialize
+from .bench import BOTH, JSON, PING, STREAM, Bench, Talk, expect, initialize, methods
 
 requirement = pytest.mark.requirement
 
@@ -203,4 +203,15 @@ def test_a_request_that_was_refused_by_its_head_is_not_read(bench: Bench) -> Non
 def test_a_server_that_shuts_down_takes_nothing_new(bench: Bench) -> None:
     session = bench.open_session()
     bench.do(bench.server.drain)
-    expect(bench.post(PING, session), 503, "shutting_down")
+    expect(bench.post(PING, session), 503, "shutting_down", id=7)
+
+
+def test_a_server_that_shuts_down_still_hears_about_what_runs(bench: Bench) -> None:
+    session = bench.open_session(capabilities={"elicitation": {}})
+    talk, call = bench.call(session, 1)
+    id = bench.do(call.ask, "elicitation/create", {}, timeout=60.0)
+    bench.do(bench.server.drain)
+    assert bench.post({"jsonrpc": "2.0", "id": id, "result": {}}, session).status == 202
+    bench.do(call.respond, {})
+    assert methods(talk) == ["elicitation/create", "answer"]
+    expect(bench.get(session), 503, "shutting_down")

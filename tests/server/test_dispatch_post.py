@@ -157,7 +157,7 @@ def test_6_2_another_served_version_is_accepted(bench: Bench) -> None:
 @requirement("SESSION-S-004", "SESSION-S-006")
 def test_6_3_sessions(bench: Bench) -> None:
     session = bench.open_session(principal="alice")
-    expect(bench.post(PING), 400, "session_required")
+    expect(bench.post(PING), 400, "session_required", id=7)
     expect(bench.post(notification("notifications/initialized")), 400, "session_required")
     expect(bench.post(PING, "nope"), 404, "session_not_found", id=7)
     expect(bench.post(PING, session), 404, "session_not_found", id=7)

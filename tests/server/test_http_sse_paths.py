@@ -160,7 +160,7 @@ def test_the_mcp_path_can_be_the_one_for_messages(path: str) -> None:
     assert client.say(PING).said == [result(7)]
     expect(bench.send("GET", {"accept": STREAM}, target=path), 400, "session_required")
     talk = bench.send("POST", {"accept": BOTH, "content-type": JSON}, PING, target=path)
-    expect(talk, 400, "session_required")
+    expect(talk, 400, "session_required", id=7)
 
 
 def test_the_stream_can_be_opened_where_messages_are_posted() -> None:
