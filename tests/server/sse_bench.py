@@ -17,6 +17,7 @@ class SseClient:
 
     def __init__(self, bench: Bench, path: str = "/sse", *, principal: str = "") -> None:
         self.bench = bench
+        self.path = path
         self.principal = principal
         self.stream = bench.send("GET", {"accept": STREAM}, target=path, principal=principal)
         assert self.stream.status == 200, self.stream.body

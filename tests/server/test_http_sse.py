@@ -293,7 +293,7 @@ def test_shutting_down_ends_the_stream_properly(client: SseClient, initialized: 
     kinds = [CallCancelled, SessionClosed] if initialized else []
     assert [type(event) for event in bench.events] == kinds
     expect(client.post(PING), 404, "session_not_found")
-    expect(bench.send("GET", {"accept": STREAM}, target=client.uri), 503, "shutting_down")
+    expect(bench.send("GET", {"accept": STREAM}, target=client.path), 503, "shutting_down")
     assert bench.server.sessions == ()
     assert bench.server.next_deadline() is None
 
