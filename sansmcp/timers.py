@@ -10,8 +10,8 @@ from __future__ import annotations
 import enum
 import heapq
 import itertools
-import math
 from collections.abc import Hashable, Iterator
+from typing import TypeAlias
 
 import attrs
 
@@ -53,72 +53,78 @@ class Timer(enum.Enum):
     """Server: a session was not used for too long."""
 
 
+_Key: TypeAlias = tuple[Timer, Hashable]
+
+
+@attrs.define(eq=False)
+class _Entry:
+    """A timer that is set."""
+
+    deadline: float
+    scheduled: float
+    """When its place in the heap comes up: at the deadline, or earlier."""
+    serial: int
+
+
 @attrs.define(eq=False)
 class TimerTable:
     """Deadlines by timer and owner; setting, stopping and finding the next one cost O(log n).
 
-    A deadline that is moved to a later time, as most are, costs nothing: the heap keeps the old
-    entry, which is moved when it comes up.
+    A deadline that is moved to a later time, as most are, costs nothing: its place in the heap is
+    kept, and moved when it comes up. The heap knows numbers only, so that a timer that is stopped
+    lets go of its owner at once.
     """
 
-    _deadlines: dict[tuple[Timer, Hashable], float] = attrs.field(
-        factory=dict[tuple[Timer, Hashable], float], init=False
-    )
-    _scheduled: dict[tuple[Timer, Hashable], float] = attrs.field(
-        factory=dict[tuple[Timer, Hashable], float], init=False
-    )
-    _heap: list[tuple[float, int, tuple[Timer, Hashable]]] = attrs.field(
-        factory=list[tuple[float, int, tuple[Timer, Hashable]]], init=False
-    )
-    _serial: Iterator[int] = attrs.field(factory=itertools.count, init=False)
+    _entries: dict[_Key, _Entry] = attrs.field(factory=dict[_Key, _Entry], init=False)
+    _keys: dict[int, _Key] = attrs.field(factory=dict[int, _Key], init=False)
+    """The timers by serial number."""
+    _heap: list[tuple[float, int]] = attrs.field(factory=list[tuple[float, int]], init=False)
+    """Times and serial numbers; those of timers that are stopped stay until they come up."""
+    _serials: Iterator[int] = attrs.field(factory=itertools.count, init=False)
 
     def set(self, timer: Timer, owner: Hashable, deadline: float) -> None:
         """Let a timer of this owner go off at ``deadline``; replaces the one it had."""
         key = (timer, owner)
-        self._deadlines[key] = deadline
-        if self._scheduled.get(key, math.inf) > deadline:
-            self._push(key, deadline)
+        entry = self._entries.get(key)
+        if entry is not None and entry.scheduled <= deadline:
+            entry.deadline = deadline
+            return
+        if entry is not None:
+            del self._keys[entry.serial]
+        serial = next(self._serials)
+        self._entries[key] = _Entry(deadline, deadline, serial)
+        self._keys[serial] = key
+        heapq.heappush(self._heap, (deadline, serial))
 
     def stop(self, timer: Timer, owner: Hashable) -> None:
         """Forget a timer, if it is set."""
-        self._deadlines.pop((timer, owner), None)
-        if len(self._heap) > 64 and len(self._heap) > 4 * len(self._deadlines):
-            self._rebuild()
+        entry = self._entries.pop((timer, owner), None)
+        if entry is not None:
+            del self._keys[entry.serial]
+            if len(self._heap) > 64 and len(self._heap) > 4 * len(self._keys):
+                self._heap = [place for place in self._heap if place[1] in self._keys]
+                heapq.heapify(self._heap)
 
     def next_deadline(self) -> float | None:
         """The earliest deadline, or None."""
-        self._settle()
-        return self._heap[0][0] if self._heap else None
+        while self._heap:
+            when, serial = self._heap[0]
+            key = self._keys.get(serial)
+            if key is not None and self._entries[key].deadline == when:
+                return when
+            heapq.heappop(self._heap)
+            if key is not None:
+                entry = self._entries[key]
+                entry.scheduled = entry.deadline
+                heapq.heappush(self._heap, (entry.deadline, serial))
+        return None
 
     def due(self, now: float) -> Iterator[tuple[Timer, Hashable]]:
         """The timers that are due, earliest first; each is stopped before it is given."""
         while (deadline := self.next_deadline()) is not None and deadline <= now:
-            key = heapq.heappop(self._heap)[2]
-            del self._deadlines[key], self._scheduled[key]
+            key = self._keys.pop(heapq.heappop(self._heap)[1])
+            del self._entries[key]
             yield key
 
     def __len__(self) -> int:
-        return len(self._deadlines)
-
-    def _push(self, key: tuple[Timer, Hashable], deadline: float) -> None:
-        self._scheduled[key] = deadline
-        heapq.heappush(self._heap, (deadline, next(self._serial), key))
-
-    def _settle(self) -> None:
-        """Make the top of the heap a deadline that is really set."""
-        while self._heap:
-            when, _, key = self._heap[0]
-            deadline = self._deadlines.get(key)
-            if deadline == when:
-                return
-            heapq.heappop(self._heap)
-            if self._scheduled.get(key) == when:
-                del self._scheduled[key]
-                if deadline is not None:
-                    self._push(key, deadline)
-
-    def _rebuild(self) -> None:
-        self._heap = []
-        self._scheduled = {}
-        for key, deadline in self._deadlines.items():
-            self._push(key, deadline)
+        return len(self._entries)

@@ -78,7 +78,8 @@ class LineBuffer:
     def rest(self) -> bytes:
         """The unfinished line at the end of the input; it is taken out."""
         line = bytes(self._buffer[self._start :])
-        self._start = self._searched = len(self._buffer)
+        self._buffer.clear()
+        self._start = self._searched = 0
         return line
 
     def _consume(self, match: re.Match[bytes]) -> None:

@@ -30,6 +30,9 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
+_KINDS = ("method", "result", "error")
+"""The members that tell what a message is; it has exactly one of them."""
+
 
 @attrs.frozen
 class Batch:
@@ -71,7 +74,7 @@ def message_from(value: Any) -> Message:
         raise _invalid("a message is a JSON object")
     if members.get("jsonrpc") != "2.0":
         raise _invalid('the member jsonrpc must be "2.0"', members)
-    kinds = [kind for kind in ("method", "result", "error") if kind in members]
+    kinds = [kind for kind in _KINDS if kind in members]
     if kinds == ["method"]:
         return _call_from(members)
     if kinds == ["result"]:
@@ -172,4 +175,7 @@ def _invalid(rule: str, members: dict[str, Any] | None = None) -> RemoteProtocol
         reason="invalid_message",
         jsonrpc_code=INVALID_REQUEST,
         request_id=id if is_request_id(id) else None,
+        is_request=members is not None
+        and "method" in members
+        and not members.keys() & {"result", "error"},
     )

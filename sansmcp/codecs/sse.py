@@ -84,13 +84,15 @@ class SseDecoder:
         self._lines = LineBuffer(CR_LF_CRLF, limit)
         self._at_start = True
         self._eof = False
+        self._error: RemoteProtocolError | None = None
         self._begin_block()
 
     def receive_data(self, data: bytes) -> None:
         """Add a chunk of the body. Raises LocalProtocolError after :meth:`receive_eof`."""
         if self._eof:
             raise LocalProtocolError("receive_data() after receive_eof()")
-        self._lines.append(data)
+        if self._error is None:
+            self._lines.append(data)
 
     def receive_eof(self) -> None:
         """The body has ended, in whatever way; an unfinished block is dropped."""
@@ -102,7 +104,7 @@ class SseDecoder:
         Raises RemoteProtocolError (``message_too_large``) for a block beyond the limit; the stream
         cannot be read further, and every later call raises the same.
         """
-        while (line := self._lines.next_line(self._held)) is not None:
+        while (line := self._next_line()) is not None:
             if self._at_start:
                 self._at_start = False
                 line = line.removeprefix(_BOM)
@@ -127,6 +129,15 @@ class SseDecoder:
             if not events:
                 raise
         return events
+
+    def _next_line(self) -> bytes | None:
+        if self._error is None:
+            try:
+                return self._lines.next_line(self._held)
+            except RemoteProtocolError as error:
+                self._error = error
+                self._lines.rest()  # nobody will read it
+        raise self._error
 
     def _begin_block(self) -> None:
         self._data: list[str] = []
