@@ -51,7 +51,8 @@ class RemoteProtocolError(ProtocolError):
         reason: a short stable word that programs can match, e.g. ``"duplicate_name"``.
         http_status: the HTTP status that fits, where there is an HTTP answer to give.
         jsonrpc_code: the JSON-RPC error code that fits.
-        request_id: the id of the offending request when it could be read, else None.
+        request_id: the id of the offending message when it could be read, else None.
+        is_request: the offending message was meant as a request, so its id is one of the peer's.
         data: further members for ``error.data`` beside ``reason``.
         headers: further HTTP headers that the answer must have, such as ``Allow``.
     """
@@ -64,6 +65,7 @@ class RemoteProtocolError(ProtocolError):
         http_status: int = 400,
         jsonrpc_code: int = -32600,
         request_id: RequestId | None = None,
+        is_request: bool = False,
         data: dict[str, Any] | None = None,
         headers: tuple[tuple[bytes, bytes], ...] = (),
     ) -> None:
@@ -72,6 +74,7 @@ class RemoteProtocolError(ProtocolError):
         self.http_status = http_status
         self.jsonrpc_code = jsonrpc_code
         self.request_id = request_id
+        self.is_request = is_request
         self.data = data or {}
         self.headers = headers
 

@@ -110,7 +110,9 @@ class ClientCall:
     def wait_again(self) -> None:
         """The session is gone: the next one shall make the request again."""
         self._leave_stream(complete=False)
-        self._questions = 0
+        if self._questions:  # whoever has asked does not wait any more
+            self._questions = 1
+            self.told()
 
     # How a call ends
 
@@ -195,7 +197,7 @@ class ClientCall:
 
     def violated(self, error: RemoteProtocolError) -> None:
         """Something that is no message; if it has our id, it was meant to be the answer."""
-        if error.request_id == self.request_id:
+        if error.request_id == self.request_id and not error.is_request:
             self.garbled(error)
         else:
             self._core.events.append(Violation(error))

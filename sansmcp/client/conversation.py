@@ -65,13 +65,16 @@ class Conversation:
     """How we talk."""
     _untried: list[Transport] = attrs.field(factory=list["Transport"], init=False)
     """How we could talk, too."""
-    _attempts: list[CallError] = attrs.field(factory=list[CallError], init=False)
-    """How those failed that were tried."""
+    _attempts: list[tuple[str, CallError]] = attrs.field(
+        factory=list[tuple[str, CallError]], init=False
+    )
+    """Those that were tried, and how they failed."""
     _error: CallError | None = attrs.field(default=None, init=False)
     """Why the client closes; None: it was asked to."""
     _handshake: Handshake | None = attrs.field(default=None, init=False)
     _proven: bool = attrs.field(default=True, init=False)
     """Something has worked in this session."""
+    _flooded: bool = attrs.field(default=False, init=False)
 
     @property
     def is_closed(self) -> bool:
@@ -97,9 +100,9 @@ class Conversation:
         self._handshake = Handshake(self._core, self, self._connect_timeout)
         self._handshake.start()
 
-    def unreachable(self, error: CallError, verdict: Verdict = Verdict.NOT_SPOKEN) -> None:
+    def unreachable(self, error: CallError, verdict: Verdict) -> None:
         """The transport does not work. Where it may be the wrong one, the next is tried."""
-        self._attempts.append(error)
+        self._attempts.append((self.transport.name, error))
         if verdict is Verdict.NOT_SPOKEN and self._untried:
             self._leave_session()
             self.transport = self._untried.pop(0)
@@ -107,9 +110,10 @@ class Conversation:
         elif len(self._attempts) == 1:
             self.fail(error)
         else:
-            lines = "".join(f"\n- {attempt}" for attempt in self._attempts)
+            lines = "".join(f"\n- {name}: {attempt}" for name, attempt in self._attempts)
             text = f"No transport of MCP works at {self._core.target}:{lines}"
-            self.fail(NegotiationFailed(text, attempts=tuple(self._attempts)))
+            attempts = tuple(attempt for _, attempt in self._attempts)
+            self.fail(NegotiationFailed(text, attempts=attempts))
 
     def initialized(self) -> None:
         """The server has answered ``initialize``."""
@@ -126,7 +130,8 @@ class Conversation:
             self._handshake = None
             self._untried.clear()
             self._attempts.clear()
-            self._core.verdicts.remember(self._core.target, self.transport.name)
+            if self._core.url is not None:
+                self._core.verdicts.remember(self._core.target, self.transport.name)
             for call in tuple(self.calls.values()):
                 call.send()
             self.transport.listen()
@@ -256,7 +261,9 @@ class Conversation:
 
     def _garbled(self, error: RemoteProtocolError) -> bool:
         """Something that is no message was meant to be the answer of a request; False if not."""
-        call = self.by_id.get(error.request_id) if error.request_id is not None else None
+        if error.request_id is None or error.is_request:
+            return False
+        call = self.by_id.get(error.request_id)
         if call is not None:
             call.garbled(error)
             return True
@@ -291,13 +298,15 @@ class Conversation:
             self._violation(f"an answer to {id!r}, which is no request of ours", "unknown_id")
 
     def _asked(self, request: Request, call: ClientCall | None) -> None:
+        if self._is_flooded():
+            return
         capability = _CAPABILITIES.get(request.method)
         if request.method == "ping":
             self.post(Response(request.id, {}))
         elif capability is not None and capability not in self._core.capabilities:
             text = f"This client has not declared the capability {capability!r}"
             self.post(ErrorResponse(request.id, METHOD_NOT_FOUND, text))
-        elif capability is not None and not self.calls:
+        elif capability is not None and not self.calls and not self.transport.is_one_stream:
             text = f"{request.method} must belong to a request of the client, and none is running"
             self.post(ErrorResponse(request.id, INVALID_PARAMS, text))
         elif request.id not in self.questions:
@@ -306,6 +315,15 @@ class Conversation:
             for asked in calls:
                 asked.asked()
             self._core.events.append(ServerAsked(call.handle if call else None, request))
+
+    def _is_flooded(self) -> bool:
+        """Whether the server asks more than it takes answers to; what it asks then is not heard."""
+        most = self._core.limits.max_pending_calls
+        was_flooded = self._flooded
+        self._flooded = len(self._core.posts) >= most or len(self.questions) >= most
+        if self._flooded and not was_flooded:
+            self._violation(f"more than {most} requests without taking our answers", "too_many")
+        return self._flooded
 
     def _progress(self, params: Params) -> None:
         token, progress = params.get("progressToken"), params.get("progress")

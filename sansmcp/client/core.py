@@ -85,6 +85,7 @@ class ClientCore:
     effects: deque[ClientEffect] = attrs.field(factory=deque[ClientEffect], init=False)
     events: deque[ClientEvent] = attrs.field(factory=deque[ClientEvent], init=False)
     timers: TimerTable = attrs.field(factory=TimerTable, init=False)
+    _is_full: bool = attrs.field(default=False, init=False)
     exchanges: dict[int, ClientExchange] = attrs.field(
         factory=dict[int, ClientExchange], init=False
     )
@@ -99,8 +100,13 @@ class ClientCore:
 
     @property
     def is_full(self) -> bool:
-        """Whether the application must take events before more is read."""
-        return len(self.events) >= self.limits.max_queued_events
+        """Whether the application must take events before more is read.
+
+        It is so until half of them are taken: not everybody who waits is to be woken for each.
+        """
+        most = self.limits.max_queued_events
+        self._is_full = len(self.events) >= (most // 2 + 1 if self._is_full else most)
+        return self._is_full
 
     def next_request_id(self) -> int:
         """A JSON-RPC id that this client has not used."""

@@ -25,13 +25,17 @@ from ..codecs.headers import Headers
 from ..codecs.jsonrpc import Batch
 from ..codecs.sse import SseEvent
 from ..errors import RemoteProtocolError
-from ..events import Reconnecting
+from ..events import Reconnecting, Violation
 from ..messages import Message
 from ..states import CURSOR, CursorEvent, CursorState, advance
 from ..timers import Timer
 from .core import ClientCore
 from .exchange import ClientExchange, Refusal
 from .transport import RequestOwner
+
+
+_LONGEST_ID = 2048
+"""Characters; a longer one would not fit into the header that brings it back."""
 
 
 @attrs.define(eq=False)
@@ -101,6 +105,10 @@ class Cursor:
         """
         if event.retry is not None:
             self._retry = event.retry / 1000
+        if event.id is not None and len(event.id) > _LONGEST_ID:
+            error = RemoteProtocolError("An event id is too long to be used", reason="bad_event_id")
+            self._core.events.append(Violation(error))
+            event = attrs.evolve(event, id=None, last_event_id=self._last_event_id)
         is_new = event.id is None or event.id not in self._seen
         if event.last_event_id != self._last_event_id:
             self._last_event_id = event.last_event_id

@@ -35,11 +35,20 @@ UNDECIDED = frozenset((401, 403, 407, 408, 413, 425, 429, 431))
 """Refusals that any server could give, whatever it speaks."""
 
 
+MODERN_ERRORS = frozenset((-32020, -32021, -32022))
+"""JSON-RPC errors that only servers of revisions without a handshake give."""
+
+
 def after_initialize(status: int) -> Verdict:
     """What a refusal of ``POST initialize`` says about Streamable HTTP."""
     if status in UNDECIDED or not 400 <= status < 500:
         return Verdict.NONE
     return Verdict.NOT_SPOKEN
+
+
+def after_get(status: int) -> Verdict:
+    """What a refusal of ``GET`` says about HTTP+SSE."""
+    return Verdict.NONE if status in UNDECIDED or status >= 500 else Verdict.NOT_SPOKEN
 
 
 @attrs.define(eq=False)

@@ -58,6 +58,8 @@ class Refusal:
     def message(self) -> str:
         """What happened, for a person, with what the server says about it."""
         said = self.error.message if self.error is not None else _excerpt(self.body)
+        if self.reason is not None:
+            said += f" ({self.reason})"
         location = headers.get(self.headers, b"location")
         if 200 <= self.status < 300:
             kind = (headers.media_type(self.headers) or b"no content").decode("latin-1")

@@ -30,7 +30,7 @@ from ..timers import Timer
 from ..types import Secret
 from .calls import refused
 from .core import ClientCore
-from .detection import Verdict, after_initialize
+from .detection import MODERN_ERRORS, Verdict, after_initialize
 from .exchange import Refusal
 from .transport import Carrier
 
@@ -114,10 +114,8 @@ class Handshake:
             case Response(id, result) if id == self.request_id and not self._result:
                 self._carrier.close(complete=True)
                 self._answered(result)
-            case ErrorResponse(id, code, text, data) if id in (self.request_id, None):
-                self._fail(
-                    JsonRpcError(code, text, data, method=_METHOD, request_id=self.request_id)
-                )
+            case ErrorResponse(id) if id in (self.request_id, None):
+                self._denied(message)
             case _:
                 self._conversation.route(message, None)
 
@@ -132,8 +130,8 @@ class Handshake:
     def refused(self, refusal: Refusal) -> None:
         """No MCP server, or one that does not want us."""
         error = refusal.error
-        if error is not None and error.id == self.request_id:
-            self.message(error)
+        if error is not None and (error.id == self.request_id or error.code in MODERN_ERRORS):
+            self._denied(error, refusal.status)
         else:
             self._fail(refused(refusal, _METHOD, self.request_id), after_initialize(refusal.status))
 
@@ -144,6 +142,18 @@ class Handshake:
         )
         failure.__cause__ = error
         self._fail(failure)
+
+    def _denied(self, error: ErrorResponse, http_status: int | None = None) -> None:
+        self._fail(
+            JsonRpcError(
+                error.code,
+                error.message,
+                error.data,
+                method=_METHOD,
+                request_id=self.request_id,
+                http_status=http_status,
+            )
+        )
 
     def _answered(self, answer: Any) -> None:
         result = json.as_object(answer) or {}

@@ -31,6 +31,7 @@ from ..timers import Timer
 from ..types import HTTP_SSE
 from .calls import refused
 from .core import ClientCore
+from .detection import Verdict, after_get
 from .exchange import ClientExchange, Nobody, Refusal
 from .posts import Post
 from .transport import RequestOwner
@@ -72,8 +73,8 @@ class HttpSse:
         )
 
     def open(self) -> None:
-        """Open the stream."""
-        self._core.message_url = None
+        """Open the stream, without anything of the session before."""
+        self._core.session_id, self._core.revision = None, None
         self._core.timers.set(Timer.REQUEST, self, self._core.now + self._connect_timeout)
         self._exchange = self._core.open(self, b"GET")
 
@@ -92,6 +93,7 @@ class HttpSse:
         """Break off the stream and all requests."""
         self._core.timers.stop(Timer.REQUEST, self)
         self._core.timers.stop(Timer.RECONNECT, self)
+        self._core.message_url = None
         self._exchange = None
         self._core.give_up()
 
@@ -102,7 +104,7 @@ class HttpSse:
     def timed_out(self) -> None:
         """The stream does not say where messages go."""
         seconds = self._connect_timeout
-        message = f"{_OPENING} brought no endpoint event within {seconds:g} s"
+        message = f"{self._request} brought no endpoint event within {seconds:g} s"
         self._fail(RequestTimeout(message, seconds=seconds, method=_OPENING, request_id=None))
 
     # What comes of the stream
@@ -113,7 +115,8 @@ class HttpSse:
     def received(self, event: SseEvent) -> None:
         """An event."""
         if self._core.message_url is None:
-            self._located(event)
+            if event.dispatched:
+                self._located(event)
         elif event.data and event.event == "message":
             self._attempts = 0 if self._conversation.is_ready else self._attempts
             try:
@@ -122,8 +125,9 @@ class HttpSse:
                 self._core.events.append(Violation(error))
 
     def answered(self, message: Message | RemoteProtocolError) -> None:
-        """A JSON document is no stream."""
-        self._fail(self._error(InvalidResponse, "brought JSON instead of an event stream"))
+        """A JSON document is no stream, however many messages it has."""
+        if self._exchange is not None:
+            self._fail(self._error(InvalidResponse, "brought JSON instead of an event stream"))
 
     def ended(self, reason: str | None) -> None:
         """The stream is gone."""
@@ -132,14 +136,16 @@ class HttpSse:
             return  # it had brought something else
         self._attempts += 1
         if self._core.message_url is None:
-            self._fail(self._error(Disconnected, f"failed: {why}"), may_pass=True)
+            verdict = Verdict.NOT_SPOKEN if reason is None else Verdict.NONE
+            self._fail(self._error(Disconnected, f"failed: {why}"), verdict, may_pass=True)
         else:
             self._lose(f"the event stream broke: {why}")
 
     def refused(self, refusal: Refusal) -> None:
         """No stream here."""
         self._attempts += 1
-        self._fail(refused(refusal, _OPENING, None), may_pass=refusal.status >= 500)
+        error, status = refused(refusal, _OPENING, None), refusal.status
+        self._fail(error, after_get(status), may_pass=status >= 500)
 
     def garbled(self, error: RemoteProtocolError) -> None:
         """The stream cannot be read any further."""
@@ -176,16 +182,22 @@ class HttpSse:
         else:
             self._conversation.lose_session(reason)
 
-    def _fail(self, error: CallError, *, may_pass: bool = False) -> None:
+    def _fail(
+        self, error: CallError, verdict: Verdict = Verdict.NOT_SPOKEN, *, may_pass: bool = False
+    ) -> None:
         self.leave()
         is_new = self._attempts <= 1
         if may_pass and not is_new and self._attempts <= self._core.reconnect.attempts:
             self.connect()
         else:
-            self._conversation.unreachable(error)
+            self._conversation.unreachable(error, verdict)
 
     def _error(self, kind: type[CallError], what: str) -> CallError:
-        return kind(f"{_OPENING} at {self._core.target} {what}", method=_OPENING)
+        return kind(f"{self._request} {what}", method=_OPENING)
+
+    @property
+    def _request(self) -> str:
+        return f"{_OPENING} (GET {self._core.url})"
 
 
 @attrs.define(eq=False)

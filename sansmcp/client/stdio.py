@@ -108,7 +108,7 @@ class Stdio:
     def time_out(self) -> None:
         """The process took too long for a step of its end."""
         if self.state is ProcessState.EXITED:
-            if self._core.is_full:
+            if self._core.is_full and not self._conversation.is_closed:
                 self._wait()
             else:
                 self._end()
@@ -122,16 +122,19 @@ class Stdio:
                 self._core.effects.append(KillProcess())
                 self._wait()
             case _:  # not even that helped: it is the operating system's now
-                self._conversation.closed()
+                self._gone(self._error())
 
     # What comes of the process
 
     def receive(self, part: ProcessPart) -> None:
         """Something from the process."""
+        if self.state is ProcessState.ENDED:
+            return  # from what it has left behind
         match part:
             case Output(data):
-                self._decoder.receive_data(data)
-                self.go_on()
+                if not self._conversation.is_closed:  # nobody will read it
+                    self._decoder.receive_data(data)
+                    self.go_on()
             case OutputEnd():
                 self._output_ended = True
                 self._decoder.receive_eof()
@@ -150,8 +153,10 @@ class Stdio:
                 never(impossible)
 
     def go_on(self) -> None:
-        """Take the lines that have arrived, as long as the application keeps up."""
-        while not self._core.is_full:
+        """Take the lines that have arrived, as long as the application keeps up and wants them."""
+        while not self._conversation.is_closed:
+            if self._core.is_full:
+                return
             line = b""
             try:
                 next_line = self._decoder.next_event()
@@ -161,8 +166,6 @@ class Stdio:
                 self._conversation.hear(line)
             except RemoteProtocolError as error:
                 self._core.events.append(Noise(line, error))
-        else:
-            return
         if self._output_ended:
             self._hung_up()
 
@@ -198,6 +201,8 @@ class Stdio:
     def _end(self) -> None:
         """The process has ended, and all it wrote was read."""
         self._advance(ProcessEvent.DRAINED)
+        self._log.receive_eof()
+        self._read_log()
         self._core.effects.append(KillProcess())  # what it has left behind
         self._gone(self._error())
 
@@ -209,10 +214,13 @@ class Stdio:
             self._conversation.fail(error)
 
     def _error(self) -> ProcessEnded:
-        how = f"with status {self._status}"
-        if self._status is not None and self._status < 0:
-            how = f"by signal {-self._status}"
-        text = f"The server process {self.command[0]!r} has ended {how}"
+        if self._status is None:
+            how = "has closed its output, but does not end"
+        elif self._status < 0:
+            how = f"has ended by signal {-self._status}"
+        else:
+            how = f"has ended with status {self._status}"
+        text = f"The server process {self.command[0]!r} {how}"
         if self._last_lines:
             text += ":\n" + "\n".join(self._last_lines)
         return ProcessEnded(text, status=self._status, log=tuple(self._last_lines))

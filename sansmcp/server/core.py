@@ -45,6 +45,7 @@ class ServerCore:
     streams: dict[StreamKey, Stream] = attrs.field(factory=dict[StreamKey, Stream], init=False)
     """The streams with a log that are written here and not settled."""
     queue: StoreQueue = attrs.field(init=False)
+    _is_full: bool = attrs.field(default=False, init=False)
     draining: bool = attrs.field(default=False, init=False)
     """Nothing new is taken."""
     paused: set[Driven] = attrs.field(factory=set["Driven"], init=False)
@@ -57,8 +58,13 @@ class ServerCore:
 
     @property
     def is_full(self) -> bool:
-        """Whether the application must take events before more is read."""
-        return len(self.events) >= self.limits.max_queued_events
+        """Whether the application must take events before more is read.
+
+        It is so until half of them are taken: not everybody who waits is to be woken for each.
+        """
+        most = self.limits.max_queued_events
+        self._is_full = len(self.events) >= (most // 2 + 1 if self._is_full else most)
+        return self._is_full
 
     def token(self) -> str:
         """A fresh unguessable token.
@@ -73,12 +79,18 @@ class ServerCore:
             )
         return token
 
-    def new_stream(self, principal: str, session: Secret | None, *, polling: bool) -> Stream:
-        """A new stream: with a log if there is a store, registered so that readers find it."""
+    def new_stream(
+        self, principal: str, session: Secret | None, siblings: set[Stream], *, polling: bool
+    ) -> Stream:
+        """A new stream: with a log if there is a store, registered so that readers find it.
+
+        It is added to its siblings, for as long as it is not settled.
+        """
         if not self.resumable:
             return Stream(key=None, polling=False, queue=self.queue)
         key = StreamKey(principal, session.reveal() if session else "", self.token())
-        stream = self.streams[key] = Stream(key, polling, self.queue)
+        stream = self.streams[key] = Stream(key, polling, self.queue, siblings=siblings)
+        siblings.add(stream)
         return stream
 
     def find_stream(self, key: StreamKey, *, polling: bool) -> Stream:
@@ -90,3 +102,4 @@ class ServerCore:
         """Let go of a stream that is settled: what there is to know of it is in the store."""
         if stream.is_settled and stream.key is not None:
             self.streams.pop(stream.key, None)
+            stream.siblings.discard(stream)

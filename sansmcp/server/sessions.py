@@ -92,6 +92,8 @@ class Session:
     """The exchanges that are event streams, and what they read."""
     _standalone: list[Stream] = attrs.field(factory=list[Stream], init=False)
     """The standalone streams, the one whose reader came last at the end."""
+    _streams: set[Stream] = attrs.field(factory=set[Stream], init=False)
+    """All streams that are written here and not settled."""
     _last_id: int = attrs.field(default=0, init=False)
 
     def __repr__(self) -> str:
@@ -100,20 +102,21 @@ class Session:
     def notify(self, method: str, params: Params | None = None, *, now: float) -> bool:
         """Send a notification that belongs to no call, on the standalone stream.
 
-        Returns False if it is lost: nobody listens, and there is no store to keep it. Raises
-        LocalProtocolError if the parameters are not JSON.
+        Returns False if it is lost: nobody listens and there is no store to keep it, or too much
+        waits for the store or the client already. Raises LocalProtocolError if the parameters are
+        not JSON.
         """
         data = jsonrpc.encode(Notification(method, params))
         self._core.now = now
         if self.state is SessionState.ENDED:
             return False
         if self.outlet is not None:
-            return self.outlet.send(data)
+            return not self.outlet.congested and self.outlet.send(data)
         if self.id is None:
             return False
         listened = [stream for stream in self._standalone if stream.reader is not None]
         stream = (listened or self._standalone or [self._new_standalone()])[-1]
-        return stream.append(data)
+        return not stream.congested and stream.append(data)
 
     # What follows is for the other parts of the server.
 
@@ -152,7 +155,9 @@ class Session:
 
     def new_stream(self) -> Stream:
         """A new stream of this session."""
-        return self._core.new_stream(self.principal, self.id, polling=self.revision.polling)
+        return self._core.new_stream(
+            self.principal, self.id, self._streams, polling=self.revision.polling
+        )
 
     def listen(self, exchange: ServerExchange) -> None:
         """Give a GET without a cursor a standalone stream.
@@ -199,7 +204,7 @@ class Session:
         for exchange, stream in self._readers.items():
             stream.detach(exchange)
             exchange.stop()
-        for stream in self._standalone:
+        for stream in tuple(self._streams):
             stream.close()
             self._core.tidy(stream)
         self._core.timers.stop(Timer.SESSION_IDLE, self)

@@ -72,6 +72,8 @@ class Stream:
     queue: StoreQueue
     written_elsewhere: bool = False
     """Only the store knows this log: it was finished before, or another process writes it."""
+    siblings: set[Stream] = attrs.field(factory=set["Stream"])
+    """The streams of the same session that are not settled."""
 
     logged: bool = attrs.field(init=False)
     """Whether messages are stored, and their events have ids; no more once the store has failed."""
