@@ -1,75 +1,41 @@
-"""HTTP/1.1 on a byte stream: bytes to message parts and back, for raw sockets.
-
-The one place that knows ``h11``. A :class:`ServerConnection` is what a server does with an accepted
-connection, request after request; a :class:`ClientConnection` carries a client's exchanges, one at
-a time. Both turn bytes into the parts that the machines understand, so a host that brings its own
-HTTP library does without this module.
-
-Slow and hostile peers are dealt with here, since only here are there bytes: a request head has to
-be complete within a total time, not per read; so has a body; head sizes are counted in the bytes
-that were sent, whatever pieces they came in; one request waits while another is answered, and no
-more is read then. A request that is refused before it was read to its end gets its answer, and then
-a moment in which what it still sends is thrown away: closing at once would destroy the answer.
-
-Source: RFC 9112; CVE-2007-6750, CVE-2025-43859 (h11 0.16 or newer is required).
-"""
+"""A server's end of a connection."""
 
 from __future__ import annotations
 
 from typing import Any
 from urllib.parse import urlsplit
 
-import attrs
 import h11
 
-from .client.client import Client
-from .codecs.headers import Headers
-from .effects import (
+from ..codecs.headers import Headers
+from ..effects import (
     Abort,
     CloseConnection,
     ConnectionEffect,
     ExchangeEffect,
-    OpenExchange,
     SendBody,
     SendBytes,
     SendEnd,
     SendHead,
 )
-from .errors import LocalProtocolError, RemoteProtocolError
-from .http import BodyData, BodyEnd, PeerGone, RequestHead, ResponseHead, Url
-from .server.server import Server
-from .states import CONNECTION, ConnectionEvent, ConnectionState, advance
-from .types import Idle, never
+from ..errors import RemoteProtocolError
+from ..http import BodyData, BodyEnd, PeerGone, RequestHead, ResponseHead
+from ..server.server import Server
+from ..states import CONNECTION, ConnectionEvent, ConnectionState, advance
+from ..types import Idle, never
+from .meter import HeadMeter
 
 _LINGER = 2.0
 """Seconds for a refused peer to stop sending and read its answer. nginx: 5."""
 
 _PIPELINED_BYTES = 64 * 1024
 """How much of the next requests is read while one is answered."""
+
+_PIECE = 16 * 1024
+"""How much h11 is given at once."""
+
+_OVER = (ConnectionState.LINGERING, ConnectionState.CLOSED)
 _CONTINUE = h11.InformationalResponse(status_code=100, headers=[])
-
-
-@attrs.define(eq=False)
-class _HeadMeter:
-    """Counts the bytes of a message head, up to its blank line, in whatever pieces they come."""
-
-    _limit: int
-    _count: int = 0
-    _tail: bytes = b""
-    _complete: bool = False
-
-    def feed(self, data: bytes) -> bool:
-        """Count a piece; False once the head is known to be larger than the limit."""
-        if not self._complete:
-            window = self._tail + data
-            ends = [
-                end + len(mark) for mark in (b"\n\n", b"\n\r\n") if (end := window.find(mark)) >= 0
-            ]
-            length = min(ends) if ends else len(window)
-            self._count += length - len(self._tail)
-            self._complete = bool(ends)
-            self._tail = window[-2:]
-        return self._count <= self._limit
 
 
 class ServerConnection:
@@ -97,9 +63,10 @@ class ServerConnection:
         self._principal = principal
         self._limits = server.limits
         # Our own meter refuses heads that are too large; h11's limit only has to be out of its way.
-        self._h11 = h11.Connection(h11.SERVER, 2 * self._limits.max_head_bytes + _PIPELINED_BYTES)
+        self._h11 = h11.Connection(h11.SERVER, 2 * self._limits.max_head_bytes + _PIECE)
         self._state = ConnectionState.IDLE
-        self._meter = _HeadMeter(self._limits.max_head_bytes)
+        self._ahead = bytearray()
+        self._meter = HeadMeter(self._limits.max_head_bytes)
         self._deadline: float | None = now + self._limits.keep_alive_timeout
         self._now = now
         self._closing = False
@@ -114,12 +81,8 @@ class ServerConnection:
         self._now = now
         if self._state is ConnectionState.IDLE:
             self._begin_head()
-        if self._is_refused or self._state is ConnectionState.CLOSED:
-            return
-        if self._state is ConnectionState.HEAD and not self._meter.feed(data):
-            self._refuse("The request head is too large", "head_too_large", 431)
-        elif self._state is not ConnectionState.LINGERING:
-            self._h11.receive_data(data)
+        if not self._is_refused and self._state not in _OVER:
+            self._ahead += data
             self._read()
 
     def receive_eof(self, *, now: float) -> None:
@@ -181,6 +144,10 @@ class ServerConnection:
         try:
             while True:
                 event = self._h11.next_event()
+                if event is h11.NEED_DATA and self._ahead:
+                    if not self._feed():
+                        return
+                    continue
                 match event:
                     case h11.Request():
                         self._head(event)
@@ -194,6 +161,20 @@ class ServerConnection:
                         return
         except h11.RemoteProtocolError as error:
             self._refuse(f"Not HTTP/1.1: {error}", "malformed_http", error.error_status_hint)
+
+    def _feed(self) -> bool:
+        """Give h11 a little more, for it copies what it cannot use yet; False if it is too much."""
+        piece = bytes(self._ahead[:_PIECE])
+        del self._ahead[:_PIECE]
+        if self._measure(piece):
+            self._h11.receive_data(piece)
+        return not self._is_refused
+
+    def _measure(self, piece: bytes) -> bool:
+        is_fine = self._state is not ConnectionState.HEAD or self._meter.feed(piece)
+        if not is_fine:
+            self._refuse("The request head is too large", "head_too_large", 431)
+        return is_fine
 
     def _head(self, request: h11.Request) -> None:
         self._advance(ConnectionEvent.HEAD)
@@ -267,21 +248,16 @@ class ServerConnection:
         self._advance(ConnectionEvent.ANSWERED)
         self._deadline = self._after(self._limits.keep_alive_timeout)
         self.exchange = self._server.open_exchange(self._host)
-        self._meter = _HeadMeter(self._limits.max_head_bytes)
+        self._meter = HeadMeter(self._limits.max_head_bytes)
         pipelined = self._h11.trailing_data[0]
-        if pipelined:
+        if pipelined or self._ahead:
             self._begin_head()
-            if self._meter.feed(pipelined):
+            if self._measure(pipelined):
                 self._read()
-            else:
-                self._refuse("The request head is too large", "head_too_large", 431)
 
     def _idle(self, idle: Idle) -> Idle:
         """Nothing to send. A peer that sends its next requests ahead is read only so far."""
-        is_ahead = self._state is ConnectionState.ANSWERING
-        if is_ahead and len(self._h11.trailing_data[0]) > _PIPELINED_BYTES:
-            return Idle.PAUSED
-        return idle
+        return Idle.PAUSED if len(self._ahead) > _PIPELINED_BYTES else idle
 
     def _after(self, seconds: float) -> float:
         """A deadline from now on: time goes on for the server, too, while this peer is silent."""
@@ -293,98 +269,6 @@ class ServerConnection:
 
     def _advance(self, event: ConnectionEvent) -> None:
         self._state = advance(CONNECTION, self._state, event)
-
-
-class ClientConnection:
-    """A connection of a client: carries its exchanges, one after the other.
-
-    :meth:`begin` with an OpenExchange effect gives the bytes to send; then feed what comes until
-    :attr:`is_done`. The parts go to the client by themselves. If :attr:`is_reusable` then, another
-    exchange of the same origin may begin.
-    """
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._limits = client.limits
-        self._h11 = h11.Connection(h11.CLIENT, 2 * self._limits.max_head_bytes + _PIPELINED_BYTES)
-        self._meter = _HeadMeter(self._limits.max_head_bytes)
-        self._exchange: int | None = None
-
-    @property
-    def is_done(self) -> bool:
-        """Whether no exchange is under way."""
-        return self._exchange is None
-
-    @property
-    def is_reusable(self) -> bool:
-        """Whether another exchange may begin on this connection."""
-        return self.is_done and self._h11.our_state is h11.IDLE
-
-    def begin(self, effect: OpenExchange) -> bytes:
-        """Begin an exchange; returns what to send.
-
-        Raises LocalProtocolError if one is under way already.
-        """
-        if not self.is_reusable:
-            raise LocalProtocolError("The connection is busy or used up")
-        self._exchange = effect.exchange
-        self._meter = _HeadMeter(self._limits.max_head_bytes)
-        head = effect.head
-        headers = [(b"host", Url.parse(effect.url).authority.encode()), *head.headers]
-        if effect.body or head.method == b"POST":
-            headers.append((b"content-length", b"%d" % len(effect.body)))
-        request = h11.Request(method=head.method, target=head.target, headers=headers)
-        parts = (request, h11.Data(data=effect.body), h11.EndOfMessage())
-        return b"".join(self._h11.send(part) or b"" for part in parts)
-
-    def receive_data(self, data: bytes, *, now: float) -> None:
-        """Bytes have come from the server."""
-        if self._exchange is not None:
-            if not self._meter.feed(data):
-                self.connection_lost("the response head is too large", now=now)
-            else:
-                self._h11.receive_data(data)
-                self._read(now)
-
-    def receive_eof(self, *, now: float) -> None:
-        """The server has closed its side: the end of the response, or the middle of it."""
-        if self._exchange is not None:
-            self._h11.receive_data(b"")
-            self._read(now)
-            self.connection_lost("closed before the response was complete", now=now)
-
-    def connection_lost(self, reason: str, *, now: float) -> None:
-        """The connection broke or could not be made. May be called any number of times."""
-        if self._exchange is not None:
-            exchange, self._exchange = self._exchange, None
-            self._client.receive(exchange, PeerGone(reason), now=now)
-
-    def _read(self, now: float) -> None:
-        try:
-            while self._exchange is not None:
-                match self._h11.next_event():
-                    case h11.Response(status_code=status, headers=headers):
-                        head = ResponseHead(status=status, headers=tuple(headers))
-                        self._client.receive(self._exchange, head, now=now)
-                    case h11.Data(data=data):
-                        self._client.receive(self._exchange, BodyData(bytes(data)), now=now)
-                    case h11.EndOfMessage():
-                        self._end(self._exchange, now)
-                    case h11.InformationalResponse():
-                        pass
-                    case _:
-                        return
-        except h11.RemoteProtocolError as error:
-            is_closed = self._h11.trailing_data[1]
-            if not is_closed:
-                self.connection_lost(f"the response is not HTTP/1.1: {error}", now=now)
-
-    def _end(self, exchange: int, now: float) -> None:
-        self._exchange = None
-        both_done = self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE
-        if both_done and self._h11.trailing_data == (b"", False):
-            self._h11.start_next_cycle()
-        self._client.receive(exchange, BodyEnd(), now=now)
 
 
 def _origin_form(target: bytes, headers: Headers) -> tuple[bytes, Headers]:
