@@ -21,7 +21,7 @@ import attrs
 
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..types import Idle, elide, redact
-from .buffer import CR_LF_CRLF, LineBuffer
+from .buffer import CR_LF_CRLF, LineBuffer, too_large
 
 KEEP_ALIVE = b":\n\n"
 """A comment: bytes that keep a quiet connection alive and mean nothing. WHATWG: about every 15
@@ -84,14 +84,14 @@ class SseDecoder:
         self._lines = LineBuffer(CR_LF_CRLF, limit)
         self._at_start = True
         self._eof = False
-        self._error: RemoteProtocolError | None = None
+        self._failed = False
         self._begin_block()
 
     def receive_data(self, data: bytes) -> None:
         """Add a chunk of the body. Raises LocalProtocolError after :meth:`receive_eof`."""
         if self._eof:
             raise LocalProtocolError("receive_data() after receive_eof()")
-        if self._error is None:
+        if not self._failed:
             self._lines.append(data)
 
     def receive_eof(self) -> None:
@@ -131,13 +131,14 @@ class SseDecoder:
         return events
 
     def _next_line(self) -> bytes | None:
-        if self._error is None:
-            try:
-                return self._lines.next_line(self._held)
-            except RemoteProtocolError as error:
-                self._error = error
-                self._lines.rest()  # nobody will read it
-        raise self._error
+        if self._failed:
+            raise too_large(self._limit)
+        try:
+            return self._lines.next_line(self._held)
+        except RemoteProtocolError:
+            self._failed = True
+            self._lines.rest()  # nobody will read it
+            raise
 
     def _begin_block(self) -> None:
         self._data: list[str] = []
