@@ -1,0 +1,153 @@
+"""The sources of the library, parsed: what the tests of this folder look at."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.util
+import io
+import tokenize
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TypeAlias, TypeGuard
+
+import attrs
+
+ROOT = Path(__file__).resolve().parents[2]
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+
+_NOT_CODE = {
+    tokenize.COMMENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+    tokenize.INDENT,
+    tokenize.NEWLINE,
+    tokenize.NL,
+}
+
+
+@attrs.frozen
+class Import:
+    """One imported name in full: ``from a import b`` imports ``a.b``."""
+
+    name: str
+    line: int
+    is_for_types: bool
+    """It stands under ``if TYPE_CHECKING``."""
+
+
+@attrs.frozen(eq=False, slots=False)
+class Module:
+    """One module: its name, where it is, and what is in it."""
+
+    name: str
+    source: str
+    is_package: bool = False
+
+    @functools.cached_property
+    def tree(self) -> ast.Module:
+        """The syntax tree."""
+        return ast.parse(self.source)
+
+    def imports(self) -> Iterator[Import]:
+        """Everything that is imported, within functions and blocks, too."""
+        return self._imports(self.tree.body, is_for_types=False)
+
+    def _imports(self, nodes: Iterable[ast.AST], *, is_for_types: bool) -> Iterator[Import]:
+        for node in nodes:
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield Import(alias.name, node.lineno, is_for_types)
+            elif isinstance(node, ast.ImportFrom):
+                package = self.name if self.is_package else self.name.rpartition(".")[0]
+                relative = "." * node.level + (node.module or "")
+                origin = importlib.util.resolve_name(relative, package)
+                for alias in node.names:
+                    yield Import(f"{origin}.{alias.name}", node.lineno, is_for_types)
+            elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                yield from self._imports(node.body, is_for_types=True)
+                yield from self._imports(node.orelse, is_for_types=is_for_types)
+            else:
+                children = ast.iter_child_nodes(node)
+                yield from self._imports(children, is_for_types=is_for_types)
+
+    def functions(self) -> Iterator[tuple[str, Function]]:
+        """Every function with its qualified name, such as ``Server.receive``."""
+        return _functions(self.tree, "")
+
+    def literals(self) -> Iterator[ast.Constant]:
+        """Every constant that is neither a docstring nor a name in ``__all__``."""
+        words = {id(node.value) for node in ast.walk(self.tree) if is_docstring(node)}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                words.update(id(name) for name in ast.walk(node.value))
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Constant) and id(node) not in words:
+                yield node
+
+    def code_lines(self, part: Function | None = None) -> int:
+        """How many lines, of a function or in all, are not blank, comment or docstring."""
+        lines = _lines_of_code(self.source)
+        return len(lines if part is None else lines.intersection(_lines(part)))
+
+
+def is_docstring(node: ast.AST) -> TypeGuard[ast.Expr]:
+    """Whether a node is a string that stands alone, and so only explains."""
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+@functools.cache
+def core() -> list[Module]:
+    """Every module of ``sansmcp``."""
+    return _modules(ROOT / "sansmcp")
+
+
+@functools.cache
+def adapters() -> dict[str, list[Module]]:
+    """Every module of every adapter package, by package."""
+    return {
+        folder.name: _modules(folder)
+        for folder in sorted((ROOT / "adapters").iterdir())
+        if (folder / "__init__.py").exists()
+    }
+
+
+def _modules(package: Path) -> list[Module]:
+    return [_read(path, package.parent) for path in sorted(package.rglob("*.py"))]
+
+
+def _read(path: Path, base: Path) -> Module:
+    parts = path.relative_to(base).with_suffix("").parts
+    is_package = parts[-1] == "__init__"
+    return Module(".".join(parts[:-1] if is_package else parts), path.read_text(), is_package)
+
+
+def _functions(parent: ast.AST, prefix: str) -> Iterator[tuple[str, Function]]:
+    for node in ast.iter_child_nodes(parent):
+        name = prefix
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            name = f"{prefix}.{node.name}" if prefix else node.name
+        if isinstance(node, Function):
+            yield name, node
+        yield from _functions(node, name)
+
+
+@functools.cache
+def _lines_of_code(source: str) -> frozenset[int]:
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in _NOT_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(source)):
+        if is_docstring(node):
+            lines.difference_update(_lines(node))
+    return frozenset(lines)
+
+
+def _lines(node: ast.stmt) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)

@@ -1,0 +1,158 @@
+"""Adapters only perform, and are small: all that MCP and HTTP say is said in the core."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import pytest
+
+from .sources import Module, adapters, core
+
+NO_ADAPTERS = {"sansmcp_cli"}
+"""A command is an application: it may name methods and headers."""
+
+COMMON = {"127.0.0.1", "http", "https", "latin-1", "localhost", "replace", "sansmcp", "utf-8"}
+"""Words of the core that are no protocol: about addresses and encodings, and our own name."""
+
+DRIVE_LOOPS = {
+    "sansmcp_trio": [
+        ["_server._Driver.run", "_server._Driver._wait"],
+        ["_client.Client._carry"],
+    ],
+}
+"""For each adapter the functions that carry a connection of a server, and one of a client."""
+
+MOST_LINES = 600
+MOST_LINES_OF_A_LOOP = 40
+
+WORD = re.compile(r"\w[\w./+*-]*")
+TELLING = re.compile(r"\w[-/_]\w|[a-z][A-Z]")
+"""What no plain English word has: ``content-type``, ``tools/call``, ``request_id``, ``isError``."""
+
+NAMESPACE = re.compile(r"\b([a-z]+s|logging|sampling|elicitation|text|application)/\w")
+"""How methods and media types begin, of those that the core does not know, too."""
+
+
+@functools.cache
+def words_of_the_core() -> set[str]:
+    return {
+        text.lower()
+        for module in core()
+        for literal in module.literals()
+        for text in [as_text(literal.value)]
+        if WORD.fullmatch(text)
+    } - COMMON
+
+
+def as_text(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    return value if isinstance(value, str) else ""
+
+
+def is_protocol(value: object, known: set[str]) -> bool:
+    """Whether a literal says something that only the core may know."""
+    if type(value) is int:
+        return 100 <= value <= 599 or 32000 <= value <= 32768
+    text = as_text(value).strip()
+    if text.lower() in known or NAMESPACE.search(text):
+        return True
+    return any(word.lower() in known for word in WORD.findall(text) if TELLING.search(word))
+
+
+def protocol_in(module: Module, known: set[str]) -> list[str]:
+    literals = [
+        f"{module.name}:{literal.lineno} has {literal.value!r}"
+        for literal in module.literals()
+        if is_protocol(literal.value, known)
+    ]
+    imports = [
+        f"{module.name}:{imported.line} imports {imported.name}"
+        for imported in module.imports()
+        if imported.name.partition(".")[0] in ("http", "json", "h11")
+    ]
+    return literals + imports
+
+
+ADAPTERS = {name: modules for name, modules in adapters().items() if name not in NO_ADAPTERS}
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_an_adapter_holds_no_protocol(adapter: str) -> None:
+    known = words_of_the_core()
+    assert [line for module in ADAPTERS[adapter] for line in protocol_in(module, known)] == []
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_an_adapter_is_small(adapter: str) -> None:
+    assert sum(module.code_lines() for module in ADAPTERS[adapter]) <= MOST_LINES
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_the_drive_loops_of_an_adapter_are_small(adapter: str) -> None:
+    lines = {
+        f"{module.name}.{name}": module.code_lines(function)
+        for module in ADAPTERS[adapter]
+        for name, function in module.functions()
+    }
+    for loop in DRIVE_LOOPS[adapter]:
+        assert sum(lines[f"{adapter}.{name}"] for name in loop) <= MOST_LINES_OF_A_LOOP, loop
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "name = b'mcp-session-id'",
+        "name = 'Content-Type'",
+        "line = b'Content-Type: application/json\\r\\n'",
+        "line = f'Last-Event-ID: {cursor}'",
+        "accept = 'text/event-stream'",
+        "accept = 'image/png' if text else 'text/html'",
+        "method = 'initialize'",
+        "call('tools/call')",
+        "call('notifications/anything')",
+        "method = b'POST'",
+        "if status == 404: pass",
+        "match head.status:\n    case 200: pass",
+        "fail(code=-32601)",
+        "result = answer['result']",
+        "message = {'jsonrpc': version}",
+        "token = params['_meta']['progressToken']",
+        "version = '2025-11-25'",
+        "from http import HTTPStatus",
+        "import json",
+        "import h11",
+    ],
+)
+def test_protocol_is_found(source: str) -> None:
+    assert protocol_in(Module("sansmcp_trio._client", source), words_of_the_core()) != []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""Answers ``tools/call`` with 200."""',
+        "def run():\n    'Sends content-type.'",
+        "def run():\n    return 1  # tools/call, 404",
+        "log.error('answering %s failed', method)",
+        "scheme = 'https'",
+        "size = 65536",
+        "port = 8000",
+        "timeout = 300.0",
+        "last = -1",
+        "__all__ = ['result', 'initialize']",
+    ],
+)
+def test_what_is_no_protocol_is_not_found(source: str) -> None:
+    assert protocol_in(Module("sansmcp_trio._client", source), words_of_the_core()) == []
+
+
+def test_only_code_counts_as_code() -> None:
+    module = Module(
+        "sansmcp_trio._client",
+        '"""Words."""\n\n# more words\ndef one():\n    """And\n    more.\n    """\n'
+        "    text = '''\n\n    '''\n    return (\n        text  # the end\n    )\n",
+    )
+    ((name, function),) = module.functions()
+    assert (name, module.code_lines(function), module.code_lines()) == ("one", 7, 7)

@@ -1,0 +1,137 @@
+"""Imports point one way: down the tiers of the core, and from the adapters to the core."""
+
+from __future__ import annotations
+
+from graphlib import CycleError, TopologicalSorter
+
+import pytest
+
+from .sources import Module, adapters, core
+
+TIERS = (
+    ("limits", "messages", "security", "timers", "types"),
+    ("errors", "store"),
+    ("app", "codecs", "memory", "revisions", "states"),
+    ("events", "http"),
+    ("effects",),
+    ("trace",),
+    ("client", "server"),
+    ("h11_pump", "handles"),
+    ("testing",),
+    ("__init__",),
+)
+"""The parts of ``sansmcp``, lowest first. A part knows itself and the parts of the tiers below; it
+does not know the other parts of its own tier.
+"""
+
+MAY_ALSO_USE = {"sansmcp_cli": {"sansmcp_trio"}}
+"""The adapters that an adapter may use; all of them may use ``sansmcp``."""
+
+HEIGHT = {part: height for height, tier in enumerate(TIERS) for part in tier}
+
+
+def part_of(name: str) -> str:
+    """The part of the core that a name in it belongs to."""
+    second = name.partition(".")[2].partition(".")[0]
+    return second if second in HEIGHT else "__init__"
+
+
+def wrong_ways(module: Module) -> list[str]:
+    """Imports of the core that go up, or aside."""
+    here = part_of(module.name)
+    return [
+        f"{module.name}:{imported.line} imports {imported.name}"
+        for imported in module.imports()
+        if imported.name.partition(".")[0] == "sansmcp" and not imported.is_for_types
+        for there in (part_of(imported.name),)
+        if here != there and HEIGHT[here] <= HEIGHT[there]
+    ]
+
+
+def uses(modules: list[Module]) -> dict[str, set[str]]:
+    """What each module imports of the others when it is run."""
+    names = {module.name for module in modules}
+    return {
+        module.name: {
+            imported.name if imported.name in names else imported.name.rpartition(".")[0]
+            for imported in module.imports()
+            if not imported.is_for_types
+        }
+        & names
+        for module in modules
+    }
+
+
+def foreign(module: Module) -> set[str]:
+    """The adapters other than its own that a module imports, even if only for types."""
+    tops = {imported.name.partition(".")[0] for imported in module.imports()}
+    return {top for top in tops if top.startswith("sansmcp_")} - {module.name.partition(".")[0]}
+
+
+def test_every_module_has_a_tier() -> None:
+    parts = {module.name.partition(".")[2].partition(".")[0] for module in core()} - {""}
+    assert parts | {"__init__"} == HEIGHT.keys()
+
+
+def test_imports_of_the_core_point_down() -> None:
+    assert [line for module in core() for line in wrong_ways(module)] == []
+
+
+def test_no_module_needs_itself() -> None:
+    modules = core() + [module for package in adapters().values() for module in package]
+    TopologicalSorter(uses(modules)).prepare()
+
+
+def test_the_core_knows_no_adapter() -> None:
+    assert [module.name for module in core() if foreign(module)] == []
+
+
+def test_adapters_know_the_core_and_not_each_other() -> None:
+    wrong = {
+        module.name: foreign(module)
+        for package, modules in adapters().items()
+        for module in modules
+        if not foreign(module) <= MAY_ALSO_USE.get(package, set())
+    }
+    assert wrong == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("sansmcp.codecs.sse", "from ..client import client"),
+        ("sansmcp.client.calls", "from ..server.calls import Call"),
+        ("sansmcp.server.calls", "import sansmcp.client.calls"),
+        ("sansmcp.errors", "from .events import Closed"),
+        ("sansmcp.errors", "from .store import Entry"),
+        ("sansmcp.server.calls", "from .. import Limits"),
+        ("sansmcp.server.calls", "from sansmcp import Limits"),
+        ("sansmcp.store", "if TYPE_CHECKING:\n    pass\nelse:\n    from .errors import CallError"),
+        ("sansmcp.memory", "def later():\n    from .h11_pump import ServerConnection"),
+    ],
+)
+def test_a_wrong_way_is_found(name: str, source: str) -> None:
+    assert len(wrong_ways(Module(name, source))) == 1
+
+
+def test_a_circle_is_found() -> None:
+    modules = [
+        Module("sansmcp.client.calls", "from .core import ClientCore"),
+        Module("sansmcp.client.core", "from . import calls"),
+    ]
+    with pytest.raises(CycleError):
+        TopologicalSorter(uses(modules)).prepare()
+
+
+def test_a_circle_for_types_only_is_none() -> None:
+    modules = [
+        Module("sansmcp.client.calls", "from .core import ClientCore"),
+        Module("sansmcp.client.core", "if TYPE_CHECKING:\n    from .calls import ClientCall"),
+    ]
+    TopologicalSorter(uses(modules)).prepare()
+
+
+def test_an_adapter_that_uses_another_is_found() -> None:
+    assert foreign(Module("sansmcp_trio._client", "from sansmcp_cli import main")) == {
+        "sansmcp_cli"
+    }

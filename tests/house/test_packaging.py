@@ -1,0 +1,150 @@
+"""What is installed is what is in the tree, and it works without the tree."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import sansmcp
+
+from .sources import ROOT, Module, adapters, core
+
+TOPS = ["sansmcp", *adapters()]
+
+EXTRA_OF = {"sansmcp_cli": "cli", "sansmcp_trio": "trio"}
+"""The extra that brings what a package needs beyond the requirements of all."""
+
+SETUP = configparser.ConfigParser()
+SETUP.read(ROOT / "setup.cfg")
+
+
+def entries(section: str, option: str) -> list[str]:
+    return SETUP.get(section, option, fallback="").strip().splitlines()
+
+
+def requirements(extra: str | None) -> set[str]:
+    """The distributions that an installation brings, with an extra."""
+    lines = entries("options", "install_requires")
+    if extra is not None:
+        lines += entries("options.extras_require", extra)
+    return {re.split(r"[^\w.-]", line)[0] for line in lines}
+
+
+def undeclared(modules: list[Module], declared: set[str]) -> set[str]:
+    """What modules import when they are run, and neither Python nor a requirement brings."""
+    imported = {
+        part.name.partition(".")[0]
+        for module in modules
+        for part in module.imports()
+        if not part.is_for_types
+    }
+    return imported - declared - sys.stdlib_module_names - set(TOPS)
+
+
+def files_of_the_tree() -> set[str]:
+    """The files that belong into the wheel, under the names that they have there."""
+    folders = [ROOT / "sansmcp", *(ROOT / "adapters" / name for name in adapters())]
+    return {
+        path.relative_to(folder.parent).as_posix()
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.suffix == ".py" or path.name == "py.typed"
+    }
+
+
+def run(*arguments: str | Path, cwd: Path, **environment: str) -> str:
+    """Run Python, and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy of the tree, so that nothing is left in the tree."""
+    place = tmp_path_factory.mktemp("wheel")
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, place)
+    for name in ("sansmcp", "adapters"):
+        shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
+    run("-m", "build", "--wheel", "--no-isolation", cwd=place)
+    (built,) = (place / "dist").glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def site(wheel: Path) -> Path:
+    """A folder in which nothing but the wheel is installed."""
+    folder = wheel.parent / "site"
+    options = ("--no-deps", "--no-index", "--disable-pip-version-check", "--quiet")
+    run("-m", "pip", "install", *options, "--target", folder, wheel, cwd=wheel.parent)
+    return folder
+
+
+def test_every_package_is_listed() -> None:
+    modules = core() + [module for package in adapters().values() for module in package]
+    packages = sorted(module.name for module in modules if module.is_package)
+    assert entries("options", "packages") == packages
+    folders = [line.split(" = ") for line in entries("options", "package_dir")]
+    assert [name for name, _ in folders] == TOPS
+    assert [name for name, folder in folders if not (ROOT / folder / "py.typed").exists()] == []
+
+
+def test_the_extras() -> None:
+    assert {"trio", "cli", "dev"} <= set(SETUP.options("options.extras_require"))
+    assert requirements("trio") <= requirements("cli") <= requirements("dev")
+
+
+def test_every_requirement_is_declared() -> None:
+    missing = {
+        name: undeclared(modules, requirements(EXTRA_OF.get(name)))
+        for name, modules in {"sansmcp": core(), **adapters()}.items()
+    }
+    assert not any(missing.values()), missing
+
+
+def test_a_requirement_that_is_not_declared_is_found() -> None:
+    module = Module("sansmcp_trio._client", "import trio, outcome\nfrom mcp.types import Tool")
+    assert undeclared([module], requirements("trio")) == {"mcp", "outcome"}
+
+
+def test_the_change_log_begins_with_this_version() -> None:
+    headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[0] == sansmcp.__version__
+
+
+def test_the_wheel_holds_the_modules_of_the_tree(wheel: Path) -> None:
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert held == files_of_the_tree()
+
+
+def test_the_wheel_is_sound(wheel: Path) -> None:
+    options = ("--no-config", "--toplevel", ",".join(TOPS))
+    run("-m", "check_wheel_contents", *options, wheel, cwd=wheel.parent)
+
+
+def test_what_is_installed_can_be_imported(site: Path, tmp_path: Path) -> None:
+    code = "; ".join(f"import {name}; print({name}.__file__)" for name in TOPS)
+    printed = run("-c", code, cwd=tmp_path, PYTHONPATH=str(site))
+    assert printed.split() == [str(site / name / "__init__.py") for name in TOPS]
+
+
+def test_what_is_installed_can_be_run(site: Path, tmp_path: Path) -> None:
+    printed = run("-m", "sansmcp_cli", "--version", cwd=tmp_path, PYTHONPATH=str(site))
+    assert printed == f"sansmcp {sansmcp.__version__}\n"
+    assert entries("options.entry_points", "console_scripts") == ["sansmcp = sansmcp_cli:main"]
