@@ -7,13 +7,13 @@ peer holds up nobody else; the others are pulled from the machine itself.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
 from .http import RequestHead, ResponseHead
 from .store import Entry, StreamKey
-from .types import elide, redact
+from .types import Driven, elide, redact
 
 # Of one server exchange: what to send.
 
@@ -46,16 +46,6 @@ ExchangeEffect: TypeAlias = SendHead | SendBody | SendEnd | Abort
 
 
 # Of the server as a whole.
-
-
-class Driven(Protocol):
-    """What somebody drives: an exchange, or a pipe."""
-
-    host: Any
-    """For whoever drives it, to find its own things."""
-
-    def wake(self) -> None:
-        """Let the driver pull again, if it has stopped."""
 
 
 @attrs.frozen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import hmac
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import attrs
 
@@ -37,6 +37,16 @@ class Era(enum.Enum):
 
     MODERN = "modern"
     """2026-07-28: no handshake, every request stands alone."""
+
+
+class Driven(Protocol):
+    """What somebody drives: an exchange, or a pipe."""
+
+    host: Any
+    """For whoever drives it, to find its own things."""
+
+    def wake(self) -> None:
+        """Let the driver pull again, if it has stopped."""
 
 
 @attrs.frozen(repr=False, eq=False)

@@ -41,7 +41,7 @@ from .calls import ClientCall
 from .conversation import Conversation
 from .core import ClientCore, ReconnectPolicy, check_seconds
 from .cursor import Cursor
-from .detection import URL_TRANSPORTS, Verdicts
+from .detection import URL_TRANSPORTS, Verdicts, check_transports
 from .exchange import ClientExchange
 from .handshake import Handshake
 from .http_sse import HttpSse
@@ -103,35 +103,29 @@ class Client:
         """
         check_versions(versions)
         check_further_headers(headers)
-        if not target:
-            raise LocalProtocolError("Neither a URL nor a command")
-        if not transports or not set(transports) <= set(URL_TRANSPORTS):
-            raise LocalProtocolError(f"Transports are some of {', '.join(URL_TRANSPORTS)}")
+        check_transports(transports)
         check_seconds(timeout, total_timeout, connect_timeout, close_timeout)
+        command = () if isinstance(target, str) else tuple(target)
         self._core = ClientCore(
-            target=target if isinstance(target, str) else " ".join(target),
+            target=target if isinstance(target, str) else " ".join(command),
             url=Url.parse(target) if isinstance(target, str) else None,
             info={"name": name, "version": version},
             capabilities=dict(capabilities or {}),
             versions=versions,
             headers=headers,
+            transports=transports,
             verdicts=verdicts or Verdicts(),
+            listens=listen,
+            connect_timeout=connect_timeout,
+            close_timeout=close_timeout,
             reconnect=reconnect or ReconnectPolicy(),
             limits=limits or Limits(),
             jitter=jitter,
         )
-        self._timeout = timeout
-        self._total_timeout = total_timeout
-        self._conversation = Conversation(self._core, connect_timeout)
-        self._connect_timeout = connect_timeout
-        self._close_timeout = close_timeout
-        self._names = transports
-        self._listens = listen
-        self._stdio = (
-            None
-            if isinstance(target, str)
-            else Stdio(self._core, self._conversation, tuple(target), close_timeout)
-        )
+        self._timeout, self._total_timeout = timeout, total_timeout
+        self._conversation = Conversation(self._core)
+        is_url = self._core.url is not None
+        self._stdio = None if is_url else Stdio(self._core, self._conversation, command)
         self._handles: Iterator[int] = itertools.count(1)
         self._trace = trace
 
@@ -368,10 +362,10 @@ class Client:
         if self._stdio is not None:
             return [self._stdio]
         known: dict[str, Transport] = {
-            STREAMABLE_HTTP: StreamableHttp(core, conversation, self._listens, self._close_timeout),
-            HTTP_SSE: HttpSse(core, conversation, self._connect_timeout),
+            STREAMABLE_HTTP: StreamableHttp(core, conversation),
+            HTTP_SSE: HttpSse(core, conversation),
         }
-        return [known[name] for name in core.verdicts.plan(core.target, self._names)]
+        return [known[name] for name in core.verdicts.plan(core.target, core.transports)]
 
     def _answer(self, message: Response | ErrorResponse, now: float) -> bool:
         json.encode(message.result if isinstance(message, Response) else message.data)

@@ -49,7 +49,6 @@ class Conversation:
     """All that is under way."""
 
     _core: ClientCore
-    _connect_timeout: float
     state: ClientState = attrs.field(default=ClientState.NEW, init=False)
     calls: dict[int, ClientCall] = attrs.field(factory=dict[int, ClientCall], init=False)
     """The calls that have not ended, by handle."""
@@ -97,7 +96,7 @@ class Conversation:
     def reachable(self) -> None:
         """Messages can be sent."""
         self._proven = False
-        self._handshake = Handshake(self._core, self, self._connect_timeout)
+        self._handshake = Handshake(self._core, self)
         self._handshake.start()
 
     def unreachable(self, error: CallError, verdict: Verdict) -> None:

@@ -72,7 +72,12 @@ class ClientCore:
     capabilities: Mapping[str, Any]
     versions: tuple[str, ...]
     headers: Headers
+    transports: tuple[str, ...]
+    """How to talk to a URL."""
     verdicts: Verdicts
+    listens: bool
+    connect_timeout: float
+    close_timeout: float
     reconnect: ReconnectPolicy
     limits: Limits
     jitter: Callable[[], float]

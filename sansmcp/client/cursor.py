@@ -33,7 +33,6 @@ from .core import ClientCore
 from .exchange import ClientExchange, Refusal
 from .transport import RequestOwner
 
-
 _LONGEST_ID = 2048
 """Characters; a longer one would not fit into the header that brings it back."""
 

@@ -14,26 +14,30 @@ from collections import OrderedDict
 
 import attrs
 
+from ..errors import LocalProtocolError
 from ..types import HTTP_SSE, STREAMABLE_HTTP
 
 URL_TRANSPORTS = (STREAMABLE_HTTP, HTTP_SSE)
 """How a client can talk to a URL, the newest way first."""
 
 
+def check_transports(names: tuple[str, ...]) -> None:
+    """Raises LocalProtocolError unless these are ways to talk to a URL."""
+    if not names or not set(names) <= set(URL_TRANSPORTS):
+        raise LocalProtocolError(f"Transports are some of {', '.join(URL_TRANSPORTS)}")
+
+
 class Verdict(enum.Enum):
     """What the answer to an attempt says about the server."""
 
-    SPOKEN = enum.auto()
-    """It speaks this transport."""
     NOT_SPOKEN = enum.auto()
-    """It does not: try another one."""
+    """It does not speak this transport: try another one."""
     NONE = enum.auto()
     """It may or may not: report it, and remember nothing."""
 
 
 UNDECIDED = frozenset((401, 403, 407, 408, 413, 425, 429, 431))
 """Refusals that any server could give, whatever it speaks."""
-
 
 MODERN_ERRORS = frozenset((-32020, -32021, -32022))
 """JSON-RPC errors that only servers of revisions without a handshake give."""

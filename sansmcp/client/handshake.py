@@ -47,7 +47,6 @@ class Handshake:
 
     _core: ClientCore
     _conversation: Conversation
-    _timeout: float
     _carrier: Carrier = attrs.field(init=False)
     request_id: int = attrs.field(init=False)
     _result: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
@@ -64,7 +63,7 @@ class Handshake:
         }
         self._carrier = self._conversation.transport.carrier(self, None)
         self._carrier.post(jsonrpc.encode(Request(self.request_id, _METHOD, params)))
-        core.timers.set(Timer.REQUEST, self, core.now + self._timeout)
+        core.timers.set(Timer.REQUEST, self, core.now + core.connect_timeout)
 
     def stop(self) -> None:
         """Nobody wants the session any more."""
@@ -91,11 +90,10 @@ class Handshake:
 
         Source: basic/utilities/cancellation: ``initialize`` is never cancelled.
         """
-        message = f"{_METHOD} got no answer within {self._timeout:g} s"
+        seconds = self._core.connect_timeout
+        message = f"{_METHOD} got no answer within {seconds:g} s"
         self._fail(
-            RequestTimeout(
-                message, seconds=self._timeout, method=_METHOD, request_id=self.request_id
-            )
+            RequestTimeout(message, seconds=seconds, method=_METHOD, request_id=self.request_id)
         )
 
     # What comes of its stream

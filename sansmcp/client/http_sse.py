@@ -48,7 +48,6 @@ class HttpSse:
 
     _core: ClientCore
     _conversation: Conversation
-    _connect_timeout: float
     name: str = attrs.field(default=HTTP_SSE, init=False)
     is_one_stream: bool = attrs.field(default=True, init=False)
     expects_messages: bool = attrs.field(default=True, init=False)
@@ -75,7 +74,7 @@ class HttpSse:
     def open(self) -> None:
         """Open the stream, without anything of the session before."""
         self._core.session_id, self._core.revision = None, None
-        self._core.timers.set(Timer.REQUEST, self, self._core.now + self._connect_timeout)
+        self._core.timers.set(Timer.REQUEST, self, self._core.now + self._core.connect_timeout)
         self._exchange = self._core.open(self, b"GET")
 
     def carrier(self, owner: RequestOwner, call: int | None) -> _Sent:
@@ -103,7 +102,7 @@ class HttpSse:
 
     def timed_out(self) -> None:
         """The stream does not say where messages go."""
-        seconds = self._connect_timeout
+        seconds = self._core.connect_timeout
         message = f"{self._request} brought no endpoint event within {seconds:g} s"
         self._fail(RequestTimeout(message, seconds=seconds, method=_OPENING, request_id=None))
 

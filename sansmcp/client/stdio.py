@@ -51,8 +51,6 @@ class Stdio:
     _core: ClientCore
     _conversation: Conversation
     command: tuple[str, ...]
-    _patience: float
-    """Seconds that the process gets for each step of its end."""
     name: str = attrs.field(default=STDIO, init=False)
     is_one_stream: bool = attrs.field(default=True, init=False)
     state: ProcessState = attrs.field(default=ProcessState.NEW, init=False)
@@ -226,7 +224,7 @@ class Stdio:
         return ProcessEnded(text, status=self._status, log=tuple(self._last_lines))
 
     def _wait(self) -> None:
-        self._core.timers.set(Timer.PROCESS, self, self._core.now + self._patience)
+        self._core.timers.set(Timer.PROCESS, self, self._core.now + self._core.close_timeout)
 
     def _advance(self, event: ProcessEvent) -> None:
         self.state = advance(PROCESS, self.state, event)

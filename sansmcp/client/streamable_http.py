@@ -29,8 +29,6 @@ class StreamableHttp:
 
     _core: ClientCore
     _conversation: Conversation
-    _listens: bool
-    _close_timeout: float
     name: str = attrs.field(default=STREAMABLE_HTTP, init=False)
     is_one_stream: bool = attrs.field(default=False, init=False)
     _listener: Listener | None = attrs.field(default=None, init=False)
@@ -49,7 +47,7 @@ class StreamableHttp:
 
     def listen(self) -> None:
         """Ask for the standalone stream."""
-        if self._listens:
+        if self._core.listens:
             self._listener = Listener(self._core, self._conversation)
             self._listener.start()
 
@@ -66,7 +64,7 @@ class StreamableHttp:
         if error is not None or self._core.session_id is None:
             return False
         self._core.open(Farewell(self._conversation), b"DELETE")
-        self._core.timers.set(Timer.CLOSE, self, self._core.now + self._close_timeout)
+        self._core.timers.set(Timer.CLOSE, self, self._core.now + self._core.close_timeout)
         return True
 
     def close_timed_out(self) -> None:

@@ -15,11 +15,12 @@ import attrs
 
 from ..codecs import jsonrpc
 from ..codecs.jsonrpc import Batch
-from ..effects import Driven, Wake
+from ..effects import Wake
 from ..errors import RemoteProtocolError
 from ..events import BadRequest, Noise
 from ..messages import Message, Notification, Request
 from ..revisions import REVISIONS
+from ..types import Driven
 from . import refusals
 from .core import ServerCore
 from .dispatch import check_batch

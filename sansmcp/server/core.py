@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import attrs
 
 from ..app import App
-from ..effects import Driven, ServerEffect
+from ..effects import ServerEffect
 from ..errors import LocalProtocolError
 from ..events import ServerEvent
 from ..limits import Limits
 from ..store import StreamKey
 from ..timers import TimerTable
-from ..types import Secret
+from ..types import Driven, Secret
 from .streams import StoreQueue, Stream
 
 if TYPE_CHECKING:

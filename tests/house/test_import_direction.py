@@ -10,7 +10,7 @@ from .sources import Module, adapters, core
 
 TIERS = (
     ("limits", "messages", "security", "timers", "types"),
-    ("errors", "store"),
+    ("errors", "process", "store"),
     ("app", "codecs", "memory", "revisions", "states"),
     ("events", "http"),
     ("effects",),
@@ -24,7 +24,7 @@ TIERS = (
 does not know the other parts of its own tier.
 """
 
-MAY_ALSO_USE = {"sansmcp_cli": {"sansmcp_trio"}}
+MAY_ALSO_USE = {"sansmcp_cli": {"sansmcp_local", "sansmcp_trio"}, "sansmcp_trio": {"sansmcp_local"}}
 """The adapters that an adapter may use; all of them may use ``sansmcp``."""
 
 HEIGHT = {part: height for height, tier in enumerate(TIERS) for part in tier}

@@ -20,6 +20,7 @@ PURE = {
     "attrs",
     "collections",
     "enum",
+    "functools",
     "heapq",
     "hmac",
     "itertools",
@@ -34,7 +35,7 @@ PURE = {
 """What any module may import, with everything in it."""
 
 IN_ONE_PLACE = {"h11": "sansmcp.h11_pump", "msgspec": "sansmcp.codecs.json"}
-"""What only one module may import."""
+"""What only one module, or one package, may import."""
 
 FOR_TYPES = {"typing_extensions"}
 """What only type checkers may import."""
@@ -79,7 +80,7 @@ def is_allowed(imported: Import, importer: str) -> bool:
     names = {".".join(parts[:length]) for length in range(1, len(parts) + 1)}
     return (
         not names.isdisjoint(PURE)
-        or IN_ONE_PLACE.get(parts[0]) == importer
+        or importer.startswith(IN_ONE_PLACE.get(parts[0], "nowhere"))
         or (imported.is_for_types and parts[0] in FOR_TYPES)
     )
 

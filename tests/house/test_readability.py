@@ -10,7 +10,7 @@ import pytest
 from .sources import ROOT, Module, adapters, core
 
 MOST_LINES_OF_A_FILE = 400
-MOST_LINES_OF_A_FUNCTION = 45
+MOST_LINES_OF_A_FUNCTION = 50
 """Without its docstring: what does not fit on a screen is not seen at once."""
 
 FOLDERS = ("adapters", "benchmarks", "examples", "sansmcp", "tests")

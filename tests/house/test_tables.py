@@ -14,6 +14,7 @@ from .tables import GOLDEN, NAMED, Table, events, render, states
 
 ENDS = {
     "client": {"CLOSED"},
+    "process": {"ENDED"},
     "cursor": {"CLOSED"},
     "session": {"ENDED"},
     "call": {"ANSWERED", "CANCELLED"},
