@@ -98,8 +98,9 @@ class Client:
             limits: bounds; see Limits.
             trace: is told everything that is sent and received.
 
-        Raises LocalProtocolError for a URL that is none, for a version this library does not know,
-        for headers that cannot be sent or are the client's own, and for times not above zero.
+        Raises LocalProtocolError for a URL or command that is none, for a version this library does
+        not know, for headers that cannot be sent or are the client's own, and for times not above
+        zero.
         """
         check_versions(versions)
         check_further_headers(headers)

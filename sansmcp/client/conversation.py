@@ -250,6 +250,8 @@ class Conversation:
                 raise
             return
         for item in decoded.items if isinstance(decoded, Batch) else (decoded,):
+            if self.is_closed:
+                return  # an item before has ended the client
             if isinstance(item, RemoteProtocolError):
                 if not self._garbled(item):
                     self._core.events.append(Violation(item))

@@ -108,6 +108,8 @@ class Handshake:
 
     def message(self, message: Message) -> None:
         """The answer, or something the server could not wait to say."""
+        if self._conversation.is_closed:
+            return  # it came in one batch with what has ended the client
         match message:
             case Response(id, result) if id == self.request_id and not self._result:
                 self._carrier.close(complete=True)
@@ -119,7 +121,8 @@ class Handshake:
 
     def violated(self, error: RemoteProtocolError) -> None:
         """Something that is no message."""
-        self._core.events.append(Violation(error))
+        if not self._conversation.is_closed:
+            self._core.events.append(Violation(error))
 
     def lost(self, reason: str) -> None:
         """No answer."""

@@ -21,7 +21,7 @@ from ..codecs import jsonrpc
 from ..codecs.headers import Headers
 from ..codecs.ndjson import NdjsonDecoder, encode_line
 from ..effects import CloseInput, KillProcess, StartProcess, TerminateProcess, WriteInput
-from ..errors import CallError, ProcessEnded, RemoteProtocolError
+from ..errors import CallError, LocalProtocolError, ProcessEnded, RemoteProtocolError
 from ..events import Noise, ServerLogged
 from ..messages import ErrorResponse, Notification, Response
 from ..process import ErrorOutput, Output, OutputEnd, ProcessExit, ProcessFailed, ProcessPart
@@ -61,6 +61,8 @@ class Stdio:
     _output_ended: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
+        if not self.command:
+            raise LocalProtocolError("A command needs at least one word")
         self._decoder = NdjsonDecoder(self._core.limits.max_message_bytes)
         self._log = NdjsonDecoder(_LONGEST_LOG_LINE)
         self._last_lines = deque(maxlen=_LAST_LINES)

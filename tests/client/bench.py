@@ -127,6 +127,7 @@ class Bench:
         if isinstance(effect, AbortExchange):
             self._asked[effect.exchange].aborted = True
         else:
+            assert isinstance(effect, OpenExchange)
             asked = self._asked[effect.exchange] = Asked(self, effect)
             self.requests.append(asked)
 

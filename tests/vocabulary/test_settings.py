@@ -43,6 +43,12 @@ def test_headers_that_cannot_be_added(header: tuple[bytes, bytes], message: str)
         client(headers=(header,))
 
 
+@pytest.mark.parametrize("names", [(), ("stdio",), ("streamable-http", "carrier-pigeon")])
+def test_transports_are_known_ones(names: tuple[str, ...]) -> None:
+    with pytest.raises(LocalProtocolError, match="streamable-http, http\\+sse"):
+        client(transports=names)
+
+
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
 @pytest.mark.parametrize(
     "setting", ["timeout", "total_timeout", "connect_timeout", "close_timeout"]

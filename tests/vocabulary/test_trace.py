@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 from sansmcp import App, BodyData, Call, Client, Idle, PeerGone, RequestHead, Server, encode_event
-from sansmcp.effects import Abort, AbortExchange, OpenExchange, SendBody, SendEnd, SendHead
+from sansmcp.effects import (
+    Abort,
+    AbortExchange,
+    CloseInput,
+    KillProcess,
+    OpenExchange,
+    SendBody,
+    SendEnd,
+    SendHead,
+    StartProcess,
+    TerminateProcess,
+    WriteInput,
+)
 from sansmcp.http import BodyEnd, ResponseHead
+from sansmcp.process import ErrorOutput, Output, OutputEnd, ProcessExit, ProcessFailed
 from sansmcp.testing import Link, Pair, counting_tokens
 from sansmcp.trace import Tracer
 
@@ -88,6 +101,55 @@ def test_a_server_shows_what_it_sends() -> None:
         "s #2 > 202 ",
         "s #2 > connection broken off",
     ]
+
+
+def test_a_process_is_shown_line_by_line() -> None:
+    lines: list[str] = []
+    tracer = Tracer("c", lines.append)
+    tracer.client_effect(StartProcess(("python", "server.py")))
+    tracer.client_effect(WriteInput(b'{"id":0}\n'))
+    tracer.process(Output(b'{"id":0,\n"result":"' + b"x" * 200 + b'"}\n'))
+    tracer.process(ErrorOutput(b"warning\r\n\xff"))
+    tracer.client_effect(CloseInput())
+    tracer.process(OutputEnd())
+    tracer.client_effect(TerminateProcess())
+    tracer.client_effect(KillProcess())
+    tracer.process(ProcessExit(-9))
+    tracer.process(ProcessFailed("no such file"))
+    long = lines.pop(3)
+    assert long.startswith('c < "result":"xxx')
+    assert long.endswith("x... (212 bytes)")
+    assert lines == [
+        "c > starts python server.py",
+        'c > {"id":0}',
+        'c < {"id":0,',
+        "c < stderr: warning",
+        "c < stderr: \ufffd",
+        "c > end of input",
+        "c < end of output",
+        "c > TerminateProcess",
+        "c > KillProcess",
+        "c < exit status -9",
+        "c < not started: no such file",
+    ]
+
+
+def test_a_client_of_a_process_traces_both_ways() -> None:
+    lines: list[str] = []
+    client = Client(["server"], jitter=float, trace=Tracer("c", lines.append))
+    client.start(now=0.0)
+    while not isinstance(client.next_effect(), Idle):
+        pass
+    client.receive_from_process(ProcessExit(1), now=0.0)
+    assert [line[:14] for line in lines] == ["c > starts ser", 'c > {"jsonrpc"', "c < exit statu"]
+
+
+def test_a_server_on_stdio_is_shown_line_by_line() -> None:
+    lines: list[str] = []
+    tracer = Tracer("s", lines.append)
+    tracer.pipe("<", b'{"id":0}\r\n')
+    tracer.pipe(">", b"x" * 200 + b"\n")
+    assert lines == ['s < {"id":0}', f"s > {'x' * 100}... (200 bytes)"]
 
 
 def test_connections_that_never_ask_are_not_shown() -> None:

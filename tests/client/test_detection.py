@@ -1,0 +1,243 @@
+"""Which transport a server speaks, found out by what it answers; the replies are recorded ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from sansmcp import (
+    Disconnected,
+    JsonRpcError,
+    NegotiationFailed,
+    RequestRefused,
+    RequestTimeout,
+    Verdicts,
+)
+from sansmcp.events import CallFailed, Connected
+
+from .bench import SESSION, URL, Bench, error, initialized
+from .detection_bench import (
+    JSON,
+    NOT_ACCEPTABLE,
+    SESSION_REQUIRED,
+    SSE_URL_POSTED,
+    by_http_sse,
+    by_streamable_http,
+    failure,
+    started,
+)
+from .sse_bench import tell_endpoint
+
+requirement = pytest.mark.requirement
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """A client that has sent ``initialize`` to a server of which nothing is known."""
+    return started(Verdicts())
+
+
+# What the answer to POST initialize says
+
+
+@requirement("LEGACYSSE-C-015", "LEGACYSSE-C-011")
+def test_a_result_means_streamable_http(bench: Bench) -> None:
+    by_streamable_http(bench)
+    assert bench.requests == []
+    _, asked = bench.call()
+    assert asked.header("mcp-session-id") == SESSION
+
+
+@requirement(
+    "LEGACYSSE-C-011",
+    "LEGACYSSE-C-012",
+    "LEGACYSSE-C-013",
+    "LEGACYSSE-C-014",
+    "LEGACYSSE-C-016",
+)
+@pytest.mark.parametrize(
+    ("status", "body", "headers"),
+    [
+        (400, b"", {}),
+        (400, b"Bad Request: Missing session ID", {"content_type": "text/plain"}),
+        (404, b'{"detail":"Not Found"}', JSON),
+        (404, b"<!DOCTYPE html><title>404</title>", {"content_type": "text/html"}),
+        (405, b'{"detail":"Method Not Allowed"}', {**JSON, "allow": "GET"}),
+        (405, SSE_URL_POSTED, {**JSON, "allow": "GET"}),
+        (406, NOT_ACCEPTABLE, JSON),
+        (410, b"", {}),
+        (415, b"", {}),
+        (422, b'{"detail":[{"loc":["query","session_id"]}]}', JSON),
+        (418, b"", {}),
+    ],
+)
+def test_a_refusal_leads_to_a_get_of_the_same_url(
+    bench: Bench, status: int, body: bytes, headers: Mapping[str, str]
+) -> None:
+    bench.take().refuse(status, body, **headers)
+    (asked,) = bench.requests
+    assert (asked.effect.url, asked.header("accept")) == (URL, "text/event-stream")
+    assert asked.header("mcp-session-id") is None
+    assert asked.header("mcp-protocol-version") is None
+    by_http_sse(bench)
+    _, asked = bench.call()
+    assert asked.effect.url == "http://localhost:8000/messages?s=4f1c"
+
+
+@requirement("AUTH-C-026")
+@pytest.mark.parametrize(
+    "status", [302, 401, 403, 407, 408, 413, 425, 429, 431, 500, 501, 502, 503, 504, 202, 204]
+)
+def test_other_refusals_decide_nothing_and_are_reported_at_once(status: int) -> None:
+    verdicts = Verdicts()
+    bench = started(verdicts)
+    bench.take().refuse(status, b"because")
+    error = failure(bench)
+    assert isinstance(error, RequestRefused)
+    assert (error.status, error.http_method, error.url) == (status, "POST", URL)
+    assert f"POST {URL} was answered with HTTP {status}" in str(error)
+    assert started(verdicts).take().method == "POST"  # nothing is remembered
+
+
+@requirement("LEGACYSSE-C-014")
+@pytest.mark.parametrize("status", [200, 400, 404, 405])
+@pytest.mark.parametrize(
+    ("code", "id"), [(-32601, 0), (-32602, 0), (-32022, 0), (-32022, None), (-32020, None)]
+)
+def test_an_error_of_an_mcp_server_is_its_answer(
+    bench: Bench, status: int, code: int, id: int | None
+) -> None:
+    bench.take().answer(error(id, code, "speak 2026-07-28"), status)
+    reported = failure(bench)
+    assert isinstance(reported, JsonRpcError)
+    assert (reported.code, reported.message) == (code, "speak 2026-07-28")
+    assert reported.http_status == (None if status == 200 else status)
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_server_out_of_reach_decides_nothing(bench: Bench, silent: bool) -> None:
+    asked = bench.take()
+    if silent:
+        bench.wait(30)
+    else:
+        asked.cut("connection refused")
+    assert isinstance(failure(bench), RequestTimeout if silent else Disconnected)
+
+
+# The 406 story
+
+
+def test_a_server_of_http_sse_is_reached_by_a_detour(bench: Bench) -> None:
+    """A server of 2024-11-05: POST to its stream is answered by 405."""
+    handle = bench.do(bench.client.call, "tools/list")
+    bench.take().refuse(405, SSE_URL_POSTED, **JSON, allow="GET")
+    assert bench.events == []  # nobody needs to know
+    stream = bench.take("GET")
+    stream.open_stream()
+    tell_endpoint(stream)
+    asked = bench.take()
+    asked.accept()
+    stream.event(initialized(asked.id, "2024-11-05"))
+    bench.take().accept()
+    (event,) = bench.take_events()
+    assert isinstance(event, Connected)
+    assert (event.transport, event.version) == ("http+sse", "2024-11-05")
+    asked = bench.take()
+    stream.event({"jsonrpc": "2.0", "id": asked.id, "result": {}})
+    (completed,) = bench.events
+    assert getattr(completed, "call", None) == handle
+
+
+def test_once_something_has_worked_the_detour_is_history(bench: Bench) -> None:
+    bench.take().refuse(405)
+    stream = by_http_sse(bench)
+    stream.cut()
+    bench.wait(0.5)
+    bench.take("GET").refuse(404)
+    assert isinstance(failure(bench), RequestRefused)
+
+
+@requirement("LEGACYSSE-C-017")
+def test_when_all_fail_the_error_tells_every_attempt(bench: Bench) -> None:
+    handle = bench.do(bench.client.call, "tools/list")
+    bench.take().refuse(406, NOT_ACCEPTABLE, **JSON)
+    bench.take("GET").refuse(400, SESSION_REQUIRED, **JSON)
+    reported = failure(bench)
+    assert isinstance(reported, NegotiationFailed)
+    assert str(reported).split("\n") == [
+        f"No transport of MCP works at {URL}:",
+        f"- streamable-http: initialize was refused: POST {URL} was answered with HTTP 406: "
+        "Not Acceptable: Client must accept text/event-stream",
+        f"- http+sse: opening the event stream was refused: GET {URL} was answered with HTTP 400: "
+        "No Mcp-Session-Id: POST initialize to this URL first (session_required)",
+    ]
+    post, get = reported.attempts
+    assert isinstance(post, RequestRefused)
+    assert isinstance(get, RequestRefused)
+    assert (post.http_method, post.url, post.status, post.reason) == ("POST", URL, 406, None)
+    assert (get.http_method, get.url, get.status) == ("GET", URL, 400)
+    assert get.reason == "session_required"
+    assert (post.body, get.body) == (NOT_ACCEPTABLE, SESSION_REQUIRED)
+    failed = bench.events[0]
+    assert isinstance(failed, CallFailed)
+    assert failed.call == handle
+    assert failed.error.__cause__ is reported
+
+
+@requirement("LEGACYSSE-C-017")
+@pytest.mark.parametrize(
+    ("how", "part"),
+    [
+        ("refused", "HTTP 405: no explanation"),
+        ("html", "text/html instead of JSON or an event stream: <html>"),
+        ("unauthorized", "HTTP 401"),
+        ("message", "another event than endpoint"),
+        ("json", "JSON instead"),
+        ("cut", "cable cut"),
+        ("silence", "no endpoint event within 30 s"),
+        ("origin", "another origin, http://evil.example"),
+    ],
+)
+def test_whatever_the_get_brings_both_attempts_are_told(bench: Bench, how: str, part: str) -> None:
+    bench.take().refuse(404, b"nothing here")
+    asked = bench.take("GET")
+    if how == "refused":
+        asked.refuse(405)
+    elif how == "html":
+        asked.refuse(200, b"<html>", content_type="text/html")
+    elif how == "unauthorized":
+        asked.refuse(401)
+    elif how == "json":
+        asked.answer(error(None))
+    elif how == "cut":
+        asked.cut()
+    elif how == "silence":
+        bench.wait(30)
+    else:
+        asked.open_stream()
+        if how == "message":
+            asked.event(b"{}")
+        else:
+            tell_endpoint(asked, "http://evil.example/")
+    reported = failure(bench)
+    assert isinstance(reported, NegotiationFailed)
+    assert len(reported.attempts) == 2
+    for attempt, line in zip(reported.attempts, str(reported).split("\n")[1:], strict=True):
+        assert line.endswith(str(attempt))
+    assert "HTTP 404: nothing here" in str(reported)
+    assert f"GET {URL}" in str(reported)
+    assert part in str(reported)
+
+
+@pytest.mark.parametrize("status", [404, 503])
+def test_an_endpoint_that_does_not_take_initialize(bench: Bench, status: int) -> None:
+    bench.take().refuse(405)
+    stream = bench.take("GET")
+    stream.open_stream()
+    tell_endpoint(stream)
+    bench.take().refuse(status)
+    reported = failure(bench)
+    assert stream.aborted
+    assert isinstance(reported, NegotiationFailed)
+    assert "/messages?s=4f1c was answered with HTTP" in str(reported)

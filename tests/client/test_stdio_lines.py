@@ -1,0 +1,150 @@
+"""Lines of stdio: cut anywhere, mixed with noise, or more than the application takes."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sansmcp import InvalidResponse, Limits
+from sansmcp.events import CallCompleted, Noise, ServerNotified, Violation
+from sansmcp.process import Output, OutputEnd
+
+from .bench import Bench, initialized, notification, only_failure, request, response
+from .process_bench import ProcessBench, line
+
+requirement = pytest.mark.requirement
+ABLE: dict[str, Any] = {"elicitation": {}}
+
+
+@pytest.fixture
+def bench() -> ProcessBench:
+    return ProcessBench(capabilities=ABLE).connect()
+
+
+# What is no message
+
+
+@requirement("STDIO-B-001", "STDIO-B-002")
+@pytest.mark.parametrize(
+    ("noise", "reason"),
+    [
+        (b"Server listening ...", "malformed_json"),
+        (b"\xff\xfe", None),
+        (b'{"jsonrpc":"2.0","id":1,"resu', "malformed_json"),
+        (b'"hello"', "invalid_message"),
+        (b'{"level":"info"}', "invalid_message"),
+        (b'{"jsonrpc":"2.0","id":"1","result":1,"error":1}', "invalid_message"),
+        (b"[" * 1000, None),
+    ],
+)
+def test_noise_is_shown_and_skipped(bench: ProcessBench, noise: bytes, reason: str | None) -> None:
+    handle, id = bench.make()
+    bench.say(noise, response(id))
+    shown, completed = bench.events
+    assert isinstance(shown, Noise)
+    assert shown.line == noise[:200]
+    assert reason in (None, shown.error.reason)
+    assert completed == CallCompleted(handle, {})
+
+
+def test_a_line_that_is_too_long_is_skipped() -> None:
+    bench = ProcessBench(limits=Limits(max_message_bytes=300)).connect()
+    handle, id = bench.make()
+    bench.say(b"x" * 301, response(id))
+    shown, completed = bench.events
+    assert isinstance(shown, Noise)
+    assert (shown.line, shown.error.reason) == (b"", "message_too_large")
+    assert completed == CallCompleted(handle, {})
+
+
+def test_blank_lines_and_windows_line_ends_are_no_noise(bench: ProcessBench) -> None:
+    handle, id = bench.make()
+    bench.feed(Output(b"\n \r\n\r\n" + line(response(id)).replace(b"\n", b"\r\n")))
+    assert bench.events == [CallCompleted(handle, {})]
+
+
+@pytest.mark.parametrize("answer", [{}, {"result": 1, "error": {}}, {"error": "x"}])
+def test_an_invalid_answer_fails_its_call(bench: ProcessBench, answer: Any) -> None:
+    other, id1 = bench.make()
+    handle, id2 = bench.make()
+    bench.say({"jsonrpc": "2.0", "id": id2, **answer})
+    failure = only_failure(bench, handle)
+    assert isinstance(failure, InvalidResponse)
+    assert failure.__cause__ is not None
+    bench.say(response(id1))
+    assert bench.events == [CallCompleted(other, {})]
+
+
+def test_an_invalid_request_of_the_server_fails_no_call(bench: ProcessBench) -> None:
+    handle, id = bench.make()
+    bad = {"jsonrpc": "2.0", "id": id, "method": "roots/list", "params": None}
+    bench.say(bad, [bad], response(id))
+    assert [type(event) for event in bench.events] == [Noise, Violation, CallCompleted]
+    assert bench.events[-1] == CallCompleted(handle, {})
+
+
+def test_nor_does_it_on_the_stream_of_a_call() -> None:
+    bench = Bench().connect()
+    handle, asked = bench.call()
+    asked.open_stream()
+    asked.event({"jsonrpc": "2.0", "id": asked.id, "method": "roots/list", "params": None})
+    asked.event(response(asked.id))
+    assert [type(event) for event in bench.events] == [Violation, CallCompleted]
+    assert bench.events[-1] == CallCompleted(handle, {})
+
+
+# Any chunking, and an application that is slow
+
+OUTPUT = b"".join(
+    (
+        line(initialized(0)),
+        b"starting\r\n\n",
+        line(notification("n1", text="\u2028ä")),
+        line([response(1, "a"), notification("n2")]),
+        line({"jsonrpc": "2.0", "id": 2}),
+        line(request("q", "elicitation/create")),
+        b"\xff" * 400 + b"\n",
+        line(response(3, "c")),
+    )
+)
+
+
+def converse(pieces: list[bytes]) -> tuple[list[str], bytes]:
+    bench = ProcessBench(capabilities=ABLE, limits=Limits(max_message_bytes=300)).start()
+    for _ in range(3):
+        bench.do(bench.client.call, "tools/call")
+    for piece in pieces:
+        bench.feed(Output(piece))
+    bench.feed(OutputEnd())
+    return [repr(event) for event in bench.events], bench.input
+
+
+@given(st.lists(st.integers(0, len(OUTPUT)), max_size=30))
+def test_any_chunking_gives_the_same_conversation(cuts: list[int]) -> None:
+    edges = [0, *sorted(cuts), len(OUTPUT)]
+    pieces = [OUTPUT[start:end] for start, end in itertools.pairwise(edges)]
+    assert converse(pieces) == converse([OUTPUT])
+
+
+def test_an_application_that_takes_no_events_stops_the_reading() -> None:
+    bench = ProcessBench(limits=Limits(max_queued_events=3)).connect()
+    handle, id = bench.make()
+    bench.takes_events = False
+    lines = [notification(f"n{number}") for number in range(10)]
+    bench.say(*lines[:5], b"noise", *lines[5:], response(id))
+    bench.exit(1)
+    assert bench.is_paused
+    assert bench.events == []
+    bench.wait(50)
+    assert bench.done == ["StartProcess"]  # what it has written is not read yet
+    bench.takes_events = True
+    bench.settle()
+    assert not bench.is_paused
+    names = [e.notification.method for e in bench.events if isinstance(e, ServerNotified)]
+    assert names == [f"n{number}" for number in range(10)]
+    assert CallCompleted(handle, {}) in bench.events
+    assert bench.closed() is not None

@@ -1,0 +1,128 @@
+"""What clients remember about servers, and what the application allows them to try."""
+
+from __future__ import annotations
+
+import pytest
+
+from sansmcp import (
+    NegotiationFailed,
+    RequestRefused,
+    Verdicts,
+)
+
+from .bench import URL, Bench
+from .detection_bench import (
+    JSON,
+    SESSION_REQUIRED,
+    by_http_sse,
+    by_streamable_http,
+    failure,
+    started,
+)
+from .process_bench import ProcessBench
+from .sse_bench import tell_endpoint
+
+
+@pytest.fixture
+def verdicts() -> Verdicts:
+    """What is remembered after a server of HTTP+SSE was found out."""
+    verdicts = Verdicts()
+    bench = started(verdicts)
+    bench.take().refuse(405)
+    by_http_sse(bench)
+    return verdicts
+
+
+def test_the_next_client_begins_with_what_worked(verdicts: Verdicts) -> None:
+    by_http_sse(started(verdicts))
+    by_http_sse(started(verdicts))
+    assert started(verdicts, URL + "2").take().method == "POST"
+
+
+@pytest.mark.parametrize("how", ["400", "404", "405", "406", "stream", "initialize"])
+def test_when_that_fails_the_rest_is_tried(verdicts: Verdicts, how: str) -> None:
+    """The server was replaced by one of Streamable HTTP."""
+    bench = started(verdicts)
+    asked = bench.take("GET")
+    if how.isdigit():
+        asked.refuse(int(how), SESSION_REQUIRED, **JSON)
+    else:
+        asked.open_stream()
+        if how == "stream":
+            asked.event(b"{}")
+        else:
+            tell_endpoint(asked)
+            bench.take().refuse(404)
+    assert bench.requests[0].effect.url == URL
+    by_streamable_http(bench)
+    again = started(verdicts)
+    by_streamable_http(again)
+
+
+def test_what_failed_is_told_in_the_order_of_the_attempts(verdicts: Verdicts) -> None:
+    bench = started(verdicts)
+    bench.take("GET").refuse(406)
+    bench.take().refuse(404)
+    reported = failure(bench)
+    assert isinstance(reported, NegotiationFailed)
+    methods = [a.http_method for a in reported.attempts if isinstance(a, RequestRefused)]
+    assert methods == ["GET", "POST"]
+
+
+@pytest.mark.parametrize("status", [401, 503])
+def test_what_decides_nothing_changes_nothing(verdicts: Verdicts, status: int) -> None:
+    bench = started(verdicts)
+    bench.take("GET").refuse(status)
+    assert isinstance(failure(bench), RequestRefused)
+    by_http_sse(started(verdicts))
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    verdicts = Verdicts(limit=2)
+    for number in (1, 2, 1, 3):
+        verdicts.remember(f"{URL}/{number}", "http+sse")
+    begins = {number: started(verdicts, f"{URL}/{number}").requests for number in (1, 2, 3)}
+    assert {number: asked.method for number, (asked,) in begins.items()} == {
+        1: "GET",
+        2: "POST",  # not used for the longest time
+        3: "GET",
+    }
+
+
+def test_clients_that_share_nothing_remember_nothing(verdicts: Verdicts) -> None:
+    bench = Bench()
+    bench.do(bench.client.start)
+    assert bench.take().method == "POST"
+
+
+def test_processes_are_not_remembered() -> None:
+    verdicts = Verdicts(limit=1)
+    verdicts.remember(URL, "http+sse")
+    ProcessBench(verdicts=verdicts).connect()
+    assert started(verdicts).take("GET")
+
+
+# What the application allows
+
+
+@pytest.mark.parametrize(
+    ("names", "methods"),
+    [
+        (["streamable-http"], ["POST"]),
+        (["http+sse"], ["GET"]),
+        (["http+sse", "streamable-http"], ["GET", "POST"]),
+    ],
+)
+def test_only_what_is_allowed_is_tried(names: list[str], methods: list[str]) -> None:
+    bench = Bench(transports=tuple(names))
+    bench.do(bench.client.start)
+    for method in methods:
+        bench.take(method).refuse(404)
+    error = failure(bench)
+    assert isinstance(error, RequestRefused if len(names) == 1 else NegotiationFailed)
+
+
+def test_what_is_remembered_does_not_allow_it(verdicts: Verdicts) -> None:
+    bench = Bench(verdicts=verdicts, transports=("streamable-http",))
+    bench.do(bench.client.start)
+    by_streamable_http(bench)
