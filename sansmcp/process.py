@@ -33,6 +33,11 @@ class ErrorOutput:
 
 
 @attrs.frozen
+class ErrorEnd:
+    """The process has closed its standard error."""
+
+
+@attrs.frozen
 class ProcessExit:
     """The process has ended.
 
@@ -49,4 +54,4 @@ class ProcessFailed:
     reason: str
 
 
-ProcessPart: TypeAlias = Output | OutputEnd | ErrorOutput | ProcessExit | ProcessFailed
+ProcessPart: TypeAlias = Output | OutputEnd | ErrorOutput | ErrorEnd | ProcessExit | ProcessFailed

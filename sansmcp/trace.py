@@ -28,7 +28,15 @@ from .effects import (
     WriteInput,
 )
 from .http import BodyData, BodyEnd, PeerGone, RequestHead, RequestPart, ResponseHead, ResponsePart
-from .process import ErrorOutput, Output, OutputEnd, ProcessExit, ProcessFailed, ProcessPart
+from .process import (
+    ErrorEnd,
+    ErrorOutput,
+    Output,
+    OutputEnd,
+    ProcessExit,
+    ProcessFailed,
+    ProcessPart,
+)
 from .types import never
 
 _WIDTH = 100
@@ -87,8 +95,9 @@ class Tracer:
                 kind = "" if isinstance(part, Output) else "stderr: "
                 for line in data.splitlines():
                     self.write(f"{self.who} < {kind}{_text(line)}")
-            case OutputEnd():
-                self.write(f"{self.who} < end of output")
+            case OutputEnd() | ErrorEnd():
+                stream = "output" if isinstance(part, OutputEnd) else "stderr"
+                self.write(f"{self.who} < end of {stream}")
             case ProcessExit(status):
                 self.write(f"{self.who} < exit status {status}")
             case ProcessFailed(reason):

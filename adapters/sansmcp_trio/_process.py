@@ -19,6 +19,7 @@ from sansmcp.effects import (
     WriteInput,
 )
 from sansmcp.process import (
+    ErrorEnd,
     ErrorOutput,
     Output,
     OutputEnd,
@@ -88,7 +89,7 @@ class ServerProcess:
                 env=self._environment,
                 start_new_session=True,
             )
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a command with a NUL is a ValueError
             self._client.feed(ProcessFailed(str(error)))
             return
         self._process = process
@@ -131,6 +132,7 @@ class ServerProcess:
     async def _read_log(self, stream: trio.abc.ReceiveStream) -> None:
         while data := bytes(await stream.receive_some(65536)):
             self._client.feed(ErrorOutput(data))
+        self._client.feed(ErrorEnd())
 
     def _write(self, data: bytes) -> None:
         self._to_write.append(data)

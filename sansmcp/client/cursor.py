@@ -30,6 +30,7 @@ from ..messages import Message
 from ..states import CURSOR, CursorEvent, CursorState, advance
 from ..timers import Timer
 from .core import ClientCore
+from .detection import is_temporary
 from .exchange import ClientExchange, Refusal
 from .transport import RequestOwner
 
@@ -139,7 +140,7 @@ class Cursor:
         What may pass is tried again, but never a request of ours that may have been executed.
         """
         assert self._exchange is not None
-        if self._exchange.method == b"GET" and _may_pass(refusal.status):
+        if self._exchange.method == b"GET" and is_temporary(refusal.status):
             self._schedule(refusal.message)
         elif self._last_event_id and refusal.status != 404:
             self._last_event_id = ""
@@ -188,8 +189,3 @@ class Cursor:
 
     def _advance(self, event: CursorEvent) -> None:
         self.state = advance(CURSOR, self.state, event)
-
-
-def _may_pass(status: int) -> bool:
-    """Whether a refusal is of the kind that goes away: the server is busy or out of reach."""
-    return status in (408, 425, 429) or status >= 500

@@ -55,6 +55,11 @@ def after_get(status: int) -> Verdict:
     return Verdict.NONE if status in UNDECIDED or status >= 500 else Verdict.NOT_SPOKEN
 
 
+def is_temporary(status: int) -> bool:
+    """Whether a refusal is of the kind that goes away: the server is busy or out of reach."""
+    return status in (408, 425, 429) or status >= 500
+
+
 @attrs.define(eq=False)
 class Verdicts:
     """Remembers what servers have turned out to speak, for as many as ``limit``.

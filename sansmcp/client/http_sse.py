@@ -31,7 +31,7 @@ from ..timers import Timer
 from ..types import HTTP_SSE
 from .calls import refused
 from .core import ClientCore
-from .detection import Verdict, after_get
+from .detection import Verdict, after_get, is_temporary
 from .exchange import ClientExchange, Nobody, Refusal
 from .posts import Post
 from .transport import RequestOwner
@@ -144,7 +144,7 @@ class HttpSse:
         """No stream here."""
         self._attempts += 1
         error, status = refused(refusal, _OPENING, None), refusal.status
-        self._fail(error, after_get(status), may_pass=status >= 500)
+        self._fail(error, after_get(status), may_pass=is_temporary(status))
 
     def garbled(self, error: RemoteProtocolError) -> None:
         """The stream cannot be read any further."""

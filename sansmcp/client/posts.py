@@ -18,6 +18,7 @@ from ..events import NotDelivered
 from ..messages import ErrorResponse, Notification, Response
 from ..timers import Timer
 from .core import ClientCore
+from .detection import is_temporary
 from .exchange import Nobody, Refusal
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Post(Nobody):
         if refusal.status == 404 and refusal.session_id is not None:
             self._conversation.expire(refusal)
         else:
-            self._failed(refusal.message, may_pass=refusal.status >= 500)
+            self._failed(refusal.message, may_pass=is_temporary(refusal.status))
 
     def _failed(self, reason: str, *, may_pass: bool) -> None:
         policy = self._core.reconnect

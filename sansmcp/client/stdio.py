@@ -22,9 +22,17 @@ from ..codecs.headers import Headers
 from ..codecs.ndjson import NdjsonDecoder, encode_line
 from ..effects import CloseInput, KillProcess, StartProcess, TerminateProcess, WriteInput
 from ..errors import CallError, LocalProtocolError, ProcessEnded, RemoteProtocolError
-from ..events import Noise, ServerLogged
+from ..events import Noise, NotDelivered, ServerLogged
 from ..messages import ErrorResponse, Notification, Response
-from ..process import ErrorOutput, Output, OutputEnd, ProcessExit, ProcessFailed, ProcessPart
+from ..process import (
+    ErrorEnd,
+    ErrorOutput,
+    Output,
+    OutputEnd,
+    ProcessExit,
+    ProcessFailed,
+    ProcessPart,
+)
 from ..states import PROCESS, ProcessEvent, ProcessState, advance
 from ..timers import Timer
 from ..types import STDIO, Idle, never
@@ -59,6 +67,7 @@ class Stdio:
     _last_lines: deque[str] = attrs.field(init=False)
     _status: int | None = attrs.field(default=None, init=False)
     _output_ended: bool = attrs.field(default=False, init=False)
+    _log_ended: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         if not self.command:
@@ -81,8 +90,11 @@ class Stdio:
 
     def post(self, message: Notification | Response | ErrorResponse) -> None:
         """A line."""
-        self.write(jsonrpc.encode(message))
-        self._conversation.delivered(message)
+        if self.state is ProcessState.RUNNING:
+            self.write(jsonrpc.encode(message))
+            self._conversation.delivered(message)
+        else:
+            self._core.events.append(NotDelivered(message, "the server process ends"))
 
     def write(self, message: bytes) -> None:
         """Send a message."""
@@ -100,9 +112,7 @@ class Stdio:
         if self.state in (ProcessState.NEW, ProcessState.ENDED):
             return False
         if self.state is ProcessState.RUNNING:
-            self._advance(ProcessEvent.CLOSE)
-            self._core.effects.append(CloseInput())
-            self._wait()
+            self._close(self._core.close_timeout)
         return True
 
     def time_out(self) -> None:
@@ -112,6 +122,10 @@ class Stdio:
                 self._wait()
             else:
                 self._end()
+            return
+        if self.state is ProcessState.CLOSING and not self._conversation.is_closed:
+            self._wait()
+            self._conversation.fail(self._error())
             return
         self._advance(ProcessEvent.TIMEOUT)
         match self.state:
@@ -142,6 +156,9 @@ class Stdio:
             case ErrorOutput(data):
                 self._log.receive_data(data)
                 self._read_log()
+            case ErrorEnd():
+                self._log_ended = True
+                self.go_on()
             case ProcessExit(status):
                 self._exited(status)
             case ProcessFailed(reason):
@@ -185,12 +202,16 @@ class Stdio:
     def _hung_up(self) -> None:
         """There will be no more output."""
         if self.state is ProcessState.EXITED:
-            self._end()
+            if self._log_ended or self._conversation.is_closed:
+                self._end()
         elif self.state is ProcessState.RUNNING:
-            # It says nothing more, so it is of no use; its status may tell why.
-            self._advance(ProcessEvent.CLOSE)
-            self._core.effects.append(CloseInput())
-            self._wait()
+            # It says nothing more, so it is of no use. Its status may tell why, if it comes soon.
+            self._close(_DRAIN)
+
+    def _close(self, patience: float) -> None:
+        self._advance(ProcessEvent.CLOSE)
+        self._core.effects.append(CloseInput())
+        self._core.timers.set(Timer.PROCESS, self, self._core.now + patience)
 
     def _exited(self, status: int) -> None:
         self._status = status

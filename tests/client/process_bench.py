@@ -15,7 +15,15 @@ from sansmcp.effects import (
     WriteInput,
 )
 from sansmcp.events import Closed
-from sansmcp.process import ErrorOutput, Output, OutputEnd, ProcessExit, ProcessFailed, ProcessPart
+from sansmcp.process import (
+    ErrorEnd,
+    ErrorOutput,
+    Output,
+    OutputEnd,
+    ProcessExit,
+    ProcessFailed,
+    ProcessPart,
+)
 from sansmcp.states import ClientState
 
 from .bench import LATEST, Bench, initialized, notification, request
@@ -71,7 +79,7 @@ class ProcessBench(Bench):
 
     def exit(self, status: int = 0) -> None:
         """The process ends, and so does its output."""
-        self.feed(ProcessExit(status), OutputEnd())
+        self.feed(ProcessExit(status), ErrorEnd(), OutputEnd())
 
     def fail_to_start(self, reason: str) -> None:
         self.feed(ProcessFailed(reason))

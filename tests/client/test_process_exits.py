@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sansmcp import Disconnected, Limits, ProcessEnded
-from sansmcp.events import CallCompleted, CallFailed, ServerLogged
-from sansmcp.process import ErrorOutput, Output, OutputEnd, ProcessExit
+from sansmcp.events import CallCompleted, CallFailed, NotDelivered, ServerLogged
+from sansmcp.process import ErrorEnd, ErrorOutput, Output, OutputEnd, ProcessExit
 
 from .bench import initialized, notification, request, response
 from .process_bench import ProcessBench, line
@@ -56,9 +56,10 @@ def test_what_it_has_written_before_is_read(bench: ProcessBench, exit_first: boo
     answered, id = bench.make()
     lost, _ = bench.make()
     output, end, exit = Output(line(response(id))), OutputEnd(), ProcessExit(0)
-    bench.feed(*((exit, output, end) if exit_first else (output, end, exit)))
-    ended(bench.closed())
-    completed, failed = bench.events
+    log = ErrorOutput(b"last words"), ErrorEnd()
+    bench.feed(*((exit, output, end, *log) if exit_first else (output, end, exit, *log)))
+    assert ended(bench.closed()).log == ("last words",)
+    completed, _, failed = bench.events
     assert completed == CallCompleted(answered, {})
     assert isinstance(failed, CallFailed)
     assert failed.call == lost
@@ -104,22 +105,31 @@ def test_a_process_that_closes_its_output_is_ended(bench: ProcessBench) -> None:
     bench.feed(OutputEnd())
     assert bench.done == ["CloseInput"]
     later = bench.do(bench.client.call, "tools/list")
+    bench.do(bench.client.notify, "n")
     assert bench.written == []  # there is nobody to write to
+    assert isinstance(bench.events.pop(), NotDelivered)
+    bench.wait(1)
+    failed = [event.call for event in bench.events if isinstance(event, CallFailed)]
+    assert failed == [handle, later]  # they do not wait for the end of the process
     bench.wait(3)
     assert bench.done == ["TerminateProcess"]
     bench.feed(ProcessExit(-15))
     assert bench.done == ["KillProcess"]
-    assert ended(bench.closed()).status == -15
-    assert [event.call for event in bench.events if isinstance(event, CallFailed)] == [
-        handle,
-        later,
-    ]
+    assert "does not end" in str(bench.closed())
+
+
+def test_a_process_that_closes_its_output_and_ends_soon_tells_why(bench: ProcessBench) -> None:
+    bench.make()
+    bench.feed(OutputEnd())
+    bench.wait(0.9)
+    bench.feed(ErrorEnd(), ProcessExit(4))
+    assert ended(bench.closed()).status == 4
 
 
 def test_a_process_that_closes_its_output_and_cannot_be_ended(bench: ProcessBench) -> None:
     handle, _ = bench.make()
     bench.feed(OutputEnd())
-    bench.wait(9)
+    bench.wait(10)
     assert bench.done == ["CloseInput", "TerminateProcess", "KillProcess"]
     error = ended(bench.closed())
     assert error.status is None
