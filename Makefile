@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test check unit simulation format clean
+.PHONY: demo test check unit simulation tests format clean
 
 demo: $(VENV)/installed-cli
 	$(BIN)/sansmcp demo
@@ -19,13 +19,17 @@ check: $(VENV)/installed-dev
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-# Coverage is of the core alone, and of the tests that do not repeat it hundreds of times.
+# Coverage is of the core alone, by the tests that neither repeat it hundreds of times nor measure.
 unit: $(VENV)/installed-dev
-	$(BIN)/coverage run -m pytest -q -m "not simulation"
+	$(BIN)/coverage run -m pytest -q -m "not simulation" --ignore=tests/growth
 	$(BIN)/coverage report
 
 simulation: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -q -m simulation
+	$(BIN)/python -m pytest -q tests/growth tests/simulation
+
+# All tests, nothing else: for other versions of Python.
+tests: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -q
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix

@@ -20,6 +20,7 @@ Both give the same values and errors, by test; nothing outside this module knows
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -37,8 +38,8 @@ MAX_DIGITS = 4300
 """CPython's own default bound on integer strings (CVE-2020-10735: longer ones cost quadratic time).
 """
 
-_BRACES_TO_BRACKETS = bytes.maketrans(b"{}", b"[]")
-_NEITHER = bytes(set(range(256)) - set(b"[]{}"))
+_DEEPER = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_NO_BRACKETS = bytes(set(range(256)) - _DEEPER.keys())
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -132,13 +133,9 @@ def _is_beyond_doubt(data: bytes, again: bytes, max_depth: int) -> bool:
 
 def _nests_within(data: bytes, max_depth: int) -> bool:
     """Whether brackets outside strings nest no deeper; exact for JSON, else a guess."""
-    brackets = _skeleton(data).translate(_BRACES_TO_BRACKETS, _NEITHER)
-    for depth in range(max_depth + 1):
-        outer = brackets.replace(b"[]", b"")  # one level less
-        if len(outer) == len(brackets):
-            return depth + brackets.count(b"[") <= max_depth
-        brackets = outer
-    return False
+    brackets = _skeleton(data).translate(None, _NO_BRACKETS)
+    depths = itertools.accumulate(map(_DEEPER.__getitem__, brackets))
+    return max(depths, default=0) <= max_depth
 
 
 def _skeleton(data: bytes) -> bytes:

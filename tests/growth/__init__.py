@@ -1,0 +1,1 @@
+"""Work and memory grow with what is asked, and with nothing else."""
