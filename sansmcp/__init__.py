@@ -45,13 +45,14 @@ from .memory import MemoryStore
 from .messages import ErrorResponse, Message, Notification, Request, Response
 from .revisions import REVISIONS, Revision
 from .security import SecurityPolicy
-from .server.calls import Call
+from .server.calls import Call, Caller
 from .server.exchange import ServerExchange
 from .server.server import Server
 from .server.sessions import Session
 from .server.settings import ServerSettings
 from .server.stdio import ServerPipe
 from .store import Entry, Page, Store, StreamKey
+from .turns import InputRequest, InputRequired, StateSeal
 from .types import Era, Idle, Secret
 
 __version__ = "0.1.0"
@@ -66,6 +67,7 @@ __all__ = [
     "CallError",
     "CallHandle",
     "CallOptions",
+    "Caller",
     "Client",
     "ClientConnection",
     "ClientHandle",
@@ -77,6 +79,8 @@ __all__ = [
     "EventId",
     "Handler",
     "Idle",
+    "InputRequest",
+    "InputRequired",
     "InvalidResponse",
     "JsonRpcError",
     "Limits",
@@ -111,6 +115,7 @@ __all__ = [
     "SessionLost",
     "SseDecoder",
     "SseEvent",
+    "StateSeal",
     "Store",
     "StreamKey",
     "Url",

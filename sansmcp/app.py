@@ -45,12 +45,15 @@ class App:
         instructions: a hint to the language model on how to use this server, or None.
         capabilities: capabilities beside those that follow from the handlers, e.g. ``{"tools":
             {"listChanged": True}}``. A method's capability is declared by registering its handler.
+        input_schema: gives the input schema of a tool, or None for one that there is not; needed
+            only where schemas have ``x-mcp-header``, so that those headers can be checked.
     """
 
     name: str
     version: str = "0"
     instructions: str | None = None
     capabilities: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    input_schema: Callable[[str], Mapping[str, Any] | None] | None = None
     handlers: dict[str, Handler] = attrs.field(factory=dict[str, Handler], init=False)
 
     def handler(self, method: str) -> Callable[[_H], _H]:
@@ -70,8 +73,13 @@ class App:
 
         return register
 
-    def initialize_result(self, version: str) -> dict[str, Any]:
-        """The result of ``initialize`` for a negotiated version."""
+    @property
+    def server_info(self) -> dict[str, Any]:
+        """Who we are, for the client."""
+        return {"name": self.name, "version": self.version}
+
+    def declared_capabilities(self) -> dict[str, Any]:
+        """What we can do, for the client."""
         declared: dict[str, Any] = {
             capability: {}
             for prefix, capability in _CAPABILITIES.items()
@@ -79,10 +87,14 @@ class App:
         }
         if "resources/subscribe" in self.handlers:
             declared["resources"] = {"subscribe": True}
+        return {**declared, **self.capabilities}
+
+    def initialize_result(self, version: str) -> dict[str, Any]:
+        """The result of ``initialize`` for a negotiated version."""
         result: dict[str, Any] = {
             "protocolVersion": version,
-            "capabilities": {**declared, **self.capabilities},
-            "serverInfo": {"name": self.name, "version": self.version},
+            "capabilities": self.declared_capabilities(),
+            "serverInfo": self.server_info,
         }
         if self.instructions is not None:
             result["instructions"] = self.instructions

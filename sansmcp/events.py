@@ -16,7 +16,7 @@ from .messages import ErrorResponse, Message, Notification, Request, RequestId, 
 from .types import elide
 
 if TYPE_CHECKING:
-    from .server.calls import Call
+    from .server.calls import Call, Caller
     from .server.sessions import Session
 
 
@@ -61,7 +61,7 @@ class CallCancelled:
 class ClientNotified:
     """A client has sent a notification that the library does not handle itself."""
 
-    session: Session
+    session: Caller
     notification: Notification = attrs.field(repr=elide)
 
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from .events import CallCompleted, CallFailed, ClientEvent, Closed, Connected, ProgressReceived
 from .messages import Params, RequestId
-from .server.calls import Call
-from .server.sessions import Session
+from .server.calls import Call, Caller
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -170,9 +169,19 @@ class CallHandle(abc.ABC, Generic[Result, Done]):
         return self._call.request.id
 
     @property
-    def session(self) -> Session:
+    def session(self) -> Caller:
         """Whose request it is: principal, revision, client info and capabilities."""
         return self._call.session
+
+    @property
+    def answers(self) -> Mapping[str, Any]:
+        """What the client answered to the questions of an InputRequired, by their names."""
+        return self._call.turn.answers
+
+    @property
+    def saved_state(self) -> Any:
+        """The state of that InputRequired; None the first time."""
+        return self._call.turn.state
 
     def progress(
         self, progress: float, total: float | None = None, message: str | None = None

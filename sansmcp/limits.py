@@ -86,6 +86,9 @@ class Limits:
     connections.
     """
 
+    max_subscriptions: int = 10_000
+    """Clients that listen for changes (``subscriptions/listen``) at the same time."""
+
     max_pending_entries: int = 256
     """Messages of one stream that wait for a slow store before the handler has to wait."""
 

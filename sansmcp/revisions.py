@@ -58,6 +58,7 @@ REVISIONS = MappingProxyType(
                 polling=True,
                 error_without_id=True,
             ),
+            Revision(name="2026-07-28", era=Era.MODERN, version_header=True, error_without_id=True),
         )
     }
 )
@@ -67,6 +68,11 @@ HANDSHAKE_VERSIONS: tuple[str, ...] = tuple(
     name for name, row in REVISIONS.items() if row.era is Era.LEGACY
 )
 """The revisions that open with ``initialize``, oldest first."""
+
+MODERN_VERSIONS: tuple[str, ...] = tuple(
+    name for name, row in REVISIONS.items() if row.era is Era.MODERN
+)
+"""The revisions whose requests stand alone, oldest first."""
 
 LATEST_HANDSHAKE = HANDSHAKE_VERSIONS[-1]
 """What a client offers and what a server answers to an offer it does not know."""
@@ -85,3 +91,8 @@ def check_versions(versions: tuple[str, ...]) -> None:
         if name not in REVISIONS:
             known = ", ".join(REVISIONS)
             raise LocalProtocolError(f"{name!r} is no protocol version this library knows: {known}")
+
+
+def of_era(versions: tuple[str, ...], era: Era) -> tuple[str, ...]:
+    """Those of the versions that belong to an era, in their order."""
+    return tuple(name for name in versions if REVISIONS[name].era is era)

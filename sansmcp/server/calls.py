@@ -1,22 +1,19 @@
-"""A request that is being worked on, and how its answer travels.
+"""A request that is being worked on.
 
-Two objects share the work. A :class:`Call` is what the application holds: the request, and what may
-be said about it (a result, an error, progress, notifications, requests to the client). An
-:class:`Answer` is how one POST is answered. Which form the answer takes is decided late: a call
-that is answered at once gets plain JSON; as soon as there is something to say before the result, or
-when it takes longer than ``stream_after``, or when the result is large and could be resumed, the
-answer becomes an event stream. A batch (2025-03-26) is one answer to several calls.
+A :class:`Call` is what the application holds: the request, and what may be said about it (a result,
+an error, progress, notifications, requests to the client). How that travels is the business of an
+:class:`AnswerForm`; each era and transport has its own.
 
 Every call ends exactly once. What comes after the end (an answer after a cancellation, a second
 answer) changes nothing.
 
-Source: 2025-03-26 to 2025-11-25, basic/transports: Sending Messages to the Server; basic/utilities:
-progress, cancellation.
+Source: 2025-03-26 to 2025-11-25, basic/utilities: progress, cancellation.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import attrs
 
@@ -29,34 +26,76 @@ from ..errors import (
     error_response,
 )
 from ..events import CallCancelled, ClientAnswered, MessageLost
-from ..messages import ErrorResponse, Message, Notification, Params, Request, Response
+from ..messages import ErrorResponse, Message, Notification, Params, Request, RequestId, Response
+from ..revisions import Revision
 from ..states import CALL, CallEvent, CallState, advance
 from ..timers import Timer
+from ..turns import InputRequired, Turn
 from .core import ServerCore
-from .exchange import ServerExchange
-from .streams import Stream
 
-if TYPE_CHECKING:
-    from .sessions import Session
+CLIENT_CAPABILITIES = {
+    "sampling/createMessage": "sampling",
+    "elicitation/create": "elicitation",
+    "roots/list": "roots",
+}
+"""What a client must have declared to be asked this."""
 
-_LARGEST_PLAIN_ANSWER = 16 * 1024
-"""Bytes. A larger answer takes long enough to be cut, so it goes out as a stream where that can be
-resumed.
-"""
+
+@attrs.define(eq=False, repr=False)
+class Caller:
+    """Who makes a request, as far as the request tells: principal, revision, client."""
+
+    principal: str
+    revision: Revision
+    client_info: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    client_capabilities: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    calls: dict[RequestId, Call] = attrs.field(factory=dict[RequestId, "Call"])
+    """The calls that run, by request id; not for applications."""
+
+    def touch(self) -> None:
+        """A call has ended."""
+
+    def next_question(self, call: Call, method: str) -> int:
+        """An id for a request to the client.
+
+        Raises LocalProtocolError if the client must not be asked this.
+        """
+        raise LocalProtocolError(
+            f"At revision {self.revision.name} servers make no requests: return InputRequired"
+        )
+
+    def forget_question(self, id: int) -> None:
+        """A request to the client has ended."""
 
 
 class AnswerForm(Protocol):
     """How the answers of the calls that came together travel, and what is said before them."""
 
-    session: Session
-    """Whose calls they are."""
-    is_batch: bool
-    """The calls came as an array."""
-    open_calls: int
-    """How many have no answer yet."""
+    @property
+    def session(self) -> Caller:
+        """Whose calls they are."""
+        ...
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the calls came as an array."""
+        ...
+
+    @property
+    def open_calls(self) -> int:
+        """How many have no answer yet."""
+        ...
 
     def start(self) -> None:
         """All calls were begun; some still have no answer."""
+
+    def shape(self, request: Request, result: Any) -> Response | ErrorResponse:
+        """A result as the revision wants it. Raises LocalProtocolError if it has no such thing."""
+        ...
+
+    def may_say(self, request: Request, message: Message) -> bool:
+        """Whether the client wants to hear this before the answer."""
+        ...
 
     @property
     def congested(self) -> bool:
@@ -80,92 +119,20 @@ class AnswerForm(Protocol):
 
 
 @attrs.define(eq=False)
-class Answer:
-    """How one POST is answered."""
+class PlainResults:
+    """Results of the handshake revisions: they go out as they are, and so does all before them."""
 
-    _core: ServerCore
-    session: Session
-    exchange: ServerExchange
-    open_calls: int
-    is_batch: bool
-    stream: Stream | None = attrs.field(default=None, init=False)
-    """What the answer has become, once it is an event stream."""
-    _abandoned: bool = attrs.field(default=False, init=False)
-    """The peer left before it had an event id: nothing can ever be delivered."""
-    _collected: list[bytes] = attrs.field(factory=list[bytes], init=False)
-    """Answers so far that may still go out as plain JSON."""
+    def shape(self, request: Request, result: Any) -> Response | ErrorResponse:
+        """The result. Raises LocalProtocolError for InputRequired."""
+        if isinstance(result, InputRequired):
+            raise LocalProtocolError(
+                "Clients of the handshake revisions cannot be asked by InputRequired yet: use ask()"
+            )
+        return Response(request.id, result)
 
-    def start(self) -> None:
-        """Begin to wait for the answer; it becomes a stream when that takes long."""
-        self.exchange.answer = self
-        if self._core.stream_after > 0:
-            deadline = self._core.now + self._core.stream_after
-            self._core.timers.set(Timer.STREAM_OPEN, self, deadline)
-        else:
-            self.open()
-
-    @property
-    def congested(self) -> bool:
-        """Whether to wait: the store, or the client, does not keep up."""
-        return self.stream is not None and self.stream.congested
-
-    def message(self, data: bytes) -> bool:
-        """Something to say before the answer; returns False if it is lost."""
-        stream = self.open()
-        return stream is not None and stream.append(data)
-
-    def respond(self, data: bytes) -> bool:
-        """The answer of one call; returns False if it is lost."""
-        self.open_calls -= 1
-        if self.stream is not None:
-            return self.stream.append(data, final=self.open_calls == 0)
-        self._collected.append(data)
-        if self.open_calls == 0:
-            self._finish()
-        return not self._abandoned
-
-    def withdraw(self) -> None:
-        """One call ends without an answer."""
-        self.open_calls -= 1
-        if self.open_calls == 0:
-            if self._collected:
-                self._finish()
-            elif (stream := self.open()) is not None:
-                stream.append(b"", final=True)
-
-    def open(self) -> Stream | None:
-        """Turn the answer into a stream, if it is not one yet; None if nobody can ever read it."""
-        if self.stream is None and not self._abandoned:
-            self._core.timers.stop(Timer.STREAM_OPEN, self)
-            self.stream = self.session.new_stream()
-            self.session.read(self.exchange, self.stream, 0, prime=True)
-            for index, data in enumerate(self._collected, 1):
-                is_last = self.open_calls == 0 and index == len(self._collected)
-                self.stream.append(data, final=is_last)
-            self._collected.clear()
-        return self.stream
-
-    def disconnect(self, retry: int | None) -> bool:
-        """Close the connection; the client reads on later. False, and no change, if it cannot."""
-        if not self._core.resumable or not self.session.revision.polling:
-            return False
-        stream = self.open()
-        return stream is not None and stream.disconnect(retry)
-
-    def peer_gone(self) -> None:
-        """The connection of the POST broke."""
-        if self.stream is None:
-            self._core.timers.stop(Timer.STREAM_OPEN, self)
-            self._abandoned = True
-
-    def _finish(self) -> None:
-        """All calls are answered and nothing was sent yet: choose the form."""
-        body = self._collected[0] if not self.is_batch else jsonrpc.encode_batch(self._collected)
-        if self._core.resumable and len(body) > _LARGEST_PLAIN_ANSWER:
-            self.open()
-        elif not self._abandoned:
-            self._core.timers.stop(Timer.STREAM_OPEN, self)
-            self.exchange.reply(200, body)
+    def may_say(self, request: Request, message: Message) -> bool:
+        """Whatever the application says."""
+        return True
 
 
 @attrs.define(eq=False, repr=False)
@@ -177,11 +144,13 @@ class Call:
     """
 
     _core: ServerCore
-    session: Session
+    session: Caller
     """Whose request it is."""
     request: Request
     """The request as it came."""
     _answer: AnswerForm
+    turn: Turn = attrs.field(factory=Turn)
+    """With what a handler that has asked the client for input is entered again."""
     state: CallState = attrs.field(default=CallState.RUNNING, init=False)
     host: Any = attrs.field(default=None, init=False)
     """For the adapter, to find its own things when an event names this call."""
@@ -203,12 +172,12 @@ class Call:
         return self.is_running and self._answer.congested
 
     def respond(self, result: Any, *, now: float) -> bool:
-        """Answer with a result: any JSON value, though MCP wants an object.
+        """Answer with a result, or with InputRequired: any JSON value, though MCP wants an object.
 
         Returns False if nobody can get it any more. Raises LocalProtocolError, and changes nothing,
-        if the result is not JSON.
+        if the result is not JSON, or the client cannot be asked for input.
         """
-        return self._end(Response(self.request.id, result), now)
+        return self._end(self._answer.shape(self.request, result), now)
 
     def fail(self, code: int, message: str, data: Any = None, *, now: float) -> bool:
         """Answer with a JSON-RPC error. Returns and raises as :meth:`respond` does."""
@@ -260,12 +229,11 @@ class Call:
         """
         if not self.is_running:
             raise LocalProtocolError("The call has ended: nothing can be asked on its stream")
-        self.session.check_can_ask(method)
-        id = self.session.next_id()
+        id = self.session.next_question(self, method)
         if not self._say(Request(id, method, params), now):
+            self.session.forget_question(id)
             raise LocalProtocolError("The client has left, and cannot be asked")
         self._asked.add(id)
-        self.session.asked[id] = self
         self._core.timers.set(Timer.CLIENT_ANSWER, (self.session, id), now + timeout)
         return id
 
@@ -283,7 +251,7 @@ class Call:
     def answered(self, id: int, answer: Response | ErrorResponse | CallError) -> None:
         """One of our requests to the client has ended; not for applications."""
         self._asked.discard(id)
-        self.session.asked.pop(id, None)
+        self.session.forget_question(id)
         self._core.timers.stop(Timer.CLIENT_ANSWER, (self.session, id))
         self._core.events.append(ClientAnswered(self, id, answer))
 
@@ -316,7 +284,7 @@ class Call:
         return False
 
     def _say(self, message: Message, now: float) -> bool:
-        if not self.is_running:
+        if not self.is_running or not self._answer.may_say(self.request, message):
             return False
         data = jsonrpc.encode(message)
         self._core.now = now

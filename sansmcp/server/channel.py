@@ -10,6 +10,7 @@ SSE.
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -22,17 +23,21 @@ from ..messages import Message, Notification, Request
 from ..revisions import REVISIONS
 from ..types import Driven
 from . import refusals
+from .calls import Caller, PlainResults
 from .core import ServerCore
 from .dispatch import check_batch
 from .inbox import Inbox
 from .sessions import Outlet, Session, SessionTable
 
+if TYPE_CHECKING:
+    from .stateless import StatelessLines
+
 
 @attrs.define(eq=False)
-class ChannelAnswer:
+class ChannelAnswer(PlainResults):
     """The answers of calls that came together: each is sent when it is there, a batch's as one."""
 
-    session: Session
+    session: Caller
     _outlet: Outlet
     open_calls: int
     is_batch: bool
@@ -82,6 +87,8 @@ class Channel:
     _inbox: Inbox
     _outlet: Outlet
     _principal: str
+    _stateless: StatelessLines | None = None
+    """What messages of the stateless revisions mean; None where they are not spoken."""
     session: Session = attrs.field(init=False)
     _is_open: bool = attrs.field(default=False, init=False)
     """``initialize`` was answered."""
@@ -90,7 +97,11 @@ class Channel:
         # What is said before initialize is judged by the newest revision.
         revision = REVISIONS[self._core.versions[-1]]
         self.session = Session(
-            self._core, None, self._principal, revision, {}, {}, outlet=self._outlet
+            core=self._core,
+            id=None,
+            principal=self._principal,
+            revision=revision,
+            outlet=self._outlet,
         )
         self._core.outlets.add(self._outlet)
 
@@ -134,12 +145,21 @@ class Channel:
         """The channel is gone, and the session with it."""
         self._core.now = now
         self._core.outlets.discard(self._outlet)
+        if self._stateless is not None:
+            self._stateless.end(reason)
         if self.session in self._table:
             self._table.end(self.session, reason)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether calls run."""
+        return bool(self.session.calls or (self._stateless is not None and self._stateless.calls))
+
     def _take(self, decoded: Message | Batch) -> None:
         session = self.session
-        if isinstance(decoded, Request) and decoded.method == "initialize":
+        if self._stateless is not None and self._stateless.took(decoded):
+            pass
+        elif isinstance(decoded, Request) and decoded.method == "initialize":
             self._initialize(decoded)
         elif isinstance(decoded, Batch):
             check_batch(session.revision, decoded)
@@ -159,6 +179,9 @@ class Channel:
     def _initialize(self, request: Request) -> None:
         if self._is_open:
             raise refusals.initialized_already(request.id)
+        if not self._core.handshake_versions:
+            offered = (request.params or {}).get("protocolVersion")
+            raise refusals.unsupported_version(str(offered), self._core.versions, request.id)
         negotiated = self._inbox.negotiate(request)
         self._table.check_room(request.id)
         session = self.session

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -14,13 +14,18 @@ from ..effects import ServerEffect
 from ..errors import LocalProtocolError
 from ..events import ServerEvent
 from ..limits import Limits
+from ..messages import Request
+from ..revisions import of_era
 from ..store import StreamKey
 from ..timers import TimerTable
-from ..types import Driven, Secret
+from ..turns import StateSeal
+from ..types import Driven, Era, Secret
+from . import refusals
 from .streams import StoreQueue, Stream
 
 if TYPE_CHECKING:
     from .sessions import Outlet
+    from .stateless import StatelessAnswer
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}", re.ASCII)
 
@@ -36,6 +41,7 @@ class ServerCore:
     """Whether there is a store."""
     stream_after: float
     new_token: Callable[[], str]
+    seal: StateSeal | None = None
 
     now: float = 0.0
     """The latest time that was passed in."""
@@ -46,6 +52,8 @@ class ServerCore:
     """The streams with a log that are written here and not settled."""
     queue: StoreQueue = attrs.field(init=False)
     _is_full: bool = attrs.field(default=False, init=False)
+    stateless: set[StatelessAnswer] = attrs.field(factory=set["StatelessAnswer"], init=False)
+    """The answers that are worked on and belong to no session."""
     draining: bool = attrs.field(default=False, init=False)
     """Nothing new is taken."""
     paused: set[Driven] = attrs.field(factory=set["Driven"], init=False)
@@ -65,6 +73,11 @@ class ServerCore:
         most = self.limits.max_queued_events
         self._is_full = len(self.events) >= (most // 2 + 1 if self._is_full else most)
         return self._is_full
+
+    @property
+    def handshake_versions(self) -> tuple[str, ...]:
+        """The versions that open with ``initialize``, oldest first."""
+        return of_era(self.versions, Era.LEGACY)
 
     def token(self) -> str:
         """A fresh unguessable token.
@@ -103,3 +116,17 @@ class ServerCore:
         if stream.is_settled and stream.key is not None:
             self.streams.pop(stream.key, None)
             stream.siblings.discard(stream)
+
+    def close_state(self, state: Any, principal: str, request: Request) -> str:
+        """Seal what a handler saves. Raises LocalProtocolError where there is no seal."""
+        if self.seal is None:
+            raise LocalProtocolError("To ask for input the server needs a seal (StateSeal)")
+        return self.seal.close(state, principal, request.method, request.params or {})
+
+    def open_state(self, sealed: str, principal: str, request: Request) -> Any:
+        """What a handler has saved. Raises RemoteProtocolError for what cannot be used."""
+        if self.seal is None:
+            raise refusals.invalid_request_params(
+                "nothing here gives a requestState", "bad_request_state", request.id
+            )
+        return self.seal.open(sealed, principal, request.method, request.params or {})

@@ -26,6 +26,7 @@ from ..limits import Limits
 from ..messages import ErrorResponse, Message, Request, RequestId, Response
 from ..revisions import ASSUMED_VERSION, REVISIONS, Revision
 from ..security import SecurityPolicy
+from ..types import Era
 from . import refusals
 from .sessions import Session, SessionTable
 
@@ -40,6 +41,7 @@ class Endpoint:
 
     path: bytes
     versions: tuple[str, ...]
+    """Those that open with ``initialize``, oldest first."""
     sessions: bool
     """Clients get a session; without, every request stands alone."""
     listening: bool
@@ -99,7 +101,9 @@ class Asked:
         served = self.endpoint.versions
         if self.version in served:
             return REVISIONS[self.version]
-        return REVISIONS[ASSUMED_VERSION if ASSUMED_VERSION in served else served[-1]]
+        if ASSUMED_VERSION in served or not served:
+            return REVISIONS[ASSUMED_VERSION]
+        return REVISIONS[served[-1]]
 
 
 Row: TypeAlias = tuple[str, Callable[[Asked], None]]
@@ -140,6 +144,17 @@ def known_version(asked: Asked, request_id: RequestId | None = None) -> None:
     """
     if asked.version is not None and asked.version not in REVISIONS:
         raise refusals.unsupported_version(asked.version, asked.endpoint.versions, request_id)
+
+
+def handshake_served(asked: Asked) -> None:
+    """Rows 2.5 and 3.1: GET and DELETE belong to the handshake revisions.
+
+    Source: 2026-07-28 basic/transports: POST only.
+    """
+    row = REVISIONS.get(asked.version) if asked.version is not None else None
+    is_modern = row is not None and row.era is Era.MODERN
+    if not asked.endpoint.versions or (is_modern and asked.session is None):
+        raise refusals.method_not_allowed(b"POST", "This protocol revision uses POST only")
 
 
 def wants_stream(asked: Asked) -> None:
@@ -215,10 +230,12 @@ LADDERS: Mapping[bytes, tuple[Row, ...]] = MappingProxyType(
             ("2.1", wants_stream),
             ("4.10", known_version),
             ("2.2", session_lives),
+            ("2.5", handshake_served),
             ("2.8", session_given),
             ("2.4", stream_offered),
         ),
         b"DELETE": (
+            ("3.1", handshake_served),
             ("3.1", deletion_allowed),
             ("4.10", known_version),
             ("3.2", session_given),
@@ -261,23 +278,30 @@ def resumption_point(asked: Asked) -> EventId | None:
     return cursor
 
 
-def check_body(asked: Asked, body: bytes) -> Message | Batch:
-    """Go down the rows of a POST that need its body. Raises RemoteProtocolError: the refusal."""
+def decode_body(asked: Asked, body: bytes) -> Message | Batch:
+    """What is in the body of a POST. Raises RemoteProtocolError: the refusal."""
     decoded = jsonrpc.decode(body, asked.endpoint.limits)  # rows 4.4 and 4.9
     if isinstance(decoded, Batch):
         check_batch(asked.revision, decoded)  # rows 4.6 to 4.8
-    request_id = decoded.id if isinstance(decoded, Request) else None
-    if isinstance(decoded, Request) and decoded.method == "initialize":
+    return decoded
+
+
+def check_message(asked: Asked, message: Message | Batch) -> None:
+    """Go down the rows of a POST that need its message, of the handshake revisions.
+
+    Raises RemoteProtocolError: the refusal.
+    """
+    request_id = message.id if isinstance(message, Request) else None
+    if isinstance(message, Request) and message.method == "initialize":
         # What a newer client puts into the version header must not keep it from negotiating.
         if asked.endpoint.sessions and asked.session_id is not None:  # row 6.1
-            raise refusals.initialize_in_session(decoded.id)
-        return decoded
+            raise refusals.initialize_in_session(message.id)
+        return
     _check_version(asked, request_id)  # rows 4.10 and 6.2
     if asked.endpoint.sessions:  # row 6.3
         session_given(asked, request_id)
         if asked.session is None:
             raise refusals.session_not_found(request_id)
-    return decoded
 
 
 def _check_version(asked: Asked, request_id: RequestId | None) -> None:

@@ -8,7 +8,7 @@ performs each before pulling the next, so what waits here is what a slow peer ha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
@@ -22,7 +22,6 @@ from ..http import BodyData, BodyEnd, RequestHead, ResponseHead
 from ..states import EXCHANGE, ExchangeEvent, ExchangeState, advance
 
 if TYPE_CHECKING:
-    from .calls import Answer
     from .core import ServerCore
     from .sessions import Session
     from .streams import Stream
@@ -33,6 +32,13 @@ STREAM_HEADERS: Headers = (
     # Proxies of the nginx family collect responses before they pass them on, unless told not to.
     (b"x-accel-buffering", b"no"),
 )
+
+
+class PostAnswer(Protocol):
+    """What is to be given as the answer to a POST."""
+
+    def peer_gone(self) -> None:
+        """The connection of the POST broke."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -51,7 +57,7 @@ class ServerExchange:
     """The stream that this exchange reads."""
     session: Session | None = attrs.field(default=None, init=False)
     """Whose stream it is."""
-    answer: Answer | None = attrs.field(default=None, init=False)
+    answer: PostAnswer | None = attrs.field(default=None, init=False)
     """What is to be given as the answer to this POST."""
     _body: bytearray = attrs.field(factory=bytearray, init=False)
     _response: ResponseHead | None = attrs.field(default=None, init=False)

@@ -21,7 +21,7 @@ from ..events import BadRequest, CallReceived, ClientNotified
 from ..messages import ErrorResponse, Message, Notification, Params, Request, Response
 from ..revisions import REVISIONS, Revision
 from . import refusals
-from .calls import AnswerForm, Call
+from .calls import AnswerForm, Call, Caller
 from .core import ServerCore
 from .sessions import Session
 
@@ -54,8 +54,8 @@ class Inbox:
         version = params.get("protocolVersion")
         if not isinstance(version, str):
             raise refusals.invalid_params("protocolVersion must be a string", request.id)
-        if version not in self._core.versions:
-            version = self._core.versions[-1]
+        if version not in self._core.handshake_versions:
+            version = self._core.handshake_versions[-1]
         result = self._core.app.initialize_result(version)
         return Negotiated(
             REVISIONS[version],
@@ -65,7 +65,7 @@ class Inbox:
             jsonrpc.encode(Response(request.id, result)),
         )
 
-    def check_call(self, session: Session, request: Request) -> None:
+    def check_call(self, session: Caller, request: Request) -> None:
         """Raises RemoteProtocolError for a request that must not run."""
         self._check_serving(request)
         if request.id in session.calls:

@@ -15,14 +15,23 @@ import attrs
 
 from ..codecs.jsonrpc import Batch
 from ..http import RequestHead
-from ..messages import Request
+from ..messages import Message, Request
 from . import refusals
-from .calls import Answer
+from .answers import Answer
 from .core import ServerCore
-from .dispatch import SESSION_ID, Asked, Endpoint, check_body, resumption_point, session_lives
+from .dispatch import (
+    SESSION_ID,
+    Asked,
+    Endpoint,
+    check_message,
+    decode_body,
+    resumption_point,
+    session_lives,
+)
 from .exchange import ServerExchange
 from .inbox import Inbox
 from .sessions import Session, SessionTable
+from .stateless import StatelessHttp
 
 
 @attrs.define(eq=False)
@@ -33,6 +42,7 @@ class Legacy:
     _endpoint: Endpoint
     _table: SessionTable
     _inbox: Inbox
+    _stateless: StatelessHttp
 
     def asked(self, head: RequestHead) -> Asked:
         """A request, ready for the ladder."""
@@ -43,7 +53,9 @@ class Legacy:
         assert exchange.head is not None
         asked = self.asked(exchange.head)
         if asked.head.method == b"POST":
-            self._post(exchange, asked, body)
+            message = decode_body(asked, body)
+            if not self._stateless.took(exchange, asked, message):
+                self._post(exchange, asked, message)
             return
         session_lives(asked)  # it may have ended since the head came
         session = asked.session or self._lone_session(asked)
@@ -58,8 +70,8 @@ class Legacy:
         else:
             session.listen(exchange)
 
-    def _post(self, exchange: ServerExchange, asked: Asked, body: bytes) -> None:
-        messages = check_body(asked, body)
+    def _post(self, exchange: ServerExchange, asked: Asked, messages: Message | Batch) -> None:
+        check_message(asked, messages)
         if isinstance(messages, Request) and messages.method == "initialize":
             self._initialize(exchange, asked, messages)
             return
@@ -95,4 +107,6 @@ class Legacy:
 
     def _lone_session(self, asked: Asked) -> Session:
         """Stands in for a session where there are none, for the length of one request."""
-        return Session(self._core, None, asked.head.principal, asked.revision)
+        return Session(
+            core=self._core, id=None, principal=asked.head.principal, revision=asked.revision
+        )

@@ -11,12 +11,14 @@ basic/transports.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..codecs.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from ..errors import RemoteProtocolError
 from ..messages import RequestId
 
+HEADER_MISMATCH = -32020
+MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
 
 
@@ -194,6 +196,68 @@ def initialize_in_session(request_id: RequestId) -> RemoteProtocolError:
         "initialize opens a new session: send it without Mcp-Session-Id",
         reason="initialize_in_session",
         request_id=request_id,
+    )
+
+
+def invalid_request_params(what: str, reason: str, request_id: RequestId) -> RemoteProtocolError:
+    """Of the stateless revisions: the parameters that every request has."""
+    return RemoteProtocolError(
+        f"Invalid params: {what}",
+        reason=reason,
+        jsonrpc_code=INVALID_PARAMS,
+        request_id=request_id,
+    )
+
+
+def no_answers_wanted() -> RemoteProtocolError:
+    """Of the stateless revisions: a server asks nothing, so nothing can be answered."""
+    return RemoteProtocolError(
+        "At this protocol revision servers make no requests, so there is nothing to answer",
+        reason="unexpected_response",
+    )
+
+
+def header_mismatch(name: str, request_id: RequestId) -> RemoteProtocolError:
+    """A header that does not repeat the body. Source: SEP-2243."""
+    return RemoteProtocolError(
+        f"The header {name} is missing, doubled, or says something else than the body",
+        reason="header_mismatch",
+        jsonrpc_code=HEADER_MISMATCH,
+        request_id=request_id,
+        data={"header": name},
+    )
+
+
+def method_not_found(method: str, request_id: RequestId) -> RemoteProtocolError:
+    """Of the stateless revisions: with HTTP 404."""
+    return RemoteProtocolError(
+        f"Method {method[:100]!r} is not supported",
+        reason="method_not_found",
+        http_status=404,
+        jsonrpc_code=METHOD_NOT_FOUND,
+        request_id=request_id,
+    )
+
+
+def missing_capability(missing: Mapping[str, object], request_id: RequestId) -> RemoteProtocolError:
+    """The request needs a client that can be asked. Source: SEP-2575."""
+    return RemoteProtocolError(
+        f"This needs a client with the capability {' and '.join(missing)}",
+        reason="missing_capability",
+        jsonrpc_code=MISSING_CAPABILITY,
+        request_id=request_id,
+        data={"requiredCapabilities": dict(missing)},
+    )
+
+
+def too_many_subscriptions(limit: int, request_id: RequestId) -> RemoteProtocolError:
+    """As many listen as may."""
+    return RemoteProtocolError(
+        f"{limit} clients are listening already: try again later",
+        reason="too_many_subscriptions",
+        http_status=503,
+        request_id=request_id,
+        data={"limit": limit},
     )
 
 

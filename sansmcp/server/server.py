@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..app import App
+from ..codecs import json
 from ..codecs.sse import KEEP_ALIVE
 from ..effects import (
     Abort,
@@ -39,14 +40,16 @@ from ..errors import LocalProtocolError, RemoteProtocolError
 from ..events import ServerEvent, StoreFailed
 from ..http import BodyData, BodyEnd, PeerGone, RequestHead, RequestPart
 from ..limits import Limits
-from ..revisions import HANDSHAKE_VERSIONS, check_versions
+from ..messages import Params
+from ..revisions import REVISIONS, check_versions
 from ..security import SecurityPolicy
 from ..states import ExchangeState
 from ..store import Page, Store
 from ..timers import Timer
 from ..trace import Tracer
+from ..turns import StateSeal
 from ..types import HTTP_SSE, STDIO, STREAMABLE_HTTP, Idle, never
-from .calls import Answer
+from .answers import Answer
 from .channel import Channel
 from .core import ServerCore
 from .dispatch import Endpoint, check_common, check_head
@@ -54,7 +57,10 @@ from .exchange import ServerExchange
 from .http_sse import HttpSse
 from .inbox import Inbox
 from .legacy import Legacy
+from .modern import Modern
 from .sessions import Outlet, Session, SessionTable
+from .stateless import StatelessAnswer, StatelessHttp, StatelessLines
+from .subscriptions import Subscriptions, is_known
 
 _PATH = re.compile(r"/[!-\"$->@-~]*")
 
@@ -69,11 +75,12 @@ class Server:
         new_token: Callable[[], str],
         path: str = "/mcp",
         http_sse: str | None = None,
-        versions: tuple[str, ...] = HANDSHAKE_VERSIONS,
+        versions: tuple[str, ...] = tuple(REVISIONS),
         resumable: bool = True,
         sessions: bool = True,
         listening: bool = True,
         stream_after: float = 0.05,
+        seal: StateSeal | None = None,
         policy: SecurityPolicy | None = None,
         limits: Limits | None = None,
         trace: Tracer | None = None,
@@ -95,6 +102,8 @@ class Server:
             listening: offer standalone event streams (GET) for what belongs to no request.
             stream_after: seconds after which a request that is not answered gets an event stream;
                 0: at once.
+            seal: seals what handlers save while the client is asked for input; needed for
+                InputRequired.
             policy: which hosts and origins are served; by default those of this machine only.
             limits: bounds; see Limits.
             trace: is told everything that is sent and received.
@@ -113,10 +122,11 @@ class Server:
             resumable=resumable,
             stream_after=stream_after,
             new_token=new_token,
+            seal=seal,
         )
         endpoint = Endpoint(
             path=path.encode(),
-            versions=versions,
+            versions=self._core.handshake_versions,
             sessions=sessions,
             listening=listening,
             policy=policy or SecurityPolicy(),
@@ -125,7 +135,9 @@ class Server:
         )
         self._table = SessionTable(self._core)
         self._inbox = Inbox(self._core)
-        self._legacy = Legacy(self._core, endpoint, self._table, self._inbox)
+        self._modern = Modern(self._core, Subscriptions(self._core))
+        stateless = StatelessHttp(self._core, self._modern)
+        self._legacy = Legacy(self._core, endpoint, self._table, self._inbox, stateless)
         self._http_sse = HttpSse(self._core, endpoint, self._table, self._inbox)
         self._exchange_ids: Iterator[int] = itertools.count(1)
         self._path = path
@@ -167,7 +179,7 @@ class Server:
     @property
     def is_busy(self) -> bool:
         """Whether calls are running in any session."""
-        return any(session.calls for session in self._table)
+        return bool(self._core.stateless) or any(session.calls for session in self._table)
 
     # Parts in
 
@@ -177,7 +189,8 @@ class Server:
 
     def open_channel(self, outlet: Outlet) -> Channel:
         """A conversation on a transport that is no HTTP; :class:`~sansmcp.ServerPipe` opens one."""
-        return Channel(self._core, self._table, self._inbox, outlet, "")
+        lines = StatelessLines(self._core, self._modern, outlet)
+        return Channel(self._core, self._table, self._inbox, outlet, "", lines)
 
     def receive(self, exchange: ServerExchange, part: RequestPart, *, now: float) -> None:
         """Feed a part of a request. Parts of an exchange that is done are ignored."""
@@ -268,7 +281,7 @@ class Server:
         self._core.now = now
         for timer, owner in self._core.timers.due(now):
             match timer, owner:
-                case Timer.STREAM_OPEN, Answer():
+                case Timer.STREAM_OPEN, Answer() | StatelessAnswer():
                     owner.open()
                 case Timer.KEEP_ALIVE, ServerExchange():
                     owner.send(KEEP_ALIVE)
@@ -327,6 +340,25 @@ class Server:
         elif isinstance(effect, StoreRead):
             self.replayed(effect, page, now=now)
 
+    # Telling
+
+    def publish(self, method: str, params: Params | None = None, *, now: float) -> None:
+        """Tell the clients that something has changed.
+
+        ``method`` is ``notifications/tools/list_changed`` or one of its like, or
+        ``notifications/resources/updated``. Clients of the stateless revisions are told if they listen for it; those of the older ones
+        are told of changed lists. Raises LocalProtocolError for other notifications, or if the
+        parameters are not JSON.
+        """
+        if not is_known(method):
+            raise LocalProtocolError(f"{method} is no notification that clients listen for")
+        json.encode(params)
+        self._core.now = now
+        self._modern.subscriptions.publish(method, params or {})
+        if method != "notifications/resources/updated":
+            for session in self._table:
+                session.notify(method, params, now=now)
+
     # Ending
 
     def end_session(self, session: Session, reason: str, *, now: float) -> None:
@@ -346,6 +378,9 @@ class Server:
     def shut_down(self, *, now: float) -> None:
         """End all sessions, and all streams with a proper end of body."""
         self.drain(now=now)
+        self._modern.subscriptions.end_all()
+        for answer in tuple(self._core.stateless):
+            answer.cancel("the server shuts down")
         self._table.end_all("the server shuts down")
 
     # What a request is, and its end

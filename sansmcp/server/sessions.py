@@ -19,7 +19,7 @@ the Server.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import attrs
 
@@ -35,18 +35,10 @@ from ..store import StreamKey
 from ..timers import Timer
 from ..types import Secret
 from . import refusals
+from .calls import CLIENT_CAPABILITIES, Call, Caller
 from .core import ServerCore
 from .exchange import ServerExchange
 from .streams import Stream
-
-if TYPE_CHECKING:
-    from .calls import Call
-
-_CLIENT_CAPABILITIES = {
-    "sampling/createMessage": "sampling",
-    "elicitation/create": "elicitation",
-    "roots/list": "roots",
-}
 
 
 class Outlet(Protocol):
@@ -65,8 +57,8 @@ class Outlet(Protocol):
         """Nothing more will be said."""
 
 
-@attrs.define(eq=False, repr=False)
-class Session:
+@attrs.define(eq=False, repr=False, kw_only=True)
+class Session(Caller):
     """One client's conversation.
 
     On Streamable HTTP it is known by its ``id``; where sessions are off, ``id`` is None and it
@@ -75,16 +67,10 @@ class Session:
 
     _core: ServerCore
     id: Secret | None
-    principal: str
-    revision: Revision
-    client_info: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-    client_capabilities: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     outlet: Outlet | None = None
     """Where all messages go, on a transport that has one stream for them; not for applications."""
     state: SessionState = attrs.field(default=SessionState.OPENING, init=False)
-    calls: dict[RequestId, Call] = attrs.field(factory=dict[RequestId, "Call"], init=False)
-    """The calls that run, by request id; not for applications."""
-    asked: dict[int, Call] = attrs.field(factory=dict[int, "Call"], init=False)
+    asked: dict[int, Call] = attrs.field(factory=dict[int, Call], init=False)
     """Which call made the request to the client that waits under this id; not for applications."""
     _readers: dict[ServerExchange, Stream] = attrs.field(
         factory=dict[ServerExchange, Stream], init=False
@@ -125,23 +111,26 @@ class Session:
         """Whether calls run or somebody reads a stream."""
         return bool(self.calls or self._readers)
 
-    def next_id(self) -> int:
-        """An id for a request to the client; ours are a number space of their own."""
-        self._last_id += 1
-        return self._last_id
+    def next_question(self, call: Call, method: str) -> int:
+        """An id for a request to the client; ours are a number space of their own.
 
-    def check_can_ask(self, method: str) -> None:
-        """Raises LocalProtocolError if the client must not be asked this.
-
-        Source: basic/lifecycle: Operation.
+        Raises LocalProtocolError if the client must not be asked this. Source: basic/lifecycle:
+        Operation.
         """
         if self.id is None and self.outlet is None:
             raise LocalProtocolError("Without a session the client's answer could not be matched")
-        capability = _CLIENT_CAPABILITIES.get(method)
+        capability = CLIENT_CAPABILITIES.get(method)
         if capability is not None and capability not in self.client_capabilities:
             raise LocalProtocolError(
                 f"The client has not declared the capability {capability!r} that {method} needs"
             )
+        self._last_id += 1
+        self.asked[self._last_id] = call
+        return self._last_id
+
+    def forget_question(self, id: int) -> None:
+        """A request to the client has ended."""
+        self.asked.pop(id, None)
 
     def initialized(self) -> None:
         """``notifications/initialized`` has come."""
@@ -250,7 +239,14 @@ class SessionTable:
     ) -> Session:
         """A new session, with a new id."""
         id = Secret(self._core.token())
-        session = Session(self._core, id, principal, revision, client_info, client_capabilities)
+        session = Session(
+            core=self._core,
+            id=id,
+            principal=principal,
+            revision=revision,
+            client_info=client_info,
+            client_capabilities=client_capabilities,
+        )
         self.add(session)
         session.touch()
         return session

@@ -7,6 +7,7 @@ from typing import TypedDict
 from ..limits import Limits
 from ..security import SecurityPolicy
 from ..trace import Tracer
+from ..turns import StateSeal
 
 
 class ServerSettings(TypedDict, total=False):
@@ -18,6 +19,7 @@ class ServerSettings(TypedDict, total=False):
     sessions: bool
     listening: bool
     stream_after: float
+    seal: StateSeal | None
     policy: SecurityPolicy | None
     limits: Limits | None
     trace: Tracer | None

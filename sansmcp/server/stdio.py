@@ -141,7 +141,7 @@ class ServerPipe:
     @property
     def _has_work(self) -> bool:
         """Whether calls run, or there may be lines that could not be taken in yet."""
-        return bool(self._channel.session.calls) or self._channel.is_full
+        return self._channel.is_busy or self._channel.is_full
 
     def _read(self) -> None:
         """Take in the lines that have arrived, as long as application and client keep up."""

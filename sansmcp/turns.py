@@ -1,0 +1,130 @@
+"""Asking the client for input: what a handler returns instead of a result, and how it goes on.
+
+A handler that needs an answer of the user (elicitation), of the client's model (sampling) or of the
+client (roots) returns :class:`InputRequired`, and is done. When the client has the answers it makes
+the request again, and the handler is entered again, with the answers and with what it saved. In
+between nothing is held anywhere: what it saved travels with the client, sealed, so any instance of
+the server can go on.
+
+Source: 2026-07-28 basic/utilities: multi round-trip requests; SEP-2322.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from .codecs import json
+from .errors import RemoteProtocolError
+from .messages import Params
+
+ROUND = ("inputResponses", "requestState")
+"""Parameters that belong to a round, and not to the request."""
+
+
+@attrs.frozen
+class InputRequest:
+    """A question to the client: ``elicitation/create``, ``sampling/createMessage``, ``roots/list``."""
+
+    method: str
+    params: Params = attrs.field(factory=dict[str, Any])
+
+
+@attrs.frozen
+class InputRequired:
+    """What a handler returns that cannot go on without answers.
+
+    Attributes:
+        requests: the questions, by names of the handler's choice.
+        state: any JSON value; the handler finds it again when it is entered with the answers. It
+            travels with the client: nobody can change it, but do not put secrets into it.
+    """
+
+    requests: Mapping[str, InputRequest] = attrs.field(factory=dict[str, InputRequest])
+    state: Any = None
+
+
+@attrs.frozen
+class Turn:
+    """With what a handler is entered: empty the first time."""
+
+    answers: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    """The results that the client gives, by the names of the questions."""
+    state: Any = None
+    """What the handler saved."""
+
+
+@attrs.frozen(kw_only=True)
+class StateSeal:
+    """Seals what travels with the client, so that nobody else can use or change it.
+
+    A seal binds the state to who asks and to the request (method and parameters), and expires.
+
+    Attributes:
+        keys: secrets of at least 16 bytes, the same in all instances of a server. The first one
+            seals; all of them are recognised, so that keys can be changed.
+        clock: seconds since 1970, e.g. ``time.time``: instances have to agree on it.
+        lifetime: seconds after which a state is refused.
+    """
+
+    keys: tuple[bytes, ...] = attrs.field(repr=False)
+    clock: Callable[[], float]
+    lifetime: float = 600.0
+
+    def __attrs_post_init__(self) -> None:
+        if not self.keys or any(len(key) < 16 for key in self.keys):
+            raise ValueError("A seal needs keys of at least 16 bytes")
+
+    def close(self, state: Any, principal: str, method: str, params: Params) -> str:
+        """Seal a state. Raises LocalProtocolError if it is no JSON value."""
+        content = json.encode([self.clock() + self.lifetime, state])
+        tag = _tag(self.keys[0], content, principal, method, params)
+        return base64.urlsafe_b64encode(tag + content).decode()
+
+    def open(self, sealed: str, principal: str, method: str, params: Params) -> Any:
+        """The state. Raises RemoteProtocolError for one that is not ours, not for this, or old."""
+        try:
+            raw = base64.b64decode(sealed.encode(), b"-_", validate=True)
+        except (binascii.Error, ValueError):
+            raise _refused("it was not made here") from None
+        tag, content = raw[:_TAG_BYTES], raw[_TAG_BYTES:]
+        known = (_tag(key, content, principal, method, params) for key in self.keys)
+        if not any(hmac.compare_digest(tag, expected) for expected in known):
+            raise _refused("it was not made here, or not for this request")
+        expires, state = json.decode(content, max_depth=500)
+        if self.clock() >= expires:
+            raise _refused("it has expired")
+        return state
+
+
+_TAG_BYTES = 32
+
+
+def _tag(key: bytes, content: bytes, principal: str, method: str, params: Params) -> bytes:
+    salient = {name: value for name, value in params.items() if name not in (*ROUND, "_meta")}
+    about = json.encode([principal, method, _sorted(salient)])
+    return hmac.digest(key, hashlib.sha256(about).digest() + content, "sha256")
+
+
+def _sorted(value: Any) -> Any:
+    """The same JSON value with all names in order: peers may write them in any."""
+    if isinstance(value, dict):
+        members: dict[str, Any] = value
+        return {name: _sorted(members[name]) for name in sorted(members)}
+    if json.is_array(value):
+        return [_sorted(item) for item in value]
+    return value
+
+
+def _refused(why: str) -> RemoteProtocolError:
+    return RemoteProtocolError(
+        f"The requestState cannot be used: {why}; make the request again without it",
+        reason="bad_request_state",
+        jsonrpc_code=-32602,
+    )
