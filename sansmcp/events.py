@@ -260,6 +260,14 @@ class NotDelivered:
 
 
 @attrs.frozen
+class ToolRejected:
+    """A tool was left out of the list, for its definition breaks the rules for headers."""
+
+    name: str
+    reason: str
+
+
+@attrs.frozen
 class ServerLogged:
     """The server process has written a line to its standard error."""
 
@@ -289,4 +297,5 @@ ClientEvent: TypeAlias = (
     | Violation
     | Noise
     | ServerLogged
+    | ToolRejected
 )

@@ -115,6 +115,9 @@ class Limits:
     max_pending_calls: int = 1024
     """Requests a client has in flight or waiting for the handshake; and answers of it under way."""
 
+    max_rounds: int = 32
+    """How often a server may answer one request by questions. The official Python SDK: 10."""
+
     max_seen_event_ids: int = 256
     """Event ids a client remembers per stream, to drop what a server replays twice."""
 

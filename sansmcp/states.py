@@ -53,6 +53,8 @@ class ClientEvent(enum.Enum):
     START = enum.auto()
     ANSWERED = enum.auto()
     CONFIRMED = enum.auto()
+    DISCOVERED = enum.auto()
+    """The server needs no handshake."""
     EXPIRED = enum.auto()
     """The session is lost: the server does not know it any more, or its one stream broke."""
     CLOSE = enum.auto()
@@ -67,6 +69,7 @@ CLIENT = _table(
         },
         ClientState.CONNECTING: {
             ClientEvent.ANSWERED: ClientState.CONFIRMING,
+            ClientEvent.DISCOVERED: ClientState.READY,
             ClientEvent.EXPIRED: ClientState.CONNECTING,
             ClientEvent.CLOSE: ClientState.CLOSING,
         },

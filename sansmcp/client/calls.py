@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ..codecs import jsonrpc
+from ..codecs import json
 from ..errors import (
     CallError,
     Disconnected,
@@ -36,6 +36,8 @@ from ..messages import ErrorResponse, Message, Params, Request, Response
 from ..timers import Timer
 from .core import ClientCore
 from .exchange import Refusal
+from .refresh import HEADER_MISMATCH, ToolRefresh
+from .rounds import Round
 from .transport import Carrier
 
 if TYPE_CHECKING:
@@ -66,6 +68,11 @@ class ClientCall:
     _questions: int = attrs.field(default=0, init=False)
     """Requests of the server, within this call, that wait for our answer."""
     is_over: bool = attrs.field(default=False, init=False)
+    _round: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
+    """Parameters that answer the server's questions."""
+    _rounds: int = attrs.field(default=0, init=False)
+    _refreshed: bool = attrs.field(default=False, init=False)
+    """The headers of the tool were looked up once more."""
 
     def begin(self) -> None:
         """Start the clocks."""
@@ -78,13 +85,13 @@ class ClientCall:
             self._carrier = self._conversation.transport.carrier(self, self.handle)
         self.request_id = self._core.next_request_id()
         self._conversation.by_id[self.request_id] = self
-        self._carrier.post(jsonrpc.encode(self.request))
+        self._carrier.post(self.request)
 
     @property
     def request(self) -> Request:
         """The request, with its id as progress token: progress moves the deadline."""
         assert self.request_id is not None
-        params = dict(self._params or {})
+        params = {**(self._params or {}), **self._round}
         params["_meta"] = {**params.get("_meta", {}), "progressToken": self.request_id}
         return Request(self.request_id, self.method, params)
 
@@ -127,7 +134,12 @@ class ClientCall:
     def answer(self, message: Response | ErrorResponse, http_status: int | None = None) -> None:
         """The response to our request has come."""
         if isinstance(message, Response):
-            self.complete(message.result)
+            self._result(message.result)
+            return
+        if self._may_refresh(message):
+            self._refreshed = True
+            self._leave_stream(complete=True)
+            ToolRefresh(self._core, self._conversation, self).start()
             return
         error = JsonRpcError(
             message.code,
@@ -138,6 +150,38 @@ class ClientCall:
             http_status=http_status,
         )
         self.fail(error, complete=True)
+
+    def next_round(self, params: dict[str, Any]) -> None:
+        """Make the request again, with what the server has asked for."""
+        self._rounds += 1
+        if self._rounds > self._core.limits.max_rounds:
+            text = f"{self.method} was answered by questions {self._rounds} times"
+            self.fail(self._error(InvalidResponse, text))
+        else:
+            self._round = params
+            self.send()
+
+    def _result(self, result: Any) -> None:
+        """A result; at the stateless revisions it may ask for something first."""
+        members = json.as_object(result) or {}
+        kind = members.get("resultType", "complete") if self._core.is_modern else "complete"
+        if kind == "input_required":
+            request_id = self.request_id
+            self._leave_stream(complete=True)
+            Round(self._core, self._conversation, self).begin(request_id, members)
+        elif kind != "complete":
+            text = f"The answer to {self.method} is of the unknown kind {kind!r}"
+            self.fail(self._error(InvalidResponse, text), complete=True)
+        else:
+            if self._core.is_modern and self.method == "tools/list":
+                result, rejected = self._core.tools.learn(result)
+                self._core.events.extend(rejected)
+            self.complete(result)
+
+    def _may_refresh(self, error: ErrorResponse) -> bool:
+        """Whether it may be our idea of the tool's headers that is wrong."""
+        is_mismatch = self._core.is_modern and error.code == HEADER_MISMATCH
+        return is_mismatch and self.method == "tools/call" and not self._refreshed
 
     def time_out(self, *, total: bool) -> None:
         """A clock has run out."""

@@ -32,7 +32,7 @@ from ..http import ResponsePart, Url
 from ..limits import Limits
 from ..messages import ErrorResponse, Notification, Params, RequestId, Response
 from ..process import ProcessPart
-from ..revisions import HANDSHAKE_VERSIONS, check_versions
+from ..revisions import REVISIONS, check_versions
 from ..states import ClientState
 from ..timers import Timer
 from ..trace import Tracer
@@ -42,9 +42,11 @@ from .conversation import Conversation
 from .core import ClientCore, ReconnectPolicy, check_seconds
 from .cursor import Cursor
 from .detection import URL_TRANSPORTS, Verdicts, check_transports
+from .discovery import Discovery
 from .exchange import ClientExchange
 from .handshake import Handshake
 from .http_sse import HttpSse
+from .modern import StatelessCarrier
 from .posts import Post
 from .settings import SAFE_METHODS
 from .stdio import Stdio
@@ -63,13 +65,14 @@ class Client:
         name: str = "sansmcp",
         version: str = "0",
         capabilities: Mapping[str, Any] | None = None,
-        versions: tuple[str, ...] = HANDSHAKE_VERSIONS,
+        versions: tuple[str, ...] = tuple(REVISIONS),
         headers: Headers = (),
         transports: tuple[str, ...] = URL_TRANSPORTS,
         listen: bool = True,
         timeout: float = 60.0,
         total_timeout: float = 3600.0,
         connect_timeout: float = 30.0,
+        probe_timeout: float = 5.0,
         close_timeout: float = 5.0,
         reconnect: ReconnectPolicy | None = None,
         verdicts: Verdicts | None = None,
@@ -85,12 +88,14 @@ class Client:
                 ``random.random``.
             name, version: what the server is told about us (``clientInfo``).
             capabilities: what the server may ask of us, e.g. ``{"elicitation": {}}``.
-            versions: the protocol versions we speak, oldest first; the last one is offered.
+            versions: the protocol versions we speak, oldest first; the newest one that the server
+                speaks, too, is used.
             headers: further headers of every request, names in lower case, e.g. ``authorization``.
             transports: how to talk to a URL; what comes first is tried first.
             listen: open the standalone stream.
             timeout, total_timeout: defaults of :meth:`call`, in seconds.
             connect_timeout: seconds for the handshake.
+            probe_timeout: seconds in which a server must say whether it needs one.
             close_timeout: seconds that the server gets to end the session when we close; a process
                 gets them for each step of its end.
             reconnect: how broken streams are resumed; see ReconnectPolicy.
@@ -105,7 +110,7 @@ class Client:
         check_versions(versions)
         check_further_headers(headers)
         check_transports(transports)
-        check_seconds(timeout, total_timeout, connect_timeout, close_timeout)
+        check_seconds(timeout, total_timeout, connect_timeout, probe_timeout, close_timeout)
         command = () if isinstance(target, str) else tuple(target)
         self._core = ClientCore(
             target=target if isinstance(target, str) else " ".join(command),
@@ -118,6 +123,7 @@ class Client:
             verdicts=verdicts or Verdicts(),
             listens=listen,
             connect_timeout=connect_timeout,
+            probe_timeout=probe_timeout,
             close_timeout=close_timeout,
             reconnect=reconnect or ReconnectPolicy(),
             limits=limits or Limits(),
@@ -339,9 +345,9 @@ class Client:
                     owner.time_out(total=False)
                 case Timer.REQUEST_TOTAL, ClientCall():
                     owner.time_out(total=True)
-                case Timer.REQUEST, Handshake():
+                case Timer.REQUEST, Handshake() | Discovery():
                     owner.time_out()
-                case Timer.RECONNECT, Cursor():
+                case Timer.RECONNECT, Cursor() | StatelessCarrier():
                     owner.retry_due()
                 case Timer.RECONNECT, Post():
                     owner.send()

@@ -14,9 +14,15 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from ..codecs import jsonrpc
+from ..codecs import json, jsonrpc
 from ..codecs.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Batch, is_request_id
-from ..errors import CallError, NegotiationFailed, RemoteProtocolError, SessionLost
+from ..errors import (
+    CallError,
+    NegotiationFailed,
+    ProcessEnded,
+    RemoteProtocolError,
+    SessionLost,
+)
 from ..events import (
     Closed,
     ProgressReceived,
@@ -27,21 +33,18 @@ from ..events import (
     Violation,
 )
 from ..messages import ErrorResponse, Message, Notification, Params, Request, RequestId, Response
+from ..revisions import of_era
 from ..states import CLIENT, ClientEvent, ClientState, advance
-from ..types import never
+from ..types import Era, never
 from .calls import ClientCall
 from .core import ClientCore
 from .detection import Verdict
+from .discovery import Discovery
 from .exchange import Refusal
 from .handshake import INITIALIZED, Handshake
+from .modern import SUBSCRIPTION_ID
+from .rounds import CAPABILITIES, Round
 from .transport import Transport
-
-_CAPABILITIES = {
-    "sampling/createMessage": "sampling",
-    "elicitation/create": "elicitation",
-    "roots/list": "roots",
-}
-"""What a client must have declared to be asked this."""
 
 
 @attrs.define(eq=False)
@@ -70,7 +73,12 @@ class Conversation:
     """Those that were tried, and how they failed."""
     _error: CallError | None = attrs.field(default=None, init=False)
     """Why the client closes; None: it was asked to."""
-    _handshake: Handshake | None = attrs.field(default=None, init=False)
+    rounds: dict[RequestId, Round] = attrs.field(factory=dict[RequestId, Round], init=False)
+    """Which of those questions came in a result, to be answered by another request."""
+    _opening: Handshake | Discovery | None = attrs.field(default=None, init=False)
+    """How the conversation is being opened."""
+    _probes: bool = attrs.field(default=True, init=False)
+    """Whether to ask a server first if it does without a handshake."""
     _proven: bool = attrs.field(default=True, init=False)
     """Something has worked in this session."""
     _flooded: bool = attrs.field(default=False, init=False)
@@ -95,9 +103,32 @@ class Conversation:
 
     def reachable(self) -> None:
         """Messages can be sent."""
+        versions = of_era(self._core.versions, Era.MODERN)
+        is_known_as_old = self._core.verdicts.era(self._core.target) is Era.LEGACY
+        may_be_old = bool(self._core.handshake_versions)
+        asks = self._probes and self.transport.speaks_modern and bool(versions)
+        if asks and not (is_known_as_old and may_be_old):
+            self.discover(versions[-1])
+        else:
+            self.shake_hands(None)
+
+    def discover(self, version: str, *, is_last: bool = False) -> None:
+        """Ask the server whether it speaks a version that needs no handshake."""
+        self._opening = Discovery(self._core, self, version, is_last)
+        self._opening.start()
+
+    def shake_hands(self, version: str | None) -> None:
+        """Open a session; ``version`` is what to offer, or None."""
         self._proven = False
-        self._handshake = Handshake(self._core, self)
-        self._handshake.start()
+        self._opening = None
+        if not self._core.handshake_versions:
+            ours = ", ".join(self._core.versions)
+            text = f"The server needs a handshake, and this client speaks only {ours}"
+            self.unreachable(NegotiationFailed(text), Verdict.NONE)
+            return
+        was_asked = self._probes and bool(of_era(self._core.versions, Era.MODERN))
+        self._opening = Handshake(self._core, self, version, was_asked)
+        self._opening.start()
 
     def unreachable(self, error: CallError, verdict: Verdict) -> None:
         """The transport does not work. Where it may be the wrong one, the next is tried."""
@@ -124,21 +155,30 @@ class Conversation:
         self._proven |= message is not INITIALIZED
         if message is INITIALIZED and self.state is ClientState.CONFIRMING:
             self._advance(ClientEvent.CONFIRMED)
-            assert self._handshake is not None
-            self._handshake.confirmed()
-            self._handshake = None
-            self._untried.clear()
-            self._attempts.clear()
-            if self._core.url is not None:
-                self._core.verdicts.remember(self._core.target, self.transport.name)
-            for call in tuple(self.calls.values()):
-                call.send()
-            self.transport.listen()
+            assert isinstance(self._opening, Handshake)
+            self._opening.confirmed()
+            self._open(Era.LEGACY)
+
+    def discovered(self) -> None:
+        """The server needs no handshake."""
+        self._advance(ClientEvent.DISCOVERED)
+        self._open(Era.MODERN)
+
+    def _open(self, era: Era) -> None:
+        """Calls go out from now on."""
+        self._opening = None
+        self._untried.clear()
+        self._attempts.clear()
+        if self._core.url is not None:
+            self._core.verdicts.remember(self._core.target, self.transport.name, era)
+        for call in tuple(self.calls.values()):
+            call.send()
+        self.transport.listen()
 
     def undelivered(self, message: Message, reason: str) -> None:
         """A message of ours was not taken."""
-        if message is INITIALIZED and self._handshake is not None:
-            self._handshake.lost(reason)
+        if message is INITIALIZED and self._opening is not None:
+            self._opening.lost(reason)
 
     def expire(self, refusal: Refusal) -> None:
         """The server has forgotten the session (404): open a new one."""
@@ -195,6 +235,20 @@ class Conversation:
         self._core.events.append(SessionExpired(tuple(failed)))
         self.transport.connect()
 
+    def process_ended(self, error: ProcessEnded) -> None:
+        """The server process has ended by itself.
+
+        One that ends when it is asked for its version is started again, and not asked.
+        """
+        may_be_old = self._core.handshake_versions and error.status is not None
+        if isinstance(self._opening, Discovery) and may_be_old and self._probes:
+            self._leave_session()
+            self._probes = False
+            self._core.revision = None
+            self.transport.connect()
+        else:
+            self.fail(error)
+
     # What we say
 
     def call(self, call: ClientCall) -> None:
@@ -213,7 +267,8 @@ class Conversation:
 
         Source: basic/utilities/cancellation.
         """
-        if call.request_id is not None:
+        leaves = self._core.is_modern and not self.transport.is_one_stream  # that cancels it
+        if call.request_id is not None and not leaves:
             params = {"requestId": call.request_id, "reason": reason}
             self.post(Notification("notifications/cancelled", params))
 
@@ -222,7 +277,10 @@ class Conversation:
         if message.id is None or message.id not in self.questions:
             return False
         calls = self.questions.pop(message.id)
-        self.post(message)
+        if (round := self.rounds.pop(message.id, None)) is not None:
+            round.take(message)
+        else:
+            self.post(message)
         for call in calls:
             call.told()
         return True
@@ -255,8 +313,8 @@ class Conversation:
             if isinstance(item, RemoteProtocolError):
                 if not self._garbled(item):
                     self._core.events.append(Violation(item))
-            elif self._handshake is not None:
-                self._handshake.message(item)
+            elif self._opening is not None:
+                self._opening.message(item)
             else:
                 self.route(item, None)
 
@@ -268,8 +326,8 @@ class Conversation:
         if call is not None:
             call.garbled(error)
             return True
-        if self._handshake is not None and error.request_id == self._handshake.request_id:
-            self._handshake.garbled(error)
+        if self._opening is not None and error.request_id == self._opening.request_id:
+            self._opening.garbled(error)
             return True
         return False
 
@@ -285,10 +343,17 @@ class Conversation:
             case Notification("notifications/cancelled", params):
                 self._withdrawn(params or {})
             case Notification():
+                call = call or self._subscription_of(message)
                 handle = call.handle if call is not None else None
                 self._core.events.append(ServerNotified(handle, message))
             case _ as impossible:
                 never(impossible)
+
+    def _subscription_of(self, notification: Notification) -> ClientCall | None:
+        """The call that listens for a notification, where one stream has them all."""
+        meta = json.as_object((notification.params or {}).get("_meta")) or {}
+        id = meta.get(SUBSCRIPTION_ID)
+        return self.by_id.get(id) if is_request_id(id) else None
 
     def _answered(self, id: RequestId | None, message: Response | ErrorResponse) -> None:
         self._proven = True
@@ -299,9 +364,12 @@ class Conversation:
             self._violation(f"an answer to {id!r}, which is no request of ours", "unknown_id")
 
     def _asked(self, request: Request, call: ClientCall | None) -> None:
+        if self._core.is_modern:
+            self._violation(f"the request {request.method[:50]!r}", "unexpected_request")
+            return
         if self._is_flooded():
             return
-        capability = _CAPABILITIES.get(request.method)
+        capability = CAPABILITIES.get(request.method)
         if request.method == "ping":
             self.post(Response(request.id, {}))
         elif capability is not None and capability not in self._core.capabilities:
@@ -353,6 +421,7 @@ class Conversation:
 
     def _withdraw(self, id: RequestId, reason: str) -> None:
         del self.questions[id]
+        self.rounds.pop(id, None)
         self._core.events.append(ServerWithdrew(id, reason))
 
     def _violation(self, what: str, reason: str) -> None:
@@ -362,9 +431,9 @@ class Conversation:
     # Endings
 
     def _leave_session(self) -> None:
-        if self._handshake is not None:
-            self._handshake.stop()
-            self._handshake = None
+        if self._opening is not None:
+            self._opening.stop()
+            self._opening = None
         for id in tuple(self.questions):
             self._withdraw(id, "the session has ended")
         self.transport.leave()

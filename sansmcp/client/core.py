@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from ..codecs import jsonrpc
 from ..codecs.headers import Headers
 from ..effects import AbortExchange, ClientEffect, OpenExchange
 from ..errors import LocalProtocolError
 from ..events import ClientEvent
 from ..http import RequestHead, Url
 from ..limits import Limits
-from ..revisions import Revision
+from ..messages import Message
+from ..revisions import Revision, of_era
 from ..timers import Timer, TimerTable
-from ..types import Secret
+from ..types import Era, Secret
 from .detection import Verdicts
 from .exchange import ClientExchange, ExchangeOwner, Nobody
+from .modern import ToolHeaders, dress, headers_of
 
 if TYPE_CHECKING:
     from .posts import Post
@@ -78,6 +81,7 @@ class ClientCore:
     listens: bool
     connect_timeout: float
     close_timeout: float
+    probe_timeout: float
     reconnect: ReconnectPolicy
     limits: Limits
     jitter: Callable[[], float]
@@ -103,6 +107,18 @@ class ClientCore:
     last_request_id: int = attrs.field(default=-1, init=False)
     """The highest JSON-RPC id that was used."""
 
+    tools: ToolHeaders = attrs.field(factory=ToolHeaders, init=False)
+
+    @property
+    def is_modern(self) -> bool:
+        """Whether the revision in force does without a handshake."""
+        return self.revision is not None and self.revision.era is Era.MODERN
+
+    @property
+    def handshake_versions(self) -> tuple[str, ...]:
+        """The versions of ours that open with ``initialize``, oldest first."""
+        return of_era(self.versions, Era.LEGACY)
+
     @property
     def is_full(self) -> bool:
         """Whether the application must take events before more is read.
@@ -118,24 +134,35 @@ class ClientCore:
         self.last_request_id += 1
         return self.last_request_id
 
+    def post(self, owner: ExchangeOwner, message: Message) -> ClientExchange:
+        """POST a message; ``owner`` is told what comes of it."""
+        body = jsonrpc.encode(dress(self, message))
+        return self.open(owner, b"POST", body, headers=headers_of(self, message))
+
     def open(
-        self, owner: ExchangeOwner, method: bytes, body: bytes = b"", *, last_event_id: str = ""
+        self,
+        owner: ExchangeOwner,
+        method: bytes,
+        body: bytes = b"",
+        *,
+        last_event_id: str = "",
+        headers: Headers = (),
     ) -> ClientExchange:
         """Make an HTTP request of the conversation; ``owner`` is told what comes of it."""
         assert self.url is not None
-        headers = list(POST_HEADERS if method == b"POST" else GET_HEADERS)
+        all_headers = [*(POST_HEADERS if method == b"POST" else GET_HEADERS), *headers]
         if self.session_id is not None:
-            headers.append((b"mcp-session-id", self.session_id.reveal().encode()))
+            all_headers.append((b"mcp-session-id", self.session_id.reveal().encode()))
         if self.revision is not None and self.revision.version_header:
-            headers.append((b"mcp-protocol-version", self.revision.name.encode()))
+            all_headers.append((b"mcp-protocol-version", self.revision.name.encode()))
         if last_event_id:
-            headers.append((b"last-event-id", last_event_id.encode()))
+            all_headers.append((b"last-event-id", last_event_id.encode()))
         exchange = ClientExchange(
             self,
             owner,
             (self.message_url or self.url) if method == b"POST" else self.url,
             method,
-            (*headers, *self.headers),
+            (*all_headers, *self.headers),
             body,
             last_event_id,
             self.session_id,

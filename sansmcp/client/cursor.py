@@ -26,7 +26,7 @@ from ..codecs.jsonrpc import Batch
 from ..codecs.sse import SseEvent
 from ..errors import RemoteProtocolError
 from ..events import Reconnecting, Violation
-from ..messages import Message
+from ..messages import Message, Request
 from ..states import CURSOR, CursorEvent, CursorState, advance
 from ..timers import Timer
 from .core import ClientCore
@@ -57,9 +57,9 @@ class Cursor:
     _seen: dict[str, None] = attrs.field(factory=dict[str, None], init=False)
     """The ids of messages that were delivered, oldest first."""
 
-    def post(self, body: bytes) -> None:
+    def post(self, request: Request) -> None:
         """Open the stream, or get a plain answer, by a request of ours."""
-        self._exchange = self._core.open(self, b"POST", body)
+        self._exchange = self._core.post(self, request)
 
     def get(self) -> None:
         """Open a standalone stream, or resume where we were."""

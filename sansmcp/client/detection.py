@@ -11,11 +11,15 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict
+from typing import Any
 
 import attrs
 
+from ..codecs import json
 from ..errors import LocalProtocolError
-from ..types import HTTP_SSE, STREAMABLE_HTTP
+from ..messages import ErrorResponse
+from ..revisions import of_era
+from ..types import HTTP_SSE, STREAMABLE_HTTP, Era
 
 URL_TRANSPORTS = (STREAMABLE_HTTP, HTTP_SSE)
 """How a client can talk to a URL, the newest way first."""
@@ -36,10 +40,34 @@ class Verdict(enum.Enum):
     """It may or may not: report it, and remember nothing."""
 
 
+class Probe(enum.Enum):
+    """What the answer to ``server/discover`` says about the server."""
+
+    MODERN = enum.auto()
+    """It does without a handshake, at a version that we share."""
+    RETRY = enum.auto()
+    """It does, but asks for another version: ask once more, at that one."""
+    HANDSHAKE = enum.auto()
+    """It needs a handshake; the version, if there is one, is what to offer."""
+    FAIL = enum.auto()
+    """It does without, and cannot be talked to."""
+
+
+@attrs.frozen
+class Finding:
+    """What an answer has told, and the version to go on with."""
+
+    probe: Probe
+    version: str | None = None
+    is_disjoint: bool = False
+    """It names its versions, and none is ours."""
+
+
 UNDECIDED = frozenset((401, 403, 407, 408, 413, 425, 429, 431))
 """Refusals that any server could give, whatever it speaks."""
 
-MODERN_ERRORS = frozenset((-32020, -32021, -32022))
+UNSUPPORTED_VERSION = -32022
+MODERN_ERRORS = frozenset((-32020, -32021, UNSUPPORTED_VERSION))
 """JSON-RPC errors that only servers of revisions without a handshake give."""
 
 
@@ -60,6 +88,34 @@ def is_temporary(status: int) -> bool:
     return status in (408, 425, 429) or status >= 500
 
 
+def after_discover(answer: Any, ours: tuple[str, ...]) -> Finding:
+    """What an answer to ``server/discover`` says: a result, or an ErrorResponse.
+
+    Only the three errors of the era are its errors; anything else comes from servers that do not
+    know the method, and these answer as they like.
+    """
+    if isinstance(answer, ErrorResponse):
+        if answer.code not in MODERN_ERRORS:
+            return Finding(Probe.HANDSHAKE)
+        if answer.code != UNSUPPORTED_VERSION:
+            return Finding(Probe.FAIL)
+        data = json.as_object(answer.data) or {}
+        return _choose(data.get("supported"), ours, Probe.RETRY, otherwise=Probe.FAIL)
+    result = json.as_object(answer) or {}
+    served = result.get("supportedVersions")
+    return _choose(served, ours, Probe.MODERN, otherwise=Probe.HANDSHAKE)
+
+
+def _choose(served: Any, ours: tuple[str, ...], modern: Probe, *, otherwise: Probe) -> Finding:
+    """The newest version that both speak: without a handshake if there is such a one."""
+    names = served if json.is_array(served) else []
+    for era, probe in ((Era.MODERN, modern), (Era.LEGACY, Probe.HANDSHAKE)):
+        mutual = [name for name in of_era(ours, era) if name in names]
+        if mutual:
+            return Finding(probe, mutual[-1])
+    return Finding(otherwise, is_disjoint=True)
+
+
 @attrs.define(eq=False)
 class Verdicts:
     """Remembers what servers have turned out to speak, for as many as ``limit``.
@@ -69,16 +125,26 @@ class Verdicts:
     """
 
     limit: int = 1000
-    _found: OrderedDict[str, str] = attrs.field(factory=OrderedDict[str, str], init=False)
+    _found: OrderedDict[str, tuple[str, Era]] = attrs.field(
+        factory=OrderedDict[str, "tuple[str, Era]"], init=False
+    )
 
-    def plan(self, url: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
+    def plan(self, target: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
         """In which order to try what is allowed."""
-        first = self._found.get(url)
+        first = self._found[target][0] if target in self._found else None
         return tuple(sorted(allowed, key=lambda name: name != first))
 
-    def remember(self, url: str, name: str) -> None:
+    def era(self, target: str) -> Era | None:
+        """The era of a server; None if it is not known."""
+        return self._found[target][1] if target in self._found else None
+
+    def remember(self, target: str, name: str, era: Era) -> None:
         """It has worked."""
-        self._found[url] = name
-        self._found.move_to_end(url)
+        self._found[target] = name, era
+        self._found.move_to_end(target)
         if len(self._found) > self.limit:
             self._found.popitem(last=False)
+
+    def forget(self, target: str) -> None:
+        """It does not work any more."""
+        self._found.pop(target, None)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ..codecs import headers, json, jsonrpc
+from ..codecs import headers, json
 from ..errors import (
     CallError,
     Disconnected,
@@ -30,7 +30,7 @@ from ..timers import Timer
 from ..types import Secret
 from .calls import refused
 from .core import ClientCore
-from .detection import MODERN_ERRORS, Verdict, after_initialize
+from .detection import MODERN_ERRORS, Probe, Verdict, after_discover, after_initialize
 from .exchange import Refusal
 from .transport import Carrier
 
@@ -47,6 +47,10 @@ class Handshake:
 
     _core: ClientCore
     _conversation: Conversation
+    _offer: str | None = None
+    """The version to offer; None: our newest."""
+    _is_late: bool = False
+    """The server was asked for its version already, and has not said so."""
     _carrier: Carrier = attrs.field(init=False)
     request_id: int = attrs.field(init=False)
     _result: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
@@ -57,12 +61,12 @@ class Handshake:
         core.session_id, core.revision = None, None
         self.request_id = core.next_request_id()
         params = {
-            "protocolVersion": core.versions[-1],
+            "protocolVersion": self._offer or core.handshake_versions[-1],
             "capabilities": core.capabilities,
             "clientInfo": core.info,
         }
         self._carrier = self._conversation.transport.carrier(self, None)
-        self._carrier.post(jsonrpc.encode(Request(self.request_id, _METHOD, params)))
+        self._carrier.post(Request(self.request_id, _METHOD, params))
         core.timers.set(Timer.REQUEST, self, core.now + core.connect_timeout)
 
     def stop(self) -> None:
@@ -145,6 +149,11 @@ class Handshake:
         self._fail(failure)
 
     def _denied(self, error: ErrorResponse, http_status: int | None = None) -> None:
+        found = after_discover(error, self._core.versions)
+        if found.probe is Probe.RETRY and not self._is_late:  # it was slow to say what it is
+            self.stop()
+            self._conversation.discover(str(found.version), is_last=True)
+            return
         self._fail(
             JsonRpcError(
                 error.code,
@@ -162,8 +171,8 @@ class Handshake:
         if not isinstance(version, str):
             self._fail(self._error(InvalidResponse, "The answer to initialize names no version"))
             return
-        if version not in self._core.versions:
-            ours = ", ".join(self._core.versions)
+        if version not in self._core.handshake_versions:
+            ours = ", ".join(self._core.handshake_versions)
             self._fail(
                 self._error(
                     NegotiationFailed,

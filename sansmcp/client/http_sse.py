@@ -26,7 +26,7 @@ from ..errors import (
 )
 from ..events import Reconnecting, Violation
 from ..http import Url
-from ..messages import ErrorResponse, Message, Notification, Response
+from ..messages import ErrorResponse, Message, Notification, Request, Response
 from ..timers import Timer
 from ..types import HTTP_SSE
 from .calls import refused
@@ -49,6 +49,7 @@ class HttpSse:
     _core: ClientCore
     _conversation: Conversation
     name: str = attrs.field(default=HTTP_SSE, init=False)
+    speaks_modern: bool = attrs.field(default=False, init=False)
     is_one_stream: bool = attrs.field(default=True, init=False)
     expects_messages: bool = attrs.field(default=True, init=False)
     _exchange: ClientExchange | None = attrs.field(default=None, init=False)
@@ -208,9 +209,9 @@ class _Sent(Nobody):
     expects_messages: bool = attrs.field(default=False, init=False)
     _exchange: ClientExchange | None = attrs.field(default=None, init=False)
 
-    def post(self, body: bytes) -> None:
+    def post(self, request: Request) -> None:
         """Send it."""
-        self._exchange = self._core.open(self, b"POST", body)
+        self._exchange = self._core.post(self, request)
 
     def close(self, *, complete: bool = False) -> None:
         """The answer has come on the stream, or is not wanted any more."""

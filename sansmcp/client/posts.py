@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from ..codecs import jsonrpc
 from ..events import NotDelivered
 from ..messages import ErrorResponse, Notification, Response
 from ..timers import Timer
@@ -38,7 +37,7 @@ class Post(Nobody):
     def send(self) -> None:
         """Send it, for the first time or again."""
         self._core.posts.add(self)
-        self._core.open(self, b"POST", jsonrpc.encode(self._message))
+        self._core.post(self, self._message)
 
     def ended(self, reason: str | None) -> None:
         """The server has it, or the connection broke."""

@@ -21,6 +21,8 @@ SAFE_METHODS = frozenset(
         "prompts/list",
         "prompts/get",
         "completion/complete",
+        "server/discover",
+        "subscriptions/listen",
     )
 )
 """Methods that change nothing at the server, so that repeating them does no harm."""
@@ -39,6 +41,7 @@ class ClientSettings(TypedDict, total=False):
     timeout: float
     total_timeout: float
     connect_timeout: float
+    probe_timeout: float
     close_timeout: float
     reconnect: ReconnectPolicy | None
     verdicts: Verdicts | None

@@ -23,7 +23,7 @@ from ..codecs.ndjson import NdjsonDecoder, encode_line
 from ..effects import CloseInput, KillProcess, StartProcess, TerminateProcess, WriteInput
 from ..errors import CallError, LocalProtocolError, ProcessEnded, RemoteProtocolError
 from ..events import Noise, NotDelivered, ServerLogged
-from ..messages import ErrorResponse, Notification, Response
+from ..messages import ErrorResponse, Message, Notification, Request, Response
 from ..process import (
     ErrorEnd,
     ErrorOutput,
@@ -37,6 +37,7 @@ from ..states import PROCESS, ProcessEvent, ProcessState, advance
 from ..timers import Timer
 from ..types import STDIO, Idle, never
 from .core import ClientCore
+from .modern import dress
 from .transport import RequestOwner
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Stdio:
     _conversation: Conversation
     command: tuple[str, ...]
     name: str = attrs.field(default=STDIO, init=False)
+    speaks_modern: bool = attrs.field(default=True, init=False)
     is_one_stream: bool = attrs.field(default=True, init=False)
     state: ProcessState = attrs.field(default=ProcessState.NEW, init=False)
     _decoder: NdjsonDecoder = attrs.field(init=False)
@@ -91,15 +93,16 @@ class Stdio:
     def post(self, message: Notification | Response | ErrorResponse) -> None:
         """A line."""
         if self.state is ProcessState.RUNNING:
-            self.write(jsonrpc.encode(message))
+            self.write(message)
             self._conversation.delivered(message)
         else:
             self._core.events.append(NotDelivered(message, "the server process ends"))
 
-    def write(self, message: bytes) -> None:
+    def write(self, message: Message) -> None:
         """Send a message."""
         if self.state is ProcessState.RUNNING:
-            self._core.effects.append(WriteInput(encode_line(message)))
+            line = encode_line(jsonrpc.encode(dress(self._core, message)))
+            self._core.effects.append(WriteInput(line))
 
     def listen(self) -> None:
         """Everything comes on the one stream."""
@@ -232,7 +235,7 @@ class Stdio:
         if self._conversation.is_closed:
             self._conversation.closed()
         else:
-            self._conversation.fail(error)
+            self._conversation.process_ended(error)
 
     def _error(self) -> ProcessEnded:
         if self._status is None:
@@ -259,9 +262,9 @@ class _Line:
 
     _stdio: Stdio
 
-    def post(self, body: bytes) -> None:
+    def post(self, request: Request) -> None:
         """Send it."""
-        self._stdio.write(body)
+        self._stdio.write(request)
 
     def close(self, *, complete: bool = False) -> None:
         """Nothing is held."""

@@ -16,6 +16,7 @@ from ..types import STREAMABLE_HTTP
 from .core import ClientCore
 from .cursor import Cursor
 from .listener import Listener
+from .modern import StatelessCarrier
 from .posts import Farewell, Post
 from .transport import RequestOwner
 
@@ -30,6 +31,7 @@ class StreamableHttp:
     _core: ClientCore
     _conversation: Conversation
     name: str = attrs.field(default=STREAMABLE_HTTP, init=False)
+    speaks_modern: bool = attrs.field(default=True, init=False)
     is_one_stream: bool = attrs.field(default=False, init=False)
     _listener: Listener | None = attrs.field(default=None, init=False)
 
@@ -37,8 +39,10 @@ class StreamableHttp:
         """Nothing has to be opened."""
         self._conversation.reachable()
 
-    def carrier(self, owner: RequestOwner, call: int | None) -> Cursor:
-        """A request opens a stream."""
+    def carrier(self, owner: RequestOwner, call: int | None) -> Cursor | StatelessCarrier:
+        """A request opens a stream, which at the handshake revisions may outlive its response."""
+        if self._core.is_modern:
+            return StatelessCarrier(self._core, owner, call)
         return Cursor(self._core, owner, call)
 
     def post(self, message: Notification | Response | ErrorResponse) -> None:
@@ -47,7 +51,7 @@ class StreamableHttp:
 
     def listen(self) -> None:
         """Ask for the standalone stream."""
-        if self._core.listens:
+        if self._core.listens and not self._core.is_modern:
             self._listener = Listener(self._core, self._conversation)
             self._listener.start()
 

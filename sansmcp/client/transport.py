@@ -6,7 +6,7 @@ from typing import Protocol
 
 from ..codecs.headers import Headers
 from ..errors import CallError, RemoteProtocolError
-from ..messages import ErrorResponse, Message, Notification, Response
+from ..messages import ErrorResponse, Message, Notification, Request, Response
 from .exchange import Refusal
 
 
@@ -43,7 +43,7 @@ class RequestOwner(Protocol):
 class Carrier(Protocol):
     """Carries one JSON-RPC request to the server, and what belongs to it back."""
 
-    def post(self, body: bytes) -> None:
+    def post(self, request: Request) -> None:
         """Send the request, or another one in its place."""
 
     def close(self, *, complete: bool = False) -> None:
@@ -60,6 +60,8 @@ class Transport(Protocol):
 
     name: str
     """For people."""
+    speaks_modern: bool
+    """The stateless revisions exist on it."""
     is_one_stream: bool
     """All messages of the server come on one stream, so nobody can tell which call they are about.
     """

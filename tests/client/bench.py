@@ -22,6 +22,7 @@ from sansmcp import (
 )
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import CallFailed, ClientEvent
+from sansmcp.revisions import HANDSHAKE_VERSIONS
 
 try:
     from typing import Unpack
@@ -110,7 +111,12 @@ class Bench:
         self, *, jitter: float = 0.5, url: str = URL, **settings: Unpack[ClientSettings]
     ) -> None:
         self.now = 0.0
-        options: ClientSettings = {"reconnect": POLICY, "listen": False, **settings}
+        options: ClientSettings = {
+            "reconnect": POLICY,
+            "listen": False,
+            "versions": HANDSHAKE_VERSIONS,
+            **settings,
+        }
         self.client = Client(url, jitter=lambda: jitter, **options)
         self.requests: list[Asked] = []
         """What the client asked for and the test has not taken."""

@@ -24,6 +24,7 @@ from sansmcp.process import (
     ProcessFailed,
     ProcessPart,
 )
+from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp.states import ClientState
 
 from .bench import LATEST, Bench, initialized, notification, request
@@ -41,7 +42,8 @@ class ProcessBench(Bench):
 
     def __init__(self, **settings: Unpack[ClientSettings]) -> None:
         super().__init__(**settings)
-        self.client = Client(COMMAND, jitter=float, **settings)
+        options: ClientSettings = {"versions": HANDSHAKE_VERSIONS, **settings}
+        self.client = Client(COMMAND, jitter=float, **options)
         self.did: list[ClientEffect] = []
         """What was done to the process, but for writing to it."""
         self._looked = 0

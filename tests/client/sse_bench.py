@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from sansmcp import BodyData, CallError, ClientSettings, NegotiationFailed, Verdicts, encode_event
+from sansmcp import (
+    BodyData,
+    CallError,
+    ClientSettings,
+    Era,
+    NegotiationFailed,
+    Verdicts,
+    encode_event,
+)
 from sansmcp.events import Closed
 from sansmcp.states import ClientState
 
@@ -26,7 +34,7 @@ class SseBench(Bench):
 
     def __init__(self, **settings: Unpack[ClientSettings]) -> None:
         verdicts = Verdicts()
-        verdicts.remember(URL, "http+sse")
+        verdicts.remember(URL, "http+sse", Era.LEGACY)
         options: ClientSettings = {"verdicts": verdicts, **settings}
         super().__init__(**options)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sansmcp import (
+    Era,
     NegotiationFailed,
     RequestRefused,
     Verdicts,
@@ -80,7 +81,7 @@ def test_what_decides_nothing_changes_nothing(verdicts: Verdicts, status: int) -
 def test_what_is_remembered_is_bounded() -> None:
     verdicts = Verdicts(limit=2)
     for number in (1, 2, 1, 3):
-        verdicts.remember(f"{URL}/{number}", "http+sse")
+        verdicts.remember(f"{URL}/{number}", "http+sse", Era.LEGACY)
     begins = {number: started(verdicts, f"{URL}/{number}").requests for number in (1, 2, 3)}
     assert {number: asked.method for number, (asked,) in begins.items()} == {
         1: "GET",
@@ -97,7 +98,7 @@ def test_clients_that_share_nothing_remember_nothing(verdicts: Verdicts) -> None
 
 def test_processes_are_not_remembered() -> None:
     verdicts = Verdicts(limit=1)
-    verdicts.remember(URL, "http+sse")
+    verdicts.remember(URL, "http+sse", Era.LEGACY)
     ProcessBench(verdicts=verdicts).connect()
     assert started(verdicts).take("GET")
 

@@ -1,0 +1,166 @@
+"""How a client finds out whether a server does without a handshake: ``server/discover``.
+
+The answer, or its absence, decides between the eras; the table is in :mod:`.detection`. Old servers
+answer in every possible way, or not at all: all of that means that a handshake is needed.
+
+Source: 2026-07-28 basic/versioning; SEP-2575; the decision tables.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from ..codecs import json
+from ..errors import (
+    CallError,
+    Disconnected,
+    JsonRpcError,
+    NegotiationFailed,
+    RemoteProtocolError,
+)
+from ..events import Connected, Violation
+from ..messages import ErrorResponse, Message, Request, Response
+from ..revisions import REVISIONS
+from ..timers import Timer
+from .calls import refused
+from .core import ClientCore
+from .detection import MODERN_ERRORS, UNDECIDED, Finding, Probe, Verdict, after_discover
+from .exchange import Refusal
+from .modern import SERVER_INFO
+from .transport import Carrier
+
+if TYPE_CHECKING:
+    from .conversation import Conversation
+
+_METHOD = "server/discover"
+
+
+@attrs.define(eq=False)
+class Discovery:
+    """One question to a server about which version it speaks."""
+
+    _core: ClientCore
+    _conversation: Conversation
+    _version: str
+    _is_last: bool = False
+    """A server has named this version already: there is no second try."""
+    _carrier: Carrier = attrs.field(init=False)
+    request_id: int = attrs.field(init=False)
+
+    def start(self) -> None:
+        """Ask."""
+        core = self._core
+        core.session_id, core.revision = None, REVISIONS[self._version]
+        self.request_id = core.next_request_id()
+        self._carrier = self._conversation.transport.carrier(self, None)
+        self._carrier.post(Request(self.request_id, _METHOD, None))
+        core.timers.set(Timer.REQUEST, self, core.now + core.probe_timeout)
+
+    def stop(self) -> None:
+        """The answer is not wanted any more."""
+        self._core.timers.stop(Timer.REQUEST, self)
+        self._carrier.close()
+
+    def time_out(self) -> None:
+        """Old servers may say nothing at all to what they do not know."""
+        self._decide(Finding(Probe.HANDSHAKE))
+
+    # What comes of it
+
+    @property
+    def restarts(self) -> bool:
+        """A question that is lost is an answer, too."""
+        return False
+
+    def restart(self) -> None:
+        """Never done."""
+
+    def message(self, message: Message) -> None:
+        """The answer, or something the server could not wait to say."""
+        match message:
+            case Response(id, result) if id == self.request_id:
+                found = after_discover(result, self._core.versions)
+                if found.probe is Probe.MODERN:
+                    self._carrier.close(complete=True)
+                    self._adopt(str(found.version), json.as_object(result) or {})
+                else:
+                    self._decide(found)
+            case ErrorResponse(id) if id in (self.request_id, None):
+                self._failed(message)
+            case _:
+                self._conversation.route(message, None)
+
+    def violated(self, error: RemoteProtocolError) -> None:
+        """Something that is no message."""
+        self._core.events.append(Violation(error))
+
+    def lost(self, reason: str) -> None:
+        """The server cannot be reached: that says nothing about it."""
+        text = f"{_METHOD} was not answered: {reason}"
+        self._give_up(Disconnected(text, method=_METHOD, request_id=self.request_id))
+
+    def refused(self, refusal: Refusal) -> None:
+        """A refusal with an error of this era says something; others mean an old server."""
+        if refusal.error is not None and refusal.error.code in MODERN_ERRORS:
+            self._failed(refusal.error, refusal.status)
+        elif refusal.status in UNDECIDED or refusal.status >= 500:
+            self._give_up(refused(refusal, _METHOD, self.request_id))
+        else:
+            self._decide(Finding(Probe.HANDSHAKE))
+
+    def garbled(self, error: RemoteProtocolError) -> None:
+        """An answer that cannot be read comes from an old server."""
+        self._decide(Finding(Probe.HANDSHAKE))
+
+    def _failed(self, error: ErrorResponse, status: int | None = None) -> None:
+        found = after_discover(error, self._core.versions)
+        if found.probe is Probe.RETRY and self._is_last:
+            found = Finding(Probe.FAIL)
+        if found.probe is not Probe.FAIL:
+            self._decide(found)
+            return
+        text = f"{error.message} (code {error.code}); this client speaks "
+        text += ", ".join(self._core.versions)
+        failure: CallError = JsonRpcError(
+            error.code,
+            error.message,
+            error.data,
+            method=_METHOD,
+            request_id=self.request_id,
+            http_status=status,
+        )
+        if found.is_disjoint:
+            failure = NegotiationFailed(text, method=_METHOD, request_id=self.request_id)
+        self._give_up(failure)
+
+    def _decide(self, found: Finding) -> None:
+        self.stop()
+        self._core.revision = None
+        if found.probe is Probe.RETRY:
+            self._conversation.discover(str(found.version), is_last=True)
+        else:
+            self._conversation.shake_hands(found.version)
+
+    def _give_up(self, error: CallError) -> None:
+        self.stop()
+        self._core.revision = None
+        self._conversation.unreachable(error, Verdict.NONE)
+
+    def _adopt(self, version: str, result: dict[str, Any]) -> None:
+        self._core.timers.stop(Timer.REQUEST, self)
+        self._core.revision = REVISIONS[version]
+        meta = json.as_object(result.get("_meta")) or {}
+        info = json.as_object(meta.get(SERVER_INFO)) or json.as_object(result.get("serverInfo"))
+        instructions = result.get("instructions")
+        self._core.events.append(
+            Connected(
+                transport=self._conversation.transport.name,
+                version=version,
+                server_info=info or {},
+                capabilities=json.as_object(result.get("capabilities")) or {},
+                instructions=instructions if isinstance(instructions, str) else None,
+            )
+        )
+        self._conversation.discovered()

@@ -1,0 +1,194 @@
+"""The stateless revisions on the client: every request says all that has to be known.
+
+Each message names its version, each request our capabilities besides; on HTTP headers repeat parts
+of it, among them the tool parameters that a server has marked in its list of tools. A response that
+breaks off cannot be resumed, and leaving one is how a request is cancelled.
+
+Source: 2026-07-28 basic, basic/transports; SEP-2575, SEP-2243.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from ..codecs import json, jsonrpc, mirrored
+from ..codecs.headers import Headers
+from ..codecs.jsonrpc import Batch
+from ..codecs.sse import SseEvent
+from ..errors import RemoteProtocolError
+from ..events import Reconnecting, ToolRejected
+from ..messages import Message, Notification, Request
+from ..timers import Timer
+from .exchange import ClientExchange, Refusal
+from .transport import RequestOwner
+
+if TYPE_CHECKING:
+    from .core import ClientCore
+
+META = "io.modelcontextprotocol/"
+VERSION = META + "protocolVersion"
+CAPABILITIES = META + "clientCapabilities"
+CLIENT_INFO = META + "clientInfo"
+SERVER_INFO = META + "serverInfo"
+SUBSCRIPTION_ID = META + "subscriptionId"
+
+LISTEN = "subscriptions/listen"
+_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""The parameter that ``Mcp-Name`` repeats."""
+
+
+def dress(core: ClientCore, message: Message) -> Message:
+    """A message as the revision in force wants it."""
+    if not core.is_modern or not isinstance(message, Request | Notification):
+        return message
+    assert core.revision is not None
+    params = dict(message.params or {})
+    meta: dict[str, Any] = {VERSION: core.revision.name}
+    if isinstance(message, Request):
+        meta[CAPABILITIES] = core.capabilities
+        meta[CLIENT_INFO] = core.info
+    params["_meta"] = {**params.get("_meta", {}), **meta}
+    return attrs.evolve(message, params=params)
+
+
+def headers_of(core: ClientCore, message: Message) -> Headers:
+    """The headers that repeat parts of a message."""
+    if not core.is_modern or not isinstance(message, Request | Notification):
+        return ()
+    params = message.params or {}
+    found = [(b"mcp-method", mirrored.encode(message.method))]
+    name = params.get(_NAMED.get(message.method, ""))
+    if isinstance(name, str):
+        found.append((b"mcp-name", mirrored.encode(name)))
+    if message.method == "tools/call":
+        arguments = json.as_object(params.get("arguments")) or {}
+        for header, path in core.tools.headers_of(name).items():
+            text = mirrored.text_of(mirrored.argument_at(arguments, path))
+            if text is not None:
+                pair = (b"mcp-param-" + header.lower().encode(), mirrored.encode(text))
+                found.append(pair)
+    return tuple(found)
+
+
+@attrs.define(eq=False)
+class ToolHeaders:
+    """The tool parameters that headers repeat, learnt from lists of tools."""
+
+    _known: dict[str, dict[str, tuple[str, ...]]] = attrs.field(
+        factory=dict[str, dict[str, tuple[str, ...]]], init=False
+    )
+
+    def headers_of(self, tool: object) -> dict[str, tuple[str, ...]]:
+        """The headers of a tool, and the paths of the arguments that they repeat."""
+        return self._known.get(tool, {}) if isinstance(tool, str) else {}
+
+    def learn(self, result: Any) -> tuple[Any, list[ToolRejected]]:
+        """A list of tools without those whose definition cannot be used, and why not those."""
+        listed = json.as_object(result)
+        tools = listed.get("tools") if listed is not None else None
+        if listed is None or not json.is_array(tools):
+            return result, []
+        good: list[Any] = []
+        rejected: list[ToolRejected] = []
+        for each in tools:
+            tool = json.as_object(each) or {}
+            name, schema = tool.get("name"), json.as_object(tool.get("inputSchema"))
+            try:
+                headers = mirrored.parameters(schema or {})
+            except ValueError as error:
+                rejected.append(ToolRejected(str(name), str(error)))
+                continue
+            good.append(each)
+            if isinstance(name, str):
+                self._known.pop(name, None)
+                if headers:
+                    self._known[name] = headers
+        return {**listed, "tools": good}, rejected
+
+
+@attrs.define(eq=False)
+class StatelessCarrier:
+    """Carries one request, and what belongs to it back."""
+
+    _core: ClientCore
+    _owner: RequestOwner
+    _call: int | None
+    expects_messages: bool = attrs.field(default=True, init=False)
+    _exchange: ClientExchange | None = attrs.field(default=None, init=False)
+    _attempts: int = attrs.field(default=0, init=False)
+    _is_closed: bool = attrs.field(default=False, init=False)
+
+    def post(self, request: Request) -> None:
+        """Send the request, or another one in its place."""
+        self._exchange = self._core.post(self, request)
+
+    def close(self, *, complete: bool = False) -> None:
+        """Nothing more is wanted; unless it is complete, that cancels the request."""
+        self._is_closed = True
+        self._core.timers.stop(Timer.RECONNECT, self)
+        if complete:
+            self._core.let_end(self._exchange)
+        else:
+            self._core.abort(self._exchange)
+
+    @property
+    def response_headers(self) -> Headers:
+        """They say nothing that a client needs."""
+        return ()
+
+    def retry_due(self) -> None:
+        """The delay before the next attempt is over."""
+        self._owner.restart()
+
+    # What comes of the HTTP request
+
+    def opened(self) -> None:
+        """The response is an event stream."""
+
+    def received(self, event: SseEvent) -> None:
+        """An event; ids mean nothing here."""
+        if event.data and event.event == "message":
+            self._attempts = 0
+            self._decode(event.data.encode())
+
+    def answered(self, message: Message | RemoteProtocolError) -> None:
+        """A message."""
+        if isinstance(message, RemoteProtocolError):
+            self._owner.violated(message)
+        else:
+            self._owner.message(message)
+
+    def ended(self, reason: str | None) -> None:
+        """The response is over; if the answer was not in it, nobody knows what has happened."""
+        if self._is_closed:
+            return
+        why = reason or "the server closed the stream before the answer"
+        policy = self._core.reconnect
+        self._attempts += 1
+        if not self._owner.restarts or self._attempts > policy.attempts:
+            self._owner.lost(f"{why}; the outcome is unknown")
+            return
+        delay = policy.delay(self._attempts, 0.0, self._core.jitter())
+        self._core.timers.set(Timer.RECONNECT, self, self._core.now + delay)
+        self._core.events.append(
+            Reconnecting(call=self._call, delay=delay, attempt=self._attempts, reason=why)
+        )
+
+    def refused(self, refusal: Refusal) -> None:
+        """The server said no."""
+        self._owner.refused(refusal)
+
+    def garbled(self, error: RemoteProtocolError) -> None:
+        """The response cannot be read."""
+        self._owner.garbled(error)
+
+    def _decode(self, data: bytes) -> None:
+        try:
+            decoded = jsonrpc.decode(data, self._core.limits)
+        except RemoteProtocolError as error:
+            self._owner.violated(error)
+            return
+        for item in decoded.items if isinstance(decoded, Batch) else (decoded,):
+            self.answered(item)
