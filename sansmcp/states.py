@@ -134,7 +134,11 @@ PROCESS = _table(
             ProcessEvent.TIMEOUT: ProcessState.ENDED,
             ProcessEvent.EXITED: ProcessState.EXITED,
         },
-        ProcessState.EXITED: {ProcessEvent.DRAINED: ProcessState.ENDED},
+        ProcessState.EXITED: {
+            ProcessEvent.DRAINED: ProcessState.ENDED,
+            # It could not bear to be asked for its version, and is not asked again.
+            ProcessEvent.START: ProcessState.RUNNING,
+        },
         ProcessState.ENDED: {},
     }
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import heapq
 import itertools
+import math
 from collections.abc import Hashable, Iterator
 from typing import TypeAlias
 
@@ -83,7 +84,13 @@ class TimerTable:
     _serials: Iterator[int] = attrs.field(factory=itertools.count, init=False)
 
     def set(self, timer: Timer, owner: Hashable, deadline: float) -> None:
-        """Let a timer of this owner go off at ``deadline``; replaces the one it had."""
+        """Let a timer of this owner go off at ``deadline``; replaces the one it had.
+
+        Infinity never comes.
+        """
+        if deadline == math.inf:
+            self.stop(timer, owner)
+            return
         key = (timer, owner)
         entry = self._entries.get(key)
         if entry is not None and entry.scheduled <= deadline:

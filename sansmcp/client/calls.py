@@ -36,6 +36,7 @@ from ..messages import ErrorResponse, Message, Params, Request, Response
 from ..timers import Timer
 from .core import ClientCore
 from .exchange import Refusal
+from .modern import learn_tools, uses_headers
 from .refresh import HEADER_MISMATCH, ToolRefresh
 from .rounds import Round
 from .transport import Carrier
@@ -71,8 +72,8 @@ class ClientCall:
     _round: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
     """Parameters that answer the server's questions."""
     _rounds: int = attrs.field(default=0, init=False)
-    _refreshed: bool = attrs.field(default=False, init=False)
-    """The headers of the tool were looked up once more."""
+    _refresh: ToolRefresh | None = attrs.field(default=None, init=False)
+    """How the headers of the tool were looked up once more."""
 
     def begin(self) -> None:
         """Start the clocks."""
@@ -137,9 +138,9 @@ class ClientCall:
             self._result(message.result)
             return
         if self._may_refresh(message):
-            self._refreshed = True
             self._leave_stream(complete=True)
-            ToolRefresh(self._core, self._conversation, self).start()
+            self._refresh = ToolRefresh(self._core, self._conversation, self)
+            self._refresh.start()
             return
         error = JsonRpcError(
             message.code,
@@ -170,18 +171,17 @@ class ClientCall:
             self._leave_stream(complete=True)
             Round(self._core, self._conversation, self).begin(request_id, members)
         elif kind != "complete":
-            text = f"The answer to {self.method} is of the unknown kind {kind!r}"
+            what = repr(kind)[:50]
+            text = f"The answer to {self.method} is of the unknown kind {what}"
             self.fail(self._error(InvalidResponse, text), complete=True)
         else:
-            if self._core.is_modern and self.method == "tools/list":
-                result, rejected = self._core.tools.learn(result)
-                self._core.events.extend(rejected)
-            self.complete(result)
+            is_list = self.method == "tools/list"
+            self.complete(learn_tools(self._core, result) if is_list else result)
 
     def _may_refresh(self, error: ErrorResponse) -> bool:
         """Whether it may be our idea of the tool's headers that is wrong."""
-        is_mismatch = self._core.is_modern and error.code == HEADER_MISMATCH
-        return is_mismatch and self.method == "tools/call" and not self._refreshed
+        is_mismatch = uses_headers(self._core) and error.code == HEADER_MISMATCH
+        return is_mismatch and self.method == "tools/call" and self._refresh is None
 
     def time_out(self, *, total: bool) -> None:
         """A clock has run out."""
@@ -246,7 +246,7 @@ class ClientCall:
         else:
             self._core.events.append(Violation(error))
 
-    def lost(self, reason: str) -> None:
+    def lost(self, reason: str, *, complete: bool = False) -> None:
         """Nothing can bring the answer any more."""
         self.fail(
             self._error(Disconnected, f"{self.method} was sent, but its answer is lost: {reason}")
@@ -286,6 +286,8 @@ class ClientCall:
         if self._carrier is not None:
             self._carrier.close(complete=complete)
             self._carrier = None
+        if self._refresh is not None:
+            self._refresh.stop()
 
     def _error(self, kind: type[CallError], message: str) -> CallError:
         return kind(message, method=self.method, request_id=self.request_id)

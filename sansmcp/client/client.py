@@ -19,6 +19,7 @@ sends makes the machine raise.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -39,14 +40,14 @@ from ..trace import Tracer
 from ..types import HTTP_SSE, STREAMABLE_HTTP, Idle
 from .calls import ClientCall
 from .conversation import Conversation
-from .core import ClientCore, ReconnectPolicy, check_seconds
+from .core import ClientCore, ReconnectPolicy, check_params, check_seconds
 from .cursor import Cursor
-from .detection import URL_TRANSPORTS, Verdicts, check_transports
+from .detection import URL_TRANSPORTS, Verdicts, usable_transports
 from .discovery import Discovery
 from .exchange import ClientExchange
 from .handshake import Handshake
 from .http_sse import HttpSse
-from .modern import StatelessCarrier
+from .modern import LISTEN, StatelessCarrier
 from .posts import Post
 from .settings import SAFE_METHODS
 from .stdio import Stdio
@@ -109,7 +110,6 @@ class Client:
         """
         check_versions(versions)
         check_further_headers(headers)
-        check_transports(transports)
         check_seconds(timeout, total_timeout, connect_timeout, probe_timeout, close_timeout)
         command = () if isinstance(target, str) else tuple(target)
         self._core = ClientCore(
@@ -119,7 +119,7 @@ class Client:
             capabilities=dict(capabilities or {}),
             versions=versions,
             headers=headers,
-            transports=transports,
+            transports=usable_transports(transports, versions),
             verdicts=verdicts or Verdicts(),
             listens=listen,
             connect_timeout=connect_timeout,
@@ -169,7 +169,8 @@ class Client:
         Args:
             method, params: the request. ``params`` may have ``_meta``; a progress token is added.
             timeout: seconds without an answer and, if ``reset_on_progress``, without progress.
-            total_timeout: seconds without an answer, whatever progress there is.
+            total_timeout: seconds without an answer, whatever progress there is. The defaults of
+                both do not hold for ``subscriptions/listen``: it lasts as long as the server likes.
             idempotent: the request may be made again when its outcome is unknown (no answer,
                 nothing to resume). By default only methods that merely read are.
 
@@ -178,8 +179,11 @@ class Client:
         a time is not above zero, or too many calls are under way.
         """
         self._check_open()
-        timeout = self._timeout if timeout is None else timeout
-        total_timeout = self._total_timeout if total_timeout is None else total_timeout
+        lasts = method == LISTEN
+        if timeout is None:
+            timeout = math.inf if lasts else self._timeout
+        if total_timeout is None:
+            total_timeout = math.inf if lasts else self._total_timeout
         check_seconds(timeout, total_timeout)
         if method == "initialize":
             raise LocalProtocolError("initialize is sent by start(), not by call()")
@@ -187,9 +191,7 @@ class Client:
             raise LocalProtocolError(
                 f"{self._core.limits.max_pending_calls} calls are under way already"
             )
-        if json.as_object((params or {}).get("_meta", {})) is None:
-            raise LocalProtocolError("_meta of the parameters must be an object")
-        json.encode(params)
+        check_params(params)
         self._core.now = now
         call = ClientCall(
             self._core,
@@ -230,6 +232,7 @@ class Client:
         self._check_open()
         if self.state is not ClientState.READY:
             raise LocalProtocolError("The handshake is not done: wait for Connected")
+        check_params(params)
         self._core.now = now
         self._conversation.post(Notification(method, params))
 
@@ -378,7 +381,7 @@ class Client:
         json.encode(message.result if isinstance(message, Response) else message.data)
         self._check_open()
         self._core.now = now
-        return self._conversation.answer(message)
+        return self._conversation.questions.answer(message)
 
     def _check_open(self) -> None:
         if self._conversation.is_closed:

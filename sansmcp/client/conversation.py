@@ -15,20 +15,18 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from ..codecs import json, jsonrpc
-from ..codecs.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Batch, is_request_id
+from ..codecs.jsonrpc import Batch, is_request_id
 from ..errors import (
     CallError,
+    JsonRpcError,
     NegotiationFailed,
-    ProcessEnded,
     RemoteProtocolError,
     SessionLost,
 )
 from ..events import (
     Closed,
     ProgressReceived,
-    ServerAsked,
     ServerNotified,
-    ServerWithdrew,
     SessionExpired,
     Violation,
 )
@@ -42,8 +40,8 @@ from .detection import Verdict
 from .discovery import Discovery
 from .exchange import Refusal
 from .handshake import INITIALIZED, Handshake
-from .modern import SUBSCRIPTION_ID
-from .rounds import CAPABILITIES, Round
+from .modern import LISTEN, SUBSCRIPTION_ID
+from .questions import Questions
 from .transport import Transport
 
 
@@ -59,10 +57,8 @@ class Conversation:
         factory=dict[RequestId | None, ClientCall], init=False
     )
     """The calls whose request is under way, by its id."""
-    questions: dict[RequestId, tuple[ClientCall, ...]] = attrs.field(
-        factory=dict[RequestId, tuple[ClientCall, ...]], init=False
-    )
-    """The server's requests that wait for our answer, and the calls they may belong to."""
+    questions: Questions = attrs.field(init=False)
+    """What the server has asked, and we have not answered."""
     transport: Transport = attrs.field(init=False)
     """How we talk."""
     _untried: list[Transport] = attrs.field(factory=list["Transport"], init=False)
@@ -73,15 +69,19 @@ class Conversation:
     """Those that were tried, and how they failed."""
     _error: CallError | None = attrs.field(default=None, init=False)
     """Why the client closes; None: it was asked to."""
-    rounds: dict[RequestId, Round] = attrs.field(factory=dict[RequestId, Round], init=False)
-    """Which of those questions came in a result, to be answered by another request."""
     _opening: Handshake | Discovery | None = attrs.field(default=None, init=False)
     """How the conversation is being opened."""
     _probes: bool = attrs.field(default=True, init=False)
     """Whether to ask a server first if it does without a handshake."""
+    _trusts: bool = attrs.field(default=False, init=False)
+    """It is not asked, because of what is remembered of it."""
+    _asked_again: bool = attrs.field(default=False, init=False)
+    """It was asked at a version that it has named itself."""
     _proven: bool = attrs.field(default=True, init=False)
     """Something has worked in this session."""
-    _flooded: bool = attrs.field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.questions = Questions(self._core, self)
 
     @property
     def is_closed(self) -> bool:
@@ -104,16 +104,17 @@ class Conversation:
     def reachable(self) -> None:
         """Messages can be sent."""
         versions = of_era(self._core.versions, Era.MODERN)
-        is_known_as_old = self._core.verdicts.era(self._core.target) is Era.LEGACY
-        may_be_old = bool(self._core.handshake_versions)
         asks = self._probes and self.transport.speaks_modern and bool(versions)
-        if asks and not (is_known_as_old and may_be_old):
+        is_known_as_old = self._core.verdicts.era(self._core.target) is Era.LEGACY
+        self._trusts = asks and is_known_as_old and bool(self._core.handshake_versions)
+        if asks and not self._trusts:
             self.discover(versions[-1])
         else:
             self.shake_hands(None)
 
     def discover(self, version: str, *, is_last: bool = False) -> None:
         """Ask the server whether it speaks a version that needs no handshake."""
+        self._trusts, self._asked_again = False, is_last
         self._opening = Discovery(self._core, self, version, is_last)
         self._opening.start()
 
@@ -126,14 +127,19 @@ class Conversation:
             text = f"The server needs a handshake, and this client speaks only {ours}"
             self.unreachable(NegotiationFailed(text), Verdict.NONE)
             return
-        was_asked = self._probes and bool(of_era(self._core.versions, Era.MODERN))
-        self._opening = Handshake(self._core, self, version, was_asked)
+        self._opening = Handshake(self._core, self, version, self._asked_again)
         self._opening.start()
 
     def unreachable(self, error: CallError, verdict: Verdict) -> None:
         """The transport does not work. Where it may be the wrong one, the next is tried."""
         self._attempts.append((self.transport.name, error))
-        if verdict is Verdict.NOT_SPOKEN and self._untried:
+        is_other = verdict is Verdict.NOT_SPOKEN or isinstance(error, JsonRpcError)
+        if is_other:
+            self._core.verdicts.forget(self._core.target)
+        if is_other and self._trusts:
+            self._leave_session()
+            self.reachable()
+        elif verdict is Verdict.NOT_SPOKEN and self._untried:
             self._leave_session()
             self.transport = self._untried.pop(0)
             self.transport.connect()
@@ -167,10 +173,10 @@ class Conversation:
     def _open(self, era: Era) -> None:
         """Calls go out from now on."""
         self._opening = None
+        self._asked_again = False
         self._untried.clear()
         self._attempts.clear()
-        if self._core.url is not None:
-            self._core.verdicts.remember(self._core.target, self.transport.name, era)
+        self._core.verdicts.remember(self._core.target, self.transport.name, era)
         for call in tuple(self.calls.values()):
             call.send()
         self.transport.listen()
@@ -235,19 +241,17 @@ class Conversation:
         self._core.events.append(SessionExpired(tuple(failed)))
         self.transport.connect()
 
-    def process_ended(self, error: ProcessEnded) -> None:
-        """The server process has ended by itself.
+    def dies_of_questions(self) -> bool:
+        """Whether the process has ended because it was asked for its version.
 
-        One that ends when it is asked for its version is started again, and not asked.
+        Then it is not asked again.
         """
-        may_be_old = self._core.handshake_versions and error.status is not None
-        if isinstance(self._opening, Discovery) and may_be_old and self._probes:
-            self._leave_session()
-            self._probes = False
-            self._core.revision = None
-            self.transport.connect()
-        else:
-            self.fail(error)
+        was_asked = self._probes and isinstance(self._opening, Discovery)
+        if not was_asked or not self._core.handshake_versions:
+            return False
+        self._leave_session()
+        self._probes, self._core.revision = False, None
+        return True
 
     # What we say
 
@@ -272,27 +276,10 @@ class Conversation:
             params = {"requestId": call.request_id, "reason": reason}
             self.post(Notification("notifications/cancelled", params))
 
-    def answer(self, message: Response | ErrorResponse) -> bool:
-        """Answer a request of the server; False if it does not want the answer any more."""
-        if message.id is None or message.id not in self.questions:
-            return False
-        calls = self.questions.pop(message.id)
-        if (round := self.rounds.pop(message.id, None)) is not None:
-            round.take(message)
-        else:
-            self.post(message)
-        for call in calls:
-            call.told()
-        return True
-
     def forget(self, call: ClientCall) -> None:
-        """A call has ended, and with it the server's interest in answers to its questions."""
+        """A call has ended."""
         self.calls.pop(call.handle, None)
-        for id, calls in tuple(self.questions.items()):
-            if call in calls:
-                self.questions[id] = tuple(one for one in calls if one is not call)
-                if not self.questions[id]:
-                    self._withdraw(id, "the call it belongs to has ended")
+        self.questions.forget(call)
 
     # What the server says
 
@@ -337,11 +324,11 @@ class Conversation:
             case Response(id) | ErrorResponse(id):
                 self._answered(id, message)
             case Request():
-                self._asked(message, call)
+                self.questions.asked(message, call)
             case Notification("notifications/progress", params):
                 self._progress(params or {})
             case Notification("notifications/cancelled", params):
-                self._withdrawn(params or {})
+                self._cancelled(params or {})
             case Notification():
                 call = call or self._subscription_of(message)
                 handle = call.handle if call is not None else None
@@ -361,44 +348,13 @@ class Conversation:
         if call is not None:
             call.answer(message)
         elif type(id) is not int or id > self._core.last_request_id:
-            self._violation(f"an answer to {id!r}, which is no request of ours", "unknown_id")
-
-    def _asked(self, request: Request, call: ClientCall | None) -> None:
-        if self._core.is_modern:
-            self._violation(f"the request {request.method[:50]!r}", "unexpected_request")
-            return
-        if self._is_flooded():
-            return
-        capability = CAPABILITIES.get(request.method)
-        if request.method == "ping":
-            self.post(Response(request.id, {}))
-        elif capability is not None and capability not in self._core.capabilities:
-            text = f"This client has not declared the capability {capability!r}"
-            self.post(ErrorResponse(request.id, METHOD_NOT_FOUND, text))
-        elif capability is not None and not self.calls and not self.transport.is_one_stream:
-            text = f"{request.method} must belong to a request of the client, and none is running"
-            self.post(ErrorResponse(request.id, INVALID_PARAMS, text))
-        elif request.id not in self.questions:
-            everybody = tuple(self.calls.values()) if self.transport.is_one_stream else ()
-            calls = self.questions[request.id] = everybody if call is None else (call,)
-            for asked in calls:
-                asked.asked()
-            self._core.events.append(ServerAsked(call.handle if call else None, request))
-
-    def _is_flooded(self) -> bool:
-        """Whether the server asks more than it takes answers to; what it asks then is not heard."""
-        most = self._core.limits.max_pending_calls
-        was_flooded = self._flooded
-        self._flooded = len(self._core.posts) >= most or len(self.questions) >= most
-        if self._flooded and not was_flooded:
-            self._violation(f"more than {most} requests without taking our answers", "too_many")
-        return self._flooded
+            self.violated(f"an answer to {id!r}, which is no request of ours", "unknown_id")
 
     def _progress(self, params: Params) -> None:
         token, progress = params.get("progressToken"), params.get("progress")
         call = self.by_id.get(token) if type(token) is int else None
         if type(progress) not in (int, float):
-            self._violation("progress that is no number", "invalid_progress")
+            self.violated("progress that is no number", "invalid_progress")
         elif call is not None:
             call.progressed()
             total, text = params.get("total"), params.get("message")
@@ -411,20 +367,20 @@ class Conversation:
                 )
             )
 
-    def _withdrawn(self, params: Params) -> None:
+    def _cancelled(self, params: Params) -> None:
+        """The server wants no answer to its request; or, without handshake, ends a subscription."""
         id, reason = params.get("requestId"), params.get("reason")
-        if is_request_id(id) and id in self.questions:
-            calls = self.questions[id]
-            self._withdraw(id, reason if isinstance(reason, str) else "withdrawn by the server")
-            for call in calls:
-                call.told()
+        if not is_request_id(id):
+            return
+        call = self.by_id.get(id)
+        if not self._core.is_modern:
+            why = reason if isinstance(reason, str) else "withdrawn by the server"
+            self.questions.withdrawn(id, why)
+        elif call is not None and call.method == LISTEN:
+            call.lost(f"the server has ended the subscription: {reason or 'no reason given'}")
 
-    def _withdraw(self, id: RequestId, reason: str) -> None:
-        del self.questions[id]
-        self.rounds.pop(id, None)
-        self._core.events.append(ServerWithdrew(id, reason))
-
-    def _violation(self, what: str, reason: str) -> None:
+    def violated(self, what: str, reason: str) -> None:
+        """The server has sent what it must not."""
         error = RemoteProtocolError(f"The server has sent {what}", reason=reason)
         self._core.events.append(Violation(error))
 
@@ -434,8 +390,7 @@ class Conversation:
         if self._opening is not None:
             self._opening.stop()
             self._opening = None
-        for id in tuple(self.questions):
-            self._withdraw(id, "the session has ended")
+        self.questions.drop()
         self.transport.leave()
 
     def _advance(self, event: ClientEvent) -> None:

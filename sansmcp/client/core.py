@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ..codecs import jsonrpc
+from ..codecs import json, jsonrpc
 from ..codecs.headers import Headers
 from ..effects import AbortExchange, ClientEffect, OpenExchange
 from ..errors import LocalProtocolError
 from ..events import ClientEvent
 from ..http import RequestHead, Url
 from ..limits import Limits
-from ..messages import Message
+from ..messages import Message, Params
 from ..revisions import Revision, of_era
 from ..timers import Timer, TimerTable
 from ..types import Era, Secret
@@ -41,7 +41,9 @@ class ReconnectPolicy:
     Delays grow exponentially, and are random so that clients do not come in step.
     Attempt n (from 1) comes ``retry + random * min(cap, initial * 2 ** (n - 1))`` seconds after the
     break, where ``retry`` is what the server asked for, or 0. Only progress (a new event id, a
-    message) starts the count again; a connection that opens and ends without any does not.
+    message) starts the count again; a connection that opens and ends without any does not. Where
+    nothing can be resumed (at the stateless revisions), only a stream that has lasted for longer
+    than ``cap`` does.
     """
 
     initial: float = 0.5
@@ -61,6 +63,13 @@ def check_seconds(*durations: float) -> None:
     for seconds in durations:
         if not seconds > 0:
             raise LocalProtocolError(f"Not a number of seconds above zero: {seconds!r}")
+
+
+def check_params(params: Params | None) -> None:
+    """Raises LocalProtocolError for parameters that cannot be sent."""
+    if json.as_object((params or {}).get("_meta", {})) is None:
+        raise LocalProtocolError("_meta of the parameters must be an object")
+    json.encode(params)
 
 
 @attrs.define(eq=False, kw_only=True)

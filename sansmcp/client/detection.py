@@ -25,10 +25,18 @@ URL_TRANSPORTS = (STREAMABLE_HTTP, HTTP_SSE)
 """How a client can talk to a URL, the newest way first."""
 
 
-def check_transports(names: tuple[str, ...]) -> None:
-    """Raises LocalProtocolError unless these are ways to talk to a URL."""
+def usable_transports(names: tuple[str, ...], versions: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the transports on which one of the versions exists.
+
+    Raises LocalProtocolError if there is none, or for what is no way to talk to a URL.
+    """
     if not names or not set(names) <= set(URL_TRANSPORTS):
         raise LocalProtocolError(f"Transports are some of {', '.join(URL_TRANSPORTS)}")
+    if not of_era(versions, Era.LEGACY):
+        names = tuple(name for name in names if name != HTTP_SSE)
+    if not names:
+        raise LocalProtocolError(f"On {HTTP_SSE} versions without a handshake do not exist")
+    return names
 
 
 class Verdict(enum.Enum):

@@ -71,7 +71,7 @@ class Discovery:
 
     @property
     def restarts(self) -> bool:
-        """A question that is lost is an answer, too."""
+        """It is made once."""
         return False
 
     def restart(self) -> None:
@@ -87,7 +87,7 @@ class Discovery:
                     self._adopt(str(found.version), json.as_object(result) or {})
                 else:
                     self._decide(found)
-            case ErrorResponse(id) if id in (self.request_id, None):
+            case ErrorResponse(id) if id == self.request_id or type(id) is not int:
                 self._failed(message)
             case _:
                 self._conversation.route(message, None)
@@ -96,8 +96,11 @@ class Discovery:
         """Something that is no message."""
         self._core.events.append(Violation(error))
 
-    def lost(self, reason: str) -> None:
-        """The server cannot be reached: that says nothing about it."""
+    def lost(self, reason: str, *, complete: bool = False) -> None:
+        """A server out of reach says nothing about itself; one that does not answer is old."""
+        if complete:
+            self._decide(Finding(Probe.HANDSHAKE))
+            return
         text = f"{_METHOD} was not answered: {reason}"
         self._give_up(Disconnected(text, method=_METHOD, request_id=self.request_id))
 
@@ -132,6 +135,8 @@ class Discovery:
             http_status=status,
         )
         if found.is_disjoint:
+            data = json.as_object(error.data) or {}
+            text += f", the server {data.get('supported')!r}"[:500]
             failure = NegotiationFailed(text, method=_METHOD, request_id=self.request_id)
         self._give_up(failure)
 

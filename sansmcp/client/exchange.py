@@ -64,6 +64,8 @@ class Refusal:
         if 200 <= self.status < 300:
             kind = (headers.media_type(self.headers) or b"no content").decode("latin-1")
             said = f"{kind} instead of JSON or an event stream: {said}"
+            if self.status in (202, 204):
+                said += "; if messages of HTTP+SSE go here, open the URL of its event stream"
         elif location is not None:
             said = f"a redirect to {location.decode('latin-1')!r}, which is not followed"
         request = f"{self.http_method.decode()} {self.url}"

@@ -49,8 +49,8 @@ class Handshake:
     _conversation: Conversation
     _offer: str | None = None
     """The version to offer; None: our newest."""
-    _is_late: bool = False
-    """The server was asked for its version already, and has not said so."""
+    _is_last: bool = False
+    """The server was asked already at a version that it has named itself."""
     _carrier: Carrier = attrs.field(init=False)
     request_id: int = attrs.field(init=False)
     _result: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
@@ -128,7 +128,7 @@ class Handshake:
         if not self._conversation.is_closed:
             self._core.events.append(Violation(error))
 
-    def lost(self, reason: str) -> None:
+    def lost(self, reason: str, *, complete: bool = False) -> None:
         """No answer."""
         self._fail(self._error(Disconnected, f"{_METHOD} was not answered: {reason}"))
 
@@ -150,7 +150,8 @@ class Handshake:
 
     def _denied(self, error: ErrorResponse, http_status: int | None = None) -> None:
         found = after_discover(error, self._core.versions)
-        if found.probe is Probe.RETRY and not self._is_late:  # it was slow to say what it is
+        may_ask = self._conversation.transport.speaks_modern and not self._is_last
+        if found.probe is Probe.RETRY and may_ask:  # it was slow to say what it is
             self.stop()
             self._conversation.discover(str(found.version), is_last=True)
             return

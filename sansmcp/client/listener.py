@@ -57,7 +57,7 @@ class Listener:
         """The server says something that is no message."""
         self._core.events.append(Violation(error))
 
-    def lost(self, reason: str) -> None:
+    def lost(self, reason: str, *, complete: bool = False) -> None:
         """The stream could not be held."""
         self._core.events.append(ListenerStopped(reason))
 

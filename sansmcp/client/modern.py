@@ -21,6 +21,7 @@ from ..errors import RemoteProtocolError
 from ..events import Reconnecting, ToolRejected
 from ..messages import Message, Notification, Request
 from ..timers import Timer
+from .detection import is_temporary
 from .exchange import ClientExchange, Refusal
 from .transport import RequestOwner
 
@@ -38,6 +39,9 @@ LISTEN = "subscriptions/listen"
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The parameter that ``Mcp-Name`` repeats."""
 
+_MOST_TOOLS = 1000
+"""Tools whose headers are remembered; the schema of a tool that is forgotten is fetched again."""
+
 
 def dress(core: ClientCore, message: Message) -> Message:
     """A message as the revision in force wants it."""
@@ -53,9 +57,22 @@ def dress(core: ClientCore, message: Message) -> Message:
     return attrs.evolve(message, params=params)
 
 
+def uses_headers(core: ClientCore) -> bool:
+    """Whether headers repeat parts of messages."""
+    return core.is_modern and core.url is not None
+
+
+def learn_tools(core: ClientCore, result: Any) -> Any:
+    """A list of tools, without those whose parameters headers cannot repeat as they should."""
+    if uses_headers(core):
+        result, rejected = core.tools.learn(result)
+        core.events.extend(rejected)
+    return result
+
+
 def headers_of(core: ClientCore, message: Message) -> Headers:
     """The headers that repeat parts of a message."""
-    if not core.is_modern or not isinstance(message, Request | Notification):
+    if not uses_headers(core) or not isinstance(message, Request | Notification):
         return ()
     params = message.params or {}
     found = [(b"mcp-method", mirrored.encode(message.method))]
@@ -94,18 +111,22 @@ class ToolHeaders:
         rejected: list[ToolRejected] = []
         for each in tools:
             tool = json.as_object(each) or {}
-            name, schema = tool.get("name"), json.as_object(tool.get("inputSchema"))
+            name, schema = str(tool.get("name")), json.as_object(tool.get("inputSchema"))
+            self._known.pop(name, None)
             try:
                 headers = mirrored.parameters(schema or {})
             except ValueError as error:
-                rejected.append(ToolRejected(str(name), str(error)))
+                rejected.append(ToolRejected(name, str(error)))
                 continue
             good.append(each)
-            if isinstance(name, str):
-                self._known.pop(name, None)
-                if headers:
-                    self._known[name] = headers
+            if headers:
+                self._remember(name, headers)
         return {**listed, "tools": good}, rejected
+
+    def _remember(self, name: str, headers: dict[str, tuple[str, ...]]) -> None:
+        self._known[name] = headers
+        if len(self._known) > _MOST_TOOLS:
+            del self._known[next(iter(self._known))]
 
 
 @attrs.define(eq=False)
@@ -118,10 +139,13 @@ class StatelessCarrier:
     expects_messages: bool = attrs.field(default=True, init=False)
     _exchange: ClientExchange | None = attrs.field(default=None, init=False)
     _attempts: int = attrs.field(default=0, init=False)
+    _opened: float | None = attrs.field(default=None, init=False)
+    """When the response turned out to be an event stream."""
     _is_closed: bool = attrs.field(default=False, init=False)
 
     def post(self, request: Request) -> None:
         """Send the request, or another one in its place."""
+        self._opened = None
         self._exchange = self._core.post(self, request)
 
     def close(self, *, complete: bool = False) -> None:
@@ -146,11 +170,11 @@ class StatelessCarrier:
 
     def opened(self) -> None:
         """The response is an event stream."""
+        self._opened = self._core.now
 
     def received(self, event: SseEvent) -> None:
         """An event; ids mean nothing here."""
         if event.data and event.event == "message":
-            self._attempts = 0
             self._decode(event.data.encode())
 
     def answered(self, message: Message | RemoteProtocolError) -> None:
@@ -161,24 +185,37 @@ class StatelessCarrier:
             self._owner.message(message)
 
     def ended(self, reason: str | None) -> None:
-        """The response is over; if the answer was not in it, nobody knows what has happened."""
+        """The response is over; if the answer was not in it, nobody knows what has happened.
+
+        Attempts are counted until a stream has lasted: what it says is no progress, for the next
+        one begins from the beginning.
+        """
         if self._is_closed:
             return
+        if self._opened is not None and self._core.now - self._opened > self._core.reconnect.cap:
+            self._attempts = 0
         why = reason or "the server closed the stream before the answer"
+        if not self._tries_again(why):
+            self._owner.lost(f"{why}; the outcome is unknown", complete=reason is None)
+
+    def refused(self, refusal: Refusal) -> None:
+        """The server said no; while a broken stream is replaced, that may pass."""
+        may_pass = is_temporary(refusal.status) and refusal.error is None
+        if not (self._attempts and may_pass and self._tries_again(refusal.message)):
+            self._owner.refused(refusal)
+
+    def _tries_again(self, why: str) -> bool:
+        """Let the request be made again after a while, if that may be and is of any use."""
         policy = self._core.reconnect
         self._attempts += 1
         if not self._owner.restarts or self._attempts > policy.attempts:
-            self._owner.lost(f"{why}; the outcome is unknown")
-            return
+            return False
         delay = policy.delay(self._attempts, 0.0, self._core.jitter())
         self._core.timers.set(Timer.RECONNECT, self, self._core.now + delay)
         self._core.events.append(
             Reconnecting(call=self._call, delay=delay, attempt=self._attempts, reason=why)
         )
-
-    def refused(self, refusal: Refusal) -> None:
-        """The server said no."""
-        self._owner.refused(refusal)
+        return True
 
     def garbled(self, error: RemoteProtocolError) -> None:
         """The response cannot be read."""

@@ -17,6 +17,7 @@ from ..errors import RemoteProtocolError
 from ..messages import ErrorResponse, Message, Request, Response
 from .core import ClientCore
 from .exchange import Refusal
+from .modern import learn_tools
 from .transport import Carrier
 
 if TYPE_CHECKING:
@@ -38,12 +39,17 @@ class ToolRefresh:
     _request_id: int = attrs.field(default=0, init=False)
     _pages: int = attrs.field(default=0, init=False)
 
-    def start(self, cursor: Any = None) -> None:
+    def start(self, cursor: str | None = None) -> None:
         """Ask for a page."""
         self._request_id = self._core.next_request_id()
         self._carrier = self._conversation.transport.carrier(self, None)
         params = {} if cursor is None else {"cursor": cursor}
         self._carrier.post(Request(self._request_id, "tools/list", params))
+
+    def stop(self) -> None:
+        """The call has ended."""
+        if self._carrier is not None:
+            self._carrier.close()
 
     @property
     def restarts(self) -> bool:
@@ -58,7 +64,7 @@ class ToolRefresh:
         match message:
             case Response(id, result) if id == self._request_id:
                 self._page(result)
-            case ErrorResponse(id) if id in (self._request_id, None):
+            case ErrorResponse(id) if id == self._request_id or type(id) is not int:
                 self._done()
             case _:
                 self._conversation.route(message, None)
@@ -66,7 +72,7 @@ class ToolRefresh:
     def violated(self, error: RemoteProtocolError) -> None:
         """Of no interest."""
 
-    def lost(self, reason: str) -> None:
+    def lost(self, reason: str, *, complete: bool = False) -> None:
         """No list."""
         self._done()
 
@@ -80,9 +86,9 @@ class ToolRefresh:
 
     def _page(self, result: Any) -> None:
         self._pages += 1
-        self._core.tools.learn(result)
+        learn_tools(self._core, result)
         cursor = (json.as_object(result) or {}).get("nextCursor")
-        if cursor is not None and self._pages < _MOST_PAGES:
+        if isinstance(cursor, str) and self._pages < _MOST_PAGES:
             assert self._carrier is not None
             self._carrier.close(complete=True)
             self.start(cursor)
@@ -90,8 +96,6 @@ class ToolRefresh:
             self._done()
 
     def _done(self) -> None:
-        if self._carrier is not None:
-            self._carrier.close(complete=True)
-            self._carrier = None
-            if not self._call.is_over:
-                self._call.send()
+        assert self._carrier is not None
+        self._carrier.close(complete=True)
+        self._call.send()

@@ -15,21 +15,12 @@ import attrs
 
 from ..codecs import json
 from ..errors import InvalidResponse, JsonRpcError
-from ..events import ServerAsked
 from ..messages import ErrorResponse, Request, RequestId, Response
 from .core import ClientCore
 
 if TYPE_CHECKING:
     from .calls import ClientCall
     from .conversation import Conversation
-
-CAPABILITIES = {
-    "sampling/createMessage": "sampling",
-    "elicitation/create": "elicitation",
-    "roots/list": "roots",
-}
-"""What a client must have declared to be asked this."""
-
 
 @attrs.define(eq=False)
 class Round:
@@ -52,22 +43,22 @@ class Round:
         if state is None and not questions:
             self._refuse("an input_required result that requires nothing")
             return
+        if not self._conversation.questions.has_room(len(questions)):
+            self._refuse(f"{len(questions)} questions, which are too many")
+            return
         self._params = {} if state is None else {"requestState": state}
         asked: list[Request] = []
         for key, value in questions.items():
             question = json.as_object(value) or {}
             method, params = question.get("method"), json.as_object(question.get("params", {}))
             if not isinstance(method, str) or params is None or not self._may_be_asked(method):
-                self._refuse(f"a question that this client has not declared to answer: {method!r}")
+                what = repr(method)[:50]
+                self._refuse(f"a question that this client has not declared to answer: {what}")
                 return
             id = f"{request_id}/{key}"
             self._keys[id] = key
             asked.append(Request(id, method, params))
-        for request in asked:
-            self._conversation.questions[request.id] = (self._call,)
-            self._conversation.rounds[request.id] = self
-            self._call.asked()
-            self._core.events.append(ServerAsked(self._call.handle, request))
+        self._conversation.questions.ask(asked, self._call, self)
         if not asked:
             self._call.next_round(self._params)
 
@@ -83,7 +74,7 @@ class Round:
             self._call.next_round({"inputResponses": self._answers, **self._params})
 
     def _may_be_asked(self, method: str) -> bool:
-        return CAPABILITIES.get(method) in self._core.capabilities
+        return self._conversation.questions.may_be(method, otherwise=False)
 
     def _refuse(self, what: str) -> None:
         method = self._call.method

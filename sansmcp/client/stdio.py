@@ -67,13 +67,18 @@ class Stdio:
     _decoder: NdjsonDecoder = attrs.field(init=False)
     _log: NdjsonDecoder = attrs.field(init=False)
     _last_lines: deque[str] = attrs.field(init=False)
-    _status: int | None = attrs.field(default=None, init=False)
-    _output_ended: bool = attrs.field(default=False, init=False)
-    _log_ended: bool = attrs.field(default=False, init=False)
+    _status: int | None = attrs.field(init=False)
+    _output_ended: bool = attrs.field(init=False)
+    _log_ended: bool = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         if not self.command:
             raise LocalProtocolError("A command needs at least one word")
+        self._renew()
+
+    def _renew(self) -> None:
+        """Forget what a process before has said."""
+        self._status, self._output_ended, self._log_ended = None, False, False
         self._decoder = NdjsonDecoder(self._core.limits.max_message_bytes)
         self._log = NdjsonDecoder(_LONGEST_LOG_LINE)
         self._last_lines = deque(maxlen=_LAST_LINES)
@@ -224,18 +229,23 @@ class Stdio:
 
     def _end(self) -> None:
         """The process has ended, and all it wrote was read."""
-        self._advance(ProcessEvent.DRAINED)
         self._log.receive_eof()
         self._read_log()
         self._core.effects.append(KillProcess())  # what it has left behind
-        self._gone(self._error())
+        self._core.timers.stop(Timer.PROCESS, self)
+        if self._conversation.dies_of_questions():
+            self._renew()
+            self.connect()
+        else:
+            self._advance(ProcessEvent.DRAINED)
+            self._gone(self._error())
 
     def _gone(self, error: ProcessEnded) -> None:
         self._core.timers.stop(Timer.PROCESS, self)
         if self._conversation.is_closed:
             self._conversation.closed()
         else:
-            self._conversation.process_ended(error)
+            self._conversation.fail(error)
 
     def _error(self) -> ProcessEnded:
         if self._status is None:

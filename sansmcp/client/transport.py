@@ -30,8 +30,11 @@ class RequestOwner(Protocol):
     def violated(self, error: RemoteProtocolError) -> None:
         """Something has come that is no message; more may follow."""
 
-    def lost(self, reason: str) -> None:
-        """Nothing can bring the answer any more."""
+    def lost(self, reason: str, *, complete: bool = False) -> None:
+        """Nothing can bring the answer any more.
+
+        ``complete``: there was a response, and the answer was not in it.
+        """
 
     def refused(self, refusal: Refusal) -> None:
         """The server refused the request, or no longer knows the session."""

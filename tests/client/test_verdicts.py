@@ -96,11 +96,11 @@ def test_clients_that_share_nothing_remember_nothing(verdicts: Verdicts) -> None
     assert bench.take().method == "POST"
 
 
-def test_processes_are_not_remembered() -> None:
-    verdicts = Verdicts(limit=1)
-    verdicts.remember(URL, "http+sse", Era.LEGACY)
+def test_commands_are_remembered_too() -> None:
+    verdicts = Verdicts()
     ProcessBench(verdicts=verdicts).connect()
-    assert started(verdicts).take("GET")
+    assert verdicts.era("python server.py") is Era.LEGACY
+    assert verdicts.era("python") is None
 
 
 # What the application allows
