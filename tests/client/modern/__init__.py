@@ -1,0 +1,1 @@
+"""The client at the stateless revisions, by its public face."""

@@ -1,0 +1,366 @@
+"""Which era a server at a URL is of, found out by what it answers; replies are recorded ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from sansmcp import (
+    BodyData,
+    Disconnected,
+    Era,
+    JsonRpcError,
+    LocalProtocolError,
+    NegotiationFailed,
+    RequestCancelled,
+    RequestRefused,
+    Verdicts,
+)
+from sansmcp.events import CallFailed, Closed, Connected, ServerNotified, Violation
+from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
+
+from ..bench import LATEST, URL, Asked, Bench, error, initialized, notification, request
+from ..detection_bench import JSON, SSE_URL_POSTED, by_http_sse, failure
+from .bench import META, MODERN, ModernBench, discovered, failed, offered, refused_version
+
+requirement = pytest.mark.requirement
+STREAM = "text/event-stream"
+HTML = {"content_type": "text/html"}
+
+
+@pytest.fixture
+def bench() -> ModernBench:
+    return ModernBench()
+
+
+def reply(asked: Asked, message: Any, status: int = 200) -> None:
+    """A JSON-RPC message, as the answer to whatever was asked."""
+    asked.answer(message, status)
+
+
+def becomes_modern(bench: ModernBench) -> None:
+    assert bench.era() is Era.MODERN
+    bench.call()[1].result()
+
+
+def becomes_legacy(bench: ModernBench, version: str = LATEST) -> None:
+    asked = bench.take()
+    assert offered(asked) == version
+    asked.answer(initialized(asked.id, version))
+    bench.take().accept()
+    assert bench.era() is Era.LEGACY
+    assert bench.take("GET").header("mcp-protocol-version") is not None
+
+
+# What is asked
+
+
+@requirement("VERS-C-004", "VERS-C-008", "MODERN-C-006", "HEADERS-C-001", "HEADERS-C-003")
+def test_the_question(bench: ModernBench) -> None:
+    asked = bench.start()
+    assert asked.json == {
+        "jsonrpc": "2.0",
+        "id": 0,
+        "method": "server/discover",
+        "params": {"_meta": META},
+    }
+    assert asked.header("mcp-protocol-version") == MODERN
+    assert asked.header("mcp-method") == "server/discover"
+    assert asked.header("mcp-name") is None
+    assert asked.header("accept") == "application/json, text/event-stream"
+
+
+# A server of the new era
+
+
+@requirement("VERS-C-005", "MODERN-C-005")
+@pytest.mark.parametrize("versions", [(MODERN,), (LATEST, MODERN), (MODERN, "2099-01-01", "x")])
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_version_that_both_speak(
+    bench: ModernBench, versions: tuple[str, ...], streams: bool
+) -> None:
+    asked = bench.start()
+    handle = bench.do(bench.client.call, "tools/call")
+    if streams:
+        asked.open_stream()
+        asked.event(notification("notifications/message", level="info"))
+        asked.event(discovered(asked.id, *versions))
+    else:
+        asked.answer(discovered(asked.id, *versions))
+    connected = [event for event in bench.events if isinstance(event, Connected)]
+    assert [(e.version, e.transport) for e in connected] == [(MODERN, "streamable-http")]
+    assert bench.take().json["method"] == "tools/call"  # it has waited, and nothing else is sent
+    assert handle == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "info"),
+    [
+        ({}, {}),
+        ({"_meta": {"io.modelcontextprotocol/serverInfo": {"name": "s"}}}, {"name": "s"}),
+        ({"serverInfo": {"name": "top"}}, {"name": "top"}),
+        ({"serverInfo": "s", "_meta": 5}, {}),
+    ],
+)
+def test_what_the_server_says_of_itself(
+    bench: ModernBench, more: Mapping[str, Any], info: Mapping[str, Any]
+) -> None:
+    asked = bench.start()
+    asked.answer(discovered(asked.id, instructions="be kind", **more))
+    assert bench.events == [
+        Connected(
+            transport="streamable-http",
+            version=MODERN,
+            server_info=info,
+            capabilities={"tools": {}},
+            instructions="be kind",
+        )
+    ]
+
+
+def test_odd_members_of_the_answer_are_left_out(bench: ModernBench) -> None:
+    asked = bench.start()
+    asked.answer(discovered(asked.id, instructions=5, capabilities=None))
+    (event,) = bench.events
+    assert isinstance(event, Connected)
+    assert (event.instructions, event.capabilities) == (None, {})
+
+
+@requirement("VERS-C-003", "VERS-C-009", "VERS-C-010")
+@pytest.mark.parametrize("status", [200, 400, 404, 500])
+def test_the_server_asks_for_a_version_that_both_speak(bench: ModernBench, status: int) -> None:
+    asked = bench.start()
+    reply(asked, refused_version(asked.id, LATEST, MODERN), status)
+    again = bench.take()
+    assert again.json["method"] == "server/discover"
+    assert again.id != asked.id
+    again.answer(discovered(again.id))
+    becomes_modern(bench)
+
+
+def test_it_is_asked_once_more_only(bench: ModernBench) -> None:
+    asked = bench.start()
+    reply(asked, refused_version(asked.id, MODERN), 400)
+    again = bench.take()
+    reply(again, refused_version(again.id, MODERN), 400)
+    reported = failure(bench)
+    assert isinstance(reported, JsonRpcError)
+    assert (reported.code, reported.http_status) == (-32022, 400)
+
+
+@requirement("VERS-C-010")
+@pytest.mark.parametrize("status", [200, 400, 401, 503])
+@pytest.mark.parametrize("code", [-32020, -32021])
+def test_other_errors_of_the_new_era_are_reported(
+    bench: ModernBench, status: int, code: int
+) -> None:
+    asked = bench.start()
+    reply(asked, failed(asked.id, code, "no", {"x": 1}), status)
+    reported = failure(bench)
+    assert isinstance(reported, JsonRpcError)
+    assert (reported.code, reported.data) == (code, {"x": 1})
+
+
+@requirement("VERS-C-003")
+@pytest.mark.parametrize("data", [{"supported": ["2099-01-01"]}, {"supported": 5}, {}, None])
+def test_no_version_in_common(bench: ModernBench, data: Any) -> None:
+    asked = bench.start()
+    reply(asked, failed(asked.id, -32022, "too old", data), 400)
+    reported = failure(bench)
+    assert isinstance(reported, NegotiationFailed)
+    assert "too old (code -32022)" in str(reported)
+    assert f"{LATEST}, {MODERN}" in str(reported)
+    assert ("2099-01-01" in str(reported)) is ("2099" in str(data))
+
+
+# A server of the old era
+
+
+@pytest.mark.parametrize("as_error", [True, False])
+def test_only_older_versions_in_common(bench: ModernBench, as_error: bool) -> None:
+    asked = bench.start()
+    versions = ("2024-11-05", "2025-06-18", "2099-01-01")
+    if as_error:
+        reply(asked, refused_version(asked.id, *versions), 400)
+    else:
+        reply(asked, discovered(asked.id, *versions))
+    becomes_legacy(bench, "2025-06-18")
+
+
+@requirement("VERS-C-011")
+@pytest.mark.parametrize(
+    "message",
+    [
+        error(0, -32601),
+        error(0, -32600),
+        error(0, 0),
+        error(None, -32600),
+        error("server-error", -32600, "Bad Request: Missing session ID"),
+        {"jsonrpc": "2.0", "error": {"code": -32600, "message": "no id"}},
+        {"jsonrpc": "2.0", "id": 0, "result": {}},
+        {"jsonrpc": "2.0", "id": 0, "result": {"supportedVersions": MODERN}},
+        {"jsonrpc": "2.0", "id": 0, "result": []},
+        {"jsonrpc": "2.0", "id": 7, "result": {"supportedVersions": [MODERN]}},
+        {"jsonrpc": "2.0", "id": 0},
+        b"",
+        b"OK",
+    ],
+)
+@pytest.mark.parametrize("streams", [True, False])
+def test_any_other_answer_comes_from_an_old_server(
+    bench: ModernBench, message: Any, streams: bool
+) -> None:
+    asked = bench.start()
+    if streams:
+        asked.open_stream()
+        asked.event(message)
+        asked.end()
+    else:
+        asked.answer(message)
+    becomes_legacy(bench)
+
+
+@requirement("VERS-C-009", "VERS-C-011", "VERS-C-012")
+@pytest.mark.parametrize(
+    ("status", "body", "headers"),
+    [
+        (200, b"<!DOCTYPE html>", HTML),
+        (202, b"", {}),
+        (204, b"", {}),
+        (302, b"", {"location": "/login"}),
+        (400, b"", {}),
+        (400, b"Bad Request: Missing session ID", {"content_type": "text/plain"}),
+        (400, b'{"jsonrpc":"2.0","id":0,"error":{"code":-32600,"message":"x"}}', JSON),
+        (400, b'{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"x"}}', JSON),
+        (400, b'{"jsonrpc":"2.0","id":"server-error","error":{"code":-32001,"message":"x"}}', JSON),
+        (400, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32004,"message":"x"}}', JSON),
+        (404, b'{"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"x"}}', JSON),
+        (404, b'{"detail":"Not Found"}', JSON),
+        (405, SSE_URL_POSTED, JSON),
+        (406, b"", {}),
+        (410, b"", {}),
+        (415, b"", {}),
+        (418, b"", {}),
+        (422, b'{"detail":[]}', JSON),
+    ],
+)
+def test_refusals_that_come_from_old_servers(
+    bench: ModernBench, status: int, body: bytes, headers: Mapping[str, str]
+) -> None:
+    bench.start().refuse(status, body, **headers)
+    becomes_legacy(bench)
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_server_that_does_not_answer_in_time_is_old(streams: bool) -> None:
+    bench = ModernBench(probe_timeout=3)
+    asked = bench.start()
+    if streams:
+        asked.open_stream()
+    bench.wait(2.9)
+    assert bench.requests == []
+    bench.wait(0.1)
+    assert asked.aborted
+    asked.feed(BodyData(b"late"))
+    becomes_legacy(bench)
+
+
+def test_an_old_server_of_http_sse(bench: ModernBench) -> None:
+    bench.start().refuse(405, SSE_URL_POSTED, **JSON)
+    bench.take().refuse(405, SSE_URL_POSTED, **JSON)
+    by_http_sse(bench)
+
+
+def test_the_url_that_messages_of_http_sse_go_to(bench: ModernBench) -> None:
+    bench.start().accept()
+    asked = bench.take()
+    assert offered(asked) == LATEST
+    asked.accept()
+    reported = failure(bench)
+    assert isinstance(reported, RequestRefused)
+    assert "open the URL of its event stream" in str(reported)
+
+
+# What decides nothing
+
+
+@pytest.mark.parametrize(
+    "status", [401, 403, 407, 408, 413, 425, 429, 431, 500, 501, 502, 503, 504]
+)
+def test_refusals_that_decide_nothing(status: int) -> None:
+    verdicts = Verdicts()
+    bench = ModernBench(verdicts=verdicts)
+    bench.start().refuse(status, b"because")
+    reported = failure(bench)
+    assert isinstance(reported, RequestRefused)
+    assert (reported.status, reported.body) == (status, b"because")
+    assert verdicts.era(URL) is None
+
+
+@pytest.mark.parametrize("how", ["at once", "json", "stream"])
+def test_a_server_out_of_reach_decides_nothing(bench: ModernBench, how: str) -> None:
+    asked = bench.start()
+    if how != "at once":
+        asked.head(content_type="application/json" if how == "json" else STREAM)
+    asked.cut()
+    reported = failure(bench)
+    assert isinstance(reported, Disconnected)
+    assert "cable cut" in str(reported)
+
+
+# What the server says meanwhile, and what the application does
+
+
+def test_what_comes_before_the_answer(bench: ModernBench) -> None:
+    asked = bench.start()
+    asked.open_stream()
+    asked.event(notification("early"))
+    asked.event(request(1, "ping"))
+    asked.event(b"{}")
+    asked.event(discovered(asked.id))
+    kinds = [type(event) for event in bench.events]
+    assert kinds == [ServerNotified, Violation, Violation, Connected]
+    assert bench.requests == []
+
+
+def test_closing_meanwhile(bench: ModernBench) -> None:
+    asked = bench.start()
+    handle = bench.do(bench.client.call, "tools/call")
+    bench.do(bench.client.close)
+    assert asked.aborted
+    ended, closed = bench.events
+    assert isinstance(ended, CallFailed)
+    assert ended.call == handle
+    assert isinstance(ended.error, RequestCancelled)
+    assert closed == Closed(None)
+    assert bench.client.next_deadline() is None
+
+
+# Clients of one era
+
+
+@pytest.mark.parametrize("status", [200, 400, 404, 405, 202])
+def test_a_client_of_the_new_era_says_what_the_server_needs(status: int) -> None:
+    bench = ModernBench(versions=MODERN_VERSIONS)
+    bench.start().refuse(status, json.dumps(error(0, -32601)).encode(), **JSON)
+    reported = failure(bench)
+    assert isinstance(reported, NegotiationFailed)
+    assert f"needs a handshake, and this client speaks only {MODERN}" in str(reported)
+
+
+def test_a_client_of_the_new_era_cannot_use_http_sse() -> None:
+    with pytest.raises(LocalProtocolError, match="http"):
+        ModernBench(versions=MODERN_VERSIONS, transports=("http+sse",))
+    verdicts = Verdicts()
+    verdicts.remember(URL, "http+sse", Era.LEGACY)
+    bench = ModernBench(versions=MODERN_VERSIONS, verdicts=verdicts).connect()
+    bench.call()[1].result()
+
+
+def test_a_client_of_the_old_era_asks_nothing() -> None:
+    bench = Bench(versions=HANDSHAKE_VERSIONS)
+    bench.do(bench.client.start)
+    assert bench.take().json["method"] == "initialize"

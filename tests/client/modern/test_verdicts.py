@@ -1,0 +1,199 @@
+"""The era of a server at a URL: remembered, asked again when that fails, and told late."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from sansmcp import Era, JsonRpcError, NegotiationFailed, RequestRefused, Verdicts
+from sansmcp.events import CallFailed, SessionExpired
+
+from ..bench import LATEST, SESSION, URL, error, initialized
+from ..detection_bench import JSON, SESSION_REQUIRED, by_http_sse, failure
+from ..sse_bench import tell_endpoint
+from .bench import MODERN, ModernBench, discovered, offered, refused_version
+
+requirement = pytest.mark.requirement
+
+
+def remembering(transport: str = "streamable-http", era: Era = Era.LEGACY) -> Verdicts:
+    verdicts = Verdicts()
+    verdicts.remember(URL, transport, era)
+    return verdicts
+
+
+def trusting(verdicts: Verdicts) -> ModernBench:
+    """A client that begins with the handshake."""
+    bench = ModernBench(verdicts=verdicts, listen=False)
+    bench.do(bench.client.start)
+    assert offered(bench.requests[0]) == LATEST
+    return bench
+
+
+@requirement("VERS-C-006", "VERS-C-011")
+def test_the_next_client_of_an_old_server_does_not_ask() -> None:
+    verdicts = Verdicts()
+    bench = ModernBench(verdicts=verdicts, listen=False)
+    bench.start().refuse(400)
+    bench.shake_hands()
+    assert verdicts.era(URL) is Era.LEGACY
+    bench.call()[1].result()
+    bench.call()[1].refuse(404)  # the session has ended
+    assert any(isinstance(event, SessionExpired) for event in bench.events)
+    bench.shake_hands()
+    trusting(verdicts).shake_hands()
+
+
+@requirement("VERS-C-006")
+def test_a_server_of_the_new_era_is_asked_and_remembered() -> None:
+    verdicts = remembering("http+sse", Era.MODERN)
+    bench = ModernBench(verdicts=verdicts, transports=("streamable-http",)).connect()
+    assert verdicts.era(URL) is Era.MODERN
+    assert bench.requests == []
+    ModernBench(verdicts=verdicts).connect()
+
+
+@requirement("VERS-C-007")
+@pytest.mark.parametrize(
+    ("status", "body", "headers"),
+    [
+        (400, b"", {}),
+        (400, SESSION_REQUIRED, JSON),
+        (400, b'{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"no _meta"}}', JSON),
+        (404, b'{"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"what?"}}', JSON),
+        (405, b"", {}),
+        (
+            400,
+            b'{"jsonrpc":"2.0","error":{"code":-32022,"message":"no","data":{"supported":["'
+            + MODERN.encode()
+            + b'"]}}}',
+            JSON,
+        ),
+    ],
+)
+def test_when_what_is_remembered_fails_the_server_is_asked(
+    status: int, body: bytes, headers: Mapping[str, str]
+) -> None:
+    verdicts = remembering()
+    bench = trusting(verdicts)
+    bench.take().refuse(status, body, **headers)
+    asked = bench.take()
+    assert asked.json["method"] == "server/discover"
+    asked.answer(discovered(asked.id))
+    assert bench.era() is Era.MODERN
+    assert verdicts.era(URL) is Era.MODERN
+
+
+def test_when_that_fails_too_the_other_transport_is_tried() -> None:
+    bench = trusting(remembering())
+    for _ in range(3):
+        bench.take().refuse(405)
+    by_http_sse(bench)
+
+
+def test_when_everything_fails_all_is_told() -> None:
+    bench = trusting(remembering())
+    methods = ["POST", "POST", "POST", "GET"]
+    for method in methods:
+        bench.take(method).refuse(404)
+    reported = failure(bench)
+    assert isinstance(reported, NegotiationFailed)
+    assert len(reported.attempts) == 3  # what is asked first counts with the handshake after it
+
+
+@pytest.mark.parametrize("status", [401, 503])
+def test_what_decides_nothing_changes_nothing(status: int) -> None:
+    verdicts = remembering()
+    bench = trusting(verdicts)
+    bench.take().refuse(status)
+    assert isinstance(failure(bench), RequestRefused)
+    assert verdicts.era(URL) is Era.LEGACY
+
+
+def test_a_server_of_http_sse_that_was_replaced() -> None:
+    verdicts = remembering("http+sse")
+    bench = ModernBench(verdicts=verdicts)
+    bench.do(bench.client.start)
+    bench.take("GET").refuse(405)
+    asked = bench.take()
+    asked.answer(discovered(asked.id))
+    assert bench.era() is Era.MODERN
+
+
+# Late evidence
+
+
+@requirement("VERS-C-010")
+@pytest.mark.parametrize("status", [200, 400])
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_slow_server_of_the_new_era(status: int, answers: bool) -> None:
+    """It says what it is when it is offered a handshake; then it is asked once more."""
+    bench = ModernBench(probe_timeout=5)
+    bench.start()
+    bench.wait(5)
+    asked = bench.take()
+    asked.answer(refused_version(asked.id, MODERN), status)
+    again = bench.take()
+    assert again.json["method"] == "server/discover"
+    assert again.header("mcp-protocol-version") == MODERN
+    if answers:
+        again.answer(discovered(again.id))
+        assert bench.era() is Era.MODERN
+        return
+    bench.wait(5)
+    last = bench.take()
+    assert offered(last) == LATEST
+    last.answer(refused_version(last.id, MODERN), status)
+    reported = failure(bench)
+    assert isinstance(reported, JsonRpcError)
+    assert reported.code == -32022
+
+
+def test_late_evidence_in_a_later_session() -> None:
+    bench = ModernBench(listen=False)
+    bench.start().refuse(404)
+    bench.shake_hands()
+    bench.call()[1].result()
+    handle, asked = bench.call()
+    asked.refuse(404)
+    expired = bench.take()
+    expired.answer(refused_version(expired.id, MODERN), 400)
+    again = bench.take()
+    again.answer(discovered(again.id))
+    assert bench.era() is Era.MODERN
+    assert [e.call for e in bench.events if isinstance(e, CallFailed)] == [handle]
+    _, asked = bench.call()
+    assert asked.header("mcp-session-id") is None
+    assert SESSION not in str(asked.effect.head)
+
+
+def test_on_http_sse_there_is_no_new_era() -> None:
+    bench = ModernBench(transports=("http+sse",))
+    bench.do(bench.client.start)
+    stream = bench.take("GET")
+    stream.open_stream()
+    tell_endpoint(stream)
+    asked = bench.take()
+    assert offered(asked) == LATEST
+    asked.accept()
+    stream.event(refused_version(asked.id, MODERN))
+    assert isinstance(failure(bench), JsonRpcError)
+
+
+def test_errors_of_the_old_era_are_no_evidence() -> None:
+    bench = ModernBench()
+    bench.start().refuse(400)
+    asked = bench.take()
+    asked.answer(error(asked.id, -32602, "no"), 400)
+    assert isinstance(failure(bench), JsonRpcError)
+
+
+def test_the_version_that_was_offered_may_be_answered_by_another() -> None:
+    bench = ModernBench(listen=False)
+    bench.start().answer(discovered(0, "2025-06-18"))
+    asked = bench.take()
+    assert offered(asked) == "2025-06-18"
+    asked.answer(initialized(asked.id, "2025-03-26"))
+    bench.take().accept()
+    assert bench.era() is Era.LEGACY
