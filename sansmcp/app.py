@@ -24,7 +24,7 @@ Raising :class:`~sansmcp.errors.JsonRpcError` answers with that error; any other
 
 _H = TypeVar("_H", bound=Handler)
 
-CORE_METHODS = frozenset(("initialize", "ping"))
+CORE_METHODS = frozenset(("initialize", "ping", "server/discover", "subscriptions/listen"))
 """Answered by the library; an application cannot take them."""
 
 _CAPABILITIES: Mapping[str, str] = {

@@ -30,7 +30,7 @@ ROUND = ("inputResponses", "requestState")
 
 @attrs.frozen
 class InputRequest:
-    """A question to the client: ``elicitation/create``, ``sampling/createMessage``, ``roots/list``."""
+    """A question: ``elicitation/create``, ``sampling/createMessage`` or ``roots/list``."""
 
     method: str
     params: Params = attrs.field(factory=dict[str, Any])
@@ -108,18 +108,8 @@ _TAG_BYTES = 32
 
 def _tag(key: bytes, content: bytes, principal: str, method: str, params: Params) -> bytes:
     salient = {name: value for name, value in params.items() if name not in (*ROUND, "_meta")}
-    about = json.encode([principal, method, _sorted(salient)])
+    about = json.encode_sorted([principal, method, salient])
     return hmac.digest(key, hashlib.sha256(about).digest() + content, "sha256")
-
-
-def _sorted(value: Any) -> Any:
-    """The same JSON value with all names in order: peers may write them in any."""
-    if isinstance(value, dict):
-        members: dict[str, Any] = value
-        return {name: _sorted(members[name]) for name in sorted(members)}
-    if json.is_array(value):
-        return [_sorted(item) for item in value]
-    return value
 
 
 def _refused(why: str) -> RemoteProtocolError:

@@ -109,6 +109,11 @@ def encode_plainly(value: Any) -> bytes:
         raise LocalProtocolError(f"Not a JSON value: {error}") from error
 
 
+def encode_sorted(value: Any) -> bytes:
+    """A decoded value with all names in order: the same bytes for the same value on any machine."""
+    return _SORTED.encode(value).encode()
+
+
 def as_object(value: Any) -> dict[str, Any] | None:
     """A decoded value, if it is an object."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
@@ -207,3 +212,4 @@ _PLAIN = json.JSONDecoder(
 _ENCODER = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_model_dump
 )
+_SORTED = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)

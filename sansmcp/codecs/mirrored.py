@@ -13,24 +13,36 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from . import json
 
-_PREFIX, _SUFFIX = b"=?base64?", b"?="
-_PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+_ENCODED = re.compile(rb"=\?base64\?(.*)\?=", re.DOTALL)
+_PLAIN = re.compile(rb"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+_LEGAL = re.compile(rb"[\t\x20-\x7e]*")
+_NUMBER = re.compile(r"(-?[0-9]{1,16})(?:\.0+)?")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _LARGEST = 2**53 - 1
 _ANNOTATION = "x-mcp-header"
 _TYPES = ("integer", "string", "boolean")
+_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+"""Keywords of a schema whose values are schemas by names of somebody's choice."""
+_DATA = ("const", "default", "enum", "examples")
+"""Keywords whose values are no schemas."""
+_Path: TypeAlias = tuple[str, ...] | None
+"""Of an argument; None for what is none, or not always the same one."""
 _MOST_NODES = 10_000
 """Parts of a schema that are looked at; a larger one is refused."""
+_DEEPEST = 100
+"""Objects around an argument."""
 
 
 def text_of(value: Any) -> str | None:
     """What a header says of a value; None where there is none, or it is of no type for headers."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if isinstance(value, int):
         return str(value) if -_LARGEST <= value <= _LARGEST else None
     return value if isinstance(value, str) else None
@@ -39,24 +51,19 @@ def text_of(value: Any) -> str | None:
 def encode(text: str) -> bytes:
     """A text as the value of a header."""
     raw = text.encode("utf-8", "replace")
-    looks_encoded = raw.startswith(_PREFIX) and raw.endswith(_SUFFIX)
-    if _PLAIN.fullmatch(text) and not looks_encoded:
+    if _PLAIN.fullmatch(raw) and not _ENCODED.fullmatch(raw):
         return raw
-    return _PREFIX + base64.b64encode(raw) + _SUFFIX
+    return b"=?base64?" + base64.b64encode(raw) + b"?="
 
 
 def decode(value: bytes) -> str | None:
     """The text that a header says; None if it cannot be read."""
-    if value.startswith(_PREFIX) and value.endswith(_SUFFIX):
-        try:
-            raw = base64.b64decode(value[len(_PREFIX) : -len(_SUFFIX)], validate=True)
-        except (binascii.Error, ValueError):
-            return None
-    else:
-        raw = value
+    encoded = _ENCODED.fullmatch(value)
+    if encoded is None:
+        return value.decode() if _LEGAL.fullmatch(value) else None
     try:
-        return raw.decode()
-    except UnicodeDecodeError:
+        return base64.b64decode(encoded[1], validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
         return None
 
 
@@ -65,9 +72,8 @@ def says(header: bytes, value: Any) -> bool:
     text, said = text_of(value), decode(header)
     if text is None or said is None:
         return False
-    if type(value) is int and re.fullmatch(r"-?\d{1,16}(\.0*)?", said):
-        return int(said.partition(".")[0]) == value
-    return said == text
+    number = _NUMBER.fullmatch(said) if type(value) in (int, float) else None
+    return said == text if number is None else int(number[1]) == value
 
 
 def parameters(schema: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -105,21 +111,27 @@ def argument_at(arguments: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     return value
 
 
-def _nodes(schema: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...] | None, dict[str, Any]]]:
-    """All objects of a schema, and their paths; None where not all steps are ``properties``."""
-    waiting: list[tuple[tuple[str, ...] | None, Any]] = [((), dict(schema))]
+def _nodes(schema: Mapping[str, Any]) -> Iterator[tuple[_Path, dict[str, Any]]]:
+    """A schema and all schemas in it; those that are about one argument with its path."""
+    waiting: list[tuple[_Path, Any]] = [((), dict(schema))]
     for count, (path, value) in enumerate(waiting):  # grows while it is walked
-        if count > _MOST_NODES:
+        if count > _MOST_NODES or len(path or ()) > _DEEPEST:
             raise ValueError("the schema is too large to be looked through")
         if json.is_array(value):
             waiting += [(None, item) for item in value]
         node = json.as_object(value)
-        if node is None:
+        if node is not None:
+            yield (path or None), node
+            waiting += _children(path, node)
+
+
+def _children(path: _Path, node: dict[str, Any]) -> Iterator[tuple[_Path, Any]]:
+    for keyword, value in node.items():
+        by_name = json.as_object(value) if keyword in _NAMED else None
+        if by_name is None:
+            if keyword not in _DATA:
+                yield None, value
             continue
-        yield (path or None), node
-        properties = json.as_object(node.get("properties"))
-        if path is not None and properties is not None:
-            waiting += [((*path, name), child) for name, child in properties.items()]
-            waiting += [(None, child) for key, child in node.items() if key != "properties"]
-        else:
-            waiting += [(None, child) for child in node.values()]
+        around = path if keyword == "properties" else None
+        for name, child in by_name.items():
+            yield (None if around is None else (*around, name)), child

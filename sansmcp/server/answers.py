@@ -61,7 +61,7 @@ class Answer(PlainResults):
         stream = self.open()
         return stream is not None and stream.append(data)
 
-    def respond(self, data: bytes) -> bool:
+    def respond(self, data: bytes, error_code: int | None = None) -> bool:
         """The answer of one call; returns False if it is lost."""
         self.open_calls -= 1
         if self.stream is not None:

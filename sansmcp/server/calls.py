@@ -52,6 +52,13 @@ class Caller:
     calls: dict[RequestId, Call] = attrs.field(factory=dict[RequestId, "Call"])
     """The calls that run, by request id; not for applications."""
 
+    def notify(self, method: str, params: Params | None = None, *, now: float) -> bool:
+        """Send a notification that belongs to no call; a session has a stream for such.
+
+        Returns False if it is lost.
+        """
+        return False
+
     def touch(self) -> None:
         """A call has ended."""
 
@@ -106,8 +113,8 @@ class AnswerForm(Protocol):
         """Something to say before the answer; returns False if it is lost."""
         ...
 
-    def respond(self, data: bytes) -> bool:
-        """The answer of one call; returns False if it is lost."""
+    def respond(self, data: bytes, error_code: int | None = None) -> bool:
+        """The answer of one call, an error if it has a code; returns False if it is lost."""
         ...
 
     def withdraw(self) -> None:
@@ -278,7 +285,8 @@ class Call:
         if not was_running:
             return False
         self._leave(withdraw=True)
-        if self._answer.respond(data):
+        code = message.code if isinstance(message, ErrorResponse) else None
+        if self._answer.respond(data, code):
             return True
         self._core.events.append(MessageLost(self, "the client left before it could be answered"))
         return False
@@ -292,6 +300,7 @@ class Call:
 
     def _leave(self, *, withdraw: bool) -> None:
         """The call ends: the session forgets it, and so do the questions to the client."""
+        self._core.stateless.discard(self)
         self.session.calls.pop(self.request.id, None)
         self.session.touch()
         for id in tuple(self._asked):

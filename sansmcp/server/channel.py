@@ -55,7 +55,7 @@ class ChannelAnswer(PlainResults):
         """Send it; returns False if nobody is there any more."""
         return self._outlet.send(data)
 
-    def respond(self, data: bytes) -> bool:
+    def respond(self, data: bytes, error_code: int | None = None) -> bool:
         """The answer of one call; returns False if nobody is there any more."""
         self.open_calls -= 1
         if not self.is_batch:
@@ -180,8 +180,7 @@ class Channel:
         if self._is_open:
             raise refusals.initialized_already(request.id)
         if not self._core.handshake_versions:
-            offered = (request.params or {}).get("protocolVersion")
-            raise refusals.unsupported_version(str(offered), self._core.versions, request.id)
+            raise refusals.no_handshake(request, self._core.versions)
         negotiated = self._inbox.negotiate(request)
         self._table.check_room(request.id)
         session = self.session

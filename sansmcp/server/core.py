@@ -11,7 +11,7 @@ import attrs
 
 from ..app import App
 from ..effects import ServerEffect
-from ..errors import LocalProtocolError
+from ..errors import LocalProtocolError, RemoteProtocolError
 from ..events import ServerEvent
 from ..limits import Limits
 from ..messages import Request
@@ -24,8 +24,8 @@ from . import refusals
 from .streams import StoreQueue, Stream
 
 if TYPE_CHECKING:
+    from .calls import Call
     from .sessions import Outlet
-    from .stateless import StatelessAnswer
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}", re.ASCII)
 
@@ -52,8 +52,8 @@ class ServerCore:
     """The streams with a log that are written here and not settled."""
     queue: StoreQueue = attrs.field(init=False)
     _is_full: bool = attrs.field(default=False, init=False)
-    stateless: set[StatelessAnswer] = attrs.field(factory=set["StatelessAnswer"], init=False)
-    """The answers that are worked on and belong to no session."""
+    stateless: set[Call] = attrs.field(factory=set["Call"], init=False)
+    """The calls that run and belong to no session."""
     draining: bool = attrs.field(default=False, init=False)
     """Nothing new is taken."""
     paused: set[Driven] = attrs.field(factory=set["Driven"], init=False)
@@ -129,4 +129,8 @@ class ServerCore:
             raise refusals.invalid_request_params(
                 "nothing here gives a requestState", "bad_request_state", request.id
             )
-        return self.seal.open(sealed, principal, request.method, request.params or {})
+        try:
+            return self.seal.open(sealed, principal, request.method, request.params or {})
+        except RemoteProtocolError as error:
+            error.request_id = request.id
+            raise

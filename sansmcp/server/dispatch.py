@@ -24,7 +24,7 @@ from ..errors import LocalProtocolError
 from ..http import RequestHead, request_host
 from ..limits import Limits
 from ..messages import ErrorResponse, Message, Request, RequestId, Response
-from ..revisions import ASSUMED_VERSION, REVISIONS, Revision
+from ..revisions import ASSUMED_VERSION, REVISIONS, Revision, of_era
 from ..security import SecurityPolicy
 from ..types import Era
 from . import refusals
@@ -41,7 +41,7 @@ class Endpoint:
 
     path: bytes
     versions: tuple[str, ...]
-    """Those that open with ``initialize``, oldest first."""
+    """Those that are served, oldest first."""
     sessions: bool
     """Clients get a session; without, every request stands alone."""
     listening: bool
@@ -57,6 +57,11 @@ class Endpoint:
                 "Without sessions, HTTP+SSE needs a path of its own: on the MCP path, a GET may be "
                 "from a client of either transport"
             )
+
+    @property
+    def handshake_versions(self) -> tuple[str, ...]:
+        """Those of the versions that open with ``initialize``."""
+        return of_era(self.versions, Era.LEGACY)
 
     @property
     def shares_path(self) -> bool:
@@ -95,15 +100,17 @@ class Asked:
 
     @property
     def revision(self) -> Revision:
-        """The revision in force: the session's, else the header's, else the one that is assumed."""
-        if (session := self.session) is not None:
+        """The revision in force: the session's, else the header's, else the one that is assumed.
+
+        A stateless one in the header comes before any session.
+        """
+        named, session = REVISIONS.get(self.version or ""), self.session
+        if named is not None and (session is None or named.era is Era.MODERN):
+            return named
+        if session is not None:
             return session.revision
-        served = self.endpoint.versions
-        if self.version in served:
-            return REVISIONS[self.version]
-        if ASSUMED_VERSION in served or not served:
-            return REVISIONS[ASSUMED_VERSION]
-        return REVISIONS[served[-1]]
+        served = self.endpoint.handshake_versions or self.endpoint.versions
+        return REVISIONS[ASSUMED_VERSION if ASSUMED_VERSION in served else served[-1]]
 
 
 Row: TypeAlias = tuple[str, Callable[[Asked], None]]
@@ -146,14 +153,24 @@ def known_version(asked: Asked, request_id: RequestId | None = None) -> None:
         raise refusals.unsupported_version(asked.version, asked.endpoint.versions, request_id)
 
 
-def handshake_served(asked: Asked) -> None:
-    """Rows 2.5 and 3.1: GET and DELETE belong to the handshake revisions.
+def sessions_exist(asked: Asked) -> None:
+    """GET and DELETE belong to the handshake revisions.
 
     Source: 2026-07-28 basic/transports: POST only.
     """
-    row = REVISIONS.get(asked.version) if asked.version is not None else None
-    is_modern = row is not None and row.era is Era.MODERN
-    if not asked.endpoint.versions or (is_modern and asked.session is None):
+    if not asked.endpoint.handshake_versions:
+        raise refusals.method_not_allowed(b"POST", "The protocol revision served here is POST only")
+
+
+def has_get(asked: Asked) -> None:
+    """In a session there are streams, whatever the header says."""
+    if asked.session is None:
+        has_delete(asked)
+
+
+def has_delete(asked: Asked) -> None:
+    """Source: 2026-07-28 basic/transports: POST only."""
+    if asked.revision.era is Era.MODERN:
         raise refusals.method_not_allowed(b"POST", "This protocol revision uses POST only")
 
 
@@ -227,15 +244,17 @@ MCP_PATH: tuple[Row, ...] = (("0.1", path), *COMMON, ("0.5", http_method))
 LADDERS: Mapping[bytes, tuple[Row, ...]] = MappingProxyType(
     {
         b"GET": (
+            ("2", sessions_exist),
             ("2.1", wants_stream),
             ("4.10", known_version),
             ("2.2", session_lives),
-            ("2.5", handshake_served),
+            ("2.5", has_get),
             ("2.8", session_given),
             ("2.4", stream_offered),
         ),
         b"DELETE": (
-            ("3.1", handshake_served),
+            ("3", sessions_exist),
+            ("3.1", has_delete),
             ("3.1", deletion_allowed),
             ("4.10", known_version),
             ("3.2", session_given),
@@ -306,7 +325,7 @@ def check_message(asked: Asked, message: Message | Batch) -> None:
 
 def _check_version(asked: Asked, request_id: RequestId | None) -> None:
     known_version(asked, request_id)
-    if asked.version is not None and asked.version not in asked.endpoint.versions:
+    if asked.version is not None and asked.version not in asked.endpoint.handshake_versions:
         raise refusals.version_not_served(asked.version, asked.endpoint.versions, request_id)
 
 

@@ -12,39 +12,26 @@ Source: 2026-07-28 basic, basic/transports, server/discover; SEP-2575, SEP-2243,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 import attrs
 
 from ..codecs import headers, json, mirrored
 from ..codecs.headers import Headers
-from ..errors import LocalProtocolError, RemoteProtocolError
 from ..events import CallReceived, ClientNotified
-from ..messages import (
-    ErrorResponse,
-    Message,
-    Notification,
-    Params,
-    Request,
-    RequestId,
-    Response,
-)
+from ..messages import Message, Notification, Params, Request, RequestId
 from ..revisions import REVISIONS, of_era
-from ..turns import InputRequired, Turn
+from ..turns import ROUND, Turn
 from ..types import Era
 from . import refusals
-from .calls import CLIENT_CAPABILITIES, AnswerForm, Call, Caller
+from .calls import AnswerForm, Call, Caller
 from .core import ServerCore
+from .meta import CAPABILITIES, CLIENT_INFO, LEVELS, LOG_LEVEL, VERSION, meta_of
+from .results import ASKING
 from .subscriptions import LISTEN, Subscriptions
 
-META = "io.modelcontextprotocol/"
-VERSION = META + "protocolVersion"
-CAPABILITIES = META + "clientCapabilities"
-CLIENT_INFO = META + "clientInfo"
-SERVER_INFO = META + "serverInfo"
-LOG_LEVEL = META + "logLevel"
-
+PROTOCOL_VERSION = b"mcp-protocol-version"
 DISCOVER = "server/discover"
 REMOVED = frozenset(
     ("initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe")
@@ -53,41 +40,6 @@ REMOVED = frozenset(
 
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The parameter that ``Mcp-Name`` repeats."""
-
-CACHEABLE = frozenset(
-    (
-        "tools/list",
-        "prompts/list",
-        "resources/list",
-        "resources/templates/list",
-        "resources/read",
-        DISCOVER,
-    )
-)
-ASKING = frozenset(("tools/call", "prompts/get", "resources/read"))
-"""Methods that may be answered by InputRequired."""
-
-LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-
-
-def meta_of(message: Message) -> dict[str, Any]:
-    """``params._meta``; empty where there is none."""
-    params = message.params if isinstance(message, Request | Notification) else None
-    return json.as_object((params or {}).get("_meta")) or {}
-
-
-def is_modern(message: Message, header: str | None = None) -> bool:
-    """Whether a message is of this era, by what it says of itself.
-
-    A header alone does not make ``initialize`` modern: clients of several makes send the newest
-    version there that they know, with the request that negotiates it.
-    """
-    if VERSION in meta_of(message):
-        return True
-    if isinstance(message, Request) and message.method == "initialize":
-        return False
-    row = REVISIONS.get(header) if header is not None else None
-    return row is not None and row.era is Era.MODERN
 
 
 @attrs.define
@@ -126,14 +78,11 @@ def headers_mirror(incoming: Incoming) -> None:
     if incoming.headers is None:
         return
     request = incoming.request
-    repeated = [
-        (b"mcp-protocol-version", incoming.meta[VERSION]),
-        (b"mcp-method", request.method),
-    ]
+    _check_literal(incoming.headers, PROTOCOL_VERSION, incoming.meta[VERSION], request.id)
+    _check_literal(incoming.headers, b"mcp-method", request.method, request.id)
     if (parameter := NAMED.get(request.method)) is not None:
-        repeated.append((b"mcp-name", incoming.params.get(parameter)))
-    for name, value in repeated:
-        _check_mirrored(incoming.headers, name, value, request.id)
+        value = incoming.params.get(parameter)
+        _check_mirrored(incoming.headers, b"mcp-name", value, request.id)
 
 
 def version_served(incoming: Incoming) -> None:
@@ -158,8 +107,12 @@ def parameters_mirror(incoming: Incoming) -> None:
     if incoming.headers is None or incoming.request.method != "tools/call" or schema_of is None:
         return
     arguments = json.as_object(incoming.params.get("arguments")) or {}
-    schema = schema_of(str(incoming.params.get("name")))
-    for header, path in mirrored.parameters(schema or {}).items():
+    schema = schema_of(str(incoming.params.get("name"))) or {}
+    try:
+        mirroring = mirrored.parameters(schema)
+    except ValueError as error:
+        raise refusals.bad_tool(str(error), incoming.request.id) from None
+    for header, path in mirroring.items():
         name = b"mcp-param-" + header.lower().encode()
         value = mirrored.argument_at(arguments, path)
         _check_mirrored(incoming.headers, name, value, incoming.request.id)
@@ -194,6 +147,7 @@ class Modern:
         turn = self._turn(request, caller)
         call = Call(self._core, caller, request, answer, turn)
         caller.calls[request.id] = call
+        self._core.stateless.add(call)
         if request.method == DISCOVER:
             call.respond(self._discovered(), now=self._core.now)
         else:
@@ -201,9 +155,36 @@ class Modern:
         if answer.open_calls:
             answer.start()
 
-    def notified(self, notification: Notification, caller: Caller) -> None:
+    def is_for(self, message: Message, header: str | None = None) -> bool:
+        """Whether a message is of this era: by what it says, or because no other one is served.
+
+        A header alone does not make ``initialize`` modern: clients of several makes send the newest
+        version there that they know, with the request that negotiates it. Raises
+        RemoteProtocolError for a message of another era, if that is not served.
+        """
+        if VERSION in meta_of(message):
+            return True
+        is_initialize = isinstance(message, Request) and message.method == "initialize"
+        if header in of_era(self._core.versions, Era.MODERN) and not is_initialize:
+            return True
+        if self._core.handshake_versions:
+            return False
+        if isinstance(message, Request) and is_initialize:
+            raise refusals.no_handshake(message, self._core.versions)
+        if header is not None:  # row 4.10
+            id = message.id if isinstance(message, Request) else None
+            raise refusals.unsupported_version(header, self._core.versions, id)
+        return True
+
+    def serves(self, message: Message) -> bool:
+        """Whether the version that a message names, if it does, is one of ours."""
+        version = meta_of(message).get(VERSION)
+        return version is None or version in of_era(self._core.versions, Era.MODERN)
+
+    def notified(self, notification: Notification, principal: str) -> None:
         """A notification; what asks for a cancellation is not for here, where ids are anybody's."""
         if notification.method != "notifications/cancelled":
+            caller = self.caller(notification, principal)
             self._core.events.append(ClientNotified(caller, notification))
 
     def caller(
@@ -211,10 +192,10 @@ class Modern:
     ) -> Caller:
         """Who says it, as far as it tells; what others have said before counts for nothing."""
         meta = meta_of(message)
-        revision = REVISIONS[of_era(self._core.versions, Era.MODERN)[-1]]
+        newest = of_era(self._core.versions, Era.MODERN)[-1]
         return Caller(
             principal,
-            REVISIONS.get(str(meta.get(VERSION)), revision),
+            REVISIONS[meta.get(VERSION, newest)],
             json.as_object(meta.get(CLIENT_INFO)) or {},
             json.as_object(meta.get(CAPABILITIES)) or {},
             {} if calls is None else calls,
@@ -233,96 +214,43 @@ class Modern:
     def _turn(self, request: Request, caller: Caller) -> Turn:
         """The answers and the state that the client brings back."""
         params = request.params or {}
-        answers, sealed = params.get("inputResponses"), params.get("requestState")
-        if answers is None and sealed is None:
+        if request.method not in ASKING or params.keys().isdisjoint(ROUND):
             return Turn()
-        answers = {} if answers is None else json.as_object(answers)
-        if answers is None or not isinstance(sealed, str | None):
-            what = "inputResponses is an object, and requestState a string"
+        answers = json.as_object(params.get("inputResponses", {}))
+        if answers is None or any(json.as_object(each) is None for each in answers.values()):
+            what = "inputResponses is an object of results, which are objects"
             raise refusals.invalid_request_params(what, "invalid_params", request.id)
-        state = None
-        if sealed is not None:
-            try:
-                state = self._core.open_state(sealed, caller.principal, request)
-            except RemoteProtocolError as error:
-                error.request_id = request.id
-                raise
-        return Turn(answers, state)
+        if "requestState" not in params:
+            return Turn(answers)
+        sealed = params["requestState"]
+        if not isinstance(sealed, str):
+            what = "requestState is a string"
+            raise refusals.invalid_request_params(what, "invalid_params", request.id)
+        return Turn(answers, self._core.open_state(sealed, caller.principal, request))
 
 
-def shape_result(
-    core: ServerCore, request: Request, caller: Caller, result: Any
-) -> Response | ErrorResponse:
-    """A result with what this revision wants in it. Raises LocalProtocolError if it is no object.
-
-    Source: 2026-07-28 basic: results, caching; SEP-2549, SEP-2322.
-    """
-    if isinstance(result, InputRequired):
-        return _input_required(core, request, caller, result)
-    members = _as_object(result)
-    members.setdefault("resultType", "complete")
-    if request.method in CACHEABLE:
-        members.setdefault("ttlMs", 0)
-        members.setdefault("cacheScope", "private")
-    return Response(request.id, _with_server_info(core, members))
+def check_notification(
+    notification: Notification, received: Headers, served: tuple[str, ...]
+) -> None:
+    """Row 5.2. Raises RemoteProtocolError: the refusal."""
+    header = headers.single(received, PROTOCOL_VERSION) or ""
+    version = str(meta_of(notification).get(VERSION, header))
+    _check_literal(received, PROTOCOL_VERSION, version, None)
+    if version not in of_era(served, Era.MODERN):
+        raise refusals.unsupported_version(version, served)
 
 
-def _input_required(
-    core: ServerCore, request: Request, caller: Caller, required: InputRequired
-) -> Response | ErrorResponse:
-    """Source: 2026-07-28: multi round-trip requests; row 5.8."""
-    if request.method not in ASKING:
-        raise LocalProtocolError(f"{request.method} cannot be answered by InputRequired")
-    for question in required.requests.values():
-        if question.method not in CLIENT_CAPABILITIES:
-            raise LocalProtocolError(f"A client cannot be asked {question.method!r}")
-    missing: dict[str, object] = {
-        capability: {}
-        for question in required.requests.values()
-        for capability in [CLIENT_CAPABILITIES[question.method]]
-        if capability not in caller.client_capabilities
-    }
-    if missing:
-        return refusals.missing_capability(missing, request.id).reply
-    members: dict[str, Any] = {"resultType": "input_required"}
-    if required.requests:
-        members["inputRequests"] = {
-            key: {"method": question.method, "params": dict(question.params)}
-            for key, question in required.requests.items()
-        }
-    if required.state is not None or not required.requests:
-        members["requestState"] = core.close_state(required.state, caller.principal, request)
-    return Response(request.id, _with_server_info(core, members))
-
-
-def _as_object(result: Any) -> dict[str, Any]:
-    """A result is an object, or a model of one."""
-    dumped = (
-        result.model_dump(mode="json", by_alias=True) if hasattr(result, "model_dump") else result
-    )
-    if not isinstance(dumped, Mapping):
-        raise LocalProtocolError(f"A result must be an object, and is {type(result).__name__}")
-    return dict(cast("Mapping[str, Any]", dumped))
-
-
-def _with_server_info(core: ServerCore, members: dict[str, Any]) -> dict[str, Any]:
-    meta = json.as_object(members.get("_meta")) or {}
-    return {**members, "_meta": {SERVER_INFO: core.app.server_info, **meta}}
-
-
-def may_say(request: Request, message: Message) -> bool:
-    """Log messages only for who wants them, and from the level that it wants.
-
-    Source: 2026-07-28 server/utilities/logging.
-    """
-    if not isinstance(message, Notification) or message.method != "notifications/message":
-        return True
-    wanted, level = meta_of(request).get(LOG_LEVEL), (message.params or {}).get("level")
-    return wanted in LEVELS and level in LEVELS and LEVELS.index(level) >= LEVELS.index(wanted)
+def _check_literal(
+    received: Headers, name: bytes, value: str, request_id: RequestId | None
+) -> None:
+    """What no client has to encode, and others compare as it stands."""
+    if [each.strip(b" \t") for each in headers.get_all(received, name)] != [value.encode()]:
+        raise refusals.header_mismatch(name.decode(), request_id)
 
 
 def _check_mirrored(received: Headers, name: bytes, value: Any, request_id: RequestId) -> None:
     values = headers.get_all(received, name)
-    is_needed = bool(values) or mirrored.text_of(value) is not None
-    if is_needed and (len(values) != 1 or not mirrored.says(values[0], value)):
+    if value is None and not values:
+        return
+    if len(values) != 1 or not mirrored.says(values[0].strip(b" \t"), value):
         raise refusals.header_mismatch(name.decode(), request_id)

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..codecs.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
+from ..codecs.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from ..errors import RemoteProtocolError
-from ..messages import RequestId
+from ..messages import Request, RequestId
 
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
@@ -173,7 +173,25 @@ def unsupported_version(
         reason="unsupported_version",
         jsonrpc_code=UNSUPPORTED_VERSION,
         request_id=request_id,
-        data={"supported": list(served), "requested": asked[:40]},
+        data={"supported": list(reversed(served)), "requested": asked[:40]},
+    )
+
+
+def no_handshake(request: Request, served: Sequence[str]) -> RemoteProtocolError:
+    """``initialize``, where no revision is served that has it.
+
+    Source: 2026-07-28 basic/versioning: such a client is told which ones are.
+    """
+    return RemoteProtocolError(
+        "There is no initialize at the protocol versions that are served here: "
+        f"{', '.join(served)}; ask server/discover",
+        reason="unsupported_version",
+        jsonrpc_code=UNSUPPORTED_VERSION,
+        request_id=request.id,
+        data={
+            "supported": list(reversed(served)),
+            "requested": str((request.params or {}).get("protocolVersion"))[:40],
+        },
     )
 
 
@@ -217,7 +235,7 @@ def no_answers_wanted() -> RemoteProtocolError:
     )
 
 
-def header_mismatch(name: str, request_id: RequestId) -> RemoteProtocolError:
+def header_mismatch(name: str, request_id: RequestId | None) -> RemoteProtocolError:
     """A header that does not repeat the body. Source: SEP-2243."""
     return RemoteProtocolError(
         f"The header {name} is missing, doubled, or says something else than the body",
@@ -225,6 +243,17 @@ def header_mismatch(name: str, request_id: RequestId) -> RemoteProtocolError:
         jsonrpc_code=HEADER_MISMATCH,
         request_id=request_id,
         data={"header": name},
+    )
+
+
+def bad_tool(what: str, request_id: RequestId) -> RemoteProtocolError:
+    """Our own definition of a tool is wrong, so its headers cannot be checked."""
+    return RemoteProtocolError(
+        f"The input schema of this tool cannot be used: {what}",
+        reason="bad_tool",
+        http_status=500,
+        jsonrpc_code=INTERNAL_ERROR,
+        request_id=request_id,
     )
 
 

@@ -26,25 +26,15 @@ from typing import Any
 from ..app import App
 from ..codecs import json
 from ..codecs.sse import KEEP_ALIVE
-from ..effects import (
-    Abort,
-    ExchangeEffect,
-    SendEnd,
-    ServerEffect,
-    StoreAppend,
-    StoreDrop,
-    StoreEffect,
-    StoreRead,
-)
+from ..effects import Abort, ExchangeEffect, SendEnd, ServerEffect
 from ..errors import LocalProtocolError, RemoteProtocolError
-from ..events import ServerEvent, StoreFailed
+from ..events import ServerEvent
 from ..http import BodyData, BodyEnd, PeerGone, RequestHead, RequestPart
 from ..limits import Limits
 from ..messages import Params
 from ..revisions import REVISIONS, check_versions
 from ..security import SecurityPolicy
 from ..states import ExchangeState
-from ..store import Page, Store
 from ..timers import Timer
 from ..trace import Tracer
 from ..turns import StateSeal
@@ -60,12 +50,13 @@ from .legacy import Legacy
 from .modern import Modern
 from .sessions import Outlet, Session, SessionTable
 from .stateless import StatelessAnswer, StatelessHttp, StatelessLines
+from .storing import StoreCompletions
 from .subscriptions import Subscriptions, is_known
 
 _PATH = re.compile(r"/[!-\"$->@-~]*")
 
 
-class Server:
+class Server(StoreCompletions):
     """An MCP server without I/O, clock or randomness."""
 
     def __init__(
@@ -126,7 +117,7 @@ class Server:
         )
         endpoint = Endpoint(
             path=path.encode(),
-            versions=self._core.handshake_versions,
+            versions=versions,
             sessions=sessions,
             listening=listening,
             policy=policy or SecurityPolicy(),
@@ -178,7 +169,7 @@ class Server:
 
     @property
     def is_busy(self) -> bool:
-        """Whether calls are running in any session."""
+        """Whether calls are running, in sessions or on their own."""
         return bool(self._core.stateless) or any(session.calls for session in self._table)
 
     # Parts in
@@ -292,63 +283,15 @@ class Server:
                 case _:  # pragma: no cover - no other timers are set
                     raise AssertionError(timer)
 
-    # Completions of store effects
-
-    def stored(self, effect: StoreAppend, *, now: float) -> None:
-        """A StoreAppend is done."""
-        self._core.now = now
-        stream = self._core.queue.take(effect)
-        if stream is not None:
-            stream.stored()
-            self._core.tidy(stream)
-
-    def replayed(self, effect: StoreRead, page: Page | None, *, now: float) -> None:
-        """A StoreRead is done. ``page`` is None where the store knows no such log."""
-        self._core.now = now
-        stream = self._core.queue.take(effect)
-        if stream is not None:
-            stream.replayed(effect, page)
-
-    def store_failed(self, effect: StoreEffect, reason: str, *, now: float) -> None:
-        """A store effect could not be performed, and will not be."""
-        self._core.now = now
-        stream = self._core.queue.take(effect)
-        is_lost = stream is not None and not stream.failed(effect)
-        self._core.events.append(StoreFailed(reason, is_lost))
-
-    def use_store(self, effect: StoreEffect, store: Store, *, now: float) -> None:
-        """Perform a store effect on a store that works at once, and complete it.
-
-        What such a store raises is a failure of the effect.
-        """
-        page: Page | None = None
-        try:
-            match effect:
-                case StoreAppend():
-                    store.append(effect.stream, effect.entries, now=now)
-                case StoreRead(stream=key, after=after, limit=limit, max_bytes=most):
-                    page = store.read(key, after, limit=limit, max_bytes=most)
-                case StoreDrop():
-                    store.drop(effect.principal, effect.session)
-                case _ as impossible:
-                    never(impossible)
-        except Exception as error:
-            self.store_failed(effect, f"{type(error).__name__}: {error}", now=now)
-            return
-        if isinstance(effect, StoreAppend):
-            self.stored(effect, now=now)
-        elif isinstance(effect, StoreRead):
-            self.replayed(effect, page, now=now)
-
     # Telling
 
     def publish(self, method: str, params: Params | None = None, *, now: float) -> None:
         """Tell the clients that something has changed.
 
         ``method`` is ``notifications/tools/list_changed`` or one of its like, or
-        ``notifications/resources/updated``. Clients of the stateless revisions are told if they listen for it; those of the older ones
-        are told of changed lists. Raises LocalProtocolError for other notifications, or if the
-        parameters are not JSON.
+        ``notifications/resources/updated``. Clients of the stateless revisions are told if they
+        listen for it; those of the older ones are told of changed lists. Raises LocalProtocolError
+        for other notifications, or if the parameters are not JSON.
         """
         if not is_known(method):
             raise LocalProtocolError(f"{method} is no notification that clients listen for")
@@ -379,8 +322,8 @@ class Server:
         """End all sessions, and all streams with a proper end of body."""
         self.drain(now=now)
         self._modern.subscriptions.end_all()
-        for answer in tuple(self._core.stateless):
-            answer.cancel("the server shuts down")
+        for call in tuple(self._core.stateless):
+            call.cancel("the server shuts down")
         self._table.end_all("the server shuts down")
 
     # What a request is, and its end

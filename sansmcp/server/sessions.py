@@ -65,7 +65,7 @@ class Session(Caller):
     lasts for one request. On other transports it lives and dies with its channel.
     """
 
-    _core: ServerCore
+    _core: ServerCore = attrs.field(alias="core")
     id: Secret | None
     outlet: Outlet | None = None
     """Where all messages go, on a transport that has one stream for them; not for applications."""

@@ -17,9 +17,9 @@ from ..codecs import json, jsonrpc
 from ..messages import Notification, Params, Request, RequestId, Response
 from . import refusals
 from .core import ServerCore
+from .meta import SUBSCRIPTION_ID
 
 LISTEN = "subscriptions/listen"
-SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 
 _KINDS = {
     "notifications/tools/list_changed": ("toolsListChanged", "tools"),
@@ -41,15 +41,14 @@ class ListenerStream(Protocol):
         """Whether the client does not take what is sent."""
         ...
 
-    def send(self, message: bytes) -> bool:
-        """Send a message; False if nobody is there any more."""
-        ...
+    def send(self, message: bytes) -> None:
+        """Send a message."""
 
     def finish(self, message: bytes, request_id: RequestId) -> None:
         """Send the last message, and end."""
 
-    def fail(self) -> None:
-        """Break off, in a way that looks like no regular end."""
+    def fail(self, message: bytes, request_id: RequestId) -> None:
+        """Break off, in a way that looks like no regular end where there is such a way."""
 
 
 @attrs.define(eq=False)
@@ -73,11 +72,14 @@ class Subscription:
 
     def tell(self, method: str, params: Params) -> None:
         """Tell it."""
-        if self.stream.congested:
-            self.stream.fail()  # it has to look for itself what has changed meanwhile
-            return
         meta = {**(json.as_object(params.get("_meta")) or {}), SUBSCRIPTION_ID: self.request_id}
         self.stream.send(jsonrpc.encode(Notification(method, {**params, "_meta": meta})))
+
+    @property
+    def result(self) -> bytes:
+        """What comes last."""
+        result = {"resultType": "complete", "_meta": {SUBSCRIPTION_ID: self.request_id}}
+        return jsonrpc.encode(Response(self.request_id, result))
 
 
 @attrs.define(eq=False)
@@ -108,21 +110,20 @@ class Subscriptions:
             honoured[_URIS] = [uri for uri in uris if isinstance(uri, str)]
         return honoured
 
-    def open(
-        self, request: Request, honoured: dict[str, Any], stream: ListenerStream
-    ) -> Subscription:
+    def open(self, request: Request, honoured: dict[str, Any], stream: ListenerStream) -> None:
         """Begin to tell, with the acknowledgement."""
         subscription = self._open[stream] = Subscription(request.id, honoured, stream)
-        params = {"_meta": {SUBSCRIPTION_ID: request.id}, "notifications": honoured}
-        stream.send(
-            jsonrpc.encode(Notification("notifications/subscriptions/acknowledged", params))
-        )
-        return subscription
+        subscription.tell(_ACKNOWLEDGED, {"notifications": honoured})
 
     def publish(self, method: str, params: Params) -> None:
-        """Tell all that want to know."""
-        for subscription in tuple(self._open.values()):
-            if subscription.wants(method, params):
+        """Tell all that want to know; let those go who do not keep up, and have to look again."""
+        for stream, subscription in tuple(self._open.items()):
+            if not subscription.wants(method, params):
+                continue
+            if stream.congested:
+                self.gone(stream)
+                stream.fail(subscription.result, subscription.request_id)
+            else:
                 subscription.tell(method, params)
 
     def gone(self, stream: ListenerStream) -> None:
@@ -132,10 +133,8 @@ class Subscriptions:
     def end_all(self) -> None:
         """End them all, properly."""
         while self._open:
-            _, subscription = self._open.popitem()
-            id = subscription.request_id
-            result = {"resultType": "complete", "_meta": {SUBSCRIPTION_ID: id}}
-            subscription.stream.finish(jsonrpc.encode(Response(id, result)), id)
+            stream, subscription = self._open.popitem()
+            stream.finish(subscription.result, subscription.request_id)
 
 
 def is_known(method: str) -> bool:

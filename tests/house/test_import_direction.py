@@ -12,7 +12,7 @@ TIERS = (
     ("limits", "messages", "security", "timers", "types"),
     ("errors", "process", "store"),
     ("app", "codecs", "memory", "revisions", "states"),
-    ("events", "http"),
+    ("events", "http", "turns"),
     ("effects",),
     ("trace",),
     ("client", "server"),

@@ -16,8 +16,8 @@ requirement = pytest.mark.requirement
 def test_the_rows_are_in_the_order_of_the_table() -> None:
     assert [number for number, _ in MCP_PATH] == ["0.1", "0.2", "0.3", "0.5"]
     assert {method: [number for number, _ in rows] for method, rows in LADDERS.items()} == {
-        b"GET": ["2.1", "4.10", "2.2", "2.8", "2.4"],
-        b"DELETE": ["3.1", "4.10", "3.2", "3.2"],
+        b"GET": ["2", "2.1", "4.10", "2.2", "2.5", "2.8", "2.4"],
+        b"DELETE": ["3", "3.1", "3.1", "4.10", "3.2", "3.2"],
         b"POST": ["4.2", "4.3"],
     }
 

@@ -112,6 +112,7 @@ def test_delete_ends_everything(bench: Bench) -> None:
     assert bench.server.sessions == ()
     assert bench.post(request(9), session).status == 404
     assert call.session.notify("late", now=0) is False
+    assert isinstance(call.session, Session)
     assert call.session.state is SessionState.ENDED
 
 

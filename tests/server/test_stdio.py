@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp import Limits, LocalProtocolError, Request, Response, ServerPipe
+from sansmcp import REVISIONS, Limits, LocalProtocolError, Request, Response, ServerPipe
 from sansmcp.events import (
     BadRequest,
     CallCancelled,
@@ -96,8 +96,8 @@ def test_requests_before_initialize_are_told_the_versions(id: int | str) -> None
     pipe = Pipe().say(request(id))
     (answer,) = pipe.said
     assert (answer["id"], reason(answer)) == (id, (-32600, "not_initialized"))
-    assert answer["error"]["data"]["supported"] == VERSIONS
-    assert all(version in answer["error"]["message"] for version in VERSIONS)
+    assert answer["error"]["data"]["supported"] == list(REVISIONS)
+    assert all(version in answer["error"]["message"] for version in REVISIONS)
     assert pipe.events == [BadRequest]
     assert pipe.open().call().is_running
 

@@ -1,0 +1,133 @@
+"""Results as the stateless revisions want them, and what a client may be told before them.
+
+Source: 2026-07-28 basic: results, caching; multi round-trip requests; server/utilities/logging;
+SEP-2549, SEP-2322.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import attrs
+
+from ..codecs import json
+from ..errors import LocalProtocolError
+from ..messages import ErrorResponse, Message, Notification, Request, Response
+from ..turns import InputRequest, InputRequired
+from . import refusals
+from .calls import CLIENT_CAPABILITIES, Caller
+from .core import ServerCore
+from .meta import LEVELS, LOG_LEVEL, SERVER_INFO, meta_of
+
+ASKING = frozenset(("tools/call", "prompts/get", "resources/read"))
+"""Methods that may be answered by InputRequired."""
+
+_CACHEABLE = frozenset(
+    (
+        "prompts/list",
+        "resources/list",
+        "resources/read",
+        "resources/templates/list",
+        "server/discover",
+        "tools/list",
+    )
+)
+
+
+@attrs.define(eq=False)
+class StatelessResults:
+    """Results of the stateless revisions, which say what they are and whose."""
+
+    _core: ServerCore
+    session: Caller
+
+    def shape(self, request: Request, result: Any) -> Response | ErrorResponse:
+        """The result, or the refusal if the client has not declared what it needs.
+
+        Raises LocalProtocolError for a result that this revision does not have.
+        """
+        if isinstance(result, InputRequired):
+            missing = _missing(result, self.session)
+            if missing and request.method in ASKING:
+                return refusals.missing_capability(missing, request.id).reply
+            members = _input_required(self._core, request, self.session, result)
+        else:
+            members = _complete(request, result)
+        meta = {SERVER_INFO: self._core.app.server_info} | (json.as_object(members["_meta"]) or {})
+        return Response(request.id, {**members, "_meta": meta})
+
+    def may_say(self, request: Request, message: Message) -> bool:
+        """Log messages only for who wants them, and from the level that it wants."""
+        if not isinstance(message, Notification) or message.method != "notifications/message":
+            return True
+        wanted, level = meta_of(request).get(LOG_LEVEL), (message.params or {}).get("level")
+        return wanted in LEVELS and level in LEVELS and LEVELS.index(level) >= LEVELS.index(wanted)
+
+
+def _complete(request: Request, result: Any) -> dict[str, Any]:
+    """A result is an object, or a model of one. What may be cached says so."""
+    if hasattr(result, "model_dump"):
+        result = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if not isinstance(result, Mapping):
+        raise LocalProtocolError(f"A result must be an object, and is {type(result).__name__}")
+    members: dict[str, Any] = {"resultType": "complete", "_meta": None}
+    members.update(cast("Mapping[str, Any]", result))
+    if members["resultType"] == "input_required":
+        raise LocalProtocolError("To ask for input return InputRequired")
+    if request.method in _CACHEABLE and members["resultType"] == "complete":
+        _check_caching(members.setdefault("ttlMs", 0), members.setdefault("cacheScope", "private"))
+    return members
+
+
+def _check_caching(ttl: Any, scope: Any) -> None:
+    if type(ttl) is not int or ttl < 0:
+        raise LocalProtocolError(f"ttlMs must be milliseconds, in whole numbers: {ttl!r}")
+    if scope not in ("public", "private"):
+        raise LocalProtocolError(f"cacheScope must be 'public' or 'private': {scope!r}")
+
+
+def _input_required(
+    core: ServerCore, request: Request, caller: Caller, required: InputRequired
+) -> dict[str, Any]:
+    if request.method not in ASKING:
+        raise LocalProtocolError(f"{request.method} cannot be answered by InputRequired")
+    members: dict[str, Any] = {"resultType": "input_required", "_meta": None}
+    if required.requests:
+        members["inputRequests"] = {
+            key: {"method": question.method, "params": dict(question.params)}
+            for key, question in required.requests.items()
+        }
+    if required.state is not None or not required.requests:
+        members["requestState"] = core.close_state(required.state, caller.principal, request)
+    return members
+
+
+def _missing(required: InputRequired, caller: Caller) -> dict[str, dict[str, Any]]:
+    """The capabilities that the client has not declared and the questions need. Row 5.8."""
+    missing: dict[str, dict[str, Any]] = {}
+    for question in required.requests.values():
+        if question.method not in CLIENT_CAPABILITIES:
+            raise LocalProtocolError(f"A client cannot be asked {question.method!r}")
+        capability, mode = CLIENT_CAPABILITIES[question.method], _mode(question)
+        declared = json.as_object(caller.client_capabilities.get(capability))
+        if declared is None or not _declares(declared, mode):
+            missing.setdefault(capability, {}).update({} if mode is None else {mode: {}})
+    return missing
+
+
+def _mode(question: InputRequest) -> str | None:
+    """What a question needs within its capability.
+
+    Source: 2025-11-25 and later, client/elicitation, client/sampling: Capabilities.
+    """
+    if question.method == "elicitation/create":
+        return str(question.params.get("mode", "form"))
+    if question.method == "sampling/createMessage" and "tools" in question.params:
+        return "tools"
+    return None
+
+
+def _declares(declared: Mapping[str, Any], mode: str | None) -> bool:
+    """Clients that know one kind of elicitation only need not name it."""
+    return mode is None or mode in declared or (mode == "form" and "url" not in declared)

@@ -1,0 +1,64 @@
+"""The completions of store effects: what the machine is told about its store.
+
+Source: 2025-11-25 basic/transports: Resumability and Redelivery.
+"""
+
+from __future__ import annotations
+
+from ..effects import StoreAppend, StoreDrop, StoreEffect, StoreRead
+from ..events import StoreFailed
+from ..store import Page, Store
+from ..types import never
+from .core import ServerCore
+
+
+class StoreCompletions:
+    """The part of a server that those talk to who perform its store effects."""
+
+    _core: ServerCore
+
+    def stored(self, effect: StoreAppend, *, now: float) -> None:
+        """A StoreAppend is done."""
+        self._core.now = now
+        stream = self._core.queue.take(effect)
+        if stream is not None:
+            stream.stored()
+            self._core.tidy(stream)
+
+    def replayed(self, effect: StoreRead, page: Page | None, *, now: float) -> None:
+        """A StoreRead is done. ``page`` is None where the store knows no such log."""
+        self._core.now = now
+        stream = self._core.queue.take(effect)
+        if stream is not None:
+            stream.replayed(effect, page)
+
+    def store_failed(self, effect: StoreEffect, reason: str, *, now: float) -> None:
+        """A store effect could not be performed, and will not be."""
+        self._core.now = now
+        stream = self._core.queue.take(effect)
+        is_lost = stream is not None and not stream.failed(effect)
+        self._core.events.append(StoreFailed(reason, is_lost))
+
+    def use_store(self, effect: StoreEffect, store: Store, *, now: float) -> None:
+        """Perform a store effect on a store that works at once, and complete it.
+
+        What such a store raises is a failure of the effect.
+        """
+        page: Page | None = None
+        try:
+            match effect:
+                case StoreAppend():
+                    store.append(effect.stream, effect.entries, now=now)
+                case StoreRead(stream=key, after=after, limit=limit, max_bytes=most):
+                    page = store.read(key, after, limit=limit, max_bytes=most)
+                case StoreDrop():
+                    store.drop(effect.principal, effect.session)
+                case _ as impossible:
+                    never(impossible)
+        except Exception as error:
+            self.store_failed(effect, f"{type(error).__name__}: {error}", now=now)
+            return
+        if isinstance(effect, StoreAppend):
+            self.stored(effect, now=now)
+        elif isinstance(effect, StoreRead):
+            self.replayed(effect, page, now=now)
