@@ -138,7 +138,7 @@ def test_what_is_no_state_file(path: Path, text: str) -> None:
         {"started": "now"},
         {"started": 10**400},
     ],
-    ids=str,
+    ids=lambda changes: str(changes)[:20],
 )
 def test_a_state_that_makes_no_sense(path: Path, changes: dict[str, Any]) -> None:
     write(path)

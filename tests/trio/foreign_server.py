@@ -69,7 +69,6 @@ class Server:
     # Methods
 
     def ping(self, **_: Any) -> Any:
-        self.tell("pinged")
         return {}
 
     def about(self, **_: Any) -> Any:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 import trio
 
 from sansmcp import Disconnected, LocalProtocolError, ProcessEnded, RequestTimeout
 
-from .programs import Witness, connect, foreign, outside
+from .programs import Witness, connect, foreign, start
 
 requirement = pytest.mark.requirement
 
@@ -25,6 +25,7 @@ import sys, trio, sansmcp_trio
 async def main():
     async with sansmcp_trio.connect(sys.argv[1:]) as client:
         await client.ping()
+        print("ready", flush=True)
         await trio.sleep_forever()
 
 trio.run(main)
@@ -137,6 +138,17 @@ async def test_a_server_that_ignores_it_is_told_and_then_made_to_end(
     await witness.heard("eof", "terminated")
 
 
+async def test_a_server_that_does_not_read(witness: Witness) -> None:
+    async with connect(foreign(witness=witness.port), close_timeout=0.2) as client:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call, "hang")
+            await witness.heard("hanging")
+            nursery.cancel_scope.cancel()
+        await client.notify("notifications/much", {"text": "x" * 1_000_000})
+    assert "terminated" in witness.said
+    assert "eof" not in witness.said
+
+
 @pytest.mark.parametrize(
     ("kind", "ending"),
     [
@@ -204,7 +216,9 @@ async def test_a_handshake_that_takes_too_long(witness: Witness) -> None:
 
 async def test_a_client_that_is_killed(witness: Witness) -> None:
     command = [sys.executable, "-c", CLIENT, *foreign(witness=witness.port)]
-    with subprocess.Popen(command, env=outside()) as client:
-        await witness.heard("pinged")
-        client.kill()
+    client = await start(command, stdin=PIPE, stdout=PIPE)
+    assert client.stdout is not None
+    assert await client.stdout.receive_some() == b"ready\n"
+    client.kill()
+    await client.wait()
     await witness.heard("eof")
