@@ -22,6 +22,7 @@ import sansmcp
 from sansmcp import Idle
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent, ServerAsked, ServerWithdrew
+from sansmcp.states import ClientState
 
 from ._machine import Clock, Promise
 from ._pool import Pool
@@ -62,7 +63,7 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
         self._process = ServerProcess(self, nursery, environment, directory)
         self._carrying: dict[int, trio.CancelScope] = {}
         self._answering: dict[RequestId, trio.CancelScope] = {}
-        self._events: deque[ClientEvent] = deque()
+        self._events: deque[ClientEvent] = deque(maxlen=core.limits.max_queued_events)
         self._keeps_events = False
         self._is_paused = False
 
@@ -135,7 +136,11 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
         self._clock.tick()
 
     def _has_room(self) -> bool:
-        return len(self._events) < self._core.limits.max_queued_events
+        # To close, no client waits for its application: it gets the last events, if it still looks.
+        return len(self._events) < self._core.limits.max_queued_events or self._is_closing()
+
+    def _is_closing(self) -> bool:
+        return self._core.state in (ClientState.CLOSING, ClientState.CLOSED)
 
     def _perform(self, effect: ClientEffect) -> None:
         match effect:

@@ -8,7 +8,14 @@ import pytest
 import trio
 
 import sansmcp_trio
-from sansmcp import Disconnected, JsonRpcError, RequestRefused, RequestTimeout, SessionLost
+from sansmcp import (
+    Disconnected,
+    JsonRpcError,
+    NegotiationFailed,
+    RequestRefused,
+    RequestTimeout,
+    SessionLost,
+)
 from sansmcp.events import Connected, SessionExpired
 from sansmcp_trio import Call
 
@@ -120,9 +127,10 @@ async def test_another_server_is_there(nursery: trio.Nursery) -> None:
 
     listeners = await nursery.start(trio.serve_tcp, web_server, 0)
     port = listeners[0].socket.getsockname()[1]
-    with pytest.raises(RequestRefused, match="HTTP 404: hello"):
+    with pytest.raises(NegotiationFailed, match="HTTP 404: hello") as refused:
         async with sansmcp_trio.connect(f"http://127.0.0.1:{port}/"):
             raise AssertionError("connected")
+    assert all(isinstance(attempt, RequestRefused) for attempt in refused.value.attempts)
     nursery.cancel_scope.cancel()
 
 
