@@ -1,0 +1,376 @@
+"""Requests that say all there is to know, and the answers, on both transports."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from sansmcp import (
+    InvalidResponse,
+    JsonRpcError,
+    LocalProtocolError,
+    RequestRefused,
+    RequestTimeout,
+)
+from sansmcp.events import (
+    CallCompleted,
+    Closed,
+    NotDelivered,
+    ProgressReceived,
+    ServerNotified,
+    Violation,
+)
+from sansmcp.messages import Notification
+from sansmcp.states import ClientState
+
+from ..bench import error, notification, only_failure, request, response
+from .bench import (
+    META,
+    MODERN,
+    PREFIX,
+    ModernBench,
+    ModernProcess,
+    ends,
+    failed,
+    violations,
+)
+
+requirement = pytest.mark.requirement
+VERSION = PREFIX + "protocolVersion"
+
+
+@pytest.fixture
+def bench() -> ModernBench:
+    """A client whose server needs no handshake."""
+    return ModernBench().connect()
+
+
+# What is sent
+
+
+@requirement(
+    "MODERN-C-001",
+    "MODERN-C-002",
+    "MODERN-C-003",
+    "MODERN-C-006",
+    "MODERN-C-007",
+    "HEADERS-C-001",
+    "HEADERS-C-002",
+    "HEADERS-C-003",
+    "HEADERS-B-013",
+    "JSONRPC-B-003",
+)
+@pytest.mark.parametrize("params", [None, {}, {"a": 1}, {"_meta": {"x": 1}}])
+def test_every_request_says_all(bench: ModernBench, params: Any) -> None:
+    _, asked = bench.call("custom/method", params=params)
+    message = asked.json
+    sent = dict(params or {})
+    more = sent.pop("_meta", {})
+    assert message["params"].pop("_meta") == {**META, **more, "progressToken": asked.id}
+    assert message == {"jsonrpc": "2.0", "id": 1, "method": "custom/method", "params": sent}
+    assert asked.header("mcp-protocol-version") == MODERN
+    assert asked.header("mcp-method") == "custom/method"
+    assert asked.header("accept") == "application/json, text/event-stream"
+    assert asked.header("content-type") == "application/json"
+    for name in ("mcp-name", "mcp-session-id", "last-event-id"):
+        assert asked.header(name) is None
+
+
+@requirement("MODERN-C-006", "MODERN-C-007", "JSONRPC-B-003")
+def test_every_line_says_all() -> None:
+    bench = ModernProcess(
+        name="mine", version="7", capabilities={"roots": {"listChanged": False}}
+    ).connect()
+    bench.do(bench.client.call, "x/y")
+    (message,) = bench.written
+    assert message == {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "x/y",
+        "params": {
+            "_meta": {
+                VERSION: MODERN,
+                PREFIX + "clientCapabilities": {"roots": {"listChanged": False}},
+                PREFIX + "clientInfo": {"name": "mine", "version": "7"},
+                "progressToken": 1,
+            }
+        },
+    }
+
+
+def test_an_application_cannot_speak_of_another_version(bench: ModernBench) -> None:
+    meta = {VERSION: "2099-01-01", PREFIX + "logLevel": "debug"}
+    _, asked = bench.call(params={"name": "x", "_meta": meta})
+    assert asked.json["params"]["_meta"][VERSION] == MODERN
+    assert asked.json["params"]["_meta"][PREFIX + "logLevel"] == "debug"
+
+
+@requirement("HEADERS-C-005", "HEADERS-C-017")
+@pytest.mark.parametrize(
+    ("method", "params", "name"),
+    [
+        ("tools/call", {"name": "query", "uri": "u"}, "query"),
+        ("prompts/get", {"name": "a prompt"}, "a prompt"),
+        ("resources/read", {"uri": "file:///a%20b", "name": "n"}, "file:///a%20b"),
+        ("resources/list", {"name": "n", "uri": "u"}, None),
+        ("tools/call", {"name": 5}, None),
+        ("tools/call", {}, None),
+    ],
+)
+def test_the_name_is_repeated_in_a_header(
+    bench: ModernBench, method: str, params: Any, name: str | None
+) -> None:
+    _, asked = bench.call(method, params=params)
+    assert asked.header("mcp-name") == name
+
+
+@requirement("HEADERS-C-006", "HEADERS-C-015", "HEADERS-C-016")
+@pytest.mark.parametrize(
+    "name", ["Zürich", " x", "x\t", "a\r\nx-evil: 1", "\x00", "=?base64?eA==?=", ""]
+)
+def test_names_that_are_not_safe_are_encoded(bench: ModernBench, name: str) -> None:
+    _, asked = bench.call("resources/read", params={"uri": name})
+    header = asked.header("mcp-name")
+    assert header == f"=?base64?{base64.b64encode(name.encode()).decode()}?="
+    assert asked.json["params"]["uri"] == name
+
+
+def test_further_headers_are_sent_too() -> None:
+    bench = ModernBench(headers=((b"authorization", b"Bearer x"),)).connect()
+    assert bench.call()[1].header("authorization") == "Bearer x"
+
+
+@requirement("MODERN-C-003", "HEADERS-C-004")
+def test_notifications(bench: ModernBench) -> None:
+    bench.do(bench.client.notify, "notifications/custom", {"a": 1, "_meta": {"x": 1}})
+    asked = bench.take()
+    assert asked.json == {
+        "jsonrpc": "2.0",
+        "method": "notifications/custom",
+        "params": {"a": 1, "_meta": {VERSION: MODERN, "x": 1}},
+    }
+    assert asked.header("mcp-method") == "notifications/custom"
+    assert asked.header("mcp-protocol-version") == MODERN
+    asked.accept()
+    assert bench.events == []
+    bench.do(bench.client.notify, "notifications/custom")
+    bench.take().refuse(404, b"no")
+    (event,) = bench.events
+    assert isinstance(event, NotDelivered)
+
+
+@pytest.mark.parametrize("params", [{"_meta": 5}, {"x": float("nan")}])
+def test_parameters_that_cannot_be_sent_change_nothing(bench: ModernBench, params: Any) -> None:
+    for command in (bench.client.notify, bench.client.call):
+        with pytest.raises(LocalProtocolError):
+            command("x", params, now=0)
+    bench.settle()
+    assert bench.requests == []
+
+
+@requirement("SUBS-B-001")
+def test_there_is_no_get_and_no_delete(bench: ModernBench) -> None:
+    assert bench.requests == []
+    bench.call()[1].result()
+    bench.do(bench.client.close)
+    assert bench.requests == []
+    assert bench.events[-1] == Closed(None)
+    assert bench.client.state is ClientState.CLOSED
+
+
+@requirement("JSONRPC-B-006", "CANCEL-C-007")
+def test_ids_are_not_used_again(bench: ModernBench) -> None:
+    ids = []
+    for _ in range(3):
+        handle, asked = bench.call()
+        ids.append(asked.id)
+        bench.do(bench.client.cancel, handle)
+    assert len(set(ids)) == 3
+
+
+# What is answered
+
+
+@requirement("MODERN-C-005")
+@pytest.mark.parametrize("kind", ["complete", None])
+@pytest.mark.parametrize("streams", [True, False])
+def test_an_answer(bench: ModernBench, streams: bool, kind: str | None) -> None:
+    handle, asked = bench.call()
+    result = {"content": [], "_meta": {PREFIX + "serverInfo": {"name": "s"}}}
+    if kind is not None:
+        result["resultType"] = kind
+    if streams:
+        asked.open_stream()
+        asked.event(response(asked.id, result))
+    else:
+        asked.result(result)
+    assert bench.events == [CallCompleted(handle, result)]
+    if streams:
+        asked.end()
+    assert not asked.aborted
+    assert bench.client.next_deadline() is None
+
+
+@requirement("MODERN-C-005")
+def test_a_stream(bench: ModernBench) -> None:
+    handle, asked = bench.call()
+    asked.head(content_type="text/event-stream", mcp_session_id="s-1")
+    asked.event(notification("notifications/message", data="x"))
+    asked.event(notification("notifications/progress", progressToken=asked.id, progress=1))
+    asked.event(b"", id="e-0", retry=1)
+    asked.event(response(asked.id), id="e-1")
+    asked.end()
+    assert bench.events == [
+        ServerNotified(handle, Notification("notifications/message", {"data": "x"})),
+        ProgressReceived(call=handle, progress=1),
+        CallCompleted(handle, {}),
+    ]
+    assert bench.call()[1].header("mcp-session-id") is None
+
+
+def test_ids_of_events_mean_nothing(bench: ModernBench) -> None:
+    """The same id twice is two events, and nothing is resumed after one."""
+    handle, asked = bench.call(idempotent=False)
+    asked.open_stream()
+    asked.event(notification("a"), id="1")
+    asked.event(notification("b"), id="1")
+    asked.cut()
+    assert [type(event) for event in bench.events[:2]] == [ServerNotified] * 2
+    assert "the outcome is unknown" in str(only_failure(bench, handle))
+    bench.wait(100)
+    assert bench.requests == []
+
+
+@requirement("MODERN-C-004", "MRTR-C-008")
+@pytest.mark.parametrize("method", ["ping", "elicitation/create", "roots/list", "x"])
+def test_requests_of_the_server_are_violations(method: str) -> None:
+    bench = ModernBench(capabilities={"elicitation": {}, "roots": {}}).connect()
+    handle, asked = bench.call()
+    asked.open_stream()
+    asked.event(request("q", method))
+    assert violations(bench) == ["unexpected_request"]
+    assert bench.do(bench.client.respond, "q", {}) is False
+    asked.event(response(asked.id))
+    assert bench.events[-1] == CallCompleted(handle, {})
+    assert bench.requests == []
+
+
+@requirement("MODERN-C-004")
+def test_so_they_are_on_stdio() -> None:
+    bench = ModernProcess().connect()
+    bench.ask(method="ping")
+    assert violations(bench) == ["unexpected_request"]
+    assert bench.written == []
+
+
+@pytest.mark.parametrize("kind", ["incomplete", "x" * 1000, 5, None, ["complete"]])
+def test_a_result_of_an_unknown_kind(bench: ModernBench, kind: Any) -> None:
+    handle, asked = bench.call()
+    asked.result({"resultType": kind})
+    failure = only_failure(bench, handle)
+    assert isinstance(failure, InvalidResponse)
+    assert "unknown kind" in str(failure)
+    assert len(str(failure)) < 200
+
+
+@pytest.mark.parametrize("result", [[], "x", 5])
+def test_a_result_without_members_is_complete(bench: ModernBench, result: Any) -> None:
+    handle, asked = bench.call()
+    asked.result(result)
+    assert bench.events == [CallCompleted(handle, result)]
+
+
+@requirement("JSONRPC-B-012", "JSONRPC-B-015")
+@pytest.mark.parametrize("status", [200, 400, 404, 422, 500])
+@pytest.mark.parametrize("code", [-32021, -32601, -32602, 7])
+def test_errors_with_the_right_id_are_answers_at_any_status(
+    bench: ModernBench, status: int, code: int
+) -> None:
+    handle, asked = bench.call("tools/list")
+    asked.answer(failed(asked.id, code, "no", {"x": [1]}), status)
+    failure = only_failure(bench, handle)
+    assert isinstance(failure, JsonRpcError)
+    assert (failure.code, failure.data) == (code, {"x": [1]})
+    assert failure.http_status == (None if status == 200 else status)
+    assert bench.requests == []
+
+
+@requirement("VERS-C-013")
+def test_404_says_nothing_about_the_server(bench: ModernBench) -> None:
+    handle, asked = bench.call("no/such")
+    asked.answer(error(asked.id, -32601), 404)
+    assert isinstance(only_failure(bench, handle), JsonRpcError)
+    _, asked = bench.call()
+    assert asked.header("mcp-protocol-version") == MODERN
+
+
+@requirement("HEADERS-C-023")
+@pytest.mark.parametrize("status", [202, 400, 401, 404, 405, 413, 431, 500, 503])
+@pytest.mark.parametrize("body", [b"", b"too much", json.dumps(error("other", -32600)).encode()])
+def test_other_refusals_are_reported(bench: ModernBench, status: int, body: bytes) -> None:
+    handle, asked = bench.call("tools/list")
+    asked.refuse(status, body)
+    failure = only_failure(bench, handle)
+    assert isinstance(failure, RequestRefused)
+    assert (failure.status, failure.body) == (status, body)
+    assert bench.requests == []
+    assert bench.client.state is ClientState.READY
+
+
+def test_an_error_without_id_on_the_stream_is_the_answer(bench: ModernBench) -> None:
+    handle, asked = bench.call()
+    asked.open_stream()
+    asked.event({"jsonrpc": "2.0", "error": {"code": 5, "message": "x"}})
+    assert isinstance(only_failure(bench, handle), JsonRpcError)
+
+
+def test_what_is_no_message(bench: ModernBench) -> None:
+    handle, asked = bench.call()
+    asked.open_stream()
+    asked.event(b"{")
+    asked.event([notification("a"), 5])
+    assert [type(event) for event in bench.events] == [Violation, ServerNotified, Violation]
+    bench.events.clear()
+    asked.event({"jsonrpc": "2.0", "id": asked.id, "result": {}, "error": 5})
+    assert isinstance(only_failure(bench, handle), InvalidResponse)
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_an_answer_that_cannot_be_read(bench: ModernBench, streams: bool) -> None:
+    handle, asked = bench.call()
+    if streams:
+        asked.open_stream()
+        asked.event({"jsonrpc": "2.0", "id": asked.id})
+    else:
+        asked.answer(b"{")
+    assert isinstance(only_failure(bench, handle), InvalidResponse)
+
+
+# Time
+
+
+def test_progress_puts_the_timeout_off(bench: ModernBench) -> None:
+    handle, asked = bench.call(timeout=5)
+    asked.open_stream()
+    bench.wait(4)
+    asked.event(notification("notifications/progress", progressToken=asked.id, progress=1))
+    bench.wait(4)
+    assert ends(bench) == []
+    bench.wait(1)
+    assert isinstance(only_failure(bench, handle), RequestTimeout)
+
+
+# Caching: there is none
+
+
+@requirement("CACHE-C-009", "CACHE-C-010", "CACHE-C-011", "CACHE-C-018")
+def test_every_call_is_a_request_and_hints_are_passed_on(bench: ModernBench) -> None:
+    result = {"resources": [], "ttlMs": 60000, "cacheScope": "public", "nextCursor": ""}
+    for params in ({}, {}, {"cursor": ""}):
+        handle, asked = bench.call("resources/list", params=params)
+        assert asked.json["params"].get("cursor") == params.get("cursor")
+        asked.result(result)
+        assert bench.take_events() == [CallCompleted(handle, result)]
