@@ -16,7 +16,7 @@ from sansmcp.codecs.json import as_object
 from sansmcp.events import Noise, ProgressReceived, Reconnecting, ServerLogged, ServerNotified
 
 from ._say import Commands, Mistake, say, tracer
-from ._target import USAGE, add_target, target_of
+from ._target import USAGE, add_revision, add_target, target_of, versions_of
 
 
 def add_to(commands: Commands) -> None:
@@ -36,6 +36,7 @@ def add_to(commands: Commands) -> None:
         "--timeout", type=float, default=60.0, metavar="SECONDS", help="without any progress"
     )
     command.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'")
+    add_revision(command)
     command.add_argument("--trace", action="store_true", help="show the conversation on stderr")
     command.set_defaults(run=_call)
 
@@ -53,6 +54,7 @@ async def _call(options: argparse.Namespace) -> int:
             target,
             name="sansmcp-call",
             version=sansmcp.__version__,
+            versions=versions_of(options),
             headers=tuple(header_of(text) for text in options.header),
             timeout=options.timeout,
             trace=tracer("client") if options.trace else None,

@@ -3,6 +3,9 @@
 Between the client and the server stands a relay that breaks connections after a random number of
 bytes, and the tool itself lets its client go in the middle of the work (SEP-1699). All calls end
 with their results, and every progress report arrives once.
+
+At the stateless revision nothing can be resumed: a call whose response breaks is made again, from
+its beginning, and the reports of the attempt that succeeds are those that count.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import trio
 import sansmcp
 import sansmcp_trio
 from sansmcp.events import ProgressReceived, Reconnecting
+from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp.trace import Tracer
 
 from . import example
@@ -42,12 +46,14 @@ class _Relay:
     _target: int
     _chance: random.Random
     _say: Tracer
+    _longest_life: int
+    """Bytes that a connection carries at most."""
     is_failing: bool = attrs.field(default=False, init=False)
 
     async def pass_on(self, client: trio.SocketStream) -> None:
         """One connection, from its first byte to its end."""
         server = await trio.open_tcp_stream("127.0.0.1", self._target)
-        life = _Life(self._chance.randint(300, 1500))
+        life = _Life(self._chance.randint(300, self._longest_life))
         async with client, server, trio.open_nursery() as nursery:
             nursery.start_soon(self._copy, client, server, life, nursery.cancel_scope)
             nursery.start_soon(self._copy, server, client, life, nursery.cancel_scope)
@@ -80,6 +86,12 @@ def add_to(commands: Commands) -> None:
     command.add_argument("--calls", type=int, default=8)
     command.add_argument("--seed", type=int, default=None, help="repeat the same accidents")
     command.add_argument("--quiet", action="store_true", help="only the last line")
+    command.add_argument(
+        "--revision",
+        choices=tuple(sansmcp.REVISIONS),
+        default=HANDSHAKE_VERSIONS[-1],
+        help="the protocol revision to speak (default: the last one that resumes streams)",
+    )
     command.set_defaults(run=demo)
 
 
@@ -98,16 +110,20 @@ async def demo(options: argparse.Namespace) -> int:
     async with trio.open_nursery() as nursery:
         serve = partial(sansmcp_trio.serve, example.app, http=("127.0.0.1", 0))
         serving: sansmcp_trio.Serving = await nursery.start(serve)
-        relay = _Relay(sansmcp.Url.parse(serving.url).port, random.Random(seed), tracer)
+        # A call that has to be carried whole needs connections that can do it.
+        is_stateless = sansmcp.REVISIONS[options.revision].era is sansmcp.Era.MODERN
+        life = 4000 if is_stateless else 1500
+        relay = _Relay(sansmcp.Url.parse(serving.url).port, random.Random(seed), tracer, life)
         relays = partial(trio.serve_tcp, relay.pass_on, 0, host="127.0.0.1")
         listeners: list[trio.SocketListener] = await nursery.start(relays)
         url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/mcp"
-        tally = _Tally()
+        tally = _Tally(is_stateless)
         async with sansmcp_trio.connect(
             url,
             trace=tracer,
             reconnect=sansmcp.ReconnectPolicy(initial=0.2, attempts=20),
             listen=False,
+            versions=(options.revision,),
         ) as client:
             nursery.start_soon(tally.watch, client)
             relay.is_failing = True
@@ -126,6 +142,8 @@ async def demo(options: argparse.Namespace) -> int:
 class _Tally:
     """Counts what arrives."""
 
+    _begins_again: bool
+    """A call that was cut is made again."""
     disconnects: int = 0
     lost: int = 0
     duplicated: int = 0
@@ -135,6 +153,8 @@ class _Tally:
         reports: Counter[float] = Counter()
 
         def count(report: ProgressReceived) -> None:
+            if self._begins_again and report.progress == 1:
+                reports.clear()
             reports[report.progress] += 1
 
         arguments = {"steps": _STEPS, "delay": 0.05, "retry": 0.1}

@@ -34,8 +34,10 @@ class _Findings:
     """Why not, for each revision that was tried; None: it is spoken."""
     server: dict[str, Any] = attrs.field(factory=dict[str, Any])
     capabilities: dict[str, Any] = attrs.field(factory=dict[str, Any])
-    standalone_stream: str | None = None
+    standalone_stream: str | None = "the stateless revisions have none"
     """Why there is none; None: there is one, or the transport needs none."""
+    was_asked_as_old: bool = False
+    """It was asked at a revision that has sessions, too."""
     offers: dict[str, int | str] = attrs.field(factory=dict[str, "int | str"])
     """How many of what, or why that could not be found out."""
 
@@ -86,7 +88,10 @@ async def _try_transport(
 ) -> _Findings:
     """Try each revision, the newest first; the first that works is asked for more."""
     findings = _Findings(transport, {})
-    for revision in reversed(sansmcp.REVISIONS):
+    for revision, row in reversed(tuple(sansmcp.REVISIONS.items())):
+        is_modern = row.era is sansmcp.Era.MODERN
+        if is_modern and transport == HTTP_SSE:
+            continue  # it was never defined there
         settings: sansmcp.ClientSettings = {
             "name": "sansmcp-probe",
             "version": sansmcp.__version__,
@@ -100,7 +105,8 @@ async def _try_transport(
             settings["transports"] = (transport,)
         try:
             async with sansmcp_trio.connect(target, **settings) as client:
-                if not findings.works:
+                if not findings.works or (not is_modern and not findings.was_asked_as_old):
+                    findings.was_asked_as_old = not is_modern
                     await _ask(client, findings)
                 findings.revisions[revision] = None
         except sansmcp.NegotiationFailed as error:
@@ -115,6 +121,8 @@ async def _try_transport(
 async def _ask(client: sansmcp_trio.Client, findings: _Findings) -> None:
     findings.server = dict(client.connected.server_info)
     findings.capabilities = dict(client.connected.capabilities)
+    if findings.was_asked_as_old:
+        findings.standalone_stream = None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_watch, client, findings)
         for name, capability, method in _FEATURES:
@@ -145,7 +153,8 @@ async def _watch(client: sansmcp_trio.Client, findings: _Findings) -> None:
 
 
 def _as_json(findings: _Findings) -> dict[str, Any]:
-    return {"works": findings.works, **attrs.asdict(findings)}
+    known = attrs.asdict(findings, filter=lambda field, _: field.name != "was_asked_as_old")
+    return {"works": findings.works, **known}
 
 
 def _show(findings: _Findings) -> None:

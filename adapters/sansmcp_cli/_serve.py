@@ -16,6 +16,7 @@ import sansmcp_trio
 
 from . import example
 from ._say import Commands, Mistake, say, tracer
+from ._target import add_revision, versions_of
 
 
 def add_to(commands: Commands) -> None:
@@ -56,6 +57,7 @@ def add_to(commands: Commands) -> None:
         metavar="NAME",
         help="serve requests for this host name, too; * for all (default: this machine only)",
     )
+    add_revision(command)
     command.add_argument("--trace", action="store_true", help="show the conversations on stderr")
     command.set_defaults(run=_serve)
 
@@ -70,6 +72,7 @@ async def _serve(options: argparse.Namespace) -> int:
         stdio=options.stdio or options.dual,
         state_file=options.state_file,
         path=options.path,
+        versions=versions_of(options),
         http_sse=options.http_sse,
         policy=sansmcp.SecurityPolicy(hosts=hosts),
         trace=tracer("server") if options.trace else None,

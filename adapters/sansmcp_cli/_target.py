@@ -1,9 +1,10 @@
-"""Which server a command is about: a URL, the command of a server, or a state file."""
+"""Which server a command is about (a URL, a command, a state file), and its revision."""
 
 from __future__ import annotations
 
 import argparse
 
+import sansmcp
 from sansmcp_local import read_state
 
 from ._say import Mistake
@@ -34,3 +35,17 @@ def target_of(options: argparse.Namespace, words: list[str]) -> str | list[str]:
     if state is None or state.url is None:
         raise Mistake(f"{options.state_file} names no server that is running and has a URL")
     return state.url
+
+
+def add_revision(parser: argparse.ArgumentParser) -> None:
+    """The option that allows one protocol revision only."""
+    parser.add_argument(
+        "--revision",
+        choices=tuple(sansmcp.REVISIONS),
+        help="speak this revision only (default: the newest that both sides know)",
+    )
+
+
+def versions_of(options: argparse.Namespace) -> tuple[str, ...]:
+    """The revisions that are allowed."""
+    return tuple(sansmcp.REVISIONS) if options.revision is None else (options.revision,)

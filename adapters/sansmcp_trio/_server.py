@@ -14,6 +14,7 @@ import math
 import os
 import secrets
 import ssl
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from functools import partial
@@ -143,6 +144,11 @@ class Serving:
         self._nursery: trio.Nursery
         self.drivers: set[_Driver] = set()
         self._questions: dict[tuple[sansmcp.Call, int], Promise] = {}
+
+    def publish(self, method: str, params: Params | None = None) -> None:
+        """Tell the clients that something has changed; see :meth:`sansmcp.Server.publish`."""
+        self.core.publish(method, params, now=trio.current_time())
+        self.settle()
 
     def stop(self) -> None:
         """Stop: no new requests, a moment for those that run, a proper end for every stream."""
@@ -289,13 +295,17 @@ async def serve(
         grace: seconds that running calls get when the server stops, or standard input has ended.
         task_status: ``nursery.start(serve, ...)`` returns the :class:`Serving` once connections are
             accepted.
-        settings: see :class:`sansmcp.Server`; ``http_sse="/sse"`` serves HTTP+SSE, too.
+        settings: see :class:`sansmcp.Server`; ``http_sse="/sse"`` serves HTTP+SSE, too. Where
+            several processes serve one address, set ``seal`` to the same keys in all of them.
 
     Raises OSError if the address cannot be bound or the file not be written, and LocalProtocolError
     for settings that make no sense.
     """
     if http is None and not stdio:
         raise sansmcp.LocalProtocolError("Nothing to serve on: set http, stdio, or both")
+    # One of its own for each process: for several behind one address, give all the same keys.
+    seal = sansmcp.StateSeal(keys=(secrets.token_bytes(32),), clock=time.time)
+    settings.setdefault("seal", seal)
     core = sansmcp.Server(app, new_token=secrets.token_urlsafe, resumable=resumable, **settings)
     serving = Serving(core, sansmcp.MemoryStore(core.limits) if store is None else store)
     stops_at_end = http is None if stop_with_stdin is None else stop_with_stdin
