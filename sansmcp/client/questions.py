@@ -46,9 +46,7 @@ class Questions:
 
     _core: ClientCore
     _conversation: Conversation
-    _open: dict[RequestId, _Question] = attrs.field(
-        factory=dict[RequestId, _Question], init=False
-    )
+    _open: dict[RequestId, _Question] = attrs.field(factory=dict[RequestId, _Question], init=False)
     _flooded: bool = attrs.field(default=False, init=False)
 
     def asked(self, request: Request, call: ClientCall | None) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .calls import ClientCall
     from .conversation import Conversation
 
+
 @attrs.define(eq=False)
 class Round:
     """The questions of one result, until all are answered."""
