@@ -154,22 +154,15 @@ class ClientCall:
 
     def next_round(self, params: dict[str, Any]) -> None:
         """Make the request again, with what the server has asked for."""
-        self._rounds += 1
-        if self._rounds > self._core.limits.max_rounds:
-            text = f"{self.method} was answered by questions {self._rounds} times"
-            self.fail(self._error(InvalidResponse, text))
-        else:
-            self._round = params
-            self.send()
+        self._round = params
+        self.send()
 
     def _result(self, result: Any) -> None:
         """A result; at the stateless revisions it may ask for something first."""
         members = json.as_object(result) or {}
         kind = members.get("resultType", "complete") if self._core.is_modern else "complete"
         if kind == "input_required":
-            request_id = self.request_id
-            self._leave_stream(complete=True)
-            Round(self._core, self._conversation, self).begin(request_id, members)
+            self._next_questions(members)
         elif kind != "complete":
             what = repr(kind)[:50]
             text = f"The answer to {self.method} is of the unknown kind {what}"
@@ -177,6 +170,16 @@ class ClientCall:
         else:
             is_list = self.method == "tools/list"
             self.complete(learn_tools(self._core, result) if is_list else result)
+
+    def _next_questions(self, members: dict[str, Any]) -> None:
+        request_id = self.request_id
+        self._leave_stream(complete=True)
+        self._rounds += 1
+        if self._rounds > self._core.limits.max_rounds:
+            text = f"{self.method} was answered by questions {self._rounds} times"
+            self.fail(self._error(InvalidResponse, text))
+        else:
+            Round(self._core, self._conversation, self).begin(request_id, members)
 
     def _may_refresh(self, error: ErrorResponse) -> bool:
         """Whether it may be our idea of the tool's headers that is wrong."""

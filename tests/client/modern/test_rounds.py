@@ -1,0 +1,357 @@
+"""Answers that a request needs before it can be answered: asked, gathered, given with the next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sansmcp import (
+    InvalidResponse,
+    JsonRpcError,
+    Limits,
+    LocalProtocolError,
+    RequestCancelled,
+    RequestTimeout,
+)
+from sansmcp.events import CallCompleted, CallFailed, ServerAsked, ServerWithdrew
+from sansmcp.messages import Request
+
+from ..bench import Asked, Bench, error, notification, only_failure, response
+from .bench import (
+    ModernBench,
+    ModernProcess,
+    asked_ids,
+    ends,
+    input_required,
+    mirrored,
+    question,
+    tool,
+)
+
+requirement = pytest.mark.requirement
+CAPABILITIES = {"elicitation": {}, "roots": {}}
+PARAMS = {"name": "query", "arguments": {"region": "eu"}, "_meta": {"x": 1}}
+ACCEPTED = {"action": "accept", "content": {"a": "ä"}}
+
+
+@pytest.fixture
+def bench() -> ModernBench:
+    return ModernBench(capabilities=CAPABILITIES).connect()
+
+
+def begin(
+    bench: ModernBench, questions: Any = None, state: Any = None, **options: Any
+) -> tuple[int, Asked]:
+    """A call that is answered by questions."""
+    handle, asked = bench.call(params=PARAMS, **options)
+    asked.result(input_required(questions, state))
+    return handle, asked
+
+
+def respond(bench: Bench, id: Any, result: Any = None) -> bool:
+    answered = bench.do(bench.client.respond, id, {} if result is None else result)
+    assert isinstance(answered, bool)
+    return answered
+
+
+def without(params: Any, *names: str) -> dict[str, Any]:
+    """Parameters but for what differs from request to request."""
+    kept = {name: value for name, value in params.items() if name not in names}
+    meta = dict(kept.get("_meta", {}))
+    meta.pop("progressToken", None)
+    return {**kept, "_meta": meta}
+
+
+# A round
+
+
+@requirement(
+    "MRTR-C-001", "MRTR-C-002", "MRTR-C-004", "MRTR-C-005", "MRTR-C-007", "MRTR-C-009", "MRTR-B-001"
+)
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("state", ["opaque", '{"no":"JSON"}', "ä\u2028\n", "", None])
+def test_questions_are_answered_by_the_next_request(
+    bench: ModernBench, streams: bool, state: str | None
+) -> None:
+    bench.learn(tool("query", region=mirrored("Region")))
+    bench.take_events()
+    handle, asked = bench.call(params=PARAMS)
+    first = input_required({"k": question(message="?"), "roots": {"method": "roots/list"}}, state)
+    if streams:
+        asked.open_stream()
+        asked.event(response(asked.id, first))
+        asked.end()
+    else:
+        asked.result(first)
+    ids = asked_ids(bench)
+    assert bench.events == [
+        ServerAsked(handle, Request(ids[0], "elicitation/create", {"message": "?"})),
+        ServerAsked(handle, Request(ids[1], "roots/list", {})),
+    ]
+    assert respond(bench, ids[1], {"roots": []})
+    assert bench.requests == []
+    assert respond(bench, ids[0], ACCEPTED)
+    again = bench.take()
+    assert again.id != asked.id
+    params = again.json["params"]
+    assert params["inputResponses"] == {"k": ACCEPTED, "roots": {"roots": []}}
+    assert params.get("requestState") == state
+    assert without(params, "inputResponses", "requestState") == without(asked.json["params"])
+    assert params["_meta"]["progressToken"] == again.id
+    assert again.json["method"] == "tools/call"
+    for name in ("mcp-method", "mcp-name", "mcp-param-region", "mcp-protocol-version"):
+        assert again.header(name) == asked.header(name) is not None
+    again.result({"resultType": "complete", "x": 1})
+    assert bench.events[-1] == CallCompleted(handle, {"resultType": "complete", "x": 1})
+    assert not any(respond(bench, id) for id in ids)
+
+
+@requirement("MRTR-C-007", "MRTR-C-009")
+def test_rounds_on_stdio() -> None:
+    bench = ModernProcess(capabilities=CAPABILITIES).connect()
+    handle = bench.do(bench.client.call, "tools/call", PARAMS)
+    (first,) = bench.written
+    bench.say(response(first["id"], input_required({"k": question()}, "s")))
+    bench.say(response(first["id"], {}))  # once more, which is none any more
+    (id,) = asked_ids(bench)
+    assert bench.written == []
+    respond(bench, id, ACCEPTED)
+    (again,) = bench.written
+    assert again["id"] != first["id"]
+    assert again["params"]["inputResponses"] == {"k": ACCEPTED}
+    assert again["params"]["requestState"] == "s"
+    bench.say(response(again["id"]))
+    assert bench.events[-1] == CallCompleted(handle, {})
+
+
+@requirement("MRTR-C-003", "MRTR-C-004")
+@pytest.mark.parametrize("questions", [None, {}])
+def test_a_state_alone_is_brought_back_at_once(bench: ModernBench, questions: Any) -> None:
+    handle, _ = begin(bench, questions, "s")
+    again = bench.take()
+    params = again.json["params"]
+    assert params["requestState"] == "s"
+    assert "inputResponses" not in params
+    again.result()
+    assert bench.events == [CallCompleted(handle, {})]
+
+
+@requirement("MRTR-C-006", "MRTR-C-008")
+def test_nothing_is_kept_from_round_to_round(bench: ModernBench) -> None:
+    handle, _ = begin(bench, {"a": question()}, "s1")
+    respond(bench, asked_ids(bench)[-1], {"r": 1})
+    second = bench.take()
+    second.result(input_required({"b": question()}))
+    respond(bench, asked_ids(bench)[-1], {"r": 2})
+    third = bench.take()
+    assert third.json["params"]["inputResponses"] == {"b": {"r": 2}}
+    assert "requestState" not in third.json["params"]
+    third.result(input_required(None, "s3"))
+    fourth = bench.take()
+    assert fourth.json["params"]["requestState"] == "s3"
+    assert "inputResponses" not in fourth.json["params"]
+    _, other = bench.call(params=PARAMS)
+    assert without(other.json["params"]) == without(fourth.json["params"], "requestState")
+    fourth.result()
+    assert [event.call for event in ends(bench)] == [handle]
+
+
+def test_questions_of_several_calls_are_told_apart(bench: ModernBench) -> None:
+    first, _ = begin(bench, {"k": question()})
+    second, _ = begin(bench, {"k": question()})
+    ids = asked_ids(bench)
+    assert len(set(ids)) == 2
+    respond(bench, ids[1], {"for": second})
+    asked = bench.take()
+    assert asked.json["params"]["inputResponses"] == {"k": {"for": second}}
+    asked.result()
+    respond(bench, ids[0], {"for": first})
+    assert bench.take().json["params"]["inputResponses"] == {"k": {"for": first}}
+
+
+def test_the_number_of_rounds_is_bounded() -> None:
+    bench = ModernBench(limits=Limits(max_rounds=3)).connect()
+    handle, _ = begin(bench, None, "s")
+    for _ in range(3):
+        assert bench.events == []
+        bench.take().result(input_required(None, "s"))
+    failure = only_failure(bench, handle)
+    assert isinstance(failure, InvalidResponse)
+    assert "questions 4 times" in str(failure)
+    assert bench.requests == []
+
+
+def test_nobody_is_asked_in_vain() -> None:
+    bench = ModernBench(limits=Limits(max_rounds=1), capabilities=CAPABILITIES).connect()
+    handle, _ = begin(bench, None, "s")
+    bench.take().result(input_required({"k": question()}))
+    assert asked_ids(bench) == []
+    assert isinstance(only_failure(bench, handle), InvalidResponse)
+
+
+def test_a_round_that_is_lost_may_be_made_again(bench: ModernBench) -> None:
+    handle, _ = begin(bench, {"k": question()}, "s", idempotent=True)
+    respond(bench, asked_ids(bench)[0], ACCEPTED)
+    lost = bench.take()
+    lost.cut()
+    bench.wait(10)
+    again = bench.take()
+    assert without(again.json["params"]) == without(lost.json["params"])
+    assert again.id != lost.id
+    again.result()
+    assert ends(bench) == [CallCompleted(handle, {})]
+
+
+# What cannot be answered
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        input_required(),
+        input_required({}),
+        input_required([question()]),
+        input_required("k", "s"),
+        input_required(None, 5),
+        input_required({"k": question()}, {"a": 1}),
+        input_required({"k": 5}),
+        input_required({"k": {}}, "s"),
+        input_required({"k": {"method": 5}}),
+        input_required({"k": {"method": "roots/list", "params": []}}),
+        input_required({"k": question("sampling/createMessage")}),
+        input_required({"k": question("x" * 1000)}),
+        input_required({"k": question(), "l": question("ping")}),
+        input_required({f"k{n}": question() for n in range(1025)}),
+    ],
+)
+@requirement("MRTR-C-001")
+def test_questions_that_cannot_be_answered(bench: ModernBench, result: Any) -> None:
+    handle, asked = bench.call()
+    asked.result(result)
+    assert asked_ids(bench) == []
+    failure = only_failure(bench, handle)
+    assert isinstance(failure, InvalidResponse)
+    assert len(str(failure)) < 200
+    assert bench.requests == []
+    assert bench.client.next_deadline() is None
+
+
+def test_how_many_questions_are_open_is_bounded() -> None:
+    limits = Limits(max_pending_calls=3)
+    bench = ModernBench(limits=limits, capabilities=CAPABILITIES).connect()
+    begin(bench, {"a": question(), "b": question()})
+    handle, _ = begin(bench, {"a": question(), "b": question()})
+    assert "2 questions, which are too many" in str(only_failure(bench, handle))
+
+
+@pytest.mark.parametrize("declines", [True, False])
+def test_an_error_for_an_answer_ends_the_call(bench: ModernBench, declines: bool) -> None:
+    handle, _ = begin(bench, {"k": question(), "l": question()}, "s")
+    first, second = asked_ids(bench)
+    if declines:
+        bench.do(bench.client.decline, first)
+    else:
+        bench.do(bench.client.fail_with, first, JsonRpcError(-5, "not now", [1]))
+    withdrew = [event for event in bench.events if isinstance(event, ServerWithdrew)]
+    assert [event.request_id for event in withdrew] == [second]
+    failure = only_failure(bench, handle)
+    assert isinstance(failure, JsonRpcError)
+    assert (failure.code, failure.data) == ((-32601, None) if declines else (-5, [1]))
+    assert respond(bench, second) is False
+    assert bench.requests == []
+    assert bench.client.next_deadline() is None
+
+
+def test_an_answer_that_is_no_json_changes_nothing(bench: ModernBench) -> None:
+    begin(bench, {"k": question()})
+    (id,) = asked_ids(bench)
+    with pytest.raises(LocalProtocolError):
+        bench.client.respond(id, float("inf"), now=0)
+    assert respond(bench, id) is True
+
+
+@pytest.mark.parametrize("message", [error(1, -32042), error(None, -32602)])
+def test_a_round_may_be_answered_by_an_error(bench: ModernBench, message: Any) -> None:
+    handle, _ = begin(bench, None, "s")
+    again = bench.take()
+    if message["id"] is not None:
+        message = {**message, "id": again.id}
+    again.answer(message)
+    assert isinstance(only_failure(bench, handle), JsonRpcError)
+
+
+# While questions are open
+
+
+def test_the_clocks_stand_still(bench: ModernBench) -> None:
+    handle, _ = begin(bench, {"a": question(), "b": question()}, timeout=5, total_timeout=20)
+    first, second = asked_ids(bench)
+    bench.wait(10_000)
+    respond(bench, first)
+    bench.wait(10_000)
+    assert ends(bench) == []
+    assert bench.client.next_deadline() is None
+    respond(bench, second)
+    asked = bench.take()
+    asked.open_stream()
+    for _ in range(4):
+        bench.wait(4)
+        asked.event(notification("notifications/progress", progressToken=asked.id, progress=1))
+    bench.wait(4)
+    failure = only_failure(bench, handle)
+    assert isinstance(failure, RequestTimeout)
+    assert "20 s in all" in str(failure)
+    assert asked.aborted
+
+
+@requirement("CANCEL-C-003", "CANCEL-C-005")
+@pytest.mark.parametrize("closes", [True, False])
+def test_cancelling_meanwhile(bench: ModernBench, closes: bool) -> None:
+    handle, _ = begin(bench, {"a": question(), "b": question()})
+    first, second = asked_ids(bench)
+    respond(bench, first)
+    if closes:
+        bench.do(bench.client.close)
+    else:
+        assert bench.do(bench.client.cancel, handle) is True
+    withdrew = [event.request_id for event in bench.events if isinstance(event, ServerWithdrew)]
+    assert withdrew == [second]
+    assert isinstance(only_failure(bench, handle), RequestCancelled)
+    if not closes:
+        assert respond(bench, second) is False
+    assert bench.requests == []
+    assert bench.client.next_deadline() is None
+
+
+@requirement("CANCEL-C-005")
+def test_cancelling_meanwhile_on_stdio() -> None:
+    """No request is under way, so there is nothing that the server could be told."""
+    bench = ModernProcess(capabilities=CAPABILITIES).connect()
+    handle, id = bench.make()
+    bench.say(response(id, input_required({"k": question()})))
+    (asked,) = asked_ids(bench)
+    # the server has no say in a question that came in a result
+    bench.say(notification("notifications/cancelled", requestId=asked))
+    bench.do(bench.client.cancel, handle)
+    assert bench.written == []
+    kinds = [type(event) for event in bench.events]
+    assert kinds == [ServerAsked, ServerWithdrew, CallFailed]
+
+
+def test_a_process_that_ends_meanwhile() -> None:
+    bench = ModernProcess(capabilities=CAPABILITIES).connect()
+    handle, id = bench.make()
+    bench.say(response(id, input_required({"k": question()})))
+    bench.exit(1)
+    assert [event.call for event in ends(bench)] == [handle]
+    assert bench.closed() is not None
+
+
+def test_at_older_revisions_a_result_is_a_result_whatever_is_in_it() -> None:
+    bench = ModernBench(listen=False)
+    bench.start().refuse(400)
+    bench.shake_hands()
+    handle, asked = bench.call()
+    asked.result(input_required({"k": question()}))
+    assert ends(bench) == [CallCompleted(handle, input_required({"k": question()}))]
