@@ -137,6 +137,8 @@ class StatelessCarrier:
     _owner: RequestOwner
     _call: int | None
     expects_messages: bool = attrs.field(default=True, init=False)
+    response_headers: Headers = attrs.field(default=(), init=False)
+    """They say nothing that a client needs."""
     _exchange: ClientExchange | None = attrs.field(default=None, init=False)
     _attempts: int = attrs.field(default=0, init=False)
     _opened: float | None = attrs.field(default=None, init=False)
@@ -156,11 +158,6 @@ class StatelessCarrier:
             self._core.let_end(self._exchange)
         else:
             self._core.abort(self._exchange)
-
-    @property
-    def response_headers(self) -> Headers:
-        """They say nothing that a client needs."""
-        return ()
 
     def retry_due(self) -> None:
         """The delay before the next attempt is over."""

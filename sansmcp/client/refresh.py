@@ -35,7 +35,7 @@ class ToolRefresh:
     _core: ClientCore
     _conversation: Conversation
     _call: ClientCall
-    _carrier: Carrier | None = attrs.field(default=None, init=False)
+    _carrier: Carrier = attrs.field(init=False)
     _request_id: int = attrs.field(default=0, init=False)
     _pages: int = attrs.field(default=0, init=False)
 
@@ -48,8 +48,7 @@ class ToolRefresh:
 
     def stop(self) -> None:
         """The call has ended."""
-        if self._carrier is not None:
-            self._carrier.close()
+        self._carrier.close()
 
     @property
     def restarts(self) -> bool:
@@ -89,13 +88,11 @@ class ToolRefresh:
         learn_tools(self._core, result)
         cursor = (json.as_object(result) or {}).get("nextCursor")
         if isinstance(cursor, str) and self._pages < _MOST_PAGES:
-            assert self._carrier is not None
             self._carrier.close(complete=True)
             self.start(cursor)
         else:
             self._done()
 
     def _done(self) -> None:
-        assert self._carrier is not None
         self._carrier.close(complete=True)
         self._call.send()

@@ -80,7 +80,7 @@ class ModernProcess(ProcessBench):
             if isinstance(effect, StartProcess) and self.did:
                 assert self.did[-1] == KillProcess()
                 self.input = b""
-            self.did.append(effect)  # type: ignore[arg-type]
+            self.did.append(effect)
 
     def start(self) -> ModernProcess:
         """Up to ``server/discover``."""
@@ -107,7 +107,7 @@ class ModernProcess(ProcessBench):
 
 def discovered(id: Any, *versions: str, **more: Any) -> dict[str, Any]:
     """The answer to ``server/discover``."""
-    result = {
+    result: dict[str, Any] = {
         "resultType": "complete",
         "supportedVersions": list(versions or (MODERN,)),
         "capabilities": {"tools": {}},

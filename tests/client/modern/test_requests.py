@@ -183,7 +183,7 @@ def test_there_is_no_get_and_no_delete(bench: ModernBench) -> None:
 
 @requirement("JSONRPC-B-006", "CANCEL-C-007")
 def test_ids_are_not_used_again(bench: ModernBench) -> None:
-    ids = []
+    ids: list[int] = []
     for _ in range(3):
         handle, asked = bench.call()
         ids.append(asked.id)
@@ -199,7 +199,7 @@ def test_ids_are_not_used_again(bench: ModernBench) -> None:
 @pytest.mark.parametrize("streams", [True, False])
 def test_an_answer(bench: ModernBench, streams: bool, kind: str | None) -> None:
     handle, asked = bench.call()
-    result = {"content": [], "_meta": {PREFIX + "serverInfo": {"name": "s"}}}
+    result: dict[str, Any] = {"content": [], "_meta": {PREFIX + "serverInfo": {"name": "s"}}}
     if kind is not None:
         result["resultType"] = kind
     if streams:
@@ -368,7 +368,12 @@ def test_progress_puts_the_timeout_off(bench: ModernBench) -> None:
 
 @requirement("CACHE-C-009", "CACHE-C-010", "CACHE-C-011", "CACHE-C-018")
 def test_every_call_is_a_request_and_hints_are_passed_on(bench: ModernBench) -> None:
-    result = {"resources": [], "ttlMs": 60000, "cacheScope": "public", "nextCursor": ""}
+    result: dict[str, Any] = {
+        "resources": [],
+        "ttlMs": 60000,
+        "cacheScope": "public",
+        "nextCursor": "",
+    }
     for params in ({}, {}, {"cursor": ""}):
         handle, asked = bench.call("resources/list", params=params)
         assert asked.json["params"].get("cursor") == params.get("cursor")

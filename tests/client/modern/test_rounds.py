@@ -30,7 +30,7 @@ from .bench import (
 )
 
 requirement = pytest.mark.requirement
-CAPABILITIES = {"elicitation": {}, "roots": {}}
+CAPABILITIES: dict[str, Any] = {"elicitation": {}, "roots": {}}
 PARAMS = {"name": "query", "arguments": {"region": "eu"}, "_meta": {"x": 1}}
 ACCEPTED = {"action": "accept", "content": {"a": "ä"}}
 

@@ -1,0 +1,280 @@
+"""Responses that break: nothing can be resumed, so a request is lost, or made again if it may be.
+
+And law 6: every call ends exactly once, for every truncation point of every response.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sansmcp import BodyData, Disconnected, InvalidResponse, RequestRefused, encode_event
+from sansmcp.client.settings import SAFE_METHODS
+from sansmcp.events import CallCompleted, Reconnecting
+from sansmcp.states import ClientState
+
+from ..bench import POLICY, Asked, Bench, error, notification, only_failure, response
+from .bench import ModernBench, ends, failed, input_required
+
+requirement = pytest.mark.requirement
+
+
+@pytest.fixture
+def bench() -> ModernBench:
+    return ModernBench().connect()
+
+
+def reconnecting(bench: Bench) -> list[tuple[int, float]]:
+    """The attempts that were announced, and their delays."""
+    found = [event for event in bench.events if isinstance(event, Reconnecting)]
+    return [(event.attempt, event.delay) for event in found]
+
+
+def break_off(asked: Asked, how: str) -> None:
+    match how:
+        case "cut":
+            asked.cut()
+        case "cut in the stream":
+            asked.open_stream()
+            asked.event(notification("x"), id="1", retry=60_000)
+            asked.cut()
+        case "stream without answer":
+            asked.open_stream()
+            asked.end()
+        case "cut in JSON":
+            asked.head(content_type="application/json")
+            asked.feed(BodyData(b'{"jsonrpc":'))
+            asked.cut()
+        case _:
+            asked.answer(response(77))
+
+
+BREAKS = ("cut", "cut in the stream", "stream without answer", "cut in JSON", "another answer")
+
+
+# What may not be made again
+
+
+@pytest.mark.parametrize("how", BREAKS)
+@pytest.mark.parametrize(
+    ("method", "idempotent"), [("tools/call", None), ("custom", None), ("tools/list", False)]
+)
+def test_the_outcome_is_unknown(
+    bench: ModernBench, how: str, method: str, idempotent: bool | None
+) -> None:
+    handle, asked = bench.call(method, idempotent=idempotent)
+    break_off(asked, how)
+    failure = only_failure(bench, handle)
+    assert isinstance(failure, Disconnected)
+    assert "the outcome is unknown" in str(failure)
+    assert failure.request_id == asked.id
+    bench.wait(10_000)
+    assert bench.requests == []
+    assert bench.client.state is ClientState.READY
+
+
+# What may
+
+
+@requirement("JSONRPC-B-006")
+@pytest.mark.parametrize("how", BREAKS)
+@pytest.mark.parametrize("method", sorted(SAFE_METHODS - {"ping", "server/discover"}))
+def test_safe_requests_are_made_again(bench: ModernBench, how: str, method: str) -> None:
+    handle, asked = bench.call(method, params={"x": 1, "uri": "u"})
+    break_off(asked, how)
+    assert reconnecting(bench) == [(1, 0.5)]
+    bench.wait(0.4)
+    assert bench.requests == []
+    bench.wait(0.1)
+    again = bench.take()
+    assert again.id != asked.id
+    assert again.header("last-event-id") is None
+    old, new = asked.json["params"], again.json["params"]
+    assert new.pop("_meta")["progressToken"] == again.id
+    old.pop("_meta")
+    assert (again.json["method"], new) == (method, old)
+    again.result()
+    assert ends(bench) == [CallCompleted(handle, {})]
+
+
+def test_so_are_those_that_the_caller_calls_idempotent(bench: ModernBench) -> None:
+    _, asked = bench.call("tools/call", idempotent=True)
+    asked.cut()
+    bench.wait(0.5)
+    assert bench.take().json["method"] == "tools/call"
+
+
+@pytest.mark.parametrize("how", BREAKS)
+def test_attempts_are_bounded_whatever_the_server_says(bench: ModernBench, how: str) -> None:
+    handle, asked = bench.call("tools/list", timeout=math.inf, total_timeout=math.inf)
+    break_off(asked, how)
+    for _ in range(POLICY.attempts):
+        bench.wait(4)
+        break_off(bench.take(), how)
+    assert reconnecting(bench) == [(1, 0.5), (2, 1.0), (3, 2.0), (4, 4.0)]
+    failure = only_failure(bench, handle)
+    assert isinstance(failure, Disconnected)
+    bench.wait(1000)
+    assert bench.requests == []
+
+
+def test_a_stream_that_has_lasted_starts_the_count_again(bench: ModernBench) -> None:
+    _, asked = bench.call("tools/list", timeout=math.inf)
+    for lasts in (0, 8, 8.5, 0):
+        asked.open_stream()
+        bench.wait(lasts)
+        asked.cut()
+        bench.wait(8)
+        asked = bench.take()
+    assert [attempt for attempt, _ in reconnecting(bench)] == [1, 2, 1, 2]
+
+
+def test_waiting_for_a_response_is_no_lasting(bench: ModernBench) -> None:
+    _, asked = bench.call("tools/list", timeout=math.inf)
+    for _ in range(2):
+        bench.wait(100)
+        asked.cut()
+        bench.wait(8)
+        asked = bench.take()
+    assert [attempt for attempt, _ in reconnecting(bench)] == [1, 2]
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
+def test_while_a_stream_is_replaced_the_server_may_be_away(bench: ModernBench, status: int) -> None:
+    handle, asked = bench.call("tools/list")
+    asked.cut()
+    bench.wait(1)
+    bench.take().refuse(status, b"starting")
+    bench.wait(2)
+    bench.take().result()
+    assert [attempt for attempt, _ in reconnecting(bench)] == [1, 2]
+    assert ends(bench) == [CallCompleted(handle, {})]
+
+
+def test_but_not_for_ever(bench: ModernBench) -> None:
+    handle, asked = bench.call("tools/list")
+    asked.cut()
+    for _ in range(POLICY.attempts):
+        bench.wait(8)
+        bench.take().refuse(503, b"starting")
+    failure = only_failure(bench, handle)
+    assert isinstance(failure, RequestRefused)
+    assert failure.status == 503
+
+
+@pytest.mark.parametrize("status", [401, 404, 405])
+def test_other_refusals_end_it(bench: ModernBench, status: int) -> None:
+    handle, asked = bench.call("tools/list")
+    asked.cut()
+    bench.wait(1)
+    bench.take().refuse(status)
+    assert isinstance(only_failure(bench, handle), RequestRefused)
+
+
+def test_so_do_answers(bench: ModernBench) -> None:
+    handle, asked = bench.call("tools/list")
+    asked.cut()
+    bench.wait(1)
+    again = bench.take()
+    again.answer(failed(again.id, -32603), 500)
+    assert "-32603" in str(only_failure(bench, handle))
+
+
+def test_what_cannot_be_read_is_not_made_again(bench: ModernBench) -> None:
+    handle, asked = bench.call("tools/list")
+    asked.answer(b"{")
+    assert isinstance(only_failure(bench, handle), InvalidResponse)
+
+
+def test_the_total_timeout_bounds_it_too(bench: ModernBench) -> None:
+    handle, asked = bench.call("tools/list", total_timeout=0.4)
+    asked.cut()
+    bench.wait(1)
+    only_failure(bench, handle)
+    assert bench.requests == []
+
+
+# Every truncation point
+
+
+ANSWER = json.dumps(response(1, {"resultType": "complete", "a": "ä"})).encode()
+PROGRESS = json.dumps(notification("notifications/progress", progressToken=1, progress=1)).encode()
+ROUND = json.dumps(response(1, input_required(None, "s"))).encode()
+STREAM = "text/event-stream"
+RESPONSES = {
+    "json": ("application/json", ANSWER),
+    "an error": ("application/json", json.dumps(error(1, -32020)).encode()),
+    "a round": ("application/json", ROUND),
+    "stream": (STREAM, encode_event(PROGRESS) + b":\n\n" + encode_event(ANSWER)),
+    "round in a stream": (STREAM, encode_event(PROGRESS, id="1", retry=5) + encode_event(ROUND)),
+    "empty": (STREAM, b""),
+}
+
+
+def hang(asked: Asked) -> None:
+    """Nothing ever comes."""
+
+
+def ask_for_ever(asked: Asked) -> None:
+    asked.result(input_required(None, "s"))
+
+
+BEHAVIOURS: dict[str, Callable[[Asked], None]] = {
+    "cut": lambda asked: break_off(asked, "cut in the stream"),
+    "hangs": hang,
+    "answers": lambda asked: asked.result({"tools": []}),
+    "asks": ask_for_ever,
+    "404": lambda asked: asked.refuse(404),
+    "503": lambda asked: asked.refuse(503),
+    "mismatch": lambda asked: asked.answer(error(asked.id, -32020), 400),
+}
+
+
+def check(name: str, cut: int, behaviour: str, *, clean: bool, method: str) -> None:
+    kind, body = RESPONSES[name]
+    bench = ModernBench().connect()
+    handle, asked = bench.call(method)
+    asked.head(content_type=kind)
+    if cut:
+        asked.feed(BodyData(body[:cut]))
+    if clean:
+        asked.end()
+    else:
+        asked.cut()
+    while (deadline := bench.client.next_deadline()) is not None or bench.requests:
+        while bench.requests:
+            BEHAVIOURS[behaviour](bench.requests.pop(0))
+        bench.wait(0 if deadline is None else max(deadline - bench.now, 0))
+        assert bench.now < 10_000
+    bench.do(bench.client.close)
+    assert [event.call for event in ends(bench)] == [handle]
+    assert bench.requests == []
+    assert bench.client.state is ClientState.CLOSED
+
+
+@requirement("MODERN-B-003")
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("name", RESPONSES)
+@pytest.mark.parametrize("method", ["tools/call", "tools/list"])
+def test_every_truncation_point_of_every_response(name: str, clean: bool, method: str) -> None:
+    for cut in range(len(RESPONSES[name][1]) + 1):
+        for behaviour in ("cut", "hangs", "answers"):
+            check(name, cut, behaviour, clean=clean, method=method)
+
+
+@given(
+    name=st.sampled_from(sorted(RESPONSES)),
+    cut=st.integers(0, 300),
+    behaviour=st.sampled_from(sorted(BEHAVIOURS)),
+    clean=st.booleans(),
+    method=st.sampled_from(["tools/call", "tools/list", "resources/read", "x"]),
+)
+def test_any_truncation_and_any_behaviour(
+    name: str, cut: int, behaviour: str, clean: bool, method: str
+) -> None:
+    check(name, cut, behaviour, clean=clean, method=method)

@@ -1,0 +1,194 @@
+"""Cancelling: on HTTP by leaving the response, on stdio by a message; and what crosses it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sansmcp import RequestCancelled, RequestTimeout
+from sansmcp.events import CallCompleted, Closed
+from sansmcp.states import ClientState
+
+from ..bench import error, initialized, notification, only_failure, response
+from .bench import ModernBench, ModernProcess, ends
+
+requirement = pytest.mark.requirement
+
+
+@pytest.fixture
+def bench() -> ModernBench:
+    return ModernBench().connect()
+
+
+@pytest.fixture
+def process() -> ModernProcess:
+    return ModernProcess().connect()
+
+
+# HTTP
+
+
+@requirement("CANCEL-C-002", "CANCEL-C-003")
+@pytest.mark.parametrize("answered", ["nothing", "head", "stream", "part of JSON"])
+@pytest.mark.parametrize("how", ["cancel", "timeout", "total", "close"])
+def test_leaving_the_response_cancels(bench: ModernBench, answered: str, how: str) -> None:
+    handle, asked = bench.call(timeout=5, total_timeout=5 if how == "total" else 9)
+    match answered:
+        case "head" | "part of JSON":
+            asked.head(content_type="application/json")
+        case "stream":
+            asked.open_stream()
+            asked.event(notification("x"))
+        case _:
+            pass
+    bench.take_events()
+    match how:
+        case "cancel":
+            assert bench.do(bench.client.cancel, handle, "bored") is True
+        case "close":
+            bench.do(bench.client.close)
+        case _:
+            bench.wait(5)
+    failure = only_failure(bench, handle)
+    kind = RequestCancelled if how in ("cancel", "close") else RequestTimeout
+    assert isinstance(failure, kind)
+    assert asked.aborted
+    assert bench.requests == []
+    assert bench.do(bench.client.cancel, handle) is False
+    assert bench.client.next_deadline() is None
+
+
+@requirement("CANCEL-B-006", "CANCEL-C-006")
+@pytest.mark.parametrize("late", ["event", "end", "cut", "refusal"])
+def test_what_comes_late_is_ignored(bench: ModernBench, late: str) -> None:
+    handle, asked = bench.call("tools/list")  # it could be made again
+    if late == "event":
+        asked.open_stream()
+    bench.do(bench.client.cancel, handle)
+    bench.take_events()
+    match late:
+        case "event":
+            asked.event(response(asked.id))
+            asked.end()
+        case "end":
+            asked.result()
+        case "cut":
+            asked.cut()
+        case _:
+            asked.refuse(404)
+    bench.wait(100)
+    assert (bench.events, bench.requests) == ([], [])
+
+
+@requirement("CANCEL-B-006")
+def test_cancelling_late_is_no_cancelling(bench: ModernBench) -> None:
+    handle, asked = bench.call()
+    asked.open_stream()
+    asked.event(response(asked.id))
+    assert bench.do(bench.client.cancel, handle) is False
+    asked.end()
+    assert ends(bench) == [CallCompleted(handle, {})]
+    assert not asked.aborted
+
+
+def test_a_response_that_does_not_end_after_the_answer_is_left(bench: ModernBench) -> None:
+    _, asked = bench.call()
+    asked.open_stream()
+    asked.event(response(asked.id))
+    assert not asked.aborted
+    bench.wait(1)
+    assert asked.aborted
+    assert len(ends(bench)) == 1
+
+
+def test_cancelling_while_a_broken_stream_waits(bench: ModernBench) -> None:
+    handle, asked = bench.call("tools/list")
+    asked.cut()
+    bench.do(bench.client.cancel, handle)
+    assert isinstance(only_failure(bench, handle), RequestCancelled)
+    bench.wait(100)
+    assert bench.requests == []
+
+
+def test_one_of_several(bench: ModernBench) -> None:
+    first, asked = bench.call()
+    second, other = bench.call()
+    bench.do(bench.client.cancel, first)
+    assert (asked.aborted, other.aborted) == (True, False)
+    other.result()
+    assert ends(bench)[-1] == CallCompleted(second, {})
+
+
+def test_cancelling_before_it_is_sent() -> None:
+    bench = ModernBench()
+    asked = bench.start()
+    handle = bench.do(bench.client.call, "tools/call")
+    bench.do(bench.client.cancel, handle)
+    assert isinstance(only_failure(bench, handle), RequestCancelled)
+    asked.answer(initialized(asked.id))
+    assert [each.json["method"] for each in bench.requests] == ["initialize"]
+
+
+# stdio
+
+
+@requirement("CANCEL-C-002", "CANCEL-C-004", "CANCEL-C-005")
+@pytest.mark.parametrize("how", ["cancel", "timeout"])
+def test_the_server_is_told(process: ModernProcess, how: str) -> None:
+    handle, id = process.make(timeout=5)
+    if how == "cancel":
+        process.do(process.client.cancel, handle, "bored")
+    else:
+        process.wait(5)
+    (told,) = process.written
+    assert told["method"] == "notifications/cancelled"
+    assert told["params"]["requestId"] == id
+    assert told["params"]["reason"] == ("bored" if how == "cancel" else told["params"]["reason"])
+    assert "id" not in told
+    assert len(ends(process)) == 1
+    assert process.do(process.client.cancel, handle) is False
+    assert process.written == []
+
+
+@requirement("CANCEL-B-006", "CANCEL-C-006")
+@pytest.mark.parametrize("fails", [True, False])
+def test_an_answer_that_crosses_is_ignored(process: ModernProcess, fails: bool) -> None:
+    handle, id = process.make()
+    process.do(process.client.cancel, handle)
+    assert len(process.written) == 1
+    process.take_events()
+    process.say(error(id) if fails else response(id))
+    process.say(notification("notifications/progress", progressToken=id, progress=1))
+    assert process.events == []
+    _, other = process.make()
+    assert other != id
+
+
+@requirement("CANCEL-C-005")
+def test_what_is_answered_is_not_cancelled(process: ModernProcess) -> None:
+    handle, id = process.make()
+    process.say(response(id))
+    assert process.do(process.client.cancel, handle) is False
+    assert process.written == []
+
+
+def test_cancellations_of_the_server_are_none(process: ModernProcess) -> None:
+    """At these revisions it may end subscriptions only."""
+    handle, id = process.make()
+    odd_ids: list[Any] = [id, "x", None, [], True]
+    for odd in odd_ids:
+        process.say(notification("notifications/cancelled", requestId=odd, reason="no"))
+    assert process.events == []
+    process.say(response(id))
+    assert ends(process) == [CallCompleted(handle, {})]
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_closing(process: ModernProcess, status: int) -> None:
+    handle, _ = process.make()
+    process.do(process.client.close)
+    assert isinstance(only_failure(process, handle), RequestCancelled)
+    process.exit(status)
+    assert process.events == [Closed(None)]
+    assert process.client.state is ClientState.CLOSED
