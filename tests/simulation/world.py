@@ -25,6 +25,7 @@ from sansmcp import (
 )
 from sansmcp.effects import ExchangeEffect, SendBody
 from sansmcp.events import CallCompleted, CallFailed, ProgressReceived
+from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp.testing import Link, Pair, counting_tokens
 
 URL = "http://localhost/mcp"
@@ -80,6 +81,7 @@ class World:
         limits = Limits(max_unsent_bytes=2000, replay_page_entries=3)
         self.client = Client(
             URL,
+            versions=HANDSHAKE_VERSIONS,
             jitter=self.chance.random,
             reconnect=ReconnectPolicy(initial=0.2, cap=2.0, attempts=attempts),
             timeout=10_000,

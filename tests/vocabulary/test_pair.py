@@ -16,6 +16,7 @@ from sansmcp.events import (
     ServerAsked,
     ServerNotified,
 )
+from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp.testing import Link, Pair, VirtualClock, counting_tokens
 from sansmcp.types import never
 
@@ -63,7 +64,7 @@ def test_a_handler_that_asks() -> None:
         assert isinstance(answered, ClientAnswered)
         return answered.result()
 
-    pair = pair_of(handler, capabilities={"elicitation": {}})
+    pair = pair_of(handler, capabilities={"elicitation": {}}, versions=HANDSHAKE_VERSIONS)
     pair.client.call("tools/call", now=0.0)
     pair.run(1.0)
     (asked,) = [event for event in pair.events if isinstance(event, ServerAsked)]
@@ -142,7 +143,8 @@ def test_what_arrived_before_a_break_is_delivered_however_late() -> None:
         return {}
 
     link = Link(lambda: 0.5, mean_cut=5000)
-    pair = pair_of(handler, limits=Limits(max_queued_events=5), link=link)
+    limits = Limits(max_queued_events=5)
+    pair = pair_of(handler, limits=limits, link=link, versions=HANDSHAKE_VERSIONS)
     pair.client.call("tools/call", now=0.0)
     pair.run(0.1)
     pair.takes_events = False

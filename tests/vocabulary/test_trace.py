@@ -30,13 +30,15 @@ from sansmcp.effects import (
 )
 from sansmcp.http import BodyEnd, ResponseHead
 from sansmcp.process import ErrorOutput, Output, OutputEnd, ProcessExit, ProcessFailed
+from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from sansmcp.testing import Link, Pair, counting_tokens
 from sansmcp.trace import Tracer
 
 STREAM = ((b"content-type", b"text/event-stream"),)
 
 
-def test_a_conversation() -> None:
+def talk(versions: tuple[str, ...]) -> list[str]:
+    """The trace of a short conversation."""
     lines: list[str] = []
     app = App("x")
 
@@ -44,7 +46,8 @@ def test_a_conversation() -> None:
     def handler(call: Call) -> dict[str, str]:
         return {"a": "x" * 200}
 
-    client = Client("http://localhost/mcp", jitter=float, trace=Tracer("client", lines.append))
+    trace = Tracer("client", lines.append)
+    client = Client("http://localhost/mcp", jitter=float, versions=versions, trace=trace)
     server = Server(
         app, new_token=counting_tokens(), resumable=False, trace=Tracer("server", lines.append)
     )
@@ -54,6 +57,21 @@ def test_a_conversation() -> None:
     pair.run(1.0)
     client.close(now=pair.clock.now)
     pair.run(2.0)
+    assert max(map(len, lines)) < 200
+    return lines
+
+
+def test_a_conversation_without_handshake() -> None:
+    lines = talk(MODERN_VERSIONS)
+    assert [line for line in lines if line.startswith("client #") and " > P" in line] == [
+        "client #1 > POST /mcp",
+        "client #2 > POST /mcp",
+    ]
+    assert '"method":"server/discover"' in lines[1]
+
+
+def test_a_conversation() -> None:
+    lines = talk(HANDSHAKE_VERSIONS)
     assert lines[:8] == [
         "client #1 > POST /mcp",
         lines[1],
@@ -68,7 +86,6 @@ def test_a_conversation() -> None:
     assert any(line.startswith("client #") and line.endswith("> GET /mcp") for line in lines)
     assert "server #4 > end of stream" in lines or "client #4 > broken off" in lines
     assert not any("token-000" in line for line in lines)
-    assert max(map(len, lines)) < 200
 
 
 def test_streams_are_shown_event_by_event() -> None:
