@@ -179,8 +179,6 @@ class Channel:
     def _initialize(self, request: Request) -> None:
         if self._is_open:
             raise refusals.initialized_already(request.id)
-        if not self._core.handshake_versions:
-            raise refusals.no_handshake(request, self._core.versions)
         negotiated = self._inbox.negotiate(request)
         self._table.check_room(request.id)
         session = self.session

@@ -52,6 +52,8 @@ class Endpoint:
     """Where the stream of HTTP+SSE is opened; None: that transport is not served."""
 
     def __attrs_post_init__(self) -> None:
+        if self.sse_path is not None and not self.handshake_versions:
+            raise LocalProtocolError("HTTP+SSE needs a version that opens with initialize")
         if self.shares_path and not self.sessions:
             raise LocalProtocolError(
                 "Without sessions, HTTP+SSE needs a path of its own: on the MCP path, a GET may be "

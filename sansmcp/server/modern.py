@@ -178,8 +178,8 @@ class Modern:
 
     def serves(self, message: Message) -> bool:
         """Whether the version that a message names, if it does, is one of ours."""
-        version = meta_of(message).get(VERSION)
-        return version is None or version in of_era(self._core.versions, Era.MODERN)
+        meta = meta_of(message)
+        return VERSION not in meta or meta[VERSION] in of_era(self._core.versions, Era.MODERN)
 
     def notified(self, notification: Notification, principal: str) -> None:
         """A notification; what asks for a cancellation is not for here, where ids are anybody's."""
@@ -214,15 +214,15 @@ class Modern:
     def _turn(self, request: Request, caller: Caller) -> Turn:
         """The answers and the state that the client brings back."""
         params = request.params or {}
-        if request.method not in ASKING or params.keys().isdisjoint(ROUND):
+        given, sealed = (params.get(name) for name in ROUND)
+        if request.method not in ASKING or (given is None and sealed is None):
             return Turn()
-        answers = json.as_object(params.get("inputResponses", {}))
+        answers = json.as_object({} if given is None else given)
         if answers is None or any(json.as_object(each) is None for each in answers.values()):
             what = "inputResponses is an object of results, which are objects"
             raise refusals.invalid_request_params(what, "invalid_params", request.id)
-        if "requestState" not in params:
+        if sealed is None:
             return Turn(answers)
-        sealed = params["requestState"]
         if not isinstance(sealed, str):
             what = "requestState is a string"
             raise refusals.invalid_request_params(what, "invalid_params", request.id)

@@ -100,7 +100,7 @@ class Server(StoreCompletions):
             trace: is told everything that is sent and received.
 
         Raises LocalProtocolError for a version this library does not know, for what is no path, and
-        for HTTP+SSE on the MCP path without sessions.
+        for HTTP+SSE without a version that has it, or on the MCP path without sessions.
         """
         check_versions(versions)
         for text in (path, http_sse):

@@ -1,0 +1,298 @@
+"""The ladder of the stateless revision: each row has its own status, error and reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sansmcp import App, LocalProtocolError
+from sansmcp.events import BadRequest, ClientNotified
+from sansmcp.server.modern import LADDER, REMOVED
+
+from ..bench import JSON, LATEST, expect, notification
+from .bench import (
+    CAPABILITIES,
+    LOG_LEVEL,
+    MODERN,
+    VERSION,
+    ModernBench,
+    heard,
+    meta,
+    modern,
+)
+
+requirement = pytest.mark.requirement
+HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", LATEST)
+NEWEST_FIRST = [MODERN, *reversed(HANDSHAKE)]
+
+
+def test_the_rows_are_in_the_order_of_the_table() -> None:
+    assert [number for number, _ in LADDER] == ["5.3", "5.4", "5.5", "5.6", "5.7"]
+
+
+# 5.1 and 5.2: what is no request
+
+
+def test_5_1_there_is_nothing_to_answer(bench: ModernBench) -> None:
+    headers = {"mcp-protocol-version": MODERN}
+    answers: list[dict[str, Any]] = [{"result": {}}, {"error": {"code": 1, "message": "x"}}]
+    for answer in answers:
+        talk = bench.post({"jsonrpc": "2.0", "id": 1, **answer}, headers=headers)
+        expect(talk, 400, "unexpected_response")
+
+
+@requirement("MODERN-S-002", "MODERN-B-003", "JSONRPC-B-018")
+@pytest.mark.parametrize("with_meta", [True, False])
+def test_5_2_a_notification_is_taken(bench: ModernBench, with_meta: bool) -> None:
+    message = heard("notifications/x") if with_meta else notification("notifications/x")
+    talk = bench.ask(message, {"mcp-method": None})
+    assert (talk.status, talk.body, talk.ended) == (202, b"", True)
+    (event,) = bench.events
+    assert isinstance(event, ClientNotified)
+    assert event.session.revision.name == MODERN
+    assert event.notification.method == "notifications/x"
+
+
+@requirement("MODERN-S-003", "MODERN-S-004")
+@pytest.mark.parametrize("version", ["2030-01-01", "1900-01-01", LATEST, 5])
+def test_5_2_a_notification_at_a_version_that_is_not_served(
+    bench: ModernBench, version: Any
+) -> None:
+    message = heard("notifications/x")
+    message["params"]["_meta"][VERSION] = version
+    talk = bench.ask(message, {"mcp-protocol-version": str(version)})
+    expect(talk, 400, "unsupported_version", -32022)
+    assert talk.error["data"] == {
+        "reason": "unsupported_version",
+        "supported": NEWEST_FIRST,
+        "requested": str(version),
+    }
+
+
+@requirement("HEADERS-S-001", "HEADERS-S-006")
+@pytest.mark.parametrize("version", [None, LATEST, "2030-01-01"])
+def test_5_2_a_notification_whose_header_is_missing_or_differs(
+    bench: ModernBench, version: str | None
+) -> None:
+    talk = bench.ask(heard("notifications/x"), {"mcp-protocol-version": version})
+    expect(talk, 400, "header_mismatch", -32020)
+
+
+@requirement("CANCEL-S-006", "CANCEL-B-008")
+@pytest.mark.parametrize("id", [7, 8, None, {}])
+def test_5_2_nobody_cancels_by_a_notification(bench: ModernBench, id: Any) -> None:
+    """Ids are anybody's choice: one caller would cancel what another one runs."""
+    _, call = bench.start(modern(7))
+    talk = bench.ask(heard("notifications/cancelled", requestId=id))
+    assert (talk.status, talk.body) == (202, b"")
+    assert call.is_running
+    assert bench.events == []
+
+
+# 5.3: what has to be said
+
+
+@requirement("MODERN-S-015", "MODERN-S-016", "MODERN-S-023")
+@pytest.mark.parametrize(
+    "about",
+    [
+        None,
+        {},
+        {VERSION: MODERN},
+        {CAPABILITIES: {}},
+        {VERSION: MODERN, CAPABILITIES: None},
+        {VERSION: MODERN, CAPABILITIES: []},
+        {VERSION: 1, CAPABILITIES: {}},
+        {VERSION: None, CAPABILITIES: {}},
+        [],
+    ],
+)
+def test_5_3_what_has_to_be_in_every_request(bench: ModernBench, about: Any) -> None:
+    assert bench.ask(modern(1)).ended is False  # what has been said before counts for nothing
+    message = modern(2)
+    message["params"]["_meta"] = about
+    talk = bench.post(message, headers={"mcp-protocol-version": MODERN})
+    expect(talk, 400, "meta_required", -32602, id=2)
+    assert VERSION in talk.error["message"]
+    assert CAPABILITIES in talk.error["message"]
+
+
+def test_5_3_no_parameters_at_all(bench: ModernBench) -> None:
+    message = {"jsonrpc": "2.0", "id": "a", "method": "tools/list"}
+    talk = bench.post(message, headers={"mcp-protocol-version": MODERN})
+    expect(talk, 400, "meta_required", -32602, id="a")
+
+
+@requirement("MODERN-S-030")
+@pytest.mark.parametrize("level", ["loud", "INFO", "", 3, None, []])
+def test_5_3_an_unknown_log_level(bench: ModernBench, level: Any) -> None:
+    talk = bench.ask(modern(1, about=meta(logLevel=level)))
+    expect(talk, 400, "unknown_log_level", -32602, id=1)
+    assert LOG_LEVEL in talk.error["message"]
+
+
+@requirement("MODERN-S-017", "MODERN-B-001")
+@pytest.mark.parametrize("info", [{}, {"clientInfo": None}, {"clientInfo": [1]}])
+def test_5_3_nobody_has_to_tell_a_name(bench: ModernBench, info: dict[str, Any]) -> None:
+    _, call = bench.start(modern(1, about=meta(**info)))
+    assert call.session.client_info == {}
+
+
+# 5.4: the headers that repeat it
+
+
+@requirement("HEADERS-S-001", "HEADERS-S-006", "HEADERS-S-010", "HEADERS-S-011", "HEADERS-S-012")
+@pytest.mark.parametrize("id", [1, "a"])
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        ("mcp-protocol-version", None),
+        ("mcp-protocol-version", LATEST),
+        ("mcp-protocol-version", "2030-01-01"),
+        ("mcp-method", None),
+        ("mcp-method", "tools/list"),
+        ("mcp-name", None),
+        ("mcp-name", "other"),
+        ("mcp-name", ""),
+    ],
+)
+def test_5_4_a_header_is_missing_or_differs(
+    bench: ModernBench, id: Any, header: str, value: str | None
+) -> None:
+    talk = bench.ask(modern(id), {header: value})
+    expect(talk, 400, "header_mismatch", -32020, id=id)
+    assert talk.error["data"]["header"] == header
+
+
+@requirement("HEADERS-S-009")
+@pytest.mark.parametrize(
+    ("header", "value"), [("mcp-method", "TOOLS/CALL"), ("mcp-name", "ADD"), ("mcp-method", "")]
+)
+def test_5_4_values_are_compared_letter_by_letter(
+    bench: ModernBench, header: str, value: str
+) -> None:
+    assert bench.refused(modern(1), **{header: value}) == (400, -32020, "header_mismatch")
+
+
+@pytest.mark.parametrize("header", ["mcp-protocol-version", "mcp-method"])
+def test_5_4_what_nobody_has_to_encode_is_not_decoded(bench: ModernBench, header: str) -> None:
+    """Else somebody on the way who compares methods would be fooled."""
+    encoded = {
+        "mcp-protocol-version": "=?base64?MjAyNi0wNy0yOA==?=",
+        "mcp-method": "=?base64?dG9vbHMvY2FsbA==?=",
+    }
+    expect(bench.ask(modern(1), {header: encoded[header]}), 400, "header_mismatch", -32020, id=1)
+
+
+@requirement("HEADERS-B-009")
+def test_5_4_names_of_headers_have_no_case(bench: ModernBench) -> None:
+    headers = {"MCP-METHOD": "tools/list", "Mcp-Protocol-Version": MODERN}
+    talk = bench.post(modern(1, "tools/list"), headers=headers)
+    assert talk.status is None
+    assert bench.last_call().request.method == "tools/list"
+
+
+@requirement("HEADERS-S-014")
+def test_5_4_spaces_around_a_value_are_not_part_of_it(bench: ModernBench) -> None:
+    bench.ask(
+        modern(1),
+        {
+            "mcp-method": " tools/call\t",
+            "mcp-name": "\tadd ",
+            "mcp-protocol-version": f" {MODERN} ",
+        },
+    )
+    assert bench.last_call().is_running
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (b"mcp-method", b"tools/call"),
+        (b"mcp-protocol-version", MODERN.encode()),
+        (b"mcp-name", b"add"),
+    ],
+)
+def test_5_4_no_header_comes_twice(bench: ModernBench, name: bytes, value: bytes) -> None:
+    talk = bench.ask_with(modern(1), (name, value))
+    expect(talk, 400, "header_mismatch", -32020, id=1)
+
+
+# 5.5 and 5.6: what is served
+
+
+@requirement("VERS-S-003", "VERS-S-004", "VERS-S-005")
+@pytest.mark.parametrize("version", ["1900-01-01", "2030-01-01", "", LATEST, "2026-07-28 "])
+def test_5_5_a_version_that_is_not_served(bench: ModernBench, version: str) -> None:
+    about = {**meta(), VERSION: version}
+    talk = bench.ask(modern(1, about=about), {"mcp-protocol-version": version})
+    if version == "2026-07-28 ":  # what a header says has no space around it
+        expect(talk, 400, "header_mismatch", -32020, id=1)
+        return
+    expect(talk, 400, "unsupported_version", -32022, id=1)
+    discovered = bench.ask(modern(2, "server/discover")).json["result"]["supportedVersions"]
+    assert talk.error["data"]["supported"] == discovered == NEWEST_FIRST
+    assert talk.error["data"]["requested"] == version
+
+
+@requirement("MODERN-S-014", "SUBS-B-001", "JSONRPC-B-025")
+@pytest.mark.parametrize(
+    "method", ["foo/bar", "notifications/x", "sampling/createMessage", *REMOVED]
+)
+def test_5_6_a_method_that_is_not_there(method: str) -> None:
+    app = App("bench")
+    app.handler("resources/subscribe")(lambda: None)
+    app.handler("logging/setLevel")(lambda: None)
+    bench = ModernBench(app)
+    for id in (1, "a"):
+        talk = bench.ask(modern(id, method))
+        expect(talk, 404, "method_not_found", -32601, id=id)
+
+
+def test_5_6_what_the_library_answers_takes_no_handler() -> None:
+    for method in ("server/discover", "subscriptions/listen"):
+        with pytest.raises(LocalProtocolError):
+            App("bench").handler(method)
+
+
+# The order
+
+
+def test_each_row_comes_before_the_next() -> None:
+    """One request breaks them all; what is mended shows the next row."""
+    app = App("bench", input_schema=lambda _: {"properties": {"a": {"x-mcp-header": ""}}})
+    bench = ModernBench(app)
+    message = modern(1, about={VERSION: "2030-01-01"})
+    wrong = {"mcp-method": "x"}
+    assert bench.refused(message, **wrong) == (400, -32602, "meta_required")
+    message["params"]["_meta"] = {**meta(), VERSION: "2030-01-01"}
+    assert bench.refused(message, **wrong) == (400, -32020, "header_mismatch")
+    assert bench.refused(message) == (400, -32022, "unsupported_version")
+    message = modern(1)
+    assert bench.refused(message) == (404, -32601, "method_not_found")
+    app.handler("tools/call")(lambda: None)
+    bench.server.drain(now=0)
+    assert bench.refused(message) == (500, -32603, "bad_tool")
+    app.input_schema = None
+    assert bench.refused(message) == (503, -32600, "shutting_down")
+
+
+def test_accept_content_type_and_json_come_first(bench: ModernBench) -> None:
+    expect(bench.ask(modern(1), {"accept": JSON}), 406, "not_acceptable")
+    headers = {"content-type": "text/plain", "mcp-protocol-version": MODERN}
+    expect(bench.post(modern(1), headers=headers), 415, "unsupported_media_type")
+    headers = {"mcp-protocol-version": MODERN}
+    expect(bench.post(b"{", headers=headers), 400, "malformed_json", -32700)
+    expect(bench.post(b"[]", headers=headers), 400, "batch_not_allowed")
+    expect(bench.post([modern(1)], headers=headers), 400, "batch_not_allowed")
+
+
+# All of it
+
+
+def test_refusals_are_told_to_the_application(bench: ModernBench) -> None:
+    bench.ask(modern(1, "foo/bar"))
+    (event,) = bench.events
+    assert isinstance(event, BadRequest)
+    assert event.error.http_status == 404
