@@ -1,0 +1,340 @@
+"""Requests that stand alone: how they are answered, and what is said before the answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sansmcp import App, Limits, LocalProtocolError
+from sansmcp.events import CallCancelled, CallReceived
+from sansmcp.server.sessions import Session
+
+from ..bench import JSON, STREAM, Talk, expect, methods
+from .bench import SERVER_INFO, ModernBench, heard, meta, modern, modern_app
+
+requirement = pytest.mark.requirement
+US = {"name": "bench", "version": "1"}
+FIRST = {"resultType": "complete"}
+LAST = {"_meta": {SERVER_INFO: US}}
+
+
+def header_names(talk: Talk) -> set[bytes]:
+    assert talk.head is not None
+    return {name for name, _ in talk.head.headers}
+
+
+# Answers
+
+
+@requirement("MODERN-S-005", "MODERN-S-022", "VERS-S-008", "JSONRPC-B-007", "JSONRPC-B-011")
+@pytest.mark.parametrize("id", [1, "1", "a", 10**30])
+def test_an_answer_at_once_is_json(bench: ModernBench, id: Any) -> None:
+    talk, call = bench.start(modern(id))
+    assert bench.do(call.respond, {"content": []}) is True
+    assert (talk.status, talk.ended, talk.aborted) == (200, True, False)
+    result: dict[str, Any] = {**FIRST, "content": [], **LAST}
+    assert talk.json == {"jsonrpc": "2.0", "id": id, "result": result}
+    assert b"mcp-session-id" not in header_names(talk)
+    assert not bench.server.is_busy
+
+
+@requirement("MODERN-S-005", "MODERN-S-009", "MODERN-S-012", "RESUME-S-001")
+def test_an_answer_that_takes_long_is_a_stream() -> None:
+    bench = ModernBench(stream_after=1.0)
+    talk, call = bench.start()
+    bench.wait(0.9)
+    assert talk.head is None
+    bench.wait(0.1)
+    assert (talk.status, talk.header("content-type")) == (200, STREAM)
+    assert talk.header("x-accel-buffering") == "no"
+    assert talk.events == []
+    bench.do(call.respond, {"a": 1})
+    assert talk.messages == [{"jsonrpc": "2.0", "id": 1, "result": {**FIRST, "a": 1, **LAST}}]
+    assert (talk.ended, talk.aborted) == (True, False)
+
+
+def test_an_answer_can_be_a_stream_from_the_beginning() -> None:
+    bench = ModernBench(stream_after=0)
+    talk, call = bench.start()
+    assert (talk.status, talk.body) == (200, b"")
+    bench.do(call.respond, {})
+    assert methods(talk) == ["answer"]
+
+
+@requirement("MODERN-S-006", "MODERN-S-026")
+def test_what_is_said_before_makes_it_a_stream(bench: ModernBench) -> None:
+    talk, call = bench.start()
+    assert bench.do(call.notify, "notifications/a", {"x": 1}) is True
+    assert bench.do(call.notify, "notifications/b") is True
+    bench.do(call.respond, {})
+    assert methods(talk) == ["notifications/a", "notifications/b", "answer"]
+    assert talk.ended
+
+
+def test_there_are_no_event_ids_and_nothing_is_stored(bench: ModernBench) -> None:
+    """Though there is a store."""
+    talk, call = bench.start()
+    bench.do(call.notify, "notifications/a")
+    assert bench.do(call.disconnect, retry=1.0) is False
+    bench.do(call.respond, {"large": "x" * 100_000})
+    assert all(event.id is None and event.retry is None for event in talk.events)
+    assert bench.store.count == 0
+    large, call = bench.start()
+    bench.do(call.respond, {"large": "x" * 100_000})
+    assert large.header("content-type") == JSON
+
+
+def test_a_quiet_stream_is_kept_alive() -> None:
+    bench = ModernBench(limits=Limits(keep_alive_interval=10))
+    talk, call = bench.start()
+    bench.wait(1)
+    assert talk.body == b""
+    bench.wait(10)
+    assert talk.body == b":\n\n"
+    bench.wait(10)
+    assert talk.body == b":\n\n" * 2
+    bench.do(call.respond, {})
+    bench.wait(100)
+    assert methods(talk) == ["answer"]
+    assert bench.server.next_deadline() is None
+
+
+@requirement("MODERN-S-010")
+def test_after_the_answer_nothing_can_be_said(bench: ModernBench) -> None:
+    talk, call = bench.start(modern(1, about=meta(progressToken=1)))
+    bench.do(call.notify, "notifications/a")
+    bench.do(call.respond, {})
+    body = talk.body
+    assert bench.do(call.notify, "notifications/b") is False
+    assert bench.do(call.progress, 1) is False
+    assert bench.do(call.respond, {}) is False
+    assert bench.do(call.fail, 1, "late") is False
+    assert talk.body == body
+
+
+@pytest.mark.parametrize("code", [-32602, -32603, -32601, -32020, 7])
+def test_an_error_of_a_handler_is_an_answer_like_others(bench: ModernBench, code: int) -> None:
+    """A status of its own could be read as one of an older server."""
+    talk, call = bench.start(modern("a"))
+    bench.do(call.fail, code, "no", {"x": 1})
+    assert talk.status == 200
+    error = {"code": code, "message": "no", "data": {"x": 1}}
+    assert talk.json == {"jsonrpc": "2.0", "id": "a", "error": error}
+
+
+@requirement("MODERN-S-021")
+def test_an_error_about_capabilities_has_a_status_of_its_own() -> None:
+    bench = ModernBench(stream_after=1)
+    talk, call = bench.start()
+    bench.do(call.fail, -32021, "sampling", {"requiredCapabilities": {"sampling": {}}})
+    assert (talk.status, talk.error["code"]) == (400, -32021)
+    talk, call = bench.start()
+    bench.do(call.notify, "notifications/x")
+    bench.do(call.fail, -32021, "too late for a status")
+    assert (talk.status, methods(talk)) == (200, ["notifications/x", "answer"])
+
+
+# What is said before the answer
+
+
+def test_progress(bench: ModernBench) -> None:
+    message = modern(1, about={**meta(), "progressToken": "t"})
+    talk, call = bench.start(message)
+    assert bench.do(call.progress, 1, 2, "half") is True
+    bench.do(call.respond, {})
+    params = {"progressToken": "t", "progress": 1, "total": 2, "message": "half"}
+    assert talk.messages[0]["params"] == params
+    _, call = bench.start()
+    assert bench.do(call.progress, 1) is False
+
+
+@requirement("MODERN-S-007", "MODERN-S-029", "MODERN-S-027", "MODERN-S-028", "MODERN-S-011")
+def test_each_request_hears_what_it_has_asked_for() -> None:
+    bench = ModernBench(modern_app())
+    asked = {"toolsListChanged": True}
+    listener = bench.ask(modern("l", "subscriptions/listen", notifications=asked))
+    levels = {"silent": None, "all": "debug", "bad": "error"}
+    running: dict[str, Any] = {}
+    for name, level in levels.items():
+        about = (
+            {**meta(), "progressToken": name}
+            if level is None
+            else {**meta(logLevel=level), "progressToken": name}
+        )
+        running[name] = bench.start(modern(name, about=about))
+    for name, (_, call) in running.items():
+        for level in ("debug", "info", "error", "emergency", "loud", None):
+            said = bench.do(call.notify, "notifications/message", {"level": level, "data": name})
+            heard_from = levels[name]
+            assert said is (
+                (heard_from == "debug" and level in ("debug", "info", "error", "emergency"))
+                or (heard_from == "error" and level in ("error", "emergency"))
+            )
+        bench.do(call.progress, 1)
+        bench.do(call.respond, {})
+    told = {name: methods(talk) for name, (talk, _) in running.items()}
+    log = "notifications/message"
+    assert told == {
+        "silent": ["notifications/progress", "answer"],
+        "all": [log, log, log, log, "notifications/progress", "answer"],
+        "bad": [log, log, "notifications/progress", "answer"],
+    }
+    for name, (talk, _) in running.items():
+        tokens = [m["params"]["progressToken"] for m in talk.messages if "progress" in str(m)]
+        assert tokens == [name]
+    assert methods(listener) == ["notifications/subscriptions/acknowledged"]
+
+
+@requirement("MODERN-S-027")
+def test_a_log_message_without_parameters_is_not_heard(bench: ModernBench) -> None:
+    talk, call = bench.start(modern(1, about=meta(logLevel="debug")))
+    assert bench.do(call.notify, "notifications/message") is False
+    bench.do(call.respond, {})
+    assert talk.header("content-type") == JSON
+
+
+@requirement("MODERN-S-008", "MRTR-S-001")
+def test_a_server_asks_nothing(bench: ModernBench) -> None:
+    everything: dict[str, Any] = {"sampling": {}, "elicitation": {}, "roots": {}}
+    talk, call = bench.start(modern(1, about=meta(everything)))
+    for method in ("sampling/createMessage", "elicitation/create", "roots/list", "ping"):
+        with pytest.raises(LocalProtocolError, match="InputRequired"):
+            call.ask(method, timeout=1, now=0)
+    bench.do(call.respond, {})
+    assert talk.header("content-type") == JSON
+
+
+def test_a_slow_client_makes_handlers_wait() -> None:
+    bench = ModernBench(limits=Limits(max_unsent_bytes=100))
+    talk, call = bench.start()
+    assert not call.congested
+    talk.reads = False
+    bench.do(call.notify, "notifications/x", {"a": "x" * 100})
+    assert call.congested
+    talk.reads = True
+    talk.pull()
+    assert not call.congested
+    bench.do(call.respond, {})
+    assert not call.congested
+
+
+# Nothing is taken from elsewhere
+
+
+def test_what_belongs_to_sessions_is_ignored(bench: ModernBench) -> None:
+    session = bench.open_session()
+    for given in (session, "unknown", ""):
+        headers = {"mcp-session-id": given, "last-event-id": "abc-1"}
+        talk, call = bench.start(None, headers)
+        assert not isinstance(call.session, Session)
+        assert call.session.notify("notifications/x", now=0) is False
+        bench.do(call.respond, {})
+        assert talk.status == 200
+        assert bench.ask(heard("notifications/x"), headers).status == 202
+    (only,) = bench.server.sessions
+    assert only.calls == {}
+
+
+@requirement("MODERN-S-018", "MODERN-S-023", "MODERN-S-024", "MODERN-S-025", "MODERN-B-002")
+def test_a_request_is_known_by_what_it_says_itself(bench: ModernBench) -> None:
+    talks: list[Talk] = []
+    declared: list[dict[str, Any]] = [{"sampling": {}}, {}, {"roots": {}}]
+    for number, capabilities in enumerate(declared):
+        info = {"name": f"client {number}", "version": "1"}
+        message = modern(1, about=meta(capabilities, clientInfo=info))  # the same id, all the time
+        talk, call = bench.start(message, principal=f"p{number}")
+        assert call.session.client_capabilities == capabilities
+        assert call.session.client_info == info
+        assert call.session.principal == f"p{number}"
+        assert not isinstance(call.session, Session)
+        talks.append(talk)
+    assert bench.server.is_busy
+    assert bench.server.sessions == ()
+    assert all(talk.head is None for talk in talks)
+
+
+# Cancellation
+
+
+@requirement("CANCEL-S-001", "CANCEL-S-004", "CANCEL-S-005", "CANCEL-S-002")
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_client_that_goes_away_has_cancelled(streams: bool) -> None:
+    bench = ModernBench()
+    message = modern(1, about={**meta(logLevel="debug"), "progressToken": 1})
+    talk, call = bench.start(message)
+    other, unharmed = bench.start(message)
+    if streams:
+        bench.do(call.progress, 1)
+    body = talk.body
+    talk.gone()
+    assert bench.events == [CallCancelled(call, "the client has closed the response")]
+    assert not call.is_running
+    assert bench.do(call.progress, 2) is False
+    assert bench.do(call.notify, "notifications/message", {"level": "error"}) is False
+    assert bench.do(call.respond, {}) is False
+    assert not call.congested
+    talk.pull()
+    assert (talk.body, talk.ended, talk.aborted) == (body, False, False)
+    assert bench.do(unharmed.respond, {}) is True
+    assert other.status == 200
+    bench.wait(100)
+    assert not bench.server.is_busy
+    assert len(bench.events) == 1
+
+
+@requirement("CANCEL-B-006")
+def test_an_answer_and_a_cancellation_cross(bench: ModernBench) -> None:
+    talk, call = bench.start()
+    talk.reads = False
+    bench.do(call.respond, {})
+    talk.gone()
+    assert bench.events == []
+    assert not bench.server.is_busy
+
+
+def test_a_client_that_goes_before_its_request_is_complete(bench: ModernBench) -> None:
+    talk = Talk(bench).gone()
+    assert not any(isinstance(event, CallReceived) for event in bench.events)
+    assert talk.head is None
+
+
+# Ending
+
+
+def test_a_server_that_drains_lets_run_what_runs(bench: ModernBench) -> None:
+    talk, call = bench.start()
+    bench.do(bench.server.drain)
+    expect(bench.ask(modern("n")), 503, "shutting_down", id="n")
+    for method in ("server/discover", "subscriptions/listen"):
+        expect(bench.ask(modern("n", method)), 503, "shutting_down", id="n")
+    assert bench.server.is_busy
+    bench.do(call.respond, {})
+    assert talk.status == 200
+    assert not bench.server.is_busy
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_what_runs_when_the_server_shuts_down_is_broken_off(streams: bool) -> None:
+    """A stream without its answer must not look complete."""
+    bench = ModernBench(stream_after=0 if streams else 1)
+    talk, call = bench.start()
+    bench.do(bench.server.shut_down)
+    assert bench.events == [CallCancelled(call, "the server shuts down")]
+    assert (talk.ended, talk.aborted) == (False, True)
+    assert not bench.server.is_busy
+    assert bench.server.next_deadline() is None
+
+
+def test_many_requests_leave_nothing_behind() -> None:
+    app = App("bench")
+    app.handler("tools/call")(lambda: None)
+    bench = ModernBench(app)
+    for id in range(100):
+        talk, call = bench.start(modern(id))
+        if id % 2:
+            talk.gone()
+        else:
+            bench.do(call.respond, {})
+    assert not bench.server.is_busy
+    assert bench.server.next_deadline() is None
