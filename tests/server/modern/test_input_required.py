@@ -1,0 +1,264 @@
+"""Asking the client for input: rounds that stand alone, and a state that nobody else can use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sansmcp import InputRequest, InputRequired, LocalProtocolError
+from sansmcp.events import BadRequest
+
+from ..bench import methods
+from ..pipe_bench import Pipe
+from .bench import (
+    SERVER_INFO,
+    ModernBench,
+    meta,
+    modern,
+    modern_app,
+    new_seal,
+)
+from .rounds import ACCEPTED, ALL, MODEL, NAME, ROOTS, asking, first_round, new_bench
+
+requirement = pytest.mark.requirement
+
+# One round
+
+
+@requirement("MRTR-S-002", "MRTR-S-004", "MRTR-S-006", "MRTR-S-001", "MRTR-S-021", "MRTR-S-026")
+@pytest.mark.parametrize("method", ["tools/call", "prompts/get", "resources/read"])
+def test_the_questions_are_the_result(method: str) -> None:
+    bench = new_bench()
+    talk, call = bench.start(asking("a", method))
+    assert (call.turn.answers, call.turn.state) == ({}, None)
+    questions = {"name": NAME, "model": MODEL, "roots": ROOTS}
+    assert bench.do(call.respond, InputRequired(questions)) is True
+    assert talk.status == 200
+    assert talk.json == {
+        "jsonrpc": "2.0",
+        "id": "a",
+        "result": {
+            "resultType": "input_required",
+            "inputRequests": {
+                "name": {"method": "elicitation/create", "params": NAME.params},
+                "model": {"method": "sampling/createMessage", "params": MODEL.params},
+                "roots": {"method": "roots/list", "params": {}},
+            },
+            "_meta": {SERVER_INFO: {"name": "bench", "version": "1"}},
+        },
+    }
+
+
+@requirement("MRTR-S-021", "MODERN-S-010")
+def test_they_may_end_a_stream() -> None:
+    bench = new_bench()
+    talk, call = bench.start(asking())
+    bench.do(call.notify, "notifications/x")
+    bench.do(call.respond, InputRequired({"name": NAME}))
+    assert methods(talk) == ["notifications/x", "answer"]
+    assert talk.messages[-1]["result"]["resultType"] == "input_required"
+    assert talk.ended
+
+
+@requirement("MRTR-S-010")
+def test_in_between_nothing_is_held() -> None:
+    bench = new_bench()
+    first_round(bench)
+    assert not bench.server.is_busy
+    assert bench.server.next_deadline() is None
+
+
+@requirement("MRTR-S-007", "MRTR-S-005")
+@pytest.mark.parametrize("state", ["x", 0, False, {"a": [1, None]}, "ü\n", [], 1.5])
+def test_the_client_brings_answers_and_state(state: Any) -> None:
+    bench = new_bench()
+    sealed = first_round(bench, state)
+    assert sealed.isascii()
+    answers = {"name": ACCEPTED}
+    talk, call = bench.start(asking(2, inputResponses=answers, requestState=sealed))
+    assert call.turn.answers == answers
+    assert call.turn.state == state
+    bench.do(call.respond, {"content": []})
+    assert talk.json["result"]["resultType"] == "complete"
+
+
+@requirement("MRTR-S-008")
+def test_there_is_always_a_state_or_a_question() -> None:
+    bench = new_bench()
+    talk, call = bench.start(asking())
+    bench.do(call.respond, InputRequired())
+    sealed = talk.json["result"]["requestState"]
+    assert "inputRequests" not in talk.json["result"]
+    _, call = bench.start(asking(2, requestState=sealed))
+    assert (call.turn.answers, call.turn.state) == ({}, None)
+
+
+def test_a_state_alone_means_come_again() -> None:
+    bench = new_bench()
+    talk, call = bench.start(asking())
+    bench.do(call.respond, InputRequired(state={"step": 2}))
+    _, call = bench.start(asking(2, requestState=talk.json["result"]["requestState"]))
+    assert call.turn.state == {"step": 2}
+
+
+# Rounds
+
+
+@requirement("MRTR-S-011", "MRTR-B-001", "MODERN-S-025")
+def test_three_rounds_each_with_another_server() -> None:
+    """They share nothing but the key."""
+    extra: dict[str, Any] = {}
+    for step in range(3):
+        bench = new_bench()
+        talk, call = bench.start(asking(step, **extra))
+        assert call.turn.state == (step or None)
+        bench.do(call.respond, InputRequired({f"q{step}": NAME}, step + 1))
+        result = talk.json["result"]
+        answers = dict.fromkeys(result["inputRequests"], ACCEPTED)
+        extra = {"inputResponses": answers, "requestState": result["requestState"]}
+    _, call = new_bench().start(asking(3, **extra))
+    assert (call.turn.state, call.turn.answers) == (3, {"q2": ACCEPTED})
+
+
+@requirement("MRTR-S-025", "MRTR-S-024")
+@pytest.mark.parametrize("answers", [{}, {"unknown": {}}, {"name": {}, "more": {"x": 1}}])
+def test_which_answers_are_needed_is_for_the_handler(answers: dict[str, Any]) -> None:
+    bench = new_bench()
+    sealed = first_round(bench)
+    talk, call = bench.start(asking(2, inputResponses=answers, requestState=sealed))
+    assert call.turn.answers == answers
+    bench.do(call.respond, InputRequired({"name": NAME}, call.turn.state))
+    assert talk.json["result"]["resultType"] == "input_required"
+    _, call = bench.start(asking(3, requestState=talk.json["result"]["requestState"]))
+    assert call.turn.state == "saved"
+
+
+def test_answers_may_come_without_a_state() -> None:
+    _, call = new_bench().start(asking(2, inputResponses={"name": ACCEPTED}))
+    assert (call.turn.answers, call.turn.state) == ({"name": ACCEPTED}, None)
+
+
+# What a client cannot be asked
+
+
+def missing(bench: ModernBench, capabilities: dict[str, Any], *questions: InputRequest) -> Any:
+    talk, call = bench.start(modern(1, about=meta(capabilities)))
+    named = {str(index): question for index, question in enumerate(questions)}
+    assert bench.do(call.respond, InputRequired(named, "state")) is True
+    if talk.status == 200:
+        return None
+    assert talk.status == 400
+    assert (talk.json["id"], talk.error["code"]) == (1, -32021)
+    assert not bench.server.is_busy
+    return talk.error["data"]["requiredCapabilities"]
+
+
+@requirement("MRTR-S-009", "MODERN-S-018", "MODERN-S-019", "MODERN-S-020", "MODERN-S-021")
+def test_a_capability_that_the_client_has_not() -> None:
+    bench = new_bench()
+    bench.do(bench.start(asking())[1].respond, {})  # another request had them all
+    assert missing(bench, {}, NAME) == {"elicitation": {"form": {}}}
+    assert missing(bench, {}, MODEL) == {"sampling": {}}
+    assert missing(bench, {}, ROOTS, MODEL) == {"roots": {}, "sampling": {}}
+    assert missing(bench, {"sampling": {}}, ROOTS, MODEL) == {"roots": {}}
+    assert missing(bench, {"sampling": None, "roots": True}, MODEL, ROOTS) == {
+        "sampling": {},
+        "roots": {},
+    }
+    assert missing(bench, ALL, NAME, MODEL, ROOTS) is None
+
+
+@requirement("MRTR-S-009")
+def test_a_part_of_a_capability_that_the_client_has_not() -> None:
+    bench = new_bench()
+    url = InputRequest("elicitation/create", {"mode": "url", "url": "https://x"})
+    form = InputRequest("elicitation/create", {"mode": "form"})
+    tools = InputRequest("sampling/createMessage", {"tools": []})
+    assert missing(bench, ALL, form) is None
+    assert missing(bench, ALL, url) == {"elicitation": {"url": {}}}
+    assert missing(bench, {}, url, form) == {"elicitation": {"url": {}, "form": {}}}
+    only_url: dict[str, Any] = {"elicitation": {"url": {}}}
+    assert missing(bench, only_url, url) is None
+    assert missing(bench, only_url, NAME) == {"elicitation": {"form": {}}}
+    assert missing(bench, {"elicitation": {"url": {}, "form": {}}}, NAME, url) is None
+    assert missing(bench, ALL, tools) == {"sampling": {"tools": {}}}
+    assert missing(bench, {"sampling": {"tools": {}}}, tools, MODEL) is None
+
+
+def test_on_a_stream_it_is_too_late_for_a_status() -> None:
+    bench = new_bench()
+    talk, call = bench.start(modern(1))
+    bench.do(call.notify, "notifications/x")
+    bench.do(call.respond, InputRequired({"name": NAME}))
+    assert talk.status == 200
+    assert talk.messages[-1]["error"]["code"] == -32021
+    assert talk.ended
+
+
+@requirement("MRTR-S-006")
+def test_a_question_that_nobody_knows() -> None:
+    _, call = new_bench().start(asking())
+    for method in ("ping", "tools/call", ""):
+        with pytest.raises(LocalProtocolError, match="asked"):
+            call.respond(InputRequired({"a": InputRequest(method)}), now=0)
+    assert call.is_running
+
+
+@requirement("MRTR-S-003")
+@pytest.mark.parametrize(
+    "method", ["tools/list", "prompts/list", "resources/list", "completion/complete"]
+)
+def test_a_method_that_cannot_ask(method: str) -> None:
+    bench = new_bench()
+    for about in (meta(ALL), meta()):
+        _, call = bench.start(modern(1, method, about=about))
+        with pytest.raises(LocalProtocolError, match=method):
+            call.respond(InputRequired({"name": NAME}), now=0)
+        assert call.is_running
+
+
+@pytest.mark.parametrize("state", [object(), float("nan"), "\ud800"])
+def test_a_state_that_is_no_json(state: Any) -> None:
+    talk, call = new_bench().start(asking())
+    with pytest.raises(LocalProtocolError):
+        call.respond(InputRequired({"name": NAME}, state), now=0)
+    assert call.is_running
+    assert talk.head is None
+
+
+def test_clients_of_the_older_revisions_cannot_be_asked_so() -> None:
+    bench = new_bench()
+    _, call = bench.call(bench.open_session(capabilities=ALL))
+    pipe = Pipe(modern_app(), seal=new_seal()).open(capabilities=ALL)
+    for each in (call, pipe.call()):
+        with pytest.raises(LocalProtocolError, match="InputRequired"):
+            each.respond(InputRequired({"name": NAME}), now=0)
+        assert each.is_running
+
+
+def test_rounds_on_stdio() -> None:
+    pipe = Pipe(modern_app(), seal=new_seal()).say(asking(1))
+    call = pipe.bench.last_call()
+    pipe.bench.do(call.respond, InputRequired({"name": NAME}, "saved"))
+    (asked,) = pipe.settle().said
+    assert asked["result"]["resultType"] == "input_required"
+    sealed = asked["result"]["requestState"]
+    pipe.say(asking(2, requestState=sealed, inputResponses={"name": ACCEPTED}))
+    call = pipe.bench.last_call()
+    assert (call.turn.state, call.turn.answers) == ("saved", {"name": ACCEPTED})
+    pipe.say(asking(3, requestState=sealed, name="other"))
+    (answer,) = pipe.said
+    assert answer["error"]["code"] == -32602
+    assert isinstance(pipe.bench.events.pop(), BadRequest)
+    pipe.say(modern(4))
+    pipe.bench.do(pipe.bench.last_call().respond, InputRequired({"name": NAME}))
+    (answer,) = pipe.settle().said
+    assert answer["error"]["code"] == -32021
+
+
+def test_a_client_that_leaves_before_it_is_asked() -> None:
+    bench = new_bench()
+    talk, call = bench.start(asking())
+    talk.gone()
+    assert bench.do(call.respond, InputRequired({"name": NAME}, 1)) is False
