@@ -1,0 +1,136 @@
+"""Both eras in one process, one alone, and the end of it all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sansmcp.events import (
+    CallCancelled,
+    ClientNotified,
+    SessionClosed,
+)
+
+from ..bench import LATEST, initialize, notification, request
+from ..pipe_bench import Pipe, reason, result
+from .bench import (
+    MODERN,
+    heard,
+    modern,
+    modern_app,
+)
+from .lines import TOOLS, cancelled, complete, listening, refusal, told
+
+requirement = pytest.mark.requirement
+
+# Both eras in one process
+
+
+@requirement("VERS-S-009", "VERS-S-010", "VERS-S-011", "MODERN-S-023")
+def test_both_eras_in_one_process() -> None:
+    pipe = Pipe(modern_app())
+    pipe.say(modern("before")).open("2025-06-18")
+    old = pipe.call(1)
+    new = pipe.say(modern(2)).bench.last_call()
+    assert (old.session.revision.name, new.session.revision.name) == ("2025-06-18", MODERN)
+    pipe.say(listening("l", toolsListChanged=True)).output = b""
+    pipe.bench.do(pipe.bench.server.publish, TOOLS)
+    pipe.bench.do(old.respond, {"era": "old"})
+    pipe.bench.do(new.respond, {"era": "new"})
+    assert pipe.settle().said == [
+        told("l"),
+        {"jsonrpc": "2.0", "method": TOOLS},
+        result(1, {"era": "old"}),
+        complete(2, era="new"),
+    ]
+    old = pipe.call(3)
+    pipe.say(cancelled(3))
+    assert not old.is_running
+    assert pipe.say(request(7, "ping")).said == [result(7)]
+
+
+def test_what_belongs_to_no_era_is_told_the_versions() -> None:
+    pipe = Pipe()
+    assert refusal(pipe, request(1)) == (1, -32600, "not_initialized")
+    assert refusal(pipe, [request(1)]) == (None, -32600, "batch_not_allowed")
+    answer: Any = {"jsonrpc": "2.0", "id": 1, "result": {}}
+    assert pipe.say(answer, notification("notifications/x")).said == []
+
+
+# A server of one era
+
+
+@requirement("VERS-S-012")
+@pytest.mark.parametrize("version", [LATEST, MODERN])
+def test_alone_initialize_is_told_the_versions(version: str) -> None:
+    pipe = Pipe(versions=(MODERN,))
+    (answer,) = pipe.say(initialize(version)).said
+    assert (answer["id"], reason(answer)) == (0, (-32022, "unsupported_version"))
+    assert MODERN in answer["error"]["message"]
+    assert answer["error"]["data"]["supported"] == [MODERN]
+    assert answer["error"]["data"]["requested"] == version
+
+
+def test_alone_everything_else_is_of_this_era() -> None:
+    pipe = Pipe(versions=(MODERN,))
+    for method in ("tools/call", "ping", "x"):
+        assert refusal(pipe, request(1, method)) == (1, -32602, "meta_required")
+    assert refusal(pipe, [request(1)]) == (None, -32600, "batch_not_allowed")
+    assert pipe.say({"jsonrpc": "2.0", "id": 1, "result": {}}).said == []
+    assert pipe.say(notification("notifications/x")).events == [ClientNotified]
+
+
+def test_an_older_server_tells_its_versions() -> None:
+    pipe = Pipe(versions=("2025-06-18", LATEST))
+    assert refusal(pipe, modern(1, "server/discover")) == (1, -32022, "unsupported_version")
+    assert pipe.say(heard("notifications/x")).said == []
+    assert pipe.events == []
+    pipe.open().call()
+
+
+# Its end
+
+
+def test_calls_get_a_moment_when_the_input_ends() -> None:
+    pipe = Pipe(modern_app())
+    call = pipe.say(modern(1)).bench.last_call()
+    pipe.say(listening("l")).output = b""
+    pipe.end()
+    assert not pipe.closed
+    pipe.bench.do(call.respond, {})
+    assert pipe.settle().said == [complete(1)]
+    assert pipe.closed
+    pipe.bench.do(pipe.bench.server.publish, TOOLS)
+    assert pipe.settle().said == []
+
+
+def test_calls_that_take_too_long_are_left_behind() -> None:
+    pipe = Pipe(modern_app(), grace=5.0)
+    call = pipe.say(modern(1)).bench.last_call()
+    pipe.end().wait(5)
+    assert pipe.bench.events == [CallCancelled(call, "the input has ended")]
+    assert pipe.closed
+    assert not pipe.bench.server.is_busy
+
+
+def test_a_client_that_does_not_listen_any_more() -> None:
+    pipe = Pipe(modern_app())
+    call = pipe.say(modern(1)).bench.last_call()
+    pipe.say(listening("l", toolsListChanged=True))
+    pipe.lose()
+    assert pipe.bench.events == [CallCancelled(call, "the output is closed")]
+    pipe.bench.do(pipe.bench.server.publish, TOOLS)
+    pipe.bench.do(pipe.bench.server.shut_down)
+
+
+def test_what_runs_when_the_server_shuts_down_is_cancelled() -> None:
+    pipe = Pipe(modern_app())
+    call = pipe.say(modern(1)).bench.last_call()
+    pipe.open()
+    pipe.bench.do(pipe.bench.server.shut_down)
+    assert isinstance(pipe.bench.events[0], CallCancelled)
+    assert pipe.settle().events == [CallCancelled, SessionClosed]
+    assert not call.is_running
+    assert not pipe.bench.server.is_busy
+    assert pipe.closed
