@@ -148,7 +148,7 @@ ServerEvent: TypeAlias = (
 
 @attrs.frozen(kw_only=True)
 class Connected:
-    """The handshake is done: calls go out from now on.
+    """The server is known, and the handshake done if it wants one: calls go out from now on.
 
     ``transport``: by ``"streamable-http"``, ``"http+sse"`` or ``"stdio"``.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import deque
 from collections.abc import Mapping
@@ -44,7 +45,7 @@ class Listener(Protocol):
 
 
 class ServerProcess:
-    """Does what the machine wants with the process, and tells it what the process says."""
+    """Does what the machine wants with the process; it may want another one after the first."""
 
     def __init__(
         self,
@@ -53,30 +54,55 @@ class ServerProcess:
         environment: Mapping[str, str] | None,
         directory: str | os.PathLike[str] | None,
     ) -> None:
-        self._client = client
         self._nursery = nursery
-        self._environment = environment
-        self._directory = directory
-        self._to_write: deque[bytes] = deque()
-        self._written = trio.Event()
-        self._process: trio.Process | None = None
-        self._is_killed = False  # what has its number after that may be somebody else
+        self._new = functools.partial(_Process, client, environment, directory)
+        self._process = self._new()
 
     def perform(self, effect: ProcessEffect) -> None:
         """Perform an effect; what takes time happens in a task."""
         match effect:
             case StartProcess(command):
-                self._nursery.start_soon(self._run, command)
+                self._process.leave()
+                self._process = self._new()
+                self._nursery.start_soon(self._process.run, command)
             case WriteInput(data):
-                self._write(data)
+                self._process.write(data)
             case CloseInput():
-                self._write(_END)
+                self._process.write(_END)
             case TerminateProcess():
-                self._signal(kill=False)
+                self._process.signal(kill=False)
             case KillProcess():
-                self._signal(kill=True)
+                self._process.signal(kill=True)
             case _ as impossible:
                 never(impossible)
+
+
+class _Process:
+    """One process, and what it says."""
+
+    def __init__(
+        self,
+        client: Listener,
+        environment: Mapping[str, str] | None,
+        directory: str | os.PathLike[str] | None,
+    ) -> None:
+        self._client = client
+        self._environment = environment
+        self._directory = directory
+        self._scope = trio.CancelScope()
+        self._to_write: deque[bytes] = deque()
+        self._written = trio.Event()
+        self._process: trio.Process | None = None
+        self._is_killed = False  # what has its number after that may be somebody else
+
+    def leave(self) -> None:
+        """Hear no more of it."""
+        self._scope.cancel()
+
+    async def run(self, command: tuple[str, ...]) -> None:
+        """Start it, and stay with it."""
+        with self._scope:
+            await self._run(command)
 
     async def _run(self, command: tuple[str, ...]) -> None:
         try:
@@ -90,7 +116,7 @@ class ServerProcess:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:  # a command with a NUL is a ValueError
-            self._client.feed(ProcessFailed(str(error)))
+            self._tell(ProcessFailed(str(error)))
             return
         self._process = process
         assert process.stdin is not None
@@ -101,9 +127,9 @@ class ServerProcess:
                 nursery.start_soon(self._write_to, process.stdin)
                 nursery.start_soon(self._read_output, process.stdout)
                 nursery.start_soon(self._read_log, process.stderr)
-                self._client.feed(ProcessExit(await process.wait()))
+                self._tell(ProcessExit(await process.wait()))
         finally:  # also when the client was cancelled: nothing may go on without it
-            self._signal(kill=True)
+            self.signal(kill=True)
             with trio.CancelScope(shield=True):
                 await process.wait()
                 for stream in (process.stdin, process.stdout, process.stderr):
@@ -125,20 +151,26 @@ class ServerProcess:
 
     async def _read_output(self, stream: trio.abc.ReceiveStream) -> None:
         while data := bytes(await stream.receive_some(65536)):
-            self._client.feed(Output(data))
+            self._tell(Output(data))
             await self._client.may_read()
-        self._client.feed(OutputEnd())
+        self._tell(OutputEnd())
 
     async def _read_log(self, stream: trio.abc.ReceiveStream) -> None:
         while data := bytes(await stream.receive_some(65536)):
-            self._client.feed(ErrorOutput(data))
-        self._client.feed(ErrorEnd())
+            self._tell(ErrorOutput(data))
+        self._tell(ErrorEnd())
 
-    def _write(self, data: bytes) -> None:
+    def _tell(self, part: ProcessPart) -> None:
+        if not self._scope.cancel_called:
+            self._client.feed(part)
+
+    def write(self, data: bytes) -> None:
+        """Let it read this, or the end of its input."""
         self._to_write.append(data)
         self._written.set()
 
-    def _signal(self, *, kill: bool) -> None:
+    def signal(self, *, kill: bool) -> None:
+        """Ask it to end, or make it, with all that it has started."""
         if self._process is not None and not self._is_killed:
             self._is_killed = kill
             signal_group(self._process.pid, kill=kill)

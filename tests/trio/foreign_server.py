@@ -50,6 +50,12 @@ class Server:
             return
         if "noisy" in self.manners:
             self.write(b"Loading...\n\n\xff\xfe broken\n42\n{\n")
+        if message["method"] == "server/discover":
+            if "frail" in self.manners:
+                os._exit(3)
+            error = {"code": -32601, "message": "Method not found"}
+            self.answer(id=message["id"], error=error)
+            return
         params = message.get("params", {})
         if message["method"] == "initialize":
             info = {"name": "foreign", "version": "1"}

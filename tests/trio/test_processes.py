@@ -53,6 +53,14 @@ def cause(error: BaseException) -> ProcessEnded:
 # The server goes
 
 
+async def test_a_server_that_ends_when_it_is_asked_for_its_version(witness: Witness) -> None:
+    """It is started again, and not asked."""
+    async with connect(foreign("frail", witness=witness.port)) as client:
+        assert client.connected.version == "2025-11-25"
+        assert await client.ping() == {}
+        assert len(witness.pids) == 2
+
+
 @requirement("STDIO-S-003")
 async def test_a_server_that_is_killed_during_a_call(witness: Witness) -> None:
     async with connect(foreign(witness=witness.port)) as client:

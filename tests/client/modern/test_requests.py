@@ -366,7 +366,7 @@ def test_progress_puts_the_timeout_off(bench: ModernBench) -> None:
 # Caching: there is none
 
 
-@requirement("CACHE-C-009", "CACHE-C-010", "CACHE-C-011", "CACHE-C-018")
+@requirement("CACHE-C-006", "CACHE-C-009", "CACHE-C-010", "CACHE-C-011", "CACHE-C-018")
 def test_every_call_is_a_request_and_hints_are_passed_on(bench: ModernBench) -> None:
     result: dict[str, Any] = {
         "resources": [],
@@ -379,3 +379,4 @@ def test_every_call_is_a_request_and_hints_are_passed_on(bench: ModernBench) -> 
         assert asked.json["params"].get("cursor") == params.get("cursor")
         asked.result(result)
         assert bench.take_events() == [CallCompleted(handle, result)]
+        assert bench.client.next_deadline() is None

@@ -248,7 +248,7 @@ def refresh(bench: ModernBench, *pages: Sequence[Any]) -> None:
         asked.result({"tools": list(page), **more})
 
 
-@requirement("HEADERS-C-021", "CACHE-C-018", "CACHE-C-020", "CACHE-C-021")
+@requirement("HEADERS-C-021", "CACHE-C-017", "CACHE-C-018", "CACHE-C-020", "CACHE-C-021")
 @pytest.mark.parametrize("status", [400, 200])
 def test_the_list_is_fetched_again_and_the_call_made_once_more(
     bench: ModernBench, status: int
