@@ -38,6 +38,10 @@ MAX_DIGITS = 4300
 """CPython's own default bound on integer strings (CVE-2020-10735: longer ones cost quadratic time).
 """
 
+_BRACKET, _BACKSLASH, _QUOTE = b'[\\"'
+_CONTAINERS = {dict, list}
+_ONE_KIND = bytes.maketrans(b"{}", b"[]")
+_NEITHER_BRACKET_NOR_QUOTE = bytes(set(range(256)) - set(b'[]{}"'))
 _DEEPER = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NO_BRACKETS = bytes(set(range(256)) - _DEEPER.keys())
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -51,10 +55,15 @@ def decode(data: bytes, max_depth: int) -> Any:
     if fast is not None:
         try:
             value = fast.decode(data)
+            # Of equal names msgspec keeps the last and cannot tell.
+            again = fast.encode(value)
         except (ValueError, RecursionError):
             pass  # the plain path says which rule is broken
         else:
-            if _is_beyond_doubt(data, fast.encode(value), max_depth):
+            if (again == data or _has_as_many_names(data, again)) and (
+                data.count(b"{") + (data.count(b"[") if _BRACKET in data else 0) <= max_depth
+                or _is_within(data, value, max_depth)
+            ):
                 return value
     return decode_plainly(data, max_depth)
 
@@ -119,16 +128,36 @@ def is_array(value: Any) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
-def _is_beyond_doubt(data: bytes, again: bytes, max_depth: int) -> bool:
-    """Whether a document that msgspec accepts surely nests within the limit and repeats no name.
+def _has_as_many_names(data: bytes, again: bytes) -> bool:
+    """Whether a value that is written again surely has all names of its document.
 
-    Of equal names msgspec keeps the last and cannot tell. But written again, the value has as many
-    colons outside strings as it has names; when the document has no more than that, no name was
-    dropped.
+    Outside strings there is one colon for each name. Those inside are the same in both, unless they
+    are written as escapes.
     """
-    if again != data and _skeleton(again).count(b":") != _skeleton(data).count(b":"):
-        return False
-    return data.count(b"[") + data.count(b"{") <= max_depth or _nests_within(data, max_depth)
+    if rb"\u003" not in data and data.count(b":") == again.count(b":"):
+        return True
+    return _skeleton(data).count(b":") == _skeleton(again).count(b":")
+
+
+def _is_within(data: bytes, value: Any, max_depth: int) -> bool:
+    """Whether a value, which is that of a document, nests no deeper.
+
+    Where no string has a bracket or an escape, the brackets of the document tell it, and else a
+    walk through the value: a loop in C or one in Python, and no loop for each character.
+    """
+    if _BACKSLASH not in data:
+        brackets = data.translate(_ONE_KIND, _NEITHER_BRACKET_NOR_QUOTE).replace(b'""', b"")
+        if _QUOTE not in brackets:
+            for _ in range(max_depth):
+                brackets = brackets.replace(b"[]", b"")
+            return not brackets
+    level = [value]
+    for _ in range(max_depth):
+        members = itertools.chain.from_iterable(
+            each.values() if type(each) is dict else each for each in level
+        )
+        level = [each for each in members if type(each) in _CONTAINERS]
+    return not level
 
 
 def _nests_within(data: bytes, max_depth: int) -> bool:

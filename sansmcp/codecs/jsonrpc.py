@@ -30,9 +30,6 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
-_KINDS = ("method", "result", "error")
-"""The members that tell what a message is; it has exactly one of them."""
-
 
 @attrs.frozen
 class Batch:
@@ -74,14 +71,14 @@ def message_from(value: Any) -> Message:
         raise _invalid("a message is a JSON object")
     if members.get("jsonrpc") != "2.0":
         raise _invalid('the member jsonrpc must be "2.0"', members)
-    kinds = [kind for kind in _KINDS if kind in members]
-    if kinds == ["method"]:
-        return _call_from(members)
-    if kinds == ["result"]:
+    has_result, has_error = "result" in members, "error" in members
+    if has_result + has_error + ("method" in members) != 1:
+        raise _invalid("a message has exactly one of method, result and error", members)
+    if has_result:
         return Response(_answered_id(members), members["result"])
-    if kinds == ["error"]:
+    if has_error:
         return _error_from(members)
-    raise _invalid("a message has exactly one of method, result and error", members)
+    return _call_from(members)
 
 
 def encode(message: Message, *, null_id: bool = False) -> bytes:
