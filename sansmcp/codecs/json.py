@@ -25,7 +25,7 @@ import json
 import math
 import re
 from collections import Counter
-from typing import Any, NoReturn, TypeGuard, cast
+from typing import Any, NoReturn, TypeGuard
 
 from ..errors import LocalProtocolError, RemoteProtocolError
 
@@ -39,6 +39,9 @@ MAX_DIGITS = 4300
 """
 
 _BRACKET, _BACKSLASH, _QUOTE = b'[\\"'
+_SHORT = 1024
+"""Bytes of a document for which nothing but the plainest counts is worth its while."""
+
 _CONTAINERS = {dict, list}
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
 _NEITHER_BRACKET_NOR_QUOTE = bytes(set(range(256)) - set(b'[]{}"'))
@@ -55,16 +58,10 @@ def decode(data: bytes, max_depth: int) -> Any:
     if fast is not None:
         try:
             value = fast.decode(data)
-            # Of equal names msgspec keeps the last and cannot tell.
-            again = fast.encode(value)
+            if _is_beyond_doubt(data, value, max_depth):
+                return value
         except (ValueError, RecursionError):
             pass  # the plain path says which rule is broken
-        else:
-            if (again == data or _has_as_many_names(data, again)) and (
-                data.count(b"{") + (data.count(b"[") if _BRACKET in data else 0) <= max_depth
-                or _is_within(data, value, max_depth)
-            ):
-                return value
     return decode_plainly(data, max_depth)
 
 
@@ -120,12 +117,58 @@ def encode_plainly(value: Any) -> bytes:
 
 def as_object(value: Any) -> dict[str, Any] | None:
     """A decoded value, if it is an object."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    return value if is_object(value) else None
+
+
+def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
+    """Whether a decoded value is an object."""
+    return isinstance(value, dict)
 
 
 def is_array(value: Any) -> TypeGuard[list[Any]]:
     """Whether a decoded value is an array."""
     return isinstance(value, list)
+
+
+def _is_beyond_doubt(data: bytes, value: Any, max_depth: int) -> bool:
+    """Whether a document that msgspec accepts surely nests within the limit and repeats no name.
+
+    Of equal names msgspec keeps the last and cannot tell, but then the value has fewer names than
+    its document. There are two ways to count both, since what is cheap for many small values is
+    dear for long texts.
+    """
+    assert fast is not None
+    if len(data) > _SHORT and _BACKSLASH in data:
+        separators = _separators(value, max_depth)
+        return separators == len(fast.format(data, indent=0)) - len(fast.format(data, indent=-1))
+    again = fast.encode(value)
+    if again != data and not _has_as_many_names(data, again):
+        return False
+    if len(data) > _SHORT:
+        return _brackets_nest_within(data, max_depth)
+    brackets = data.count(b"{") + (data.count(b"[") if _BRACKET in data else 0)
+    return brackets <= max_depth or _nests_within(data, max_depth)
+
+
+def _separators(value: Any, max_depth: int) -> int:
+    """Commas and colons of a document with this value; -1 if it nests too deep.
+
+    They are what msgspec puts a space after, or not, when it formats a document.
+    """
+    level, count = [value] if type(value) in _CONTAINERS else [], 0
+    for _ in range(max_depth):
+        members: list[Any] = []
+        for each in level:
+            count += len(each) - 1 if each else 0
+            if is_object(each):
+                count += len(each)
+                members += each.values()
+            else:
+                members += each
+        level = [each for each in members if type(each) in _CONTAINERS]
+        if not level:
+            return count
+    return -1
 
 
 def _has_as_many_names(data: bytes, again: bytes) -> bool:
@@ -139,25 +182,14 @@ def _has_as_many_names(data: bytes, again: bytes) -> bool:
     return _skeleton(data).count(b":") == _skeleton(again).count(b":")
 
 
-def _is_within(data: bytes, value: Any, max_depth: int) -> bool:
-    """Whether a value, which is that of a document, nests no deeper.
-
-    Where no string has a bracket or an escape, the brackets of the document tell it, and else a
-    walk through the value: a loop in C or one in Python, and no loop for each character.
-    """
-    if _BACKSLASH not in data:
-        brackets = data.translate(_ONE_KIND, _NEITHER_BRACKET_NOR_QUOTE).replace(b'""', b"")
-        if _QUOTE not in brackets:
-            for _ in range(max_depth):
-                brackets = brackets.replace(b"[]", b"")
-            return not brackets
-    level = [value]
+def _brackets_nest_within(data: bytes, max_depth: int) -> bool:
+    """:func:`_nests_within` for documents without escapes, quick if no string has a bracket."""
+    brackets = data.translate(_ONE_KIND, _NEITHER_BRACKET_NOR_QUOTE).replace(b'""', b"")
+    if _QUOTE in brackets:
+        return _nests_within(data, max_depth)
     for _ in range(max_depth):
-        members = itertools.chain.from_iterable(
-            each.values() if type(each) is dict else each for each in level
-        )
-        level = [each for each in members if type(each) in _CONTAINERS]
-    return not level
+        brackets = brackets.replace(b"[]", b"")
+    return not brackets
 
 
 def _nests_within(data: bytes, max_depth: int) -> bool:
