@@ -95,7 +95,7 @@ class LineBuffer:
         They are no more than :attr:`window` all together, and so each of them is within the limit.
         """
         self._let_go()
-        found = self.waiting.rfind(end, 0, self.window)
+        found = self.waiting.rfind(end, max(self._searched - 1, 0), self.window)
         if found < 0:
             return bytearray()
         found += len(end)
