@@ -61,10 +61,6 @@ class LineBuffer:
         self.after_cr = False
         """Whether the last chunk ended in a CR whose LF may still come."""
 
-    def __len__(self) -> int:
-        """Bytes that wait."""
-        return len(self.waiting) - self._start
-
     def append(self, data: bytes) -> None:
         """Add a chunk."""
         if self._ends_at_cr and (self.after_cr or CR_BYTE in data):

@@ -111,6 +111,7 @@ class SseDecoder:
         self._lines = LineBuffer(CR_LF_CRLF, limit)
         self._ready: deque[SseEvent] = deque()  # read and not yet taken
         self._is_due = False  # something has come that was not looked at
+        self._is_drained = True  # whoever takes blocks knows that there are no more
         self._enough = -1  # what may wait without being looked at, if no line ends in it
         self._at_start = True
         self._eof = False
@@ -127,11 +128,10 @@ class SseDecoder:
 
         It counts as soon as its line is there, before its block is complete.
         """
-        if self._ready or self._is_due:
+        if self._ready or not (self._is_drained or self._failed):
             return self._retry_taken
-        self._read_lines()  # of the block that waits for its end
-        while not self._by_line:
-            self._read_lines()
+        while self._is_drained and not self._by_line:
+            self._read_lines()  # of the block that waits for its end
         return self._retry_read
 
     def receive_data(self, data: bytes) -> None:
@@ -142,6 +142,7 @@ class SseDecoder:
             return
         self._lines.append(data)
         self._is_due = True
+        self._is_drained = False
         self._enough = -1
 
     def receive_eof(self) -> None:
@@ -157,6 +158,7 @@ class SseDecoder:
         """
         while not self._ready:
             if not self._is_due:
+                self._is_drained = True
                 return Idle.NEED_DATA
             self._read()
         event = self._ready.popleft()
@@ -187,6 +189,8 @@ class SseDecoder:
         except RemoteProtocolError:
             if not self._ready:
                 raise
+        else:
+            self._is_drained = True
         if not self._ready:
             return []
         events = list(self._ready)
