@@ -21,15 +21,14 @@ check: $(VENV)/installed-dev
 
 # Coverage is of the core alone, by the tests that neither repeat it hundreds of times nor measure.
 unit: $(VENV)/installed-dev
-	$(BIN)/coverage run -m pytest -q -m "not simulation" --ignore=tests/growth
-	$(BIN)/coverage report
+	$(BIN)/python -m pytest -q -n 2 -m "not simulation" --ignore=tests/growth --cov
 
 simulation: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -q tests/growth tests/simulation
+	$(BIN)/python -m pytest -q -n 2 tests/growth tests/simulation
 
 # All tests, nothing else: for other versions of Python.
 tests: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n 2
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix

@@ -26,6 +26,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(words[:end])
     options.command = words[end + 1 :]
     try:
+        if options.command and not options.takes_command:
+            raise Mistake(f"What is {' '.join(options.command)!r} for? Only call and probe take it")
         status: int = trio.run(options.run, options)
     except KeyboardInterrupt:
         return 130
@@ -37,6 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="sansmcp", description=_DESCRIPTION)
+    parser.set_defaults(takes_command=False)
     parser.add_argument("--version", action="version", version=f"sansmcp {sansmcp.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for module in (_serve, _call, _probe, _demo):

@@ -6,6 +6,7 @@ import argparse
 import importlib
 import signal
 import sys
+from collections.abc import AsyncIterator
 from functools import partial
 
 import trio
@@ -73,25 +74,31 @@ async def _serve(options: argparse.Namespace) -> int:
         policy=sansmcp.SecurityPolicy(hosts=hosts),
         trace=tracer("server") if options.trace else None,
     )
-    async with trio.open_nursery() as nursery:
-        try:
-            serving: sansmcp_trio.Serving = await nursery.start(serve)
-        except OSError as error:
-            return _failed(f"Cannot serve at {options.http}: {error}")
-        except sansmcp.LocalProtocolError as error:
-            return _failed(str(error))
-        if serving.url:
-            say(serving.url, sys.stderr if options.dual else None)
-        nursery.start_soon(_stop_when_told, serving)
-        await serving.stopped.wait()
-        nursery.cancel_scope.cancel()
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as watching:
+            async with trio.open_nursery() as nursery:
+                try:
+                    serving: sansmcp_trio.Serving = await nursery.start(serve)
+                except OSError as error:
+                    return _failed(_explain(error, options))
+                except sansmcp.LocalProtocolError as error:
+                    return _failed(str(error))
+                if serving.url:
+                    say(serving.url, sys.stderr if options.dual else None)
+                watching.start_soon(_stop_when_told, serving, signals)
+            watching.cancel_scope.cancel()
     return 0
 
 
-async def _stop_when_told(serving: sansmcp_trio.Serving) -> None:
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for _ in signals:
-            serving.stop()
+async def _stop_when_told(serving: sansmcp_trio.Serving, signals: AsyncIterator[int]) -> None:
+    async for _ in signals:
+        serving.stop()
+
+
+def _explain(error: OSError, options: argparse.Namespace) -> str:
+    if error.filename is not None:
+        return f"Cannot write the state file: {error}"
+    return f"Cannot serve {'on stdio' if options.stdio else f'at {options.http}'}: {error}"
 
 
 def _failed(why: str) -> int:

@@ -16,6 +16,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--state-file", metavar="FILE", help="take the URL from the state file of a server"
     )
+    parser.set_defaults(takes_command=True)
 
 
 def target_of(options: argparse.Namespace, words: list[str]) -> str | list[str]:

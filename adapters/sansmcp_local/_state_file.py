@@ -88,7 +88,7 @@ def _load(path: Path) -> State | None:
     try:
         found: Any = json.loads(path.read_text(encoding="utf-8"))
         return _state_from(found)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 
@@ -103,9 +103,11 @@ def _state_from(found: Mapping[str, Any]) -> State:
 
 
 def _runs(pid: int) -> bool:
+    if pid <= 0:
+        return False  # to signal these means to signal many
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True

@@ -14,7 +14,7 @@ import math
 import os
 import secrets
 import ssl
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -72,7 +72,7 @@ class _Driver:
         self,
         serving: Serving,
         stream: trio.abc.Stream,
-        kind: type[ServerConnection | ServerPipe],
+        kind: Callable[..., ServerConnection | ServerPipe],
         send_timeout: float,
     ) -> None:
         self._serving = serving
@@ -160,7 +160,7 @@ class Serving:
             async with trio.open_nursery() as self._nursery:
                 self._nursery.start_soon(self._keep_time)
                 if streams is not None:
-                    self._nursery.start_soon(self._converse_on_stdio, streams, stops_at_end)
+                    self._nursery.start_soon(self._converse_on_stdio, streams, stops_at_end, grace)
                 async with trio.open_nursery() as accepting:
                     accept = partial(trio.serve_listeners, handler_nursery=self._nursery)
                     if listeners:
@@ -245,9 +245,12 @@ class Serving:
     async def _converse(self, stream: trio.abc.Stream) -> None:
         await _Driver(self, stream, ServerConnection, self.core.limits.send_timeout).run()
 
-    async def _converse_on_stdio(self, streams: StandardStreams, stops_at_end: bool) -> None:
+    async def _converse_on_stdio(
+        self, streams: StandardStreams, stops_at_end: bool, grace: float
+    ) -> None:
+        pipe = partial(ServerPipe, grace=grace)
         # Whoever started us may stop reading for as long as it likes, under a debugger, say.
-        await _Driver(self, StdioStream(streams), ServerPipe, math.inf).run()
+        await _Driver(self, StdioStream(streams), pipe, math.inf).run()
         if stops_at_end:
             self.stop()
 
@@ -283,7 +286,7 @@ async def serve(
         ssl_context: serve https with this.
         store: where streams are kept for clients that come back; in memory if None.
         resumable: False: keep nothing. Broken streams cannot be resumed then.
-        grace: seconds that running calls get when the server stops.
+        grace: seconds that running calls get when the server stops, or standard input has ended.
         task_status: ``nursery.start(serve, ...)`` returns the :class:`Serving` once connections are
             accepted.
         settings: see :class:`sansmcp.Server`; ``http_sse="/sse"`` serves HTTP+SSE, too.
@@ -298,7 +301,7 @@ async def serve(
     stops_at_end = http is None if stop_with_stdin is None else stop_with_stdin
     interrupt: KeyboardInterrupt | None = None
     with ExitStack() as stack:
-        listeners = await _listen(serving, http, ssl_context)
+        listeners = await _listen(serving, http, ssl_context, stack)
         streams = stack.enter_context(StandardStreams()) if stdio else None
         if state_file is not None:
             transports = core.transports(http=http is not None, stdio=stdio)
@@ -318,12 +321,17 @@ async def serve(
 
 
 async def _listen(
-    serving: Serving, http: tuple[str, int | range] | None, ssl_context: ssl.SSLContext | None
+    serving: Serving,
+    http: tuple[str, int | range] | None,
+    ssl_context: ssl.SSLContext | None,
+    stack: ExitStack,
 ) -> list[trio.abc.Listener[Any]]:
     if http is None:
         return []
     host, port = http
     bound = await _bind(host, port)
+    for listener in bound:
+        stack.callback(listener.socket.close)
     scheme = "http" if ssl_context is None else "https"
     number = bound[0].socket.getsockname()[1]
     serving.url = str(sansmcp.Url(scheme, host, number, serving.core.path))

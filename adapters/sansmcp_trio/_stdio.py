@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from functools import partial
 
 import trio
 
 from sansmcp_local import StandardStreams
+
+from ._machine import Promise
 
 
 class StdioStream(trio.abc.Stream):
@@ -18,8 +21,8 @@ class StdioStream(trio.abc.Stream):
     """
 
     def __init__(self, streams: StandardStreams) -> None:
-        self._input = _Descriptor(streams.input)
-        self._output = _Descriptor(streams.output)
+        self._input = _Input(streams.input)
+        self._output = _Output(streams.output)
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """What has come; empty at the end."""
@@ -35,27 +38,62 @@ class StdioStream(trio.abc.Stream):
 
     async def aclose(self) -> None:
         """Close both, for us; what they are copies of stays open."""
-        await self._input.aclose()
-        await self._output.aclose()
+        try:
+            await self._input.aclose()
+        finally:
+            await self._output.aclose()
 
 
-class _Descriptor:
-    """One of the two."""
+def _is_pipe(descriptor: int) -> bool:
+    mode = os.fstat(descriptor).st_mode
+    return sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
+
+
+class _Input:
+    """A copy of the descriptor, to read from."""
 
     def __init__(self, descriptor: int) -> None:
-        mode = os.fstat(descriptor).st_mode
-        own = os.dup(descriptor)
-        self._stream: trio.lowlevel.FdStream | None = None
-        self._descriptor = own
-        if sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
-            self._stream = trio.lowlevel.FdStream(own)
+        self._descriptor = os.dup(descriptor)
+        self._stream = trio.lowlevel.FdStream(self._descriptor) if _is_pipe(descriptor) else None
+        self._coming: Promise | None = None
+        """What a thread reads. A reader that is cancelled leaves it to the next one."""
+        self._is_closed = False
 
     async def read(self, most: int) -> bytes:
         if self._stream is not None:
             return bytes(await self._stream.receive_some(most))
-        return await trio.to_thread.run_sync(
-            os.read, self._descriptor, most, abandon_on_cancel=True
-        )
+        if self._coming is None:
+            self._coming = Promise()
+            trio.lowlevel.spawn_system_task(self._read_in_thread, self._coming, most)
+        data: bytes = await self._coming.wait()
+        self._coming = None
+        return data
+
+    async def aclose(self) -> None:
+        if self._stream is not None:
+            await self._stream.aclose()
+        else:
+            self._is_closed = True
+            if self._coming is None or self._coming.is_delivered:
+                os.close(self._descriptor)
+
+    async def _read_in_thread(self, coming: Promise, most: int) -> None:
+        try:
+            read = partial(os.read, self._descriptor, most)
+            coming.deliver(await trio.to_thread.run_sync(read, abandon_on_cancel=True))
+        except OSError as error:
+            coming.deliver(error=error)
+        # Not while the thread may read it: the number could be somebody else's by then.
+        if self._is_closed:
+            os.close(self._descriptor)
+
+
+class _Output:
+    """A copy of the descriptor, to write to."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = os.dup(descriptor)
+        self._stream = trio.lowlevel.FdStream(self._descriptor) if _is_pipe(descriptor) else None
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._stream is not None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import attrs
 import pytest
+
+from sansmcp_cli import main
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,13 +32,13 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "sansmcp_cli", *arguments]
 
 
-def run(*arguments: str, cwd: Path = ROOT) -> Ran:
+def run(*arguments: str, cwd: Path = ROOT, input: str = "") -> Ran:
     """Run the command to its end."""
     done = subprocess.run(
         command(*arguments),
         cwd=cwd,
         env=environment(),
-        stdin=subprocess.DEVNULL,
+        input=input,
         capture_output=True,
         timeout=60,
         encoding="utf-8",
@@ -42,30 +47,67 @@ def run(*arguments: str, cwd: Path = ROOT) -> Ran:
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
+def run_here(*arguments: str) -> Ran:
+    """Run the command in this process: sooner done, where it makes no difference."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        status = main(list(arguments))
+    return Ran(status, out.getvalue(), err.getvalue())
+
+
 def environment() -> dict[str, str]:
     """The package is found in the tree, from every directory."""
     paths = os.pathsep.join((str(ROOT), str(ROOT / "adapters")))
     return {**os.environ, "PYTHONPATH": paths, "PYTHONUTF8": "1"}
 
 
-def start(*arguments: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
-    """Start the command, to be talked to while it runs."""
-    return subprocess.Popen(
+@contextmanager
+def started(
+    *arguments: str, cwd: Path = ROOT, stdin: int = subprocess.DEVNULL
+) -> Generator[subprocess.Popen[str], None, None]:
+    """Start the command, to be talked to while it runs, which is in this block at most."""
+    with subprocess.Popen(
         command(*arguments),
         cwd=cwd,
         env=environment(),
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
-@pytest.fixture(scope="session")
-def url() -> Iterator[str]:
-    """Where a server with the example application is."""
-    with start("serve", "--http", "127.0.0.1:0") as server:
+@contextmanager
+def serving(*arguments: str, cwd: Path = ROOT) -> Generator[str, None, None]:
+    """Serve on a free port with these options; gives the URL."""
+    with started("serve", "--http", "127.0.0.1:0", *arguments, cwd=cwd) as server:
         assert server.stdout is not None
         yield server.stdout.readline().strip()
         server.terminate()
-        server.communicate(timeout=20)
+        server.wait(timeout=20)
+
+
+@pytest.fixture(scope="session")
+def url() -> Generator[str, None, None]:
+    """Where a server with the example application is."""
+    with serving() as url:
+        yield url
+
+
+def text_of(output: str) -> str:
+    """The text of the result that ``sansmcp call`` has printed."""
+    (block,) = json.loads(output)["content"]
+    text: str = block["text"]
+    return text
+
+
+def failed(ran: Ran) -> str:
+    """What a command says that could not do what it was told: one line and nothing else."""
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err.startswith("sansmcp: ")
+    assert ran.err.endswith("\n")
+    return ran.err.removeprefix("sansmcp: ")[:-1]

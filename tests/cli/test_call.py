@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
-from .conftest import run
-
-
-def text_of(output: str) -> Any:
-    (block,) = json.loads(output)["content"]
-    return block["text"]
+from .conftest import failed, run, run_here, text_of
 
 
 def test_the_result_is_json_on_stdout(url: str) -> None:
@@ -53,6 +45,8 @@ def test_a_tool_that_fails(url: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ((), "Call what? After the server comes the name of a tool, and its arguments"),
+        (("echo", "{}", "more"), "Call what? After the server comes the name of a tool"),
         (("nosuch",), "There is no tool 'nosuch' (code -32602)"),
         (("add", '{"a": 1}'), "add needs b (code -32602)"),
         (("echo", "{"), "The arguments of the tool are not JSON"),
@@ -66,16 +60,13 @@ def test_a_tool_that_fails(url: str) -> None:
     ],
 )
 def test_errors_are_one_line(url: str, arguments: tuple[str, ...], message: str) -> None:
-    called = run("call", url, *arguments)
-    assert called.status == 1
-    assert called.out == ""
-    assert called.err.startswith("sansmcp: ")
-    assert message in called.err
-    assert called.err.count("\n") == 1
+    said = failed(run_here("call", url, *arguments))
+    assert message in said
+    assert "\n" not in said
 
 
 def test_a_wrong_path_is_told_with_the_servers_own_words(url: str) -> None:
-    called = run("call", url.replace("/mcp", "/other"), "echo")
+    called = run_here("call", url.replace("/mcp", "/other"), "echo")
     assert called.status == 1
     assert "/other was answered with HTTP 404: Nothing is served at this path" in called.err
 
@@ -91,8 +82,7 @@ def test_a_wrong_path_is_told_with_the_servers_own_words(url: str) -> None:
     ],
 )
 def test_what_cannot_be_reached(url: str, message: str) -> None:
-    called = run("call", url, "echo")
-    assert called.status == 1
-    assert message in called.err
-    assert called.err.count("\n") == 1
-    assert "secret" not in called.err
+    said = failed(run_here("call", url, "echo"))
+    assert message in said
+    assert "\n" not in said
+    assert "secret" not in said

@@ -9,7 +9,7 @@ import pytest
 
 import sansmcp
 
-from .conftest import ROOT, command, environment, run
+from .conftest import ROOT, command, environment, failed, run, run_here
 
 
 def test_the_version() -> None:
@@ -19,16 +19,24 @@ def test_the_version() -> None:
 def test_help_names_all_commands() -> None:
     shown = run("--help")
     assert shown.status == 0
-    for name in ("serve", "call", "demo"):
+    for name in ("serve", "call", "probe", "demo"):
         assert re.search(rf"^\s+{name}\s", shown.out, re.MULTILINE)
 
 
-@pytest.mark.parametrize("arguments", [(), ("bogus",), ("call",), ("call", "http://localhost/")])
+@pytest.mark.parametrize(
+    "arguments", [(), ("bogus",), ("call",), ("call", "--"), ("serve", "--stdio", "--dual")]
+)
 def test_wrong_usage_is_explained(arguments: tuple[str, ...]) -> None:
     used = run(*arguments)
     assert used.status == 2
     assert used.out == ""
     assert used.err.startswith("usage: sansmcp")
+
+
+@pytest.mark.parametrize("arguments", [("serve",), ("serve", "--stdio"), ("demo",)])
+def test_the_command_of_a_server_is_for_those_who_call_it(arguments: tuple[str, ...]) -> None:
+    said = failed(run_here(*arguments, "--", "some", "server"))
+    assert said == "What is 'some server' for? Only call and probe take it"
 
 
 def test_the_demonstration_loses_nothing() -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import urllib.error
 import urllib.request
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
-from .conftest import run, start
+import sansmcp
+
+from .conftest import failed, run, run_here, serving, started, text_of
 
 APPLICATION = """
 import sansmcp
@@ -33,7 +37,7 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_it_says_where_it_is_and_ends_when_told(ending: signal.Signals) -> None:
-    with start("serve", "--http", "127.0.0.1:0", "--path", "/here") as server:
+    with started("serve", "--http", "127.0.0.1:0", "--path", "/here") as server:
         assert server.stdout is not None
         line = server.stdout.readline()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/here\n", line)
@@ -47,11 +51,8 @@ def test_it_says_where_it_is_and_ends_when_told(ending: signal.Signals) -> None:
 
 
 def test_an_application_of_the_current_directory(directory: Path) -> None:
-    with start("serve", "served:mine", "--http", "127.0.0.1:0", cwd=directory) as server:
-        assert server.stdout is not None
-        called = run("call", server.stdout.readline().strip(), "hello")
-        server.terminate()
-        server.communicate(timeout=20)
+    with serving("served:mine", cwd=directory) as url:
+        called = run("call", url, "hello")
     assert called.out == '{"content": [], "structuredContent": {"name": "hello"}}\n'
 
 
@@ -62,38 +63,73 @@ def test_an_application_of_the_current_directory(directory: Path) -> None:
         (("served",), "has no attribute 'app'"),
         (("served:nope",), "has no attribute 'nope'"),
         (("served:other",), "'served:other' is int, and no sansmcp.App"),
-        (("--http", "nonsense"), "Not HOST:PORT: 'nonsense'"),
-        (("--http", "127.0.0.1:65536"), "Not HOST:PORT"),
-        (("--http", "name.invalid:0"), "Cannot listen on name.invalid:0: "),
-        (("--path", "mcp"), "Not a path like '/mcp': 'mcp'"),
     ],
 )
-def test_errors_are_one_line(directory: Path, arguments: tuple[str, ...], message: str) -> None:
-    served = run("serve", *arguments, cwd=directory)
-    assert served.status == 1
-    assert served.out == ""
-    assert served.err.startswith("sansmcp: ")
-    assert message in served.err
-    assert served.err.count("\n") == 1
+def test_applications_that_are_none(
+    directory: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    said = failed(run("serve", *arguments, cwd=directory))
+    assert message in said
+    assert "\n" not in said
 
 
-def test_a_port_that_is_taken(url: str) -> None:
-    address = url.removeprefix("http://").removesuffix("/mcp")
-    served = run("serve", "--http", address)
-    assert served.status == 1
-    assert re.fullmatch(rf"sansmcp: Cannot listen on {address}: .* in use\n", served.err)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--http", "nonsense"), "Not HOST:PORT: 'nonsense'"),
+        (("--http", "127.0.0.1:65536"), "Not HOST:PORT"),
+        (("--http", "name.invalid:0"), "Cannot serve at name.invalid:0: "),
+        (("--path", "mcp"), "Not a path like '/mcp': 'mcp'"),
+        (("--http-sse", "sse"), "Not a path like '/mcp': 'sse'"),
+        (("--http", "127.0.0.1:8010-8000"), "A range of ports must not be empty"),
+        (("--http", "127.0.0.1:8000-"), "Not HOST:PORT: '127.0.0.1:8000-'"),
+        (("--http", "127.0.0.1:8000-65536"), "Not HOST:PORT"),
+    ],
+)
+def test_addresses_that_are_none(arguments: tuple[str, ...], message: str) -> None:
+    said = failed(run_here("serve", *arguments))
+    assert message in said
+    assert "\n" not in said
+
+
+@pytest.fixture
+def taken() -> Generator[int, None, None]:
+    """A port that somebody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield int(listener.getsockname()[1])
+
+
+@pytest.mark.parametrize("ports", ["{0}", "{0}-{0}"])
+def test_a_port_that_is_taken(taken: int, ports: str) -> None:
+    address = f"127.0.0.1:{ports.format(taken)}"
+    said = failed(run_here("serve", "--http", address))
+    assert re.fullmatch(rf"Cannot serve at {address}: .* in use", said)
+
+
+def test_the_first_free_port_of_a_range(taken: int) -> None:
+    with serving("--http", f"127.0.0.1:{taken}-{taken + 20}") as url:
+        assert taken < sansmcp.Url.parse(url).port <= taken + 20
+        assert run("call", url, "echo", '{"text": "a"}').status == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "path"), [((), "/sse"), (("/events",), "/events"), (("/mcp",), "/mcp")]
+)
+def test_http_sse_is_served_too(options: tuple[str, ...], path: str) -> None:
+    with serving("--http-sse", *options) as url:
+        stream_url = url.replace("/mcp", path)
+        asked = urllib.request.Request(stream_url, headers={"accept": "text/event-stream"})
+        with urllib.request.urlopen(asked, timeout=10) as answer:
+            assert answer.readline() == b"event: endpoint\n"
+        called = run("call", stream_url, "echo", '{"text": "over either"}')
+    assert text_of(called.out) == "over either"
 
 
 def test_hosts_other_than_this_machine_have_to_be_allowed() -> None:
     for options, status in (((), 403), (("--allow-host", "example.org"), 406)):
-        with start("serve", "--http", "127.0.0.1:0", *options) as server:
-            assert server.stdout is not None
-            asked = urllib.request.Request(
-                server.stdout.readline().strip(), headers={"host": "example.org"}
-            )
+        with serving(*options) as url:
+            asked = urllib.request.Request(url, headers={"host": "example.org"})
             with pytest.raises(urllib.error.HTTPError) as refused:
                 urllib.request.urlopen(asked, timeout=10)
             assert refused.value.code == status
             refused.value.close()
-            server.terminate()
-            server.communicate(timeout=20)

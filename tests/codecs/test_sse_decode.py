@@ -203,6 +203,9 @@ def test_a_block_beyond_the_limit_is_an_error_in_any_chunking(body: bytes, size:
         decoder.next_event()
     assert [event.data for event in events] == ["a"]
     assert caught.value.reason == "message_too_large"
+    decoder.receive_data(b"data: late\n\n")
+    with pytest.raises(RemoteProtocolError):
+        decoder.next_event()
     assert caught.value.http_status == 413
     with pytest.raises(RemoteProtocolError):
         decoder.next_event()

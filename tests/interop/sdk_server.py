@@ -1,15 +1,23 @@
-"""A server made with the official Python SDK; prints its URL once it listens."""
+"""A server made with the official Python SDK; with HTTP it prints its URL once it listens.
+
+Run it with one of ``streamable-http``, ``sse`` and ``stdio``.
+"""
+
+# pyright: reportDeprecated=false
+# What 2026-07-28 deprecates is what clients of older revisions have.
 
 from __future__ import annotations
 
 import socket
+import sys
 
 import anyio
 import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
-from mcp_types import JSONRPCMessage
+from mcp_types import JSONRPCMessage, SamplingMessage, TextContent
 from pydantic import BaseModel
+from starlette.applications import Starlette
 
 
 class ListStore(EventStore):
@@ -50,7 +58,7 @@ async def echo(text: str) -> str:
 
 
 @server.tool()
-async def slow(steps: int, context: Context) -> str:  # type: ignore[type-arg]
+async def slow(steps: int, context: Context) -> str:
     """Report progress, and close the stream in the middle."""
     for step in range(1, steps + 1):
         await context.report_progress(step, steps, f"step {step}")
@@ -61,10 +69,33 @@ async def slow(steps: int, context: Context) -> str:  # type: ignore[type-arg]
 
 
 @server.tool()
-async def ask(context: Context) -> str:  # type: ignore[type-arg]
+async def ask(context: Context) -> str:
     """Ask the user for a name."""
     result = await context.elicit("name?", Answer)
     return result.data.name if result.action == "accept" else result.action
+
+
+@server.tool()
+async def sample(context: Context) -> str:
+    """Ask the client's model."""
+    question = SamplingMessage(role="user", content=TextContent(type="text", text="2 + 2?"))
+    result = await context.session.create_message([question], max_tokens=10)
+    assert isinstance(result.content, TextContent)
+    return result.content.text
+
+
+@server.tool()
+async def roots(context: Context) -> str:
+    """Ask for the client's roots."""
+    result = await context.session.list_roots()
+    return ", ".join(str(root.uri) for root in result.roots)
+
+
+@server.tool()
+async def announce(context: Context) -> None:
+    """Log, and say that the tools have changed."""
+    await context.log("warning", "look")
+    await context.session.send_tool_list_changed()
 
 
 @server.tool()
@@ -79,15 +110,25 @@ def greeting() -> str:
     return "hello"
 
 
-def main() -> None:
-    """Serve on a free port."""
-    app = server.streamable_http_app(event_store=ListStore(), retry_interval=20)
+def main(transport: str) -> None:
+    """Serve, over HTTP on a free port."""
+    match transport:
+        case "stdio":
+            server.run("stdio")
+        case "sse":
+            _listen(server.sse_app(), "/sse")
+        case _:
+            app = server.streamable_http_app(event_store=ListStore(), retry_interval=20)
+            _listen(app, "/mcp")
+
+
+def _listen(app: Starlette, path: str) -> None:
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen()
-    print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
+    print(f"http://127.0.0.1:{listener.getsockname()[1]}{path}", flush=True)
     uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

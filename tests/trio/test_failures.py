@@ -7,8 +7,16 @@ from typing import Any
 import pytest
 import trio
 
+import sansmcp
 import sansmcp_trio
-from sansmcp import Disconnected, JsonRpcError, RequestRefused, RequestTimeout, SessionLost
+from sansmcp import (
+    Disconnected,
+    JsonRpcError,
+    NegotiationFailed,
+    RequestRefused,
+    RequestTimeout,
+    SessionLost,
+)
 from sansmcp.events import Connected, SessionExpired
 from sansmcp_trio import Call
 
@@ -120,9 +128,10 @@ async def test_another_server_is_there(nursery: trio.Nursery) -> None:
 
     listeners = await nursery.start(trio.serve_tcp, web_server, 0)
     port = listeners[0].socket.getsockname()[1]
-    with pytest.raises(RequestRefused, match="HTTP 404: hello"):
+    with pytest.raises(NegotiationFailed, match="HTTP 404: hello") as refused:
         async with sansmcp_trio.connect(f"http://127.0.0.1:{port}/"):
             raise AssertionError("connected")
+    assert all(isinstance(attempt, RequestRefused) for attempt in refused.value.attempts)
     nursery.cancel_scope.cancel()
 
 
@@ -139,3 +148,21 @@ async def test_what_is_raised_inside_comes_out_as_it_is(start: Start) -> None:
     assert caught.value is mine
     assert caught.value.__context__ is None
     assert serving.core.sessions == ()
+
+
+async def test_a_call_times_out_though_nobody_takes_the_events(start: Start, world: World) -> None:
+    @world.tool
+    async def chatty(call: Call) -> None:
+        while True:
+            await call.notify("notifications/chat", {"text": "x" * 1000})
+
+    serving = await start()
+    limits = sansmcp.Limits(max_queued_events=8)
+    async with sansmcp_trio.connect(serving.url, limits=limits) as client:
+        events = client.events()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(anext, events)
+            with pytest.raises(RequestTimeout):
+                await client.call_tool("chatty", timeout=0.3)
+        await events.aclose()  # looks no more, so what comes is read again
+        assert await client.call_tool("echo", {"a": 1}) == {"echo": {"a": 1}}

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from sansmcp import App, BodyData, Call, Client, Idle, PeerGone, RequestHead, Server, encode_event
+from sansmcp import (
+    App,
+    BodyData,
+    Call,
+    Client,
+    Idle,
+    PeerGone,
+    RequestHead,
+    Server,
+    ServerPipe,
+    encode_event,
+)
 from sansmcp.effects import (
     Abort,
     AbortExchange,
@@ -10,6 +21,7 @@ from sansmcp.effects import (
     KillProcess,
     OpenExchange,
     SendBody,
+    SendBytes,
     SendEnd,
     SendHead,
     StartProcess,
@@ -146,10 +158,15 @@ def test_a_client_of_a_process_traces_both_ways() -> None:
 
 def test_a_server_on_stdio_is_shown_line_by_line() -> None:
     lines: list[str] = []
-    tracer = Tracer("s", lines.append)
-    tracer.pipe("<", b'{"id":0}\r\n')
-    tracer.pipe(">", b"x" * 200 + b"\n")
-    assert lines == ['s < {"id":0}', f"s > {'x' * 100}... (200 bytes)"]
+    server = Server(App("x"), new_token=counting_tokens(), trace=Tracer("s", lines.append))
+    pipe = ServerPipe(server, now=0.0)
+    pipe.receive_data(b'{"jsonrpc":"2.0","id":0,"method":"ping"}\r\n' + b"x" * 200 + b"\n", now=0.0)
+    assert isinstance(pipe.next_effect(), SendBytes)
+    assert lines[:3] == [
+        's < {"jsonrpc":"2.0","id":0,"method":"ping"}',
+        f"s < {'x' * 100}... (200 bytes)",
+        's > {"jsonrpc":"2.0","id":0,"result":{}}',
+    ]
 
 
 def test_connections_that_never_ask_are_not_shown() -> None:

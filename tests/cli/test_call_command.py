@@ -1,0 +1,102 @@
+"""``sansmcp call TOOL -- COMMAND``: a server is started for the one call, and ends with it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import command, environment, failed, run, run_here, text_of
+
+SERVER = ("--", *command("serve", "--stdio"))
+
+
+def shell(script: str) -> tuple[str, ...]:
+    return ("--", "sh", "-c", script)
+
+
+def test_the_result_is_json_on_stdout() -> None:
+    called = run("call", "echo", '{"text": "Grüße"}', *SERVER)
+    assert (called.status, called.err) == (0, "")
+    assert text_of(called.out) == "Grüße"
+
+
+def test_options_of_the_server_are_not_ours() -> None:
+    called = run("call", "--timeout", "20", "echo", '{"text": "a"}', *SERVER, "--trace")
+    assert text_of(called.out) == "a"
+    assert "client <" not in called.err
+
+
+def test_progress_is_told_on_stderr() -> None:
+    called = run("call", "slow", '{"steps": 3, "delay": 0.01}', *SERVER)
+    assert text_of(called.out) == "3 steps done"
+    assert called.err.count("progress") == 3
+
+
+def test_what_the_server_logs_is_told_on_stderr() -> None:
+    called = run("call", "echo", '{"text": "a"}', *SERVER, "--trace")
+    assert text_of(called.out) == "a"
+    assert re.search(r'^server: server < .*"tools/call"', called.err, re.MULTILINE)
+
+
+def test_the_trace_shows_the_process_and_its_end() -> None:
+    called = run("call", "--trace", "echo", '{"text": "a"}', *SERVER)
+    shown = called.err.splitlines()
+    assert shown[0].startswith(f"client > starts {sys.executable} -m sansmcp_cli serve --stdio")
+    assert "client > end of input" in shown
+    assert "client < exit status 0" in shown
+
+
+def test_a_tool_that_fails() -> None:
+    called = run("call", "fail", '{"reason": "no paper"}', *SERVER)
+    assert (called.status, text_of(called.out)) == (1, "no paper")
+
+
+def test_noise_on_its_stdout_does_no_harm() -> None:
+    called = run("call", "echo", '{"text": "a"}', *shell(f"echo hello; {' '.join(SERVER[1:])}"))
+    assert text_of(called.out) == "a"
+
+
+def test_nothing_of_the_server_is_left_behind(tmp_path: Path) -> None:
+    """A child of the server holds a pipe open as long as it lives."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    held = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    script = f"sleep 600 > {pipe} & {' '.join(SERVER[1:])}"
+    assert run("call", "echo", '{"text": "a"}', *shell(script)).status == 0
+    assert os.read(held, 1) == b""  # nobody holds it any more
+    os.close(held)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nosuch", *SERVER), "There is no tool 'nosuch' (code -32602)"),
+        (("echo", "--", "true"), "The server process 'true' has ended with status 0"),
+        (
+            ("echo", *shell("kill -9 $$")),
+            "The server process 'sh' has ended by signal 9",
+        ),
+        (
+            ("echo", *shell("echo hello; echo no config >&2; exit 3")),
+            "The server process 'sh' has ended with status 3:\nno config",
+        ),
+        (
+            ("echo", "--", "./nosuch"),
+            "'./nosuch' could not be started: [Errno 2] No such file or directory: './nosuch'",
+        ),
+        (
+            ("slow", '{"delay": 9}', "--timeout", "0.3", *SERVER),
+            "tools/call got no answer within 0.3 s without progress",
+        ),
+        (("echo", "--state-file", "x", *SERVER), "Either a command or --state-file, not both"),
+    ],
+)
+def test_errors_tell_what_to_do(
+    arguments: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])  # for the server
+    assert failed(run_here("call", *arguments)) == said

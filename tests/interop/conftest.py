@@ -1,0 +1,224 @@
+"""What the conversations with other people's code have in common."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import aclosing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import mcp
+import mcp_types
+import pytest
+import trio
+
+import sansmcp
+import sansmcp_trio
+from sansmcp import JsonRpcError
+from sansmcp.events import ServerNotified
+
+VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
+SDK_SERVER = [sys.executable, str(Path(__file__).with_name("sdk_server.py"))]
+
+
+@contextmanager
+def sdk_server(transport: str) -> Generator[str, None, None]:
+    """A server made with the official SDK; gives its URL."""
+    with subprocess.Popen(
+        [*SDK_SERVER, transport], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+async def serve(nursery: trio.Nursery, app: sansmcp.App, **settings: Any) -> sansmcp_trio.Serving:
+    """Serve an application of ours over HTTP, on a free port."""
+    serving: sansmcp_trio.Serving = await nursery.start(
+        partial(sansmcp_trio.serve, app, http=("127.0.0.1", 0), **settings)
+    )
+    return serving
+
+
+def text(result: Any) -> str:
+    """The text of a tool's result, as our client gives it."""
+    (content,) = result["content"]
+    value: str = content["text"]
+    return value
+
+
+def said(result: mcp_types.CallToolResult) -> str:
+    """The text of a tool's result, as their client gives it."""
+    (content,) = result.content
+    assert isinstance(content, mcp_types.TextContent)
+    return content.text
+
+
+# Our client, their server
+
+
+async def use_their_server(client: sansmcp_trio.Client) -> None:
+    """All that ``sdk_server.py`` offers and that needs no answers of ours."""
+    assert client.connected.server_info["name"] == "official"
+    assert text(await client.call_tool("echo", {"text": "hällo\u2028"})) == "hällo\u2028"
+    async with trio.open_nursery() as nursery:
+        for number in range(20):
+            nursery.start_soon(_echo_theirs, client, f"{number} " * 20_000)
+    names = {tool["name"] for tool in (await client.list_tools())["tools"]}
+    assert names == {"echo", "slow", "ask", "sample", "roots", "announce", "fail"}
+    assert (await client.call_tool("fail"))["isError"] is True
+    (content,) = (await client.read_resource("example://greeting"))["contents"]
+    assert content["text"] == "hello"
+    assert await client.ping() == {}
+    with pytest.raises(JsonRpcError) as unknown:
+        await client.call("no/such/method")
+    assert unknown.value.code == -32601
+
+
+async def _echo_theirs(client: sansmcp_trio.Client, said: str) -> None:
+    assert text(await client.call_tool("echo", {"text": said})) == said
+
+
+async def _elicit(params: Any) -> Any:
+    assert params["message"] == "name?"
+    return {"action": "accept", "content": {"name": "Ada"}}
+
+
+async def _sample(params: Any) -> Any:
+    (message,) = params["messages"]
+    assert message["content"]["text"] == "2 + 2?"
+    return {"role": "assistant", "content": {"type": "text", "text": "5"}, "model": "none"}
+
+
+async def _list_roots(params: Any) -> Any:
+    return {"roots": [{"uri": "file:///a"}, {"uri": "file:///b"}]}
+
+
+ANSWERS = {
+    "elicitation/create": _elicit,
+    "sampling/createMessage": _sample,
+    "roots/list": _list_roots,
+}
+CAPABILITIES: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
+
+
+async def answer_their_questions(client: sansmcp_trio.Client) -> None:
+    """All that ``sdk_server.py`` may ask; the client has our ANSWERS and CAPABILITIES."""
+    assert text(await client.call_tool("ask")) == "Ada"
+    assert text(await client.call_tool("sample")) == "5"
+    assert text(await client.call_tool("roots")) == "file:///a, file:///b"
+
+
+async def hear_their_announcements(client: sansmcp_trio.Client) -> None:
+    """A tool logs, and says that tools have changed: both arrive, in this order."""
+    heard: list[ServerNotified] = []
+    async with aclosing(client.events()) as events:
+        await client.call_tool("announce")
+        with trio.fail_after(10):
+            while len(heard) < 2:
+                event = await anext(events)
+                if isinstance(event, ServerNotified):
+                    heard.append(event)
+    assert [event.notification.method for event in heard] == [
+        "notifications/message",
+        "notifications/tools/list_changed",
+    ]
+    assert (heard[0].notification.params or {})["data"] == "look"
+
+
+# Their client, our server
+
+
+async def use_our_server(client: mcp.Client) -> None:
+    """All that the example application offers, but for disconnections."""
+    tools = await client.list_tools()
+    assert [tool.name for tool in tools.tools] == ["echo", "add", "slow", "big", "fail"]
+    assert said(await client.call_tool("echo", {"text": "hällo\u2028"})) == "hällo\u2028"
+    async with trio.open_nursery() as nursery:
+        for number in range(20):
+            nursery.start_soon(_echo_ours, client, f"{number} " * 20_000)
+    assert (await client.call_tool("fail", {})).is_error
+    resource = await client.read_resource("example://greeting")
+    assert isinstance(resource.contents[0], mcp_types.TextResourceContents)
+    assert resource.contents[0].text == "Hello from sansmcp"
+    prompt = await client.get_prompt("greet", {"name": "Ada"})
+    assert isinstance(prompt.messages[0].content, mcp_types.TextContent)
+    assert prompt.messages[0].content.text == "Say hello to Ada."
+    assert len(said(await client.call_tool("big", {"bytes": 300_000}))) == 300_000
+    with pytest.raises(mcp.MCPError) as unknown:
+        await client.call_tool("unknown", {})
+    assert unknown.value.error.code == -32602
+
+
+async def _echo_ours(client: mcp.Client, text: str) -> None:
+    assert said(await client.call_tool("echo", {"text": text})) == text
+
+
+async def follow_our_progress(client: mcp.Client) -> None:
+    """A tool that reports progress: every report arrives once, in order, before the result."""
+    reports: list[float] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        reports.append(progress)
+
+    arguments = {"steps": 4, "delay": 0.01, "retry": 0.01}
+    result = await client.call_tool("slow", arguments, progress_callback=on_progress)
+    assert said(result) == "4 steps done"
+    assert reports == [1, 2, 3, 4]
+
+
+class Person:
+    """Answers for their client all that our asking application asks, and hears what it says."""
+
+    def __init__(self) -> None:
+        self.logged: list[Any] = []
+        self.notified: list[str] = []
+        self.settings: dict[str, Any] = {
+            "elicitation_callback": self._elicit,
+            "sampling_callback": self._sample,
+            "list_roots_callback": self._list_roots,
+            "logging_callback": self._log,
+            "message_handler": self._hear,
+        }
+
+    async def converse(self, client: mcp.Client) -> None:
+        """Let the application ask everything."""
+        assert said(await client.call_tool("ask", {})) == "Ada"
+        assert said(await client.call_tool("sample", {})) == "5"
+        assert said(await client.call_tool("roots", {})) == "file:///a"
+        assert said(await client.call_tool("announce", {})) == "announced"
+        with trio.fail_after(10):
+            while not (self.logged and self.notified):
+                await trio.sleep(0.01)
+        assert self.logged == ["look"]
+        assert "notifications/tools/list_changed" in self.notified
+
+    async def _elicit(self, context: Any, params: Any) -> mcp_types.ElicitResult:
+        assert params.message == "name?"
+        return mcp_types.ElicitResult(action="accept", content={"name": "Ada"})
+
+    async def _sample(self, context: Any, params: Any) -> mcp_types.CreateMessageResult:
+        content = mcp_types.TextContent(type="text", text="5")
+        return mcp_types.CreateMessageResult(role="assistant", content=content, model="none")
+
+    async def _list_roots(self, context: Any) -> mcp_types.ListRootsResult:
+        return mcp_types.ListRootsResult.model_validate({"roots": [{"uri": "file:///a"}]})
+
+    async def _log(self, params: Any) -> None:
+        self.logged.append(params.data)
+
+    async def _hear(self, message: Any) -> None:
+        self.notified.append(str(getattr(message, "method", message)))
+
+
+@pytest.fixture(params=VERSIONS)
+def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A protocol version, which their client offers instead of the newest it knows."""
+    offered: str = request.param
+    monkeypatch.setattr("mcp.client.session.LATEST_HANDSHAKE_VERSION", offered)
+    return offered

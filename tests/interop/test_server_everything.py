@@ -1,0 +1,266 @@
+"""``server-everything``, made with the official TypeScript SDK, on each of its transports."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import attrs
+import pytest
+import trio
+
+import sansmcp
+import sansmcp_trio
+from sansmcp import REVISIONS, JsonRpcError
+from sansmcp.events import ProgressReceived, ServerNotified
+
+from ..cli.conftest import run
+from .conftest import ANSWERS, CAPABILITIES, text
+
+pytestmark = pytest.mark.node
+
+FOLDER = Path(__file__).with_name("node")
+SERVER = "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
+
+
+def missing(what: str) -> NoReturn:
+    """Skip what needs Node.js, unless it has to be there."""
+    reason = f"{what}; these tests need Node.js and the packages of tests/interop/node"
+    if os.environ.get("SANSMCP_REQUIRE_NODE"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def is_installed() -> bool:
+    """Whether what npm has written last is there, and of these versions."""
+    installed = FOLDER / "node_modules" / ".package-lock.json"
+    wanted = FOLDER / "package-lock.json"
+    return installed.exists() and installed.stat().st_mtime >= wanted.stat().st_mtime
+
+
+@pytest.fixture(scope="session")
+def everything() -> list[str]:
+    """The command of the server; its packages are installed if they are not there yet."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        missing("Node.js is not installed")
+    with (FOLDER / "package-lock.json").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # other workers wait here
+        if not is_installed():
+            command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+            done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=False)
+            if done.returncode:
+                missing(f"npm ci has failed: {done.stderr}")
+    return [node, str(FOLDER / SERVER)]
+
+
+@attrs.frozen
+class Running:
+    """The server: how it is reached, and how that transport is called by us."""
+
+    target: str | list[str]
+    transport: str
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What our command is told."""
+        return (self.target,) if isinstance(self.target, str) else ("--", *self.target)
+
+
+PATHS = {"sse": "/sse", "streamableHttp": "/mcp"}
+NAMES = {"sse": "http+sse", "streamableHttp": "streamable-http", "stdio": "stdio"}
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def server(
+    request: pytest.FixtureRequest,
+    everything: list[str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Generator[Running, None, None]:
+    """The server on one of its transports."""
+    how: str = request.param
+    command = [*everything, how]
+    if how == "stdio":
+        yield Running(command, NAMES[how])
+        return
+    log = tmp_path_factory.mktemp("everything") / "log"
+    with listening(command, log) as port:
+        yield Running(f"http://127.0.0.1:{port}{PATHS[how]}", NAMES[how])
+
+
+@contextmanager
+def listening(command: list[str], log: Path) -> Generator[int, None, None]:
+    """Run a server that takes its port from the environment; it is ready when we have it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    with (
+        log.open("w") as output,
+        subprocess.Popen(
+            command, env={**os.environ, "PORT": str(port)}, stdout=output, stderr=output
+        ) as process,
+    ):
+        try:
+            wait_for(port, process, log)
+            yield port
+        finally:
+            process.kill()
+
+
+def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        assert process.poll() is None, log.read_text()
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            time.sleep(0.02)
+        else:
+            return
+    pytest.fail(f"Nothing listens on port {port}: {log.read_text()}")
+
+
+async def test_tools(server: Running) -> None:
+    async with sansmcp_trio.connect(server.target, verdicts=sansmcp.Verdicts()) as client:
+        assert client.connected.transport == server.transport
+        assert client.connected.server_info["name"] == "mcp-servers/everything"
+        assert client.connected.instructions
+        names = {tool["name"] for tool in (await client.list_tools())["tools"]}
+        assert {"echo", "get-sum", "get-structured-content"} <= names
+        assert (
+            text(await client.call_tool("echo", {"message": "hällo\u2028"})) == "Echo: hällo\u2028"
+        )
+        sum = await client.call_tool("get-sum", {"a": 1, "b": 2})
+        assert text(sum) == "The sum of 1 and 2 is 3."
+        weather = await client.call_tool("get-structured-content", {"location": "Chicago"})
+        assert set(weather["structuredContent"]) == {"temperature", "conditions", "humidity"}
+        picture = (await client.call_tool("get-tiny-image"))["content"][1]
+        assert (picture["type"], picture["mimeType"]) == ("image", "image/png")
+        assert (await client.call_tool("get-sum", {"a": "x"}))["isError"] is True
+
+
+async def test_resources_prompts_and_completion(server: Running) -> None:
+    async with sansmcp_trio.connect(server.target) as client:
+        assert (await client.list_resources())["resources"]
+        uri = "demo://resource/dynamic/text/1"
+        templates = (await client.list_resource_templates())["resourceTemplates"]
+        assert uri.replace("/1", "/{resourceId}") in [one["uriTemplate"] for one in templates]
+        (content,) = (await client.read_resource(uri))["contents"]
+        assert content["text"].startswith("Resource 1: ")
+        assert (await client.list_prompts())["prompts"]
+        (message,) = (await client.get_prompt("args-prompt", {"city": "Paris"}))["messages"]
+        assert message["content"]["text"] == "What's weather in Paris?"
+        asked = {
+            "ref": {"type": "ref/prompt", "name": "completable-prompt"},
+            "argument": {"name": "department", "value": "E"},
+        }
+        assert (await client.call("completion/complete", asked))["completion"]["values"]
+        assert await client.ping() == {}
+
+
+async def test_errors(server: Running) -> None:
+    async with sansmcp_trio.connect(server.target) as client:
+        with pytest.raises(JsonRpcError) as unknown:
+            await client.call("no/such/method")
+        assert unknown.value.code == -32601
+        with pytest.raises(JsonRpcError) as invalid:
+            await client.get_prompt("no-such-prompt")
+        assert invalid.value.code == -32602
+
+
+async def test_progress(server: Running) -> None:
+    reports: list[ProgressReceived] = []
+    async with sansmcp_trio.connect(server.target) as client:
+        work = {"duration": 0.2, "steps": 4}
+        await client.call_tool("trigger-long-running-operation", work, on_progress=reports.append)
+    assert [(report.progress, report.total) for report in reports] == [
+        (1, 4),
+        (2, 4),
+        (3, 4),
+        (4, 4),
+    ]
+
+
+async def test_a_call_that_takes_too_long_is_given_up(server: Running) -> None:
+    """On stdio the server cannot end while its tool works, so it has to be told to."""
+    async with sansmcp_trio.connect(server.target, close_timeout=0.3) as client:
+        with pytest.raises(sansmcp.RequestTimeout):
+            work = {"duration": 60, "steps": 1}
+            await client.call_tool("trigger-long-running-operation", work, timeout=0.1)
+        assert text(await client.call_tool("echo", {"message": "here"})) == "Echo: here"
+
+
+async def test_its_questions_are_answered(server: Running) -> None:
+    async def elicit(params: Any) -> Any:
+        assert "name" in params["requestedSchema"]["required"]
+        return {"action": "accept", "content": {"name": "Ada"}}
+
+    async def sample(params: Any) -> Any:
+        content = {"type": "text", "text": "5"}
+        return {"role": "assistant", "content": content, "model": "none"}
+
+    answers = {**ANSWERS, "elicitation/create": elicit, "sampling/createMessage": sample}
+    async with sansmcp_trio.connect(
+        server.target, answers=answers, capabilities=CAPABILITIES
+    ) as client:
+        elicited = await client.call_tool("trigger-elicitation-request")
+        assert "- Name: Ada" in elicited["content"][1]["text"]
+        sampled = await client.call_tool("trigger-sampling-request", {"prompt": "2 + 2?"})
+        assert '"text": "5"' in text(sampled)
+        assert "file:///a" in text(await client.call_tool("get-roots-list"))
+
+
+async def test_its_notifications_are_heard(server: Running) -> None:
+    """On Streamable HTTP they are lost until our stream for them is open, so we ask repeatedly."""
+    heard: list[Any] = []
+
+    async def watch(client: sansmcp_trio.Client) -> None:
+        async for event in client.events():
+            if isinstance(event, ServerNotified):
+                heard.append((event.notification.params or {}).get("data"))
+
+    async with (
+        sansmcp_trio.connect(server.target) as client,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(watch, client)
+        uri = "demo://resource/dynamic/text/1"
+        with trio.fail_after(10):
+            while not any(uri in str(data) for data in heard):
+                await client.call("resources/subscribe", {"uri": uri})
+                await trio.sleep(0.01)
+        nursery.cancel_scope.cancel()
+
+
+def test_probe_finds_everything_out(server: Running) -> None:
+    probed = run("probe", "--json", *server.words)
+    assert (probed.status, probed.err) == (0, "")
+    found = {one["transport"]: one for one in json.loads(probed.out)["transports"]}
+    works = found.pop(server.transport)
+    assert works["works"]
+    assert works["revisions"] == dict.fromkeys(reversed(REVISIONS))
+    assert works["server"]["name"] == "mcp-servers/everything"
+    assert works["standalone_stream"] is None
+    assert {"tools", "resources", "prompts", "logging"} <= set(works["capabilities"])
+    assert works["offers"].keys() == {"tools", "resources", "prompts"}
+    assert all(count > 3 for count in works["offers"].values())
+    others = {"stdio": [], "http+sse": ["streamable-http"], "streamable-http": ["http+sse"]}
+    assert list(found) == others[server.transport]
+    assert not any(one["works"] for one in found.values())
+
+
+def test_call_reaches_its_tools(server: Running) -> None:
+    tool = ("echo", '{"message": "hi"}')
+    is_command = server.words[0] == "--"
+    called = run("call", *(tool + server.words if is_command else server.words + tool))
+    assert called.status == 0
+    assert text(json.loads(called.out)) == "Echo: hi"
