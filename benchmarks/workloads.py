@@ -126,7 +126,12 @@ def sse(chunks: list[bytes], read: Callable[[str], object]) -> dict[str, Parser]
         decoder = SseDecoder(LIMITS.max_message_bytes)
         return counted(event.data or "" for chunk in chunks for event in decoder.feed(chunk))
 
+    def by_split() -> int:
+        return counted(block.decode() for block in blocks_of(chunks))
+
     parsers: dict[str, Parser] = {OURS: ours}
+    if read is ignore:
+        parsers["bytes.split"] = by_split
     if (httpx := peer("httpx")) and (httpx_sse := peer("httpx_sse")):
 
         def by_httpx_sse() -> int:
@@ -151,13 +156,28 @@ def sse(chunks: list[bytes], read: Callable[[str], object]) -> dict[str, Parser]
     return parsers
 
 
+def blocks_of(chunks: list[bytes]) -> Iterator[bytes]:
+    """What is between blank lines and says anything, without a look into it: the least there is."""
+    rest = b""
+    for chunk in chunks:
+        *blocks, rest = (rest + chunk).split(b"\n\n")
+        for block in blocks:
+            if len(block) > 40:  # neither a comment nor the priming event
+                yield block
+
+
 def ignore(text: str) -> None:
     """For those who only want the events."""
 
 
-def conversation(chunks: list[bytes]) -> dict[str, Parser]:
+def conversation(chunks: list[bytes], messages: list[bytes]) -> dict[str, Parser]:
     """Those who read an event stream and the messages in it."""
+
+    def by_json_alone() -> int:
+        return sum(1 for message in messages if json.loads(message))
+
     parsers = {OURS: sse(chunks, lambda text: decode_message(text.encode(), LIMITS))[OURS]}
+    parsers["json.loads without SSE"] = by_json_alone
     by_json = sse(chunks, json.loads).get("httpx-sse")
     if by_json is not None:
         parsers["httpx-sse + json"] = by_json
@@ -218,7 +238,10 @@ def lines(chunks: list[bytes]) -> dict[str, Parser]:
     def by_io() -> int:
         return sum(1 for line in io.BytesIO(b"".join(chunks)) if line)
 
-    return {OURS: ours, "io.BytesIO": by_io}
+    def by_split() -> int:
+        return sum(1 for line in b"".join(chunks).split(b"\n") if line)
+
+    return {OURS: ours, "io.BytesIO": by_io, "bytes.split": by_split}
 
 
 def workloads() -> list[Workload]:
@@ -226,17 +249,24 @@ def workloads() -> list[Workload]:
     count = 1000
     small = [progress(number) for number in range(1, count)] + [result(11_000)]
     large = [result(11_000)] * 50
-    stream = tool_stream(small)
+    stream, long_stream = tool_stream(small), tool_stream(large)
     ndjson = b"".join(map(encode_line, small))
+    rows = [{"id": n, "name": f"row {n}", "is_new": True, "tags": ["a", "b"]} for n in range(15000)]
+    table = encode(id=7, result={"rows": rows})
+    both = "SSE and JSON-RPC,"
     return [
-        Workload("SSE, small events, whole", count, sse([stream], ignore)),
         Workload("SSE, small events, 64 KiB", count, sse(cut(stream, 65536), ignore)),
-        Workload("SSE, small events, 1 KiB", count, sse(cut(stream, 1024), ignore)),
-        Workload("SSE, 11 KB events, 64 KiB", 50, sse(cut(tool_stream(large), 65536), ignore)),
-        Workload("SSE and JSON-RPC, small, 64 KiB", count, conversation(cut(stream, 65536))),
+        Workload("SSE, small events, 1460 B", count, sse(cut(stream, 1460), ignore)),
+        Workload("SSE, small events, 64 B", count, sse(cut(stream, 64), ignore)),
+        Workload("SSE, small events, 1 B", count, sse(cut(stream, 1), ignore)),
+        Workload("SSE, 11 KB events, 64 KiB", 50, sse(cut(long_stream, 65536), ignore)),
+        Workload("SSE, 11 KB events, 1460 B", 50, sse(cut(long_stream, 1460), ignore)),
+        Workload(f"{both} small, 64 KiB", count, conversation(cut(stream, 65536), small)),
+        Workload(f"{both} 11 KB, 64 KiB", 50, conversation(cut(long_stream, 65536), large)),
         Workload("JSON-RPC, request of 150 B", count, messages([request()] * count)),
         Workload("JSON-RPC, result of 11 KB", 50, messages(large)),
         Workload("JSON-RPC, result of 1 MB", 1, messages([result(1_000_000)])),
+        Workload("JSON-RPC, table of 0.9 MB", 1, messages([table])),
         Workload("NDJSON, small messages, 64 KiB", count, lines(cut(ndjson, 65536))),
         Workload("NDJSON, small messages, 1 KiB", count, lines(cut(ndjson, 1024))),
     ]

@@ -22,7 +22,6 @@ import sansmcp
 from sansmcp import Idle
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent, ServerAsked, ServerWithdrew
-from sansmcp.states import ClientState
 
 from ._machine import Clock, Promise
 from ._pool import Pool
@@ -63,7 +62,7 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
         self._process = ServerProcess(self, nursery, environment, directory)
         self._carrying: dict[int, trio.CancelScope] = {}
         self._answering: dict[RequestId, trio.CancelScope] = {}
-        self._events: deque[ClientEvent] = deque(maxlen=core.limits.max_queued_events)
+        self._events: deque[ClientEvent] = deque()
         self._keeps_events = False
         self._is_paused = False
 
@@ -99,20 +98,25 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
         """What happens and belongs to no call: notifications, reconnections, a lost session.
 
         Events are kept from the moment this is called, a limited number; when nobody takes them,
-        nothing more is read from the server. So either take them, or do not ask for them. Ends when
-        the client is closed.
+        nothing more is read from the server. So take them, until the client is closed and they end,
+        or close the generator.
         """
         self._keeps_events = True
         return self._next_events()
 
     async def _next_events(self) -> AsyncGenerator[ClientEvent, None]:
-        while self._events or not self._is_closed.is_delivered:
-            if self._events:
-                event = self._events.popleft()
-                self._settle()
-                yield event
-            else:
-                await self._clock.moved.wait()
+        try:
+            while self._events or not self._is_closed.is_delivered:
+                if self._events:
+                    event = self._events.popleft()
+                    self._settle()
+                    yield event
+                else:
+                    await self._clock.moved.wait()
+        finally:
+            self._keeps_events = False
+            self._events.clear()
+            self._settle()
 
     async def aclose(self) -> None:
         """End the session. Calls under way fail with RequestCancelled. May be called twice."""
@@ -131,16 +135,11 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
 
     def _settle(self) -> None:
         """Perform what the machine wants, and take what it tells, until it has nothing more."""
-        idle = self._core.drive(self._perform, self._happened, self._has_room)
-        self._is_paused = idle is Idle.PAUSED
+        # What ends a call must not wait behind events that nobody takes: only the reading does.
+        idle = self._core.drive(self._perform, self._happened)
+        is_full = len(self._events) >= self._core.limits.max_queued_events
+        self._is_paused = is_full or idle is Idle.PAUSED
         self._clock.tick()
-
-    def _has_room(self) -> bool:
-        # To close, no client waits for its application: it gets the last events, if it still looks.
-        return len(self._events) < self._core.limits.max_queued_events or self._is_closing()
-
-    def _is_closing(self) -> bool:
-        return self._core.state in (ClientState.CLOSING, ClientState.CLOSED)
 
     def _perform(self, effect: ClientEffect) -> None:
         match effect:

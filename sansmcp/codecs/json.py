@@ -25,7 +25,7 @@ import json
 import math
 import re
 from collections import Counter
-from typing import Any, NoReturn, TypeGuard, cast
+from typing import Any, NoReturn, TypeGuard
 
 from ..errors import LocalProtocolError, RemoteProtocolError
 
@@ -38,6 +38,13 @@ MAX_DIGITS = 4300
 """CPython's own default bound on integer strings (CVE-2020-10735: longer ones cost quadratic time).
 """
 
+_BRACKET, _BACKSLASH, _QUOTE = b'[\\"'
+_SHORT = 1024
+"""Bytes of a document for which nothing but the plainest counts is worth its while."""
+
+_CONTAINERS = {dict, list}
+_ONE_KIND = bytes.maketrans(b"{}", b"[]")
+_NEITHER_BRACKET_NOR_QUOTE = bytes(set(range(256)) - set(b'[]{}"'))
 _DEEPER = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NO_BRACKETS = bytes(set(range(256)) - _DEEPER.keys())
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -51,11 +58,10 @@ def decode(data: bytes, max_depth: int) -> Any:
     if fast is not None:
         try:
             value = fast.decode(data)
+            if _is_beyond_doubt(data, value, max_depth):
+                return value
         except (ValueError, RecursionError):
             pass  # the plain path says which rule is broken
-        else:
-            if _is_beyond_doubt(data, fast.encode(value), max_depth):
-                return value
     return decode_plainly(data, max_depth)
 
 
@@ -116,7 +122,12 @@ def encode_sorted(value: Any) -> bytes:
 
 def as_object(value: Any) -> dict[str, Any] | None:
     """A decoded value, if it is an object."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    return value if is_object(value) else None
+
+
+def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
+    """Whether a decoded value is an object."""
+    return isinstance(value, dict)
 
 
 def is_array(value: Any) -> TypeGuard[list[Any]]:
@@ -124,16 +135,66 @@ def is_array(value: Any) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
-def _is_beyond_doubt(data: bytes, again: bytes, max_depth: int) -> bool:
+def _is_beyond_doubt(data: bytes, value: Any, max_depth: int) -> bool:
     """Whether a document that msgspec accepts surely nests within the limit and repeats no name.
 
-    Of equal names msgspec keeps the last and cannot tell. But written again, the value has as many
-    colons outside strings as it has names; when the document has no more than that, no name was
-    dropped.
+    Of equal names msgspec keeps the last and cannot tell, but then the value has fewer names than
+    its document. There are two ways to count both, since what is cheap for many small values is
+    dear for long texts.
     """
-    if again != data and _skeleton(again).count(b":") != _skeleton(data).count(b":"):
+    assert fast is not None
+    if len(data) > _SHORT and _BACKSLASH in data:
+        separators = _separators(value, max_depth)
+        return separators == len(fast.format(data, indent=0)) - len(fast.format(data, indent=-1))
+    again = fast.encode(value)
+    if again != data and not _has_as_many_names(data, again):
         return False
-    return data.count(b"[") + data.count(b"{") <= max_depth or _nests_within(data, max_depth)
+    if len(data) > _SHORT:
+        return _brackets_nest_within(data, max_depth)
+    brackets = data.count(b"{") + (data.count(b"[") if _BRACKET in data else 0)
+    return brackets <= max_depth or _nests_within(data, max_depth)
+
+
+def _separators(value: Any, max_depth: int) -> int:
+    """Commas and colons of a document with this value; -1 if it nests too deep.
+
+    They are what msgspec puts a space after, or not, when it formats a document.
+    """
+    level, count = [value] if type(value) in _CONTAINERS else [], 0
+    for _ in range(max_depth):
+        members: list[Any] = []
+        for each in level:
+            count += len(each) - 1 if each else 0
+            if is_object(each):
+                count += len(each)
+                members += each.values()
+            else:
+                members += each
+        level = [each for each in members if type(each) in _CONTAINERS]
+        if not level:
+            return count
+    return -1
+
+
+def _has_as_many_names(data: bytes, again: bytes) -> bool:
+    """Whether a value that is written again surely has all names of its document.
+
+    Outside strings there is one colon for each name. Those inside are the same in both, unless they
+    are written as escapes.
+    """
+    if rb"\u003" not in data and data.count(b":") == again.count(b":"):
+        return True
+    return _skeleton(data).count(b":") == _skeleton(again).count(b":")
+
+
+def _brackets_nest_within(data: bytes, max_depth: int) -> bool:
+    """:func:`_nests_within` for documents without escapes, quick if no string has a bracket."""
+    brackets = data.translate(_ONE_KIND, _NEITHER_BRACKET_NOR_QUOTE).replace(b'""', b"")
+    if _QUOTE in brackets:
+        return _nests_within(data, max_depth)
+    for _ in range(max_depth):
+        brackets = brackets.replace(b"[]", b"")
+    return not brackets
 
 
 def _nests_within(data: bytes, max_depth: int) -> bool:

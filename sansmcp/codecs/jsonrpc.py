@@ -30,9 +30,6 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
-_KINDS = ("method", "result", "error")
-"""The members that tell what a message is; it has exactly one of them."""
-
 
 @attrs.frozen
 class Batch:
@@ -69,17 +66,18 @@ def message_from(value: Any) -> Message:
 
     Raises RemoteProtocolError (-32600, ``invalid_message``).
     """
-    members = json.as_object(value)
-    if members is None:
+    if not json.is_object(value):
         raise _invalid("a message is a JSON object")
+    members = value
     if members.get("jsonrpc") != "2.0":
         raise _invalid('the member jsonrpc must be "2.0"', members)
-    kinds = [kind for kind in _KINDS if kind in members]
-    if kinds == ["method"]:
-        return _call_from(members)
-    if kinds == ["result"]:
-        return Response(_answered_id(members), members["result"])
-    if kinds == ["error"]:
+    if "method" in members:
+        if "result" not in members and "error" not in members:
+            return _call_from(members)
+    elif "result" in members:
+        if "error" not in members:
+            return Response(_answered_id(members), members["result"])
+    elif "error" in members:
         return _error_from(members)
     raise _invalid("a message has exactly one of method, result and error", members)
 
@@ -125,16 +123,18 @@ def is_request_id(value: Any) -> TypeGuard[RequestId]:
 
 
 def _call_from(members: dict[str, Any]) -> Request | Notification:
-    method, params = members["method"], json.as_object(members.get("params"))
+    method = members["method"]
     if not isinstance(method, str):
         raise _invalid("method must be a string", members)
-    if "params" in members and params is None:
+    params = json.as_object(members.get("params"))
+    if params is None and "params" in members:
         raise _invalid("params must be an object", members)
     if "id" not in members:
         return Notification(method, params)
-    if not is_request_id(members["id"]):
+    id = members["id"]
+    if not is_request_id(id):
         raise _invalid("the id of a request must be a string or an integer", members)
-    return Request(members["id"], method, params)
+    return Request(id, method, params)
 
 
 def _error_from(members: dict[str, Any]) -> ErrorResponse:

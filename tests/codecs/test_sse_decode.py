@@ -140,6 +140,27 @@ def test_only_ascii_digits_make_a_reconnection_time(value: bytes, retry: int | N
     assert [event.retry for event in events] == [retry]
 
 
+def test_the_reconnection_time_is_that_of_what_was_taken() -> None:
+    decoder = SseDecoder(LIMIT)
+    decoder.receive_data(b"retry: 1\n\nretry: 2\n\n\nretry: 3\n")
+    assert decoder.reconnection_time is None
+    for expected in (1, 2):
+        decoder.next_event()
+        assert decoder.reconnection_time == expected
+    assert decoder.next_event() is Idle.NEED_DATA
+    assert decoder.reconnection_time == 3
+
+
+def test_after_an_error_nothing_is_read() -> None:
+    decoder = SseDecoder(3)
+    for _ in range(2):
+        with pytest.raises(RemoteProtocolError):
+            decoder.feed(b"data: a\n\n")
+    decoder.receive_data(b"a\n\n")
+    with pytest.raises(RemoteProtocolError):
+        decoder.next_event()
+
+
 @requirement("SSE-C-020")
 @pytest.mark.parametrize("rest", [b"data: b", b"data: b\n", b"id: 9\n", b"event: x\ndata: b\n"])
 def test_an_unfinished_block_at_the_end_is_dropped(rest: bytes) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import trio
 
+import sansmcp
 import sansmcp_trio
 from sansmcp import (
     Disconnected,
@@ -147,3 +148,21 @@ async def test_what_is_raised_inside_comes_out_as_it_is(start: Start) -> None:
     assert caught.value is mine
     assert caught.value.__context__ is None
     assert serving.core.sessions == ()
+
+
+async def test_a_call_times_out_though_nobody_takes_the_events(start: Start, world: World) -> None:
+    @world.tool
+    async def chatty(call: Call) -> None:
+        while True:
+            await call.notify("notifications/chat", {"text": "x" * 1000})
+
+    serving = await start()
+    limits = sansmcp.Limits(max_queued_events=8)
+    async with sansmcp_trio.connect(serving.url, limits=limits) as client:
+        events = client.events()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(anext, events)
+            with pytest.raises(RequestTimeout):
+                await client.call_tool("chatty", timeout=0.3)
+        await events.aclose()  # looks no more, so what comes is read again
+        assert await client.call_tool("echo", {"a": 1}) == {"echo": {"a": 1}}

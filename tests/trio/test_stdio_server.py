@@ -9,7 +9,7 @@ import signal
 import sys
 import tty
 from pathlib import Path
-from subprocess import CompletedProcess
+from subprocess import PIPE, CompletedProcess
 from typing import Any
 
 import pytest
@@ -78,10 +78,16 @@ async def test_all_that_was_asked_is_answered_before_the_server_ends() -> None:
 
 @requirement("STDIO-S-004")
 async def test_the_server_does_not_wait_for_ever_for_its_handlers() -> None:
-    with trio.fail_after(4):
-        done = await run(HELLO + call(1, "hang"), grace=0.1)
-    assert list(answers(done.stdout)) == [0]
-    assert (done.returncode, done.stderr) == (0, b"hanging\ncancelled\n")
+    process = await start(ours(grace=0.1), PIPE)
+    assert process.stdin is not None
+    assert process.stderr is not None
+    async with process.stdin as input, process.stderr as errors:
+        await input.send_all(HELLO + call(1, "hang"))
+        assert bytes(await errors.receive_some()) == b"hanging\n"
+        await input.aclose()
+        with trio.fail_after(4):  # by default it would get 5
+            assert bytes(await errors.receive_some()) == b"cancelled\n"
+    assert await process.wait() == 0
 
 
 async def test_nothing_is_asked() -> None:

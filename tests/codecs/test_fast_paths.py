@@ -1,0 +1,190 @@
+"""What is read in one go is read as if it were read slowly: compared with the simplest readers."""
+
+from __future__ import annotations
+
+import itertools
+import json as standard
+import re
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from sansmcp import Idle, NdjsonDecoder, RemoteProtocolError, SseDecoder, SseEvent
+from sansmcp.codecs import json
+
+# Event streams
+
+PIECES = st.sampled_from(
+    [
+        *(b"data: ", b"data:", b"data", b"id: ", b"id:", b"event: ", b"event:", b"retry: ", b"7"),
+        *(b"\n", b"\r", b"\r\n", b"\n\n", b"\0", b" ", b":", b"x", b"\xef\xbb\xbf", b"\xff"),
+        *(b"\xc3", b"\xa9", "\u2028".encode(), b"data: a\n\n", b"id: 1\nevent: e\ndata: b\n\n"),
+        *(b"event: e\nid: 2\ndata: c\n\n", b": keep\n\n", b"y" * 1100, b"z" * 17_000),
+    ]
+)
+BODIES = st.lists(PIECES | st.binary(max_size=3), max_size=40).map(b"".join)
+SIZES = st.lists(st.integers(1, 3000) | st.integers(1, 12), min_size=1, max_size=8)
+LIMITS = st.integers(0, 80) | st.integers(1000, 40_000)
+
+
+def cut(body: bytes, sizes: list[int]) -> list[bytes]:
+    chunks: list[bytes] = []
+    start = 0
+    for size in itertools.cycle(sizes):
+        if start >= len(body):
+            return chunks
+        chunks.append(body[start : start + size])
+        start += size
+    return chunks
+
+
+def read_slowly(body: bytes, limit: int) -> tuple[list[SseEvent], bool, int | None]:
+    """Blocks, whether the limit struck, and the last reconnection time: word for word, one way."""
+    events: list[SseEvent] = []
+    fields: dict[str, list[str]] = {}
+    held, last_id = 0, ""
+    retry: int | None = None
+    lines = re.split(rb"\r\n|\r|\n", body)
+    for number, line in enumerate(lines):
+        if held + len(line) > limit:
+            return events, True, retry
+        if number == len(lines) - 1:
+            break
+        text = line.decode("utf-8", "replace")
+        text = text.removeprefix("\ufeff") if number == 0 else text
+        name, _, value = text.partition(":")
+        value = value.removeprefix(" ")
+        if not text:
+            if "id" in fields:
+                last_id = fields["id"][-1]
+            if fields:
+                events.append(
+                    SseEvent(
+                        fields.get("event", [""])[-1] or "message",
+                        "\n".join(fields["data"]) if "data" in fields else None,
+                        fields.get("id", [None])[-1],
+                        int(fields["retry"][-1]) if "retry" in fields else None,
+                        last_id,
+                    )
+                )
+            fields, held = {}, 0
+        elif (
+            name in ("data", "event")
+            or (name == "id" and "\0" not in value)
+            or (name == "retry" and re.fullmatch("[0-9]+", value))
+        ):
+            fields.setdefault(name, []).append(value)
+            held += len(line)
+            retry = int(value) if name == "retry" else retry
+    return events, False, retry
+
+
+@given(BODIES, SIZES, LIMITS)
+@example(b"\nretry: 5\n", [100], 1000)
+@example(b"data: a\n\n" * 3000, [30_000], 40_000)
+@example(b"data: a\n\n" * 3000 + b"retry: 5\n", [30_000], 100)
+def test_an_event_stream_is_read_as_if_line_by_line(
+    body: bytes, sizes: list[int], limit: int
+) -> None:
+    events, is_beyond, retry = read_slowly(body, limit)
+    decoder = SseDecoder(limit)
+    found: list[SseEvent] = []
+    has_failed = False
+    for chunk in [*cut(body, sizes), b""]:
+        try:
+            found += decoder.feed(chunk)
+            assert decoder.last_event_id == (found[-1].last_event_id if found else "")
+            if len(chunk) % 2:
+                _ = decoder.reconnection_time  # whoever asks changes nothing
+        except RemoteProtocolError:
+            has_failed = True
+    try:
+        assert decoder.next_event() is Idle.NEED_DATA
+    except RemoteProtocolError:
+        has_failed = True
+    assert (found, has_failed) == (events, is_beyond)
+    assert decoder.reconnection_time == retry
+
+
+@given(BODIES, SIZES)
+def test_ids_and_times_count_when_their_event_is_taken(body: bytes, sizes: list[int]) -> None:
+    decoder = SseDecoder(1 << 30)
+    found: list[SseEvent] = []
+    retry: int | None = None
+    for number, chunk in enumerate(cut(body, sizes)):
+        decoder.receive_data(chunk)
+        while number % 3 and isinstance(event := decoder.next_event(), SseEvent):
+            found.append(event)
+            retry = retry if event.retry is None else event.retry
+            assert decoder.last_event_id == event.last_event_id
+    found += decoder.feed(b"")
+    assert (found, False, decoder.reconnection_time) == read_slowly(body, 1 << 30)
+
+
+# Lines of stdio
+
+
+@given(BODIES, SIZES, LIMITS)
+def test_lines_are_read_as_if_one_by_one(body: bytes, sizes: list[int], limit: int) -> None:
+    expected: list[bytes | None] = []
+    for line in body.split(b"\n"):
+        if len(line) > limit:
+            expected.append(None)
+        elif line.strip(b" \t\r"):
+            expected.append(line.removesuffix(b"\r"))
+    decoder = NdjsonDecoder(limit)
+    found: list[bytes | None] = []
+    for chunk in [*cut(body, sizes), None]:
+        if chunk is None:
+            decoder.receive_eof()
+        else:
+            decoder.receive_data(chunk)
+        while True:
+            try:
+                event = decoder.next_event()
+            except RemoteProtocolError:
+                found.append(None)
+                continue
+            if isinstance(event, Idle):
+                break
+            found.append(event)
+    assert found == expected
+
+
+# JSON
+
+STRINGS = st.sampled_from(
+    ['"a"', '"b"', '"\\u0061"', '"\\u003a"', '":"', '"\\""', '"[]{"', '"\\\\"', '"é"', '"\\n"']
+)
+DOCUMENTS = st.recursive(
+    STRINGS | st.sampled_from(["1", "1e5", "-0.50", "null", "true", "[]", "{}", " [ ] "]),
+    lambda inner: (
+        st.lists(inner, max_size=4).map(lambda each: f"[{','.join(each)}]")
+        | st.lists(st.tuples(STRINGS, inner), max_size=4).map(
+            lambda pairs: f"{{{' ,'.join(f'{name}:{value}' for name, value in pairs)}}}"
+        )
+    ),
+    max_leaves=20,
+)
+PADDING = st.sampled_from(['""', f'"{"x" * 1100}"', f'"{"x" * 1100}\\n"', f'"{"[" * 1100}"'])
+
+
+@given(DOCUMENTS, PADDING, st.integers(1, 8))
+@example("[" * 63 + "]" * 63, f'"{"x" * 1100}"', 64)
+@example("[" * 64 + "]" * 64, f'"{"x" * 1100}"', 64)
+@example("[" * 64 + "]" * 64, f'"{"x" * 1100}\\n"', 64)
+@example('{"a":1,"a":":","b":"\\u003a"}', '""', 64)
+def test_json_is_read_as_the_rules_tell_it(document: str, padding: str, depth: int) -> None:
+    data = f"[{document},{padding}]".encode()
+
+    def outcome(decode: Any) -> tuple[str, Any]:
+        try:
+            return "value", decode(data, depth)
+        except RemoteProtocolError as error:
+            return "refused", error.reason
+
+    plain = outcome(json.decode_plainly)
+    assert repr(outcome(json.decode)) == repr(plain)
+    if plain[0] == "value":
+        assert plain[1] == standard.loads(data)
