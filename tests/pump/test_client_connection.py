@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sansmcp import Client, ClientConnection, Idle, Limits, LocalProtocolError
 from sansmcp.effects import OpenExchange
 from sansmcp.events import CallFailed, ClientEvent, Closed, Connected
+from sansmcp.revisions import HANDSHAKE_VERSIONS
 
 ANSWER = (
     b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},'
@@ -23,7 +24,11 @@ class Bench:
 
     def __init__(self, **settings: Any) -> None:
         self.client = Client(
-            "http://localhost:81/mcp?x=1", jitter=lambda: 0.5, listen=False, **settings
+            "http://localhost:81/mcp?x=1",
+            versions=HANDSHAKE_VERSIONS,
+            jitter=lambda: 0.5,
+            listen=False,
+            **settings,
         )
         self.connection = ClientConnection(self.client)
         self.events: list[ClientEvent] = []

@@ -11,6 +11,7 @@ import trio
 
 import sansmcp
 import sansmcp_trio
+from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp_trio import Call, Serving
 
 Tool = Callable[[Call], Awaitable[Any]]
@@ -50,11 +51,16 @@ def world() -> World:
 
 @pytest.fixture
 async def start(world: World, nursery: trio.Nursery) -> AsyncIterator[Start]:
-    """Start a server on a free port; it is stopped at the end of the test."""
+    """Start a server on a free port; it is stopped at the end of the test.
+
+    If the test does not say otherwise, it is of the revisions that have sessions.
+    """
     running: list[Serving] = []
 
     async def start(**settings: Any) -> Serving:
-        serve = partial(sansmcp_trio.serve, world.app, http=("127.0.0.1", 0), **settings)
+        settings.setdefault("versions", HANDSHAKE_VERSIONS)
+        options = {"http": ("127.0.0.1", 0), "versions": HANDSHAKE_VERSIONS, **settings}
+        serve = partial(sansmcp_trio.serve, world.app, **options)
         serving: Serving = await nursery.start(serve)
         running.append(serving)
         return serving
