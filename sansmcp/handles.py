@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from .events import CallCompleted, CallFailed, ClientEvent, Closed, Connected, ProgressReceived
 from .messages import Params, RequestId
+from .revisions import REVISIONS
 from .server.calls import Call, Caller
+from .types import Era
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -115,8 +117,12 @@ class ClientHandle(abc.ABC, Generic[Result, Done]):
         return self.call("prompts/get", {"name": name, "arguments": dict(arguments or {})})
 
     def ping(self, **options: Unpack[CallOptions]) -> Result:
-        """Ask for a sign of life: an empty result."""
-        return self.call("ping", **options)
+        """Ask for a sign of life; what the result says does not matter.
+
+        The stateless revisions have no ``ping``: there the server is asked what it speaks.
+        """
+        is_modern = REVISIONS[self.connected.version].era is Era.MODERN
+        return self.call("server/discover" if is_modern else "ping", **options)
 
     def _take(self, event: ClientEvent) -> bool:
         """Bring an event to whom it concerns; False if it concerns no call."""

@@ -61,13 +61,22 @@ ASKED: list[tuple[str, tuple[Any, ...], tuple[str, Any]]] = [
     ("list_prompts", (), ("prompts/list", None)),
     ("get_prompt", ("p",), ("prompts/get", {"name": "p", "arguments": {}})),
     ("get_prompt", ("p", {"a": "b"}), ("prompts/get", {"name": "p", "arguments": {"a": "b"}})),
-    ("ping", (), ("ping", None)),
 ]
 
 
 @pytest.mark.parametrize(("name", "arguments", "asked"), ASKED)
 def test_a_client_asks(name: str, arguments: tuple[Any, ...], asked: tuple[str, Any]) -> None:
     assert getattr(Recorder(), name)(*arguments) == (*asked, {})
+
+
+@pytest.mark.parametrize(
+    ("version", "method"), [("2025-11-25", "ping"), ("2026-07-28", "server/discover")]
+)
+def test_a_sign_of_life(version: str, method: str) -> None:
+    recorder = Recorder()
+    connected = Connected(transport="t", version=version, server_info={}, capabilities={})
+    recorder.take(connected)
+    assert recorder.ping() == (method, None, {})
 
 
 def test_a_tool_call_passes_its_options_on() -> None:
