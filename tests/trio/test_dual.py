@@ -20,12 +20,15 @@ import trio
 
 import sansmcp
 import sansmcp_trio
+from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp_local import State, read_state
 from sansmcp_trio import Client
 
+from . import programs
 from .conftest import World
-from .programs import connect, ours, start, until
+from .programs import ours, start, until
 
+connect = partial(programs.connect, versions=HANDSHAKE_VERSIONS)
 LOCAL = ("127.0.0.1", 0)
 BOTH = {"http": LOCAL, "http_sse": "/sse"}
 CLI = [sys.executable, "-m", "sansmcp_cli", "serve", "--http", "127.0.0.1:0"]
@@ -121,7 +124,7 @@ async def test_the_first_free_port_of_a_range(
     serving: sansmcp_trio.Serving = await nursery.start(serve)
     assert serving.url == f"http://127.0.0.1:{port + 1}/mcp"
     async with connect(serving.url) as client:
-        assert await client.ping() == {}
+        assert await client.ping() is not None
     serving.stop()
 
 
@@ -151,7 +154,7 @@ async def test_the_state_file_lasts_as_long_as_the_server(world: World, tmp_path
         assert state.url == serving.url == f"http://127.0.0.1:{state.port}/mcp"
         assert (state.pid, state.transports) == (os.getpid(), ("streamable-http", "http+sse"))
         async with connect(state.url) as client:
-            assert await client.ping() == {}
+            assert await client.ping() is not None
         serving.stop()
     assert os.listdir(tmp_path) == []
 
@@ -178,7 +181,7 @@ async def test_the_state_file_of_a_server_that_is_killed(
         assert state.pid == process.pid
         assert state.url is not None
         async with connect(state.url, close_timeout=0.1) as client:
-            assert await client.ping() == {}
+            assert await client.ping() is not None
             process.send_signal(number)
             status = await process.wait()
     assert read_state(path) is None

@@ -11,6 +11,7 @@ import sansmcp
 import sansmcp_trio
 from sansmcp import Disconnected, LocalProtocolError, RequestCancelled, RequestRefused, SessionLost
 from sansmcp.events import Closed
+from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp_trio import Call
 
 from .conftest import Start, World
@@ -117,12 +118,16 @@ async def test_cancelling_the_server_stops_it_properly(world: World) -> None:
 
         async def serve(*, task_status: trio.TaskStatus[sansmcp_trio.Serving]) -> None:
             await sansmcp_trio.serve(
-                world.app, http=("127.0.0.1", 0), grace=1, task_status=task_status
+                world.app,
+                http=("127.0.0.1", 0),
+                versions=HANDSHAKE_VERSIONS,
+                grace=1,
+                task_status=task_status,
             )
 
         serving: sansmcp_trio.Serving = await nursery.start(serve)
         async with sansmcp_trio.connect(serving.url) as client:
-            assert await client.call_tool("echo") == {"echo": {}}
+            assert (await client.call_tool("echo"))["echo"] == {}
         nursery.cancel_scope.cancel()
     assert serving.has_ended
     assert not serving.drivers

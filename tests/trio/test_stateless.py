@@ -1,0 +1,61 @@
+"""Requests that stand alone, over real sockets: rounds of questions, and cancellation."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+import trio
+
+import sansmcp_trio
+from sansmcp import InputRequest, InputRequired, StateSeal
+from sansmcp.revisions import MODERN_VERSIONS
+from sansmcp_trio import Call
+
+from .conftest import Start, World
+
+requirement = pytest.mark.requirement
+SEAL = StateSeal(keys=(b"a key for these tests",), clock=time.time)
+
+
+@requirement("MRTR-S-011", "MRTR-S-025")
+async def test_a_tool_that_asks_in_rounds(start: Start, world: World) -> None:
+    @world.tool
+    async def greet(call: Call) -> Any:
+        names = [*(call.saved_state or []), *(each["name"] for each in call.answers.values())]
+        if len(names) < 2:
+            return InputRequired({"who": InputRequest("roots/list")}, names)
+        return {"names": names}
+
+    async def answer(params: Any) -> dict[str, Any]:
+        return {"name": f"n{next(numbers)}"}
+
+    numbers = iter(range(10))
+    serving = await start(versions=MODERN_VERSIONS, seal=SEAL)
+    async with sansmcp_trio.connect(
+        serving.url, answers={"roots/list": answer}, capabilities={"roots": {}}
+    ) as client:
+        result = await client.call_tool("greet")
+    assert result["names"] == ["n0", "n1"]
+
+
+@requirement("CANCEL-S-001", "CANCEL-S-004")
+async def test_a_client_that_gives_up_cancels_the_tool(start: Start, world: World) -> None:
+    cancelled = trio.Event()
+
+    @world.tool
+    async def hang(call: Call) -> Any:
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.set()
+
+    serving = await start(versions=MODERN_VERSIONS)
+    async with sansmcp_trio.connect(serving.url) as client:
+        with trio.move_on_after(0.2):
+            await client.call_tool("hang")
+        with trio.fail_after(5):
+            await cancelled.wait()
+        result = await client.call_tool("echo", {"a": 1})
+        assert result["echo"] == {"a": 1}
