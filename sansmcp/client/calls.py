@@ -251,9 +251,10 @@ class ClientCall:
 
     def lost(self, reason: str, *, complete: bool = False) -> None:
         """Nothing can bring the answer any more."""
-        self.fail(
-            self._error(Disconnected, f"{self.method} was sent, but its answer is lost: {reason}")
+        text = (
+            f"{self.method} was sent, but its answer is lost and the outcome is unknown: {reason}"
         )
+        self.fail(self._error(Disconnected, text))
 
     def refused(self, refusal: Refusal) -> None:
         """The HTTP request was refused."""

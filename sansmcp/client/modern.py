@@ -193,7 +193,7 @@ class StatelessCarrier:
             self._attempts = 0
         why = reason or "the server closed the stream before the answer"
         if not self._tries_again(why):
-            self._owner.lost(f"{why}; the outcome is unknown", complete=reason is None)
+            self._owner.lost(why, complete=reason is None)
 
     def refused(self, refusal: Refusal) -> None:
         """The server said no; while a broken stream is replaced, that may pass."""

@@ -16,7 +16,8 @@ def test_the_result_is_json_on_stdout(url: str) -> None:
 
 
 def test_progress_and_disconnections_are_told_on_stderr(url: str) -> None:
-    called = run("call", url, "slow", '{"steps": 3, "delay": 0.05}')
+    arguments = ("slow", '{"steps": 3, "delay": 0.05}', "--revision", "2025-11-25")
+    called = run("call", url, *arguments)
     assert called.status == 0
     assert text_of(called.out) == "3 steps done"
     assert "progress 1 of 3: step 1 of 3\n" in called.err
@@ -75,7 +76,7 @@ def test_a_wrong_path_is_told_with_the_servers_own_words(url: str) -> None:
     ("url", "message"),
     [
         ("http://127.0.0.1:1/mcp", "Connection refused"),
-        ("http://name.invalid/mcp", "initialize was not answered: "),
+        ("http://name.invalid/mcp", "server/discover was not answered: "),
         ("ftp://127.0.0.1/", "Not an http or https URL"),
         ("localhost", "Not an http or https URL"),
         ("http://user:secret@localhost/", "must not contain a user name"),

@@ -15,7 +15,8 @@ import pytest
 
 from .conftest import Ran, command, environment, failed, run, run_here, serving
 
-ALL = "2025-11-25 2025-06-18 2025-03-26 2024-11-05"
+OLD = "2025-11-25 2025-06-18 2025-03-26 2024-11-05"
+ALL = f"2026-07-28 {OLD}"
 OFFERS = [
     "    server              sansmcp-example 1.0",
     "    capabilities        tools, resources, prompts",
@@ -71,7 +72,7 @@ def test_the_event_stream_of_a_server_of_both() -> None:
         f"  streamable-http  no   initialize was refused: POST {url} was answered with HTTP 405: "
         "This is the event stream of the deprecated HTTP+SSE transport, opened by GET; Streamable "
         "HTTP is served at /mcp (http_sse_stream_url)",
-        f"  http+sse         yes  {ALL}",
+        f"  http+sse         yes  {OLD}",
         *OFFERS,
     ]
 
@@ -83,7 +84,7 @@ def test_a_server_of_both_on_one_path() -> None:
         url,
         f"  streamable-http  yes  {ALL}",
         *WITH_GET_STREAM,
-        f"  http+sse         yes  {ALL}",
+        f"  http+sse         yes  {OLD}",
         *OFFERS,
     ]
 
@@ -142,6 +143,9 @@ def test_a_server_that_speaks_some_revisions_and_offers_little(tmp_path: Path) -
     assert shown(run("probe", "--", *server)) == [
         " ".join(server),
         "  stdio            yes  2025-03-26 2024-11-05",
+        "    2026-07-28     no   MCP-Protocol-Version '2026-07-28' is not served here; served are "
+        "2024-11-05, 2025-03-26 (code -32022); this client speaks 2026-07-28, the server "
+        "['2025-03-26', '2024-11-05']",
         f"    2025-11-25     no   {refused}2025-11-25",
         f"    2025-06-18     no   {refused}2025-06-18",
         "    server              limited 0",
@@ -213,8 +217,8 @@ def website() -> Generator[str, None, None]:
 def test_a_website(website: str) -> None:
     assert shown(run("probe", website), status=1) == [
         website,
-        f"  streamable-http  no   initialize was refused: POST {website} was answered with HTTP "
-        "401: Log in first",
+        f"  streamable-http  no   server/discover was refused: POST {website} was answered with "
+        "HTTP 401: Log in first",
         f"  http+sse         no   opening the event stream was refused: GET {website} was answered "
         "with HTTP 200: text/html instead of JSON or an event stream: <html> <h1>Welcome</h1> "
         "</html>",
