@@ -109,9 +109,9 @@ async def test_their_client_uses_our_server(log: Path, version: str) -> None:
         await use_our_server(client)
 
 
-async def test_their_client_finds_out_that_our_server_wants_a_handshake(log: Path) -> None:
+async def test_their_client_finds_out_that_our_server_needs_no_handshake(log: Path) -> None:
     async with their_client(log, mode="auto") as client:
-        assert client.protocol_version == "2025-11-25"
+        assert client.protocol_version == "2026-07-28"
         await use_our_server(client)
 
 

@@ -23,7 +23,8 @@ SEAL = StateSeal(keys=(b"a key for these tests",), clock=time.time)
 async def test_a_tool_that_asks_in_rounds(start: Start, world: World) -> None:
     @world.tool
     async def greet(call: Call) -> Any:
-        names = [*(call.saved_state or []), *(each["name"] for each in call.answers.values())]
+        names: list[Any] = list(call.saved_state or ())
+        names += [each["name"] for each in call.answers.values()]
         if len(names) < 2:
             return InputRequired({"who": InputRequest("roots/list")}, names)
         return {"names": names}
