@@ -20,8 +20,9 @@ import trio
 
 import sansmcp
 import sansmcp_trio
-from sansmcp import REVISIONS, JsonRpcError
+from sansmcp import JsonRpcError
 from sansmcp.events import ProgressReceived, ServerNotified
+from sansmcp.revisions import HANDSHAKE_VERSIONS
 
 from ..cli.conftest import run
 from .conftest import ANSWERS, CAPABILITIES, text
@@ -247,7 +248,8 @@ def test_probe_finds_everything_out(server: Running) -> None:
     found = {one["transport"]: one for one in json.loads(probed.out)["transports"]}
     works = found.pop(server.transport)
     assert works["works"]
-    assert works["revisions"] == dict.fromkeys(reversed(REVISIONS))
+    spoken = [revision for revision, why in works["revisions"].items() if why is None]
+    assert spoken == list(reversed(HANDSHAKE_VERSIONS))
     assert works["server"]["name"] == "mcp-servers/everything"
     assert works["standalone_stream"] is None
     assert {"tools", "resources", "prompts", "logging"} <= set(works["capabilities"])

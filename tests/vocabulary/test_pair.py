@@ -186,7 +186,7 @@ def test_a_store_that_fails() -> None:
         call.notify("n", now=call.host.clock.now)
         return {}
 
-    pair = pair_of(handler, store_delay=lambda: -1.0)
+    pair = pair_of(handler, store_delay=lambda: -1.0, versions=HANDSHAKE_VERSIONS)
     pair.client.call("tools/call", now=0.0)
     pair.run(5.0)
     assert [type(event) for event in pair.events[1:]] == [ServerNotified, CallCompleted]
