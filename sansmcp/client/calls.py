@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ..codecs import json
+from ..codecs.jsonrpc import HEADER_MISMATCH
 from ..errors import (
     CallError,
     Disconnected,
@@ -37,7 +38,7 @@ from ..timers import Timer
 from .core import ClientCore
 from .exchange import Refusal
 from .modern import learn_tools, uses_headers
-from .refresh import HEADER_MISMATCH, ToolRefresh
+from .refresh import ToolRefresh
 from .rounds import Round
 from .transport import Carrier
 

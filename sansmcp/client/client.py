@@ -32,6 +32,7 @@ from ..events import ClientEvent
 from ..http import ResponsePart, Url
 from ..limits import Limits
 from ..messages import ErrorResponse, Notification, Params, RequestId, Response
+from ..meta import LISTEN
 from ..process import ProcessPart
 from ..revisions import REVISIONS, check_versions
 from ..states import ClientState
@@ -47,7 +48,7 @@ from .discovery import Discovery
 from .exchange import ClientExchange
 from .handshake import Handshake
 from .http_sse import HttpSse
-from .modern import LISTEN, StatelessCarrier
+from .modern import StatelessCarrier
 from .posts import Post
 from .settings import SAFE_METHODS
 from .stdio import Stdio

@@ -31,6 +31,7 @@ from ..events import (
     Violation,
 )
 from ..messages import ErrorResponse, Message, Notification, Params, Request, RequestId, Response
+from ..meta import LISTEN, SUBSCRIPTION_ID
 from ..revisions import of_era
 from ..states import CLIENT, ClientEvent, ClientState, advance
 from ..types import Era, never
@@ -40,7 +41,6 @@ from .detection import Verdict
 from .discovery import Discovery
 from .exchange import Refusal
 from .handshake import INITIALIZED, Handshake
-from .modern import LISTEN, SUBSCRIPTION_ID
 from .questions import Questions
 from .transport import Transport
 

@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 
 from ..codecs import json
+from ..codecs.jsonrpc import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
 from ..errors import LocalProtocolError
 from ..messages import ErrorResponse
 from ..revisions import of_era
@@ -74,8 +75,7 @@ class Finding:
 UNDECIDED = frozenset((401, 403, 407, 408, 413, 425, 429, 431))
 """Refusals that any server could give, whatever it speaks."""
 
-UNSUPPORTED_VERSION = -32022
-MODERN_ERRORS = frozenset((-32020, -32021, UNSUPPORTED_VERSION))
+MODERN_ERRORS = frozenset((HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION))
 """JSON-RPC errors that only servers of revisions without a handshake give."""
 
 

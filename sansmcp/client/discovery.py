@@ -22,13 +22,13 @@ from ..errors import (
 )
 from ..events import Connected, Violation
 from ..messages import ErrorResponse, Message, Request, Response
+from ..meta import SERVER_INFO
 from ..revisions import REVISIONS
 from ..timers import Timer
 from .calls import refused
 from .core import ClientCore
 from .detection import MODERN_ERRORS, UNDECIDED, Finding, Probe, Verdict, after_discover
 from .exchange import Refusal
-from .modern import SERVER_INFO
 from .transport import Carrier
 
 if TYPE_CHECKING:

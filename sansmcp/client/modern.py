@@ -20,6 +20,7 @@ from ..codecs.sse import SseEvent
 from ..errors import RemoteProtocolError
 from ..events import Reconnecting, ToolRejected
 from ..messages import Message, Notification, Request
+from ..meta import CAPABILITIES, CLIENT_INFO, NAMED, VERSION
 from ..timers import Timer
 from .detection import is_temporary
 from .exchange import ClientExchange, Refusal
@@ -27,17 +28,6 @@ from .transport import RequestOwner
 
 if TYPE_CHECKING:
     from .core import ClientCore
-
-META = "io.modelcontextprotocol/"
-VERSION = META + "protocolVersion"
-CAPABILITIES = META + "clientCapabilities"
-CLIENT_INFO = META + "clientInfo"
-SERVER_INFO = META + "serverInfo"
-SUBSCRIPTION_ID = META + "subscriptionId"
-
-LISTEN = "subscriptions/listen"
-_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""The parameter that ``Mcp-Name`` repeats."""
 
 _MOST_TOOLS = 1000
 """Tools whose headers are remembered; the schema of a tool that is forgotten is fetched again."""
@@ -76,7 +66,7 @@ def headers_of(core: ClientCore, message: Message) -> Headers:
         return ()
     params = message.params or {}
     found = [(b"mcp-method", mirrored.encode(message.method))]
-    name = params.get(_NAMED.get(message.method, ""))
+    name = params.get(NAMED.get(message.method, ""))
     if isinstance(name, str):
         found.append((b"mcp-name", mirrored.encode(name)))
     if message.method == "tools/call":

@@ -17,19 +17,13 @@ import attrs
 from ..codecs.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from ..events import ServerAsked, ServerWithdrew
 from ..messages import ErrorResponse, Request, RequestId, Response
+from ..meta import CLIENT_CAPABILITIES
 from .core import ClientCore
 
 if TYPE_CHECKING:
     from .calls import ClientCall
     from .conversation import Conversation
     from .rounds import Round
-
-CAPABILITIES = {
-    "sampling/createMessage": "sampling",
-    "elicitation/create": "elicitation",
-    "roots/list": "roots",
-}
-"""What a client must have declared to be asked this."""
 
 
 @attrs.frozen(eq=False)
@@ -57,7 +51,7 @@ class Questions:
             return
         if self._is_flooded():
             return
-        capability = CAPABILITIES.get(request.method)
+        capability = CLIENT_CAPABILITIES.get(request.method)
         is_one_stream = self._conversation.transport.is_one_stream
         everybody = tuple(self._conversation.calls.values())
         if request.method == "ping":
@@ -79,9 +73,9 @@ class Questions:
 
     def may_be(self, method: str, *, otherwise: bool) -> bool:
         """Whether we have declared to answer this; ``otherwise``: about what need not be."""
-        if method not in CAPABILITIES:
+        if method not in CLIENT_CAPABILITIES:
             return otherwise
-        return CAPABILITIES[method] in self._core.capabilities
+        return CLIENT_CAPABILITIES[method] in self._core.capabilities
 
     def has_room(self, count: int) -> bool:
         """Whether that many more can be open at once."""

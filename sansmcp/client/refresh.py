@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from .calls import ClientCall
     from .conversation import Conversation
 
-HEADER_MISMATCH = -32020
 _MOST_PAGES = 100
 
 

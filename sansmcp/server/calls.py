@@ -33,13 +33,6 @@ from ..timers import Timer
 from ..turns import InputRequired, Turn
 from .core import ServerCore
 
-CLIENT_CAPABILITIES = {
-    "sampling/createMessage": "sampling",
-    "elicitation/create": "elicitation",
-    "roots/list": "roots",
-}
-"""What a client must have declared to be asked this."""
-
 
 @attrs.define(eq=False, repr=False)
 class Caller:

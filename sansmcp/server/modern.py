@@ -21,15 +21,15 @@ from ..codecs import headers, json, mirrored
 from ..codecs.headers import Headers
 from ..events import CallReceived, ClientNotified
 from ..messages import Message, Notification, Params, Request, RequestId
+from ..meta import CAPABILITIES, CLIENT_INFO, LEVELS, LISTEN, LOG_LEVEL, VERSION, meta_of
 from ..revisions import REVISIONS, of_era
 from ..turns import ROUND, Turn
 from ..types import Era
 from . import refusals
 from .calls import AnswerForm, Call, Caller
 from .core import ServerCore
-from .meta import CAPABILITIES, CLIENT_INFO, LEVELS, LOG_LEVEL, VERSION, meta_of
 from .results import ASKING
-from .subscriptions import LISTEN, Subscriptions
+from .subscriptions import Subscriptions
 
 PROTOCOL_VERSION = b"mcp-protocol-version"
 DISCOVER = "server/discover"

@@ -13,13 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..codecs.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
+from ..codecs.jsonrpc import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    UNSUPPORTED_VERSION,
+)
 from ..errors import RemoteProtocolError
 from ..messages import Request, RequestId
-
-HEADER_MISMATCH = -32020
-MISSING_CAPABILITY = -32021
-UNSUPPORTED_VERSION = -32022
 
 
 def not_found() -> RemoteProtocolError:

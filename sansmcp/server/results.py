@@ -14,11 +14,11 @@ import attrs
 from ..codecs import json
 from ..errors import LocalProtocolError
 from ..messages import ErrorResponse, Message, Notification, Request, Response
+from ..meta import CLIENT_CAPABILITIES, LEVELS, LOG_LEVEL, SERVER_INFO, meta_of
 from ..turns import InputRequest, InputRequired
 from . import refusals
-from .calls import CLIENT_CAPABILITIES, Caller
+from .calls import Caller
 from .core import ServerCore
-from .meta import LEVELS, LOG_LEVEL, SERVER_INFO, meta_of
 
 ASKING = frozenset(("tools/call", "prompts/get", "resources/read"))
 """Methods that may be answered by InputRequired."""

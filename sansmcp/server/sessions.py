@@ -29,13 +29,14 @@ from ..effects import StoreDrop
 from ..errors import LocalProtocolError
 from ..events import SessionClosed, SessionOpened
 from ..messages import Notification, Params, RequestId
+from ..meta import CLIENT_CAPABILITIES
 from ..revisions import Revision
 from ..states import SESSION, SessionEvent, SessionState, advance
 from ..store import StreamKey
 from ..timers import Timer
 from ..types import Secret
 from . import refusals
-from .calls import CLIENT_CAPABILITIES, Call, Caller
+from .calls import Call, Caller
 from .core import ServerCore
 from .exchange import ServerExchange
 from .streams import Stream

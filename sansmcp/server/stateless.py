@@ -8,10 +8,11 @@ from __future__ import annotations
 import attrs
 
 from ..codecs import jsonrpc
-from ..codecs.jsonrpc import Batch
+from ..codecs.jsonrpc import MISSING_CAPABILITY, Batch
 from ..codecs.sse import encode_event
 from ..http import RequestHead
 from ..messages import Message, Notification, Request, RequestId
+from ..meta import LISTEN
 from ..states import ExchangeState
 from ..timers import Timer
 from . import refusals
@@ -22,7 +23,7 @@ from .exchange import ServerExchange
 from .modern import Modern, check_notification
 from .results import StatelessResults
 from .sessions import Outlet
-from .subscriptions import LISTEN, Subscriptions
+from .subscriptions import Subscriptions
 
 
 @attrs.define(eq=False)
@@ -63,7 +64,7 @@ class StatelessAnswer(StatelessResults):
         """The answer."""
         self._over()
         if self.exchange.state is ExchangeState.DECIDING:  # row 5.8
-            self.exchange.reply(400 if error_code == refusals.MISSING_CAPABILITY else 200, data)
+            self.exchange.reply(400 if error_code == MISSING_CAPABILITY else 200, data)
         else:
             self.exchange.send(encode_event(data))
             self.exchange.end()

@@ -15,11 +15,9 @@ import attrs
 
 from ..codecs import json, jsonrpc
 from ..messages import Notification, Params, Request, RequestId, Response
+from ..meta import SUBSCRIPTION_ID
 from . import refusals
 from .core import ServerCore
-from .meta import SUBSCRIPTION_ID
-
-LISTEN = "subscriptions/listen"
 
 _KINDS = {
     "notifications/tools/list_changed": ("toolsListChanged", "tools"),

@@ -12,7 +12,7 @@ TIERS = (
     ("limits", "messages", "security", "timers", "types"),
     ("errors", "process", "store"),
     ("app", "codecs", "memory", "revisions", "states"),
-    ("events", "http", "turns"),
+    ("events", "http", "meta", "turns"),
     ("effects",),
     ("trace",),
     ("client", "server"),

@@ -12,8 +12,8 @@ from sansmcp.events import (
     CallReceived,
     ClientNotified,
 )
+from sansmcp.meta import LISTEN
 from sansmcp.server.sessions import Session
-from sansmcp.server.subscriptions import LISTEN
 
 from ..bench import LATEST, notification
 from ..pipe_bench import Pipe

@@ -1,4 +1,4 @@
-"""What messages of the stateless revisions say about themselves: ``params._meta``.
+"""Words that both sides use: those of ``params._meta``, and what a client can be asked.
 
 Source: 2026-07-28 basic: ``_meta``; SEP-2575.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..codecs import json
-from ..messages import Message, Notification, Request
+from .codecs import json
+from .messages import Message, Notification, Request
 
 _PREFIX = "io.modelcontextprotocol/"
 VERSION = _PREFIX + "protocolVersion"
@@ -17,6 +17,17 @@ CLIENT_INFO = _PREFIX + "clientInfo"
 SERVER_INFO = _PREFIX + "serverInfo"
 LOG_LEVEL = _PREFIX + "logLevel"
 SUBSCRIPTION_ID = _PREFIX + "subscriptionId"
+
+LISTEN = "subscriptions/listen"
+NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""The parameter that ``Mcp-Name`` repeats."""
+
+CLIENT_CAPABILITIES = {
+    "sampling/createMessage": "sampling",
+    "elicitation/create": "elicitation",
+    "roots/list": "roots",
+}
+"""What a client must have declared to be asked this."""
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """Of log messages, the least important first."""
