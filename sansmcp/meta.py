@@ -18,6 +18,9 @@ SERVER_INFO = _PREFIX + "serverInfo"
 LOG_LEVEL = _PREFIX + "logLevel"
 SUBSCRIPTION_ID = _PREFIX + "subscriptionId"
 
+PROTOCOL_VERSION = b"mcp-protocol-version"
+"""The header that names the version of a message."""
+
 LISTEN = "subscriptions/listen"
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The parameter that ``Mcp-Name`` repeats."""

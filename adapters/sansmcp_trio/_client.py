@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import trio
 
 import sansmcp
-from sansmcp import Idle
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent, ServerAsked, ServerWithdrew
 
@@ -136,9 +135,8 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
     def _settle(self) -> None:
         """Perform what the machine wants, and take what it tells, until it has nothing more."""
         # What ends a call must not wait behind events that nobody takes: only the reading does.
-        idle = self._core.drive(self._perform, self._happened)
-        is_full = len(self._events) >= self._core.limits.max_queued_events
-        self._is_paused = is_full or idle is Idle.PAUSED
+        self._core.drive(self._perform, self._happened)
+        self._is_paused = len(self._events) >= self._core.limits.max_queued_events
         self._clock.tick()
 
     def _perform(self, effect: ClientEffect) -> None:

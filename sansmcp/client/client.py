@@ -313,25 +313,19 @@ class Client:
         return event
 
     def drive(
-        self,
-        perform: Callable[[ClientEffect], None],
-        happened: Callable[[ClientEvent], None],
-        has_room: Callable[[], bool] = lambda: True,
-    ) -> Idle:
+        self, perform: Callable[[ClientEffect], None], happened: Callable[[ClientEvent], None]
+    ) -> None:
         """Pull until there is nothing: what every host does after everything that it tells us.
 
-        Args:
-            perform: is given each effect, in order; it must not wait for the application.
-            happened: is given each event, in order, as long as ``has_room`` says True.
-
-        Returns ``Idle.PAUSED`` if no response is to be read until the application takes events.
+        ``perform`` is given each effect and ``happened`` each event, in order; neither may wait. A
+        host that keeps events for its application, and has as many as it wants, reads no response
+        until some are taken.
         """
         while True:
             while not isinstance(effect := self.next_effect(), Idle):
                 perform(effect)
-            event = self.next_event() if has_room() else Idle.NEED_DATA
-            if isinstance(event, Idle):
-                return effect
+            if isinstance(event := self.next_event(), Idle):
+                return
             happened(event)
 
     # Time

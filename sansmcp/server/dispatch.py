@@ -24,6 +24,7 @@ from ..errors import LocalProtocolError
 from ..http import RequestHead, request_host
 from ..limits import Limits
 from ..messages import ErrorResponse, Message, Request, RequestId, Response
+from ..meta import PROTOCOL_VERSION
 from ..revisions import ASSUMED_VERSION, REVISIONS, Revision, of_era
 from ..security import SecurityPolicy
 from ..types import Era
@@ -31,7 +32,6 @@ from . import refusals
 from .sessions import Session, SessionTable
 
 SESSION_ID = b"mcp-session-id"
-PROTOCOL_VERSION = b"mcp-protocol-version"
 LAST_EVENT_ID = b"last-event-id"
 
 

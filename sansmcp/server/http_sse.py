@@ -22,12 +22,13 @@ import attrs
 from ..codecs import headers
 from ..codecs.sse import encode_event
 from ..http import RequestHead
+from ..meta import PROTOCOL_VERSION
 from ..states import ExchangeState, SessionState
 from ..types import Secret
 from . import refusals
 from .channel import Channel
 from .core import ServerCore
-from .dispatch import LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID, Endpoint
+from .dispatch import LAST_EVENT_ID, SESSION_ID, Endpoint
 from .exchange import ServerExchange
 from .inbox import Inbox
 from .sessions import SessionTable

@@ -21,7 +21,17 @@ from ..codecs import headers, json, mirrored
 from ..codecs.headers import Headers
 from ..events import CallReceived, ClientNotified
 from ..messages import Message, Notification, Params, Request, RequestId
-from ..meta import CAPABILITIES, CLIENT_INFO, LEVELS, LISTEN, LOG_LEVEL, VERSION, meta_of
+from ..meta import (
+    CAPABILITIES,
+    CLIENT_INFO,
+    LEVELS,
+    LISTEN,
+    LOG_LEVEL,
+    NAMED,
+    PROTOCOL_VERSION,
+    VERSION,
+    meta_of,
+)
 from ..revisions import REVISIONS, of_era
 from ..turns import ROUND, Turn
 from ..types import Era
@@ -31,15 +41,11 @@ from .core import ServerCore
 from .results import ASKING
 from .subscriptions import Subscriptions
 
-PROTOCOL_VERSION = b"mcp-protocol-version"
 DISCOVER = "server/discover"
 REMOVED = frozenset(
     ("initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe")
 )
 """Methods of the handshake revisions that are gone, whatever handlers there are."""
-
-NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""The parameter that ``Mcp-Name`` repeats."""
 
 
 @attrs.define

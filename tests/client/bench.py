@@ -126,8 +126,11 @@ class Bench:
         self._asked: dict[int, Asked] = {}
 
     def settle(self) -> None:
-        idle = self.client.drive(self.perform, self.events.append, lambda: self.takes_events)
-        self.is_paused = idle is Idle.PAUSED
+        if self.takes_events:
+            self.client.drive(self.perform, self.events.append)
+        while not isinstance(effect := self.client.next_effect(), Idle):
+            self.perform(effect)
+        self.is_paused = effect is Idle.PAUSED
 
     def perform(self, effect: ClientEffect) -> None:
         if isinstance(effect, AbortExchange):

@@ -61,7 +61,8 @@ def test_an_endless_input_leaves_nothing(decoder: Decoder, chunk: bytes) -> None
         run(itertools.islice(work, 500))
         before = held()
         run(itertools.islice(work, 2000))
-        assert held() < before + (NOISE if decoder in CONNECTIONS else KIB)
+        # An SSE decoder may keep up to a kibibyte unread until its block has an end.
+        assert held() < before + (NOISE if decoder in CONNECTIONS else 2 * KIB)
 
 
 # What one message takes
