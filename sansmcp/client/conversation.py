@@ -133,7 +133,8 @@ class Conversation:
     def unreachable(self, error: CallError, verdict: Verdict) -> None:
         """The transport does not work. Where it may be the wrong one, the next is tried."""
         self._attempts.append((self.transport.name, error))
-        is_other = verdict is Verdict.NOT_SPOKEN or isinstance(error, JsonRpcError)
+        is_other = verdict is Verdict.NOT_SPOKEN
+        is_other |= isinstance(error, JsonRpcError | NegotiationFailed)
         if is_other:
             self._core.verdicts.forget(self._core.target)
         if is_other and self._trusts:

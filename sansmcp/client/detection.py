@@ -17,7 +17,7 @@ import attrs
 
 from ..codecs import json
 from ..codecs.jsonrpc import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
-from ..errors import LocalProtocolError
+from ..errors import CallError, LocalProtocolError, NegotiationFailed
 from ..messages import ErrorResponse
 from ..revisions import of_era
 from ..types import HTTP_SSE, STREAMABLE_HTTP, Era
@@ -69,7 +69,7 @@ class Finding:
     probe: Probe
     version: str | None = None
     is_disjoint: bool = False
-    """It names its versions, and none is ours."""
+    """None of the versions that it names, if it names any, is ours."""
 
 
 UNDECIDED = frozenset((401, 403, 407, 408, 413, 425, 429, 431))
@@ -112,6 +112,14 @@ def after_discover(answer: Any, ours: tuple[str, ...]) -> Finding:
     result = json.as_object(answer) or {}
     served = result.get("supportedVersions")
     return _choose(served, ours, Probe.MODERN, otherwise=Probe.HANDSHAKE)
+
+
+def nothing_in_common(error: ErrorResponse, ours: tuple[str, ...], method: str) -> CallError:
+    """The exception for a server that has named its versions, when none of them is ours."""
+    named = (json.as_object(error.data) or {}).get("supported")
+    theirs = ", ".join(str(name)[:40] for name in named[:20]) if json.is_array(named) else ""
+    text = f"The server speaks {theirs or 'other versions'}, this client {', '.join(ours)}"
+    return NegotiationFailed(f"{text}: {error.message} (code {error.code})", method=method)
 
 
 def _choose(served: Any, ours: tuple[str, ...], modern: Probe, *, otherwise: Probe) -> Finding:

@@ -17,7 +17,6 @@ from ..errors import (
     CallError,
     Disconnected,
     JsonRpcError,
-    NegotiationFailed,
     RemoteProtocolError,
 )
 from ..events import Connected, Violation
@@ -27,7 +26,15 @@ from ..revisions import REVISIONS
 from ..timers import Timer
 from .calls import refused
 from .core import ClientCore
-from .detection import MODERN_ERRORS, UNDECIDED, Finding, Probe, Verdict, after_discover
+from .detection import (
+    MODERN_ERRORS,
+    UNDECIDED,
+    Finding,
+    Probe,
+    Verdict,
+    after_discover,
+    nothing_in_common,
+)
 from .exchange import Refusal
 from .transport import Carrier
 
@@ -124,21 +131,19 @@ class Discovery:
         if found.probe is not Probe.FAIL:
             self._decide(found)
             return
-        text = f"{error.message} (code {error.code}); this client speaks "
-        text += ", ".join(self._core.versions)
-        failure: CallError = JsonRpcError(
-            error.code,
-            error.message,
-            error.data,
-            method=_METHOD,
-            request_id=self.request_id,
-            http_status=status,
-        )
         if found.is_disjoint:
-            data = json.as_object(error.data) or {}
-            text += f", the server {data.get('supported')!r}"[:500]
-            failure = NegotiationFailed(text, method=_METHOD, request_id=self.request_id)
-        self._give_up(failure)
+            self._give_up(nothing_in_common(error, self._core.versions, _METHOD))
+            return
+        self._give_up(
+            JsonRpcError(
+                error.code,
+                error.message,
+                error.data,
+                method=_METHOD,
+                request_id=self.request_id,
+                http_status=status,
+            )
+        )
 
     def _decide(self, found: Finding) -> None:
         self.stop()

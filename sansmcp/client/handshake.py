@@ -30,7 +30,14 @@ from ..timers import Timer
 from ..types import Secret
 from .calls import refused
 from .core import ClientCore
-from .detection import MODERN_ERRORS, Probe, Verdict, after_discover, after_initialize
+from .detection import (
+    MODERN_ERRORS,
+    Probe,
+    Verdict,
+    after_discover,
+    after_initialize,
+    nothing_in_common,
+)
 from .exchange import Refusal
 from .transport import Carrier
 
@@ -154,6 +161,9 @@ class Handshake:
         if found.probe is Probe.RETRY and may_ask:  # it was slow to say what it is
             self.stop()
             self._conversation.discover(str(found.version), is_last=True)
+            return
+        if found.probe is Probe.FAIL and found.is_disjoint:
+            self._fail(nothing_in_common(error, self._core.versions, _METHOD))
             return
         self._fail(
             JsonRpcError(

@@ -173,7 +173,7 @@ def unsupported_version(
 ) -> RemoteProtocolError:
     """A version nobody has heard of. Source: SEP-2575; 2025-06-18 only asks for 400."""
     return RemoteProtocolError(
-        f"MCP-Protocol-Version {asked[:40]!r} is not served here; served are {', '.join(served)}",
+        f"Protocol version {asked[:40]!r} is not served here; served are {', '.join(served)}",
         reason="unsupported_version",
         jsonrpc_code=UNSUPPORTED_VERSION,
         request_id=request_id,
@@ -204,7 +204,7 @@ def version_not_served(
 ) -> RemoteProtocolError:
     """A known handshake version that this server does not offer."""
     return RemoteProtocolError(
-        f"MCP-Protocol-Version {asked!r} is not served here; served are {', '.join(served)}",
+        f"Protocol version {asked!r} is not served here; served are {', '.join(served)}",
         reason="unsupported_version",
         jsonrpc_code=INVALID_REQUEST,
         request_id=request_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -102,9 +103,7 @@ def test_other_refusals_decide_nothing_and_are_reported_at_once(status: int) -> 
 
 @requirement("LEGACYSSE-C-014")
 @pytest.mark.parametrize("status", [200, 400, 404, 405])
-@pytest.mark.parametrize(
-    ("code", "id"), [(-32601, 0), (-32602, 0), (-32022, 0), (-32022, None), (-32020, None)]
-)
+@pytest.mark.parametrize(("code", "id"), [(-32601, 0), (-32602, 0), (-32021, 0), (-32020, None)])
 def test_an_error_of_an_mcp_server_is_its_answer(
     bench: Bench, status: int, code: int, id: int | None
 ) -> None:
@@ -113,6 +112,23 @@ def test_an_error_of_an_mcp_server_is_its_answer(
     assert isinstance(reported, JsonRpcError)
     assert (reported.code, reported.message) == (code, "speak 2026-07-28")
     assert reported.http_status == (None if status == 200 else status)
+
+
+@requirement("LIFECYCLE-B-003")
+@pytest.mark.parametrize("id", [0, None])
+@pytest.mark.parametrize(
+    ("supported", "named"), [(["2026-07-28"], "2026-07-28"), ([], "other versions"), (5, "other")]
+)
+def test_a_server_of_newer_versions_only(
+    bench: Bench, id: int | None, supported: Any, named: str
+) -> None:
+    answer = error(id, -32022, "too old")
+    answer["error"]["data"] = {"supported": supported}
+    bench.take().answer(answer, 400)
+    reported = failure(bench)
+    assert isinstance(reported, NegotiationFailed)
+    assert f"The server speaks {named}" in str(reported)
+    assert "this client 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25: too old" in str(reported)
 
 
 @pytest.mark.parametrize("silent", [False, True])

@@ -85,6 +85,16 @@ def test_when_what_is_remembered_fails_the_server_is_asked(
     assert verdicts.era(URL) is Era.MODERN
 
 
+@requirement("VERS-C-007")
+def test_when_what_is_remembered_is_of_no_common_version_the_server_is_asked() -> None:
+    bench = trusting(remembering())
+    asked = bench.take()
+    asked.answer(initialized(asked.id, "2023-01-01"))
+    asked = bench.take()
+    asked.answer(discovered(asked.id))
+    assert bench.era() is Era.MODERN
+
+
 def test_when_that_fails_too_the_other_transport_is_tried() -> None:
     bench = trusting(remembering())
     for _ in range(3):
