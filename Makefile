@@ -1,12 +1,13 @@
 # make demo     watch the library survive a server and a network that disconnect
 # make test     everything that has to hold, the way CI checks it
+# make conformance   the official conformance suite, against every adapter
 # make format   put the code into its shape
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test check unit simulation tests format clean
+.PHONY: demo test check unit simulation tests conformance format clean
 
 demo: $(VENV)/installed-cli
 	$(BIN)/sansmcp demo
@@ -29,6 +30,10 @@ simulation: $(VENV)/installed-dev
 # All tests, nothing else: for other versions of Python.
 tests: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -q -n 2
+
+# The verdicts are in build/conformance.json, too.
+conformance: $(VENV)/installed-dev
+	$(BIN)/python -m tests.conformance --json build/conformance.json
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix

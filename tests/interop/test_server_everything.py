@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import attrs
 import pytest
@@ -25,6 +23,7 @@ from sansmcp.events import ProgressReceived, ServerNotified
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 
 from ..cli.conftest import run
+from ..node import NODE, install_or_skip
 from .conftest import ANSWERS, CAPABILITIES, text
 
 pytestmark = pytest.mark.node
@@ -33,35 +32,11 @@ FOLDER = Path(__file__).with_name("node")
 SERVER = "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
 
 
-def missing(what: str) -> NoReturn:
-    """Skip what needs Node.js, unless it has to be there."""
-    reason = f"{what}; these tests need Node.js and the packages of tests/interop/node"
-    if os.environ.get("SANSMCP_REQUIRE_NODE"):
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
-def is_installed() -> bool:
-    """Whether what npm has written last is there, and of these versions."""
-    installed = FOLDER / "node_modules" / ".package-lock.json"
-    wanted = FOLDER / "package-lock.json"
-    return installed.exists() and installed.stat().st_mtime >= wanted.stat().st_mtime
-
-
 @pytest.fixture(scope="session")
 def everything() -> list[str]:
     """The command of the server; its packages are installed if they are not there yet."""
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        missing("Node.js is not installed")
-    with (FOLDER / "package-lock.json").open("rb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # other workers wait here
-        if not is_installed():
-            command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-            done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=False)
-            if done.returncode:
-                missing(f"npm ci has failed: {done.stderr}")
-    return [node, str(FOLDER / SERVER)]
+    install_or_skip(FOLDER)
+    return [NODE, str(FOLDER / SERVER)]
 
 
 @attrs.frozen

@@ -1,0 +1,1 @@
+"""The official conformance suite, run against every adapter and judged strictly."""

@@ -1,0 +1,44 @@
+"""The fixtures on trio."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import trio
+
+import sansmcp_trio
+
+from ..application import Application
+from ..scripts import CAPABILITIES, accept
+from ..steps import Script, awaiting
+
+
+def serve(port: int) -> None:
+    """Serve the application, and print its URL."""
+    trio.run(_serve, port)
+
+
+def talk(url: str, script: Script) -> None:
+    """Connect, and run a script."""
+    trio.run(_talk, url, script)
+
+
+async def _serve(port: int) -> None:
+    application = Application(awaiting)
+    serve = partial(sansmcp_trio.serve, application.app, http=("localhost", port))
+    async with trio.open_nursery() as nursery:
+        serving: sansmcp_trio.Serving = await nursery.start(serve)
+        application.publish = serving.publish
+        print(serving.url, flush=True)
+
+
+async def _talk(url: str, script: Script) -> None:
+    answers = {"elicitation/create": _accept}
+    async with sansmcp_trio.connect(url, answers=answers, capabilities=CAPABILITIES) as client:
+        await awaiting(script)(client)
+
+
+async def _accept(params: Mapping[str, Any]) -> Any:
+    return accept(params)

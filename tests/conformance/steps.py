@@ -1,0 +1,28 @@
+"""One script for every adapter: a generator that yields what has to be waited for.
+
+The methods of a client and of a call return an awaitable in one adapter and a value in another. A
+script yields either and gets the value back, so it is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, TypeAlias
+
+Script: TypeAlias = Callable[[Any], Generator[Any, Any, Any]]
+"""A generator function of a client, or of a call."""
+
+
+def awaiting(script: Script) -> Callable[[Any], Awaitable[Any]]:
+    """The script as an async function."""
+
+    async def run(handle: Any) -> Any:
+        steps, value = script(handle), None
+        while True:
+            try:
+                wanted = steps.send(value)
+            except StopIteration as end:
+                return end.value
+            value = await wanted
+
+    return run

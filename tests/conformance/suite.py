@@ -1,0 +1,119 @@
+"""The suite's scenarios, and a verdict on each that means something.
+
+The suite itself is lenient: a scenario in which nothing was checked passes, and so do warnings. A
+server that answers 404 to everything passes four of its scenarios. Here a scenario passes if the
+suite's command ends with status 0, something was a success, and nothing a warning or a failure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from ..node import NODE, install
+
+FOLDER = Path(__file__).with_name("node")
+REVISIONS = ("2025-11-25", "2026-07-28")
+
+_MAIN = FOLDER / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+
+_TIMEOUT = 120.0
+"""Seconds for one scenario; the longest takes three on a quiet machine."""
+
+_NOT_REQUIRED = {
+    ("server", "2025-11-25"): (
+        "json-schema-2020-12",
+        "server-session-lifecycle",
+        "server-sse-polling",
+    ),
+    ("server", "2026-07-28"): (
+        "http-custom-header-server-validation",
+        "http-header-validation",
+        "json-schema-2020-12",
+    ),
+    ("client", "2025-11-25"): ("json-schema-2020-12-preservation",),
+    ("client", "2026-07-28"): ("json-schema-2020-12-preservation",),
+}
+"""Scenarios that the suite reports but does not count, and that are about the wire."""
+
+
+@attrs.frozen(order=True)
+class Scenario:
+    """One scenario: for a server or a client, on the wire of one revision."""
+
+    leg: str
+    revision: str
+    name: str
+    is_required: bool = attrs.field(order=False)
+
+
+@attrs.frozen
+class Verdict:
+    """How a scenario has ended; without problems it has passed."""
+
+    scenario: Scenario
+    seconds: float
+    problems: tuple[str, ...]
+
+
+def scenarios() -> list[Scenario]:
+    """All scenarios but those of OAuth, as the suite lists them."""
+    install(FOLDER)
+    found: list[Scenario] = []
+    for revision in REVISIONS:
+        listing = _run("list", "--requirements", revision).stdout
+        for leg in ("server", "client"):
+            section = re.search(rf"^{leg.capitalize()} scenarios.*\n((?:  - .*\n)+)", listing, re.M)
+            assert section is not None, listing
+            names: list[str] = re.findall(r"- (\S+)", section[1])
+            found += [
+                Scenario(leg, revision, name, True)
+                for name in names
+                if not name.startswith("auth/")
+            ]
+            found += [Scenario(leg, revision, name, False) for name in _NOT_REQUIRED[leg, revision]]
+    return found
+
+
+def judge(scenario: Scenario, peer: tuple[str, ...]) -> Verdict:
+    """Run a scenario against a peer.
+
+    Args:
+        scenario: which one.
+        peer: ``("--url", URL)`` of a server, or ``("--command", COMMAND)`` of a client.
+    """
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        done = _run(
+            *(scenario.leg, *peer, "--scenario", scenario.name),
+            *("--spec-version", scenario.revision, "-o", folder),
+        )
+        checks = [check for path in Path(folder).rglob("checks.json") for check in _read(path)]
+    problems = [_tell(check) for check in checks if check["status"] in ("FAILURE", "WARNING")]
+    if not any(check["status"] == "SUCCESS" for check in checks):
+        problems.append("nothing was a success")
+    if done.returncode and not problems:
+        problems.append(f"exit status {done.returncode}: {(done.stderr or done.stdout)[-500:]}")
+    return Verdict(scenario, round(time.monotonic() - started, 1), tuple(problems))
+
+
+def _run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [NODE, str(_MAIN), *words], capture_output=True, text=True, check=False, timeout=_TIMEOUT
+    )
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    checks: list[dict[str, Any]] = json.loads(path.read_text())
+    return checks
+
+
+def _tell(check: dict[str, Any]) -> str:
+    return f"{check['status']} {check['id']}: {check.get('errorMessage', check['description'])}"
