@@ -39,6 +39,7 @@ from .errors import (
 )
 from .h11_pump import ClientConnection, ServerConnection
 from .handles import CallHandle, ClientHandle
+from .hosting import ServerHost
 from .http import BodyData, BodyEnd, PeerGone, RequestHead, ResponseHead, Url
 from .limits import Limits
 from .memory import MemoryStore
@@ -109,6 +110,7 @@ __all__ = [
     "Server",
     "ServerConnection",
     "ServerExchange",
+    "ServerHost",
     "ServerPipe",
     "ServerSettings",
     "Session",

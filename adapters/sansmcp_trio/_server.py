@@ -8,7 +8,6 @@ and nothing else, so no byte is ever lost.
 from __future__ import annotations
 
 import errno
-import inspect
 import logging
 import math
 import os
@@ -24,8 +23,8 @@ import trio
 
 import sansmcp
 from sansmcp import Idle, ServerConnection, ServerPipe
-from sansmcp.effects import CloseConnection, SendBytes, ServerEffect, Wake
-from sansmcp.events import CallCancelled, CallReceived, ClientAnswered, ServerEvent
+from sansmcp.effects import CloseConnection, SendBytes
+from sansmcp.events import ClientAnswered, ServerEvent
 from sansmcp_local import StandardStreams, StateFile
 
 from ._machine import Clock, Promise
@@ -128,11 +127,11 @@ class _Driver:
         self._is_woken = False
 
 
-class Serving:
+class Serving(sansmcp.ServerHost):
     """A running server; ``nursery.start(serve, ...)`` gives it."""
 
     def __init__(self, core: sansmcp.Server, store: sansmcp.Store) -> None:
-        self.core = core
+        super().__init__(core, store)
         self.url = ""
         """Where the MCP endpoint is."""
         self.clock = Clock(core)
@@ -140,15 +139,8 @@ class Serving:
         """Is set once the server was told to stop."""
         self.has_ended = False
         """All streams have been ended: connections that have nothing to send are to be closed."""
-        self._store = store
         self._nursery: trio.Nursery
         self.drivers: set[_Driver] = set()
-        self._questions: dict[tuple[sansmcp.Call, int], Promise] = {}
-
-    def publish(self, method: str, params: Params | None = None) -> None:
-        """Tell the clients that something has changed; see :meth:`sansmcp.Server.publish`."""
-        self.core.publish(method, params, now=trio.current_time())
-        self.settle()
 
     def stop(self) -> None:
         """Stop: no new requests, a moment for those that run, a proper end for every stream."""
@@ -192,7 +184,7 @@ class Serving:
 
     def settle(self) -> None:
         """Perform what the machine wants, and take what it tells, until it has nothing more."""
-        self.core.drive(self._perform, self._happened)
+        super().settle()
         self.clock.tick()
 
     async def answer_to(self, call: sansmcp.Call, id: int) -> Any:
@@ -205,48 +197,25 @@ class Serving:
             del self._questions[call, id]
         return answered.result()
 
-    def _perform(self, effect: ServerEffect) -> None:
-        if isinstance(effect, Wake):
-            effect.exchange.host.wake()
-        else:
-            self.core.use_store(effect, self._store, now=trio.current_time())
+    def _now(self) -> float:
+        return trio.current_time()
 
-    def _happened(self, event: ServerEvent) -> None:
-        match event:
-            case CallReceived(call):
-                call.host = trio.CancelScope()
-                self._handle(call)
-            case CallCancelled(call):
-                call.host.cancel()
-            case ClientAnswered(call, request_id):
-                if (call, request_id) in self._questions:
-                    self._questions[call, request_id].deliver(event)
-            case _:
-                _logger.debug("%r", event)
+    def _handle(self, call: sansmcp.Call) -> Call:
+        return Call(call, self)
 
-    def _handle(self, call: sansmcp.Call) -> None:
-        """Let the handler work: at once, or in a task of its own if it has to be awaited."""
-        try:
-            result = self.core.app.handlers[call.request.method](Call(call, self))
-            if inspect.isawaitable(result):
-                self._nursery.start_soon(self._finish, call, result)
-            else:
-                call.respond(result, now=trio.current_time())
-        except Exception as error:
-            self._fail(call, error)
+    def _run(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
+        call.host = trio.CancelScope()
+        self._nursery.start_soon(self._finish, call, result)
 
     async def _finish(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
         with call.host:
-            try:
-                call.respond(await result, now=trio.current_time())
-            except Exception as error:
-                self._fail(call, error)
-        self.settle()
+            await self.finish(call, result)
 
-    def _fail(self, call: sansmcp.Call, error: Exception) -> None:
-        if not isinstance(error, sansmcp.JsonRpcError):
-            _logger.error("%s failed", call.request.method, exc_info=error)
-        call.fail_with(error, now=trio.current_time())
+    def _failed(self, call: sansmcp.Call, error: Exception) -> None:
+        _logger.error("%s failed", call.request.method, exc_info=error)
+
+    def _observe(self, event: ServerEvent) -> None:
+        _logger.debug("%r", event)
 
     async def _converse(self, stream: trio.abc.Stream) -> None:
         await _Driver(self, stream, ServerConnection, self.core.limits.send_timeout).run()

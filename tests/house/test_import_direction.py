@@ -16,7 +16,7 @@ TIERS = (
     ("effects",),
     ("trace",),
     ("client", "server"),
-    ("h11_pump", "handles"),
+    ("h11_pump", "handles", "hosting"),
     ("testing",),
     ("__init__",),
 )

@@ -96,6 +96,8 @@ class Talk:
                     self.paused = idle is Idle.PAUSED
                     return
 
+    wake = pull
+
     @property
     def status(self) -> int | None:
         return None if self.head is None else self.head.status

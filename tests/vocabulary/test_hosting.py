@@ -1,0 +1,179 @@
+"""What hosts of a server have in common, without a host."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Coroutine
+from typing import Any
+
+import pytest
+
+from sansmcp import App, Call, CallHandle, JsonRpcError, LocalProtocolError, ServerHost
+from sansmcp.events import ClientAnswered, ServerEvent, SessionOpened
+
+from ..server.bench import Bench, methods, notification, request
+
+
+class Ended(Exception):
+    pass
+
+
+class Handle(CallHandle[Any, None]):
+    """What the handlers of these tests get: the machine's call, for the test."""
+
+    @property
+    def bare(self) -> Call:
+        return self._call
+
+    def ask(self, method: str, params: Any = None, *, timeout: float = 300.0) -> Any:
+        raise NotImplementedError
+
+    def _now(self) -> float:
+        raise NotImplementedError
+
+    def _settle(self) -> None:
+        raise NotImplementedError
+
+
+class Host(ServerHost):
+    """Keeps what is to be awaited until the test lets it go on."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench.server, bench.store)
+        self.waiting: list[tuple[Call, Awaitable[Any]]] = []
+        self.failures: list[Exception] = []
+        self.seen: list[ServerEvent] = []
+        self.cancelled = 0
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+    def let_go_on(self) -> None:
+        for call, result in self.waiting:
+            work: Coroutine[Any, Any, None] = self.finish(call, result)
+            with pytest.raises(StopIteration):
+                work.send(None)
+        self.waiting.clear()
+
+    def wait_for(self, call: Call, id: int, waiter: Any) -> None:
+        self._questions[call, id] = waiter
+
+    def _now(self) -> float:
+        return 0.0
+
+    def _handle(self, call: Call) -> Handle:
+        return Handle(call)
+
+    def _run(self, call: Call, result: Awaitable[Any]) -> None:
+        call.host = self
+        self.waiting.append((call, result))
+
+    def _failed(self, call: Call, error: Exception) -> None:
+        self.failures.append(error)
+
+    def _observe(self, event: ServerEvent) -> None:
+        self.seen.append(event)
+
+
+class HostBench(Bench):
+    """A bench whose server is driven by a host, with handlers that do as their params say."""
+
+    def __init__(self) -> None:
+        app = App("hosting", "1")
+        app.handler("tools/call")(self._at_once)
+        app.handler("tools/list")(self._later)
+        super().__init__(app)
+        self.host = Host(self)
+        self.calls: list[Call] = []
+
+    def settle(self) -> None:
+        if self.takes_events:
+            self.host.settle()
+
+    def _at_once(self, handle: Handle) -> Any:
+        self.calls.append(handle.bare)
+        if "code" in handle.params:
+            raise JsonRpcError(handle.params["code"], "mine")
+        if "fails" in handle.params:
+            raise Ended
+        if "object" in handle.params:
+            return object()
+        return {"at": "once"}
+
+    async def _later(self, handle: Handle) -> Any:
+        return {**self._at_once(handle), "at": "last"}
+
+
+@pytest.fixture
+def bench() -> HostBench:
+    return HostBench()
+
+
+def test_a_handler_answers_at_once_or_later(bench: HostBench) -> None:
+    session = bench.open_session()
+    assert bench.post(request(1), session).json["result"] == {"at": "once"}
+    later = bench.post(request(2, "tools/list"), session)
+    assert later.head is None
+    bench.host.let_go_on()
+    assert later.json["result"] == {"at": "last"}
+
+
+@pytest.mark.parametrize("method", ["tools/call", "tools/list"])
+def test_what_a_handler_raises(bench: HostBench, method: str) -> None:
+    session = bench.open_session()
+    refused = bench.post(request(1, method, code=-7), session)
+    broken = bench.post(request(2, method, fails=True), session)
+    bench.host.let_go_on()
+    assert (refused.error["code"], refused.error["message"]) == (-7, "mine")
+    assert broken.error["code"] == -32603
+    assert [type(failure) for failure in bench.host.failures] == [Ended]
+
+
+def test_a_result_that_is_not_json(bench: HostBench) -> None:
+    session = bench.open_session()
+    assert bench.post(request(1, object=True), session).error["code"] == -32603
+    assert [type(failure) for failure in bench.host.failures] == [LocalProtocolError]
+
+
+def test_a_cancelled_call_stops_its_handler(bench: HostBench) -> None:
+    session = bench.open_session()
+    bench.post(request(1, "tools/list"), session)
+    bench.post(notification("notifications/cancelled", requestId=1), session)
+    assert bench.host.cancelled == 1
+    bench.host.let_go_on()
+
+
+def test_a_call_that_is_cancelled_at_once_is_not_begun(bench: HostBench) -> None:
+    session = bench.open_session()
+    bench.takes_events = False
+    bench.post(request(1), session)
+    bench.post(notification("notifications/cancelled", requestId=1), session)
+    bench.takes_events = True
+    bench.settle()
+    assert bench.calls == []
+
+
+def test_answers_are_brought_to_who_asked(bench: HostBench) -> None:
+    session = bench.open_session(capabilities={"elicitation": {}})
+    bench.post(request(1, "tools/list"), session)
+    bench.post(request(2, "tools/list"), session)
+    mail: list[ClientAnswered] = []
+
+    class Waiter:
+        def deliver(self, value: Any = None, error: Exception | None = None) -> None:
+            mail.append(value)
+
+    running = [call for call, _ in bench.host.waiting]
+    ids = [bench.do(call.ask, "elicitation/create", {}, timeout=9) for call in running]
+    bench.host.wait_for(running[0], ids[0], Waiter())
+    for id in ids:
+        bench.post({"jsonrpc": "2.0", "id": id, "result": {"a": id}}, session)
+    assert [answered.result() for answered in mail] == [{"a": ids[0]}]
+    bench.host.let_go_on()
+
+
+def test_all_else_is_observed_and_publishing_is_passed_on(bench: HostBench) -> None:
+    session = bench.open_session()
+    listener = bench.get(session)
+    assert type(bench.host.seen[0]) is SessionOpened
+    bench.host.publish("notifications/tools/list_changed")
+    assert methods(listener) == ["notifications/tools/list_changed"]
