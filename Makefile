@@ -1,13 +1,14 @@
 # make demo     watch the library survive a server and a network that disconnect
 # make test     everything that has to hold, the way CI checks it
 # make conformance   the official conformance suite, against every adapter
+# make requirements  which rules of the protocol are proven, and docs/requirements.md
 # make format   put the code into its shape
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test check unit simulation tests conformance format clean
+.PHONY: demo test check unit simulation tests conformance requirements format clean
 
 demo: $(VENV)/installed-cli
 	$(BIN)/sansmcp demo
@@ -34,6 +35,9 @@ tests: $(VENV)/installed-dev
 # The verdicts are in build/conformance.json, too.
 conformance: $(VENV)/installed-dev
 	$(BIN)/python -m tests.conformance --json build/conformance.json
+
+requirements: $(VENV)/installed-dev
+	$(BIN)/python -m tests.house.requirements
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix

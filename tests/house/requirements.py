@@ -1,36 +1,43 @@
-"""The rules of the protocol, and which of them tests prove.
+"""The rules of the protocol, which tests prove them, and which are waived.
 
-``python -m tests.house.requirements`` lists those that no test names. ``requirements.txt`` has one
-rule a line: its id, whether it is a MUST, the protocol revisions and standards that have it, and
-what it says.
+``python -m tests.house.requirements`` prints what is proven, and writes ``docs/requirements.md``,
+which has the tests of every rule. The rules are in ``tests/requirements.toml``.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
-from collections import Counter
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import attrs
 
-from sansmcp import REVISIONS
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 TESTS = Path(__file__).resolve().parents[1]
+PAGE = TESTS.parent / "docs" / "requirements.md"
 
-SPOKEN = {"SEP-1699", "jsonrpc-2.0", "whatwg-sse", *REVISIONS}
-"""The revisions and standards that the library speaks."""
+Proofs: TypeAlias = Mapping[str, list[str]]
+"""The tests that name a rule, by its id: ``file::test``, or a file where all its tests do."""
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class Rule:
     """One rule of the protocol."""
 
     id: str
     level: str
-    sources: tuple[str, ...]
+    revisions: Sequence[str]
+    source: str
     text: str
+    check: str
+    waived: str = ""
 
     @property
     def area(self) -> str:
@@ -38,56 +45,100 @@ class Rule:
         return self.id.partition("-")[0]
 
     @property
-    def is_spoken(self) -> bool:
-        """Whether it belongs to anything that the library speaks."""
-        return not SPOKEN.isdisjoint(self.sources)
+    def is_a_must(self) -> bool:
+        """Whether there is no choice."""
+        return self.level.startswith("MUST")
 
 
 @functools.cache
 def rules() -> tuple[Rule, ...]:
     """All rules, in order."""
-    lines = Path(__file__).with_suffix(".txt").read_text().splitlines()
-    return tuple(
-        Rule(id, level, tuple(sources.split()), text)
-        for id, level, sources, text in (line.split(" | ") for line in lines)
-    )
+    table = tomllib.loads((TESTS / "requirements.toml").read_text())
+    return tuple(Rule(**row) for row in table["requirement"])
 
 
-def named_in(source: str) -> Iterator[str]:
-    """The ids in the requirement marks of a test file."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in (
-            "requirement",
-            "pytest.mark.requirement",
-        ):
-            yield from (ast.literal_eval(argument) for argument in node.args)
+def named_in(source: str) -> Iterator[tuple[str, str]]:
+    """The ids in the requirement marks of a test file, each with its test; "" for all of them."""
+    for statement in ast.parse(source).body:
+        test: str = getattr(statement, "name", "")
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in (
+                "requirement",
+                "pytest.mark.requirement",
+            ):
+                yield from ((ast.literal_eval(argument), test) for argument in node.args)
 
 
 @functools.cache
-def named_by_tests() -> frozenset[str]:
-    """The ids that any test names."""
-    return frozenset(id for path in TESTS.rglob("*.py") for id in named_in(path.read_text()))
+def proofs() -> Proofs:
+    """The tests of every rule that has any."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(TESTS.rglob("test_*.py")):
+        name = path.relative_to(TESTS).as_posix()
+        for id, test in dict.fromkeys(named_in(path.read_text())):
+            found.setdefault(id, []).append(f"{name}::{test}" if test else name)
+    return found
 
 
-def report(rules: Iterable[Rule], proven: frozenset[str]) -> str:
-    """How many of the rules that we speak are proven, by area, and the text of the others."""
-    spoken = [rule for rule in rules if rule.is_spoken]
-    unproven = [rule for rule in spoken if rule.id not in proven]
-    total = Counter(rule.area for rule in spoken)
-    missing = Counter(rule.area for rule in unproven)
-    return "\n".join(
-        [
-            *(_count(area, total[area] - missing[area], total[area]) for area in total),
-            _count("all", len(spoken) - len(unproven), len(spoken)),
-            "",
-            *(f"{rule.id}  {rule.level}: {rule.text}" for rule in unproven),
-        ]
+def summary(rules: Iterable[Rule], proofs: Proofs) -> list[list[str]]:
+    """How many rules of each area, and of all, are proven, waived and unproven."""
+    by_area: dict[str, list[Rule]] = {}
+    for rule in rules:
+        by_area.setdefault(rule.area, []).append(rule)
+    by_area["all"] = [rule for area in by_area.values() for rule in area]
+    head = ["area", "rules", "proven", "waived", "unproven", "unproven MUST"]
+    return [head, *([area, *_counts(ours, proofs)] for area, ours in by_area.items())]
+
+
+def _counts(rules: list[Rule], proofs: Proofs) -> list[str]:
+    unproven = [rule for rule in rules if rule.id not in proofs and not rule.waived]
+    counts = (
+        len(rules),
+        sum(rule.id in proofs for rule in rules),
+        sum(bool(rule.waived) for rule in rules),
+        len(unproven),
+        sum(rule.is_a_must for rule in unproven),
     )
+    return [str(count) for count in counts]
 
 
-def _count(area: str, proven: int, total: int) -> str:
-    return f"{area:10} {proven:3} of {total:3} proven"
+def page(rules: Iterable[Rule], proofs: Proofs) -> str:
+    """The rules, and the tests that prove them, as Markdown."""
+    rules = list(rules)
+    head, *counts = summary(rules, proofs)
+    lines = ["# The rules of the protocol, and what proves them", ""]
+    lines += ["Written by `make requirements`. Each rule's source and the way to check it are in"]
+    lines += ["[`tests/requirements.toml`](../tests/requirements.toml).", ""]
+    lines += [_row(head), _row(["---"] * len(head)), *map(_row, counts)]
+    for area in dict.fromkeys(rule.area for rule in rules):
+        lines += ["", f"## {area}", "", _row(["rule", "", "proven by"]), _row(["---"] * 3)]
+        lines += [
+            _row([f"{rule.id} {rule.level}", rule.text, _status(rule, proofs)])
+            for rule in rules
+            if rule.area == area
+        ]
+    return "\n".join([*lines, ""])
+
+
+def _status(rule: Rule, proofs: Proofs) -> str:
+    tests = proofs.get(rule.id, [])
+    if tests:
+        return "<br>".join(f"[{test}](../tests/{test.partition('::')[0]})" for test in tests)
+    return f"waived: {rule.waived}" if rule.waived else "**unproven**"
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _print(rows: list[list[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *counts in rows:
+        cells = [first.ljust(widths[0]), *map(str.rjust, counts, widths[1:])]
+        print("  ".join(cells))
 
 
 if __name__ == "__main__":
-    print(report(rules(), named_by_tests()))
+    _print(summary(rules(), proofs()))
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(page(rules(), proofs()))
