@@ -213,13 +213,17 @@ class CallHandle(abc.ABC, Generic[Result, Done]):
         self._call.disconnect(retry=retry, now=self._now())
         return self._settle()
 
-    @abc.abstractmethod
     def ask(self, method: str, params: Params | None = None, *, timeout: float = 300.0) -> Result:
         """Ask the client something, such as ``elicitation/create``; returns its result.
 
         Raises LocalProtocolError if the client has not declared that it can be asked this,
         JsonRpcError for its error, and RequestTimeout if it does not answer in ``timeout`` seconds.
         """
+        return self._answer_to(self._call.ask(method, params, timeout=timeout, now=self._now()))
+
+    @abc.abstractmethod
+    def _answer_to(self, id: int) -> Result:
+        """Wait for the client's answer to a question, and give or raise what it brings."""
 
     @abc.abstractmethod
     def _now(self) -> float:

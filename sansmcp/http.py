@@ -43,22 +43,29 @@ class RequestHead:
 
     Attributes:
         method: e.g. ``b"POST"``.
-        target: path and query, as on the request line.
+        target: path and query, as on the request line, without ``root``.
         headers: name and value pairs, names in lower case.
         principal: who the request comes from, as the host has authenticated it; empty where there
             is no authentication. Sessions and stored streams belong to a principal and are hidden
             from all others.
+        root: the path under which the server is mounted in a larger application, which clients have
+            to put in front of the paths that it knows; empty if it is not.
     """
 
     method: bytes
     target: bytes
     headers: Headers = attrs.field(repr=_show_headers)
     principal: str = ""
+    root: bytes = b""
 
     @property
     def path(self) -> bytes:
         """The target without its query."""
         return self.target.partition(b"?")[0]
+
+    def address_of(self, path: bytes) -> str:
+        """A path of the server as the client of this request has to ask for it."""
+        return (self.root + path).decode()
 
 
 @attrs.frozen(kw_only=True)

@@ -33,8 +33,6 @@ from ._stdio import StdioStream
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from sansmcp.messages import Params
-
 _logger = logging.getLogger("sansmcp")
 
 _FLUSH = 1.0
@@ -48,12 +46,8 @@ class Call(sansmcp.CallHandle[Awaitable[Any], Awaitable[None]]):
         super().__init__(call)
         self._serving = serving
 
-    async def ask(
-        self, method: str, params: Params | None = None, *, timeout: float = 300.0
-    ) -> Any:
-        """Ask the client something, and wait for its answer."""
-        id = self._call.ask(method, params, timeout=timeout, now=self._now())
-        return await self._serving.answer_to(self._call, id)
+    def _answer_to(self, id: int) -> Awaitable[Any]:
+        return self._serving.answer_to(self._call, id)
 
     def _now(self) -> float:
         return trio.current_time()

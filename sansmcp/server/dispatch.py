@@ -197,7 +197,7 @@ def session_given(asked: Asked, request_id: RequestId | None = None) -> None:
         sse_path = asked.endpoint.sse_path
         raise refusals.session_required(
             listening=asked.head.method == b"GET",
-            http_sse_url=None if sse_path is None else (sse_path or b"/").decode(),
+            http_sse_url=None if sse_path is None else asked.head.address_of(sse_path or b"/"),
             request_id=request_id,
         )
 

@@ -106,7 +106,7 @@ class HttpSse:
                 raise refusals.stream_not_acceptable()
             self._check_room()
         elif path != self._endpoint.messages_path.rstrip(b"/"):  # row 1.2
-            raise refusals.http_sse_stream_url(self._endpoint.path.decode())
+            raise refusals.http_sse_stream_url(head.address_of(self._endpoint.path))
         elif head.method != b"POST":  # row 1.4
             raise refusals.method_not_allowed(b"POST", "Messages are POSTed to this URL")
         else:
@@ -147,7 +147,7 @@ class HttpSse:
         )
         self._streams[exchange] = key
         exchange.open_stream()
-        uri = f"{self._endpoint.messages_path.decode()}?{_TOKEN}={token}"
+        uri = f"{exchange.head.address_of(self._endpoint.messages_path)}?{_TOKEN}={token}"
         exchange.send(encode_event(uri.encode(), event="endpoint"))
 
     def _channel(self, head: RequestHead) -> Channel:

@@ -214,6 +214,7 @@ class Bench:
         *,
         target: str = "/mcp",
         principal: str = "",
+        root: str = "",
     ) -> Talk:
         """A whole request."""
         pairs = {"host": "localhost", **(headers or {})}
@@ -226,6 +227,7 @@ class Bench:
                 if value is not None
             ),
             principal=principal,
+            root=root.encode(),
         )
         talk = Talk(self).feed(head)
         if body:

@@ -207,3 +207,17 @@ def test_the_end_of_a_session_leaves_the_other_transport_alone(shared: Bench) ->
     shared.send("DELETE", {"mcp-session-id": session})
     assert client.say(PING).said == [result(7)]
     assert shared.post(initialize()).status == 200
+
+
+# Mounted in a larger application
+
+
+def test_a_server_that_is_mounted_tells_the_whole_path() -> None:
+    bench = Bench(http_sse="/sse")
+    stream = bench.send("GET", {"accept": STREAM}, target="/sse", root="/api/v1")
+    assert (stream.events[0].data or "").startswith("/api/v1/messages?session_id=")
+    headers = {"accept": BOTH, "content-type": JSON}
+    talk = bench.send("POST", headers, PING, target="/sse", root="/api/v1")
+    assert talk.error["data"]["mcpUrl"] == "/api/v1/mcp"
+    talk = bench.send("POST", headers, PING, root="/api/v1")
+    assert talk.error["data"]["httpSseUrl"] == "/api/v1/sse"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp import CallHandle, ClientHandle, Disconnected
+from sansmcp import CallHandle, ClientHandle, Disconnected, LocalProtocolError
 from sansmcp.events import (
     CallCompleted,
     CallFailed,
@@ -130,8 +130,8 @@ class BenchCall(CallHandle[int, None]):
 
     bench: Bench
 
-    def ask(self, method: str, params: Params | None = None, *, timeout: float = 300.0) -> int:
-        return self._call.ask(method, params, timeout=timeout, now=self._now())
+    def _answer_to(self, id: int) -> int:
+        return id
 
     def _now(self) -> float:
         return self.bench.now
@@ -159,3 +159,16 @@ def test_a_handler_talks_to_the_client() -> None:
     assert talk.ended
     _, call = bench.call(bench.open_session(), method="tools/list")
     assert BenchCall(call).params == {}
+
+
+def test_a_handler_asks_the_client() -> None:
+    bench = Bench()
+    session = bench.open_session(capabilities={"elicitation": {}})
+    talk, call = bench.call(session)
+    handle = BenchCall(call)
+    handle.bench = bench
+    id = handle.ask("elicitation/create", {"message": "name?"}, timeout=1)
+    bench.settle()
+    assert talk.messages[-1]["id"] == id
+    with pytest.raises(LocalProtocolError):
+        handle.ask("sampling/createMessage")

@@ -24,7 +24,7 @@ class Handle(CallHandle[Any, None]):
     def bare(self) -> Call:
         return self._call
 
-    def ask(self, method: str, params: Any = None, *, timeout: float = 300.0) -> Any:
+    def _answer_to(self, id: int) -> Any:
         raise NotImplementedError
 
     def _now(self) -> float:
