@@ -116,13 +116,14 @@ def main(transport: str) -> None:
         case "stdio":
             server.run("stdio")
         case "sse":
-            _listen(server.sse_app(), "/sse")
+            listen(server.sse_app(), "/sse")
         case _:
             app = server.streamable_http_app(event_store=ListStore(), retry_interval=20)
-            _listen(app, "/mcp")
+            listen(app, "/mcp")
 
 
-def _listen(app: Starlette, path: str) -> None:
+def listen(app: Starlette, path: str) -> None:
+    """Serve an application on a free port, and print the URL of a path of it."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen()
