@@ -1,0 +1,53 @@
+"""Does an adapter do what an adapter has to do? Checks over real sockets and processes.
+
+The checks play the other side themselves, well and badly. The adapter is given to them as a
+*subject*: :class:`ClientSubject` or :class:`ServerSubject`. With pytest, a file of tests is this::
+
+    @pytest.mark.parametrize("check", client_checks(), ids=str)
+    def test_client(check: Check[ClientSubject]) -> None:
+        check(MySubject())
+
+A check raises AssertionError, and says which obligation was broken, what was seen, and what to do.
+What an adapter does without is named in its ``lacks``; the checks that need it are left out by
+``unittest.SkipTest``, with that reason. No check needs more than a loopback interface, and none
+lasts longer than a few seconds.
+
+This package uses sockets and threads, so it is not imported by :mod:`sansmcp` or
+:mod:`sansmcp.testing`.
+"""
+
+from . import client_calls, client_connections, client_endings, client_streams
+from .check import Check, checks_in
+from .subjects import (
+    Answer,
+    ClientSubject,
+    ConnectedClient,
+    Feature,
+    Pending,
+    Running,
+    ServerSubject,
+)
+
+
+def client_checks() -> tuple[Check[ClientSubject], ...]:
+    """What every client has to do."""
+    return checks_in(client_calls, client_streams, client_endings, client_connections)
+
+
+def server_checks() -> tuple[Check[ServerSubject], ...]:
+    """What every server has to do."""
+    return checks_in()
+
+
+__all__ = [
+    "Answer",
+    "Check",
+    "ClientSubject",
+    "ConnectedClient",
+    "Feature",
+    "Pending",
+    "Running",
+    "ServerSubject",
+    "client_checks",
+    "server_checks",
+]

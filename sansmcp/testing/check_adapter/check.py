@@ -1,0 +1,146 @@
+"""Checks: what one is, how it is run, and how it says what is wrong."""
+
+from __future__ import annotations
+
+import faulthandler
+import inspect
+import tempfile
+import threading
+import unittest
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, Generic, Protocol, TypeAlias, TypeGuard, TypeVar
+
+import attrs
+
+from .subjects import ClientSubject, Feature, ServerSubject
+
+MOMENT = 10.0
+"""Seconds for what takes a moment, on a machine that has much else to do."""
+
+
+class _Subject(Protocol):
+    lacks: Mapping[Feature, str]
+
+
+S = TypeVar("S", bound=_Subject)
+_Run: TypeAlias = Callable[[S], None]
+
+
+@attrs.frozen
+class Check(Generic[S]):
+    """One obligation of an adapter; calling the check with a subject proves that it is met."""
+
+    name: str
+    obligation: str
+    """What the adapter has to do, and how."""
+    needs: frozenset[Feature]
+    _run: _Run[S]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __call__(self, subject: S, *, patience: float = 30.0) -> None:
+        """Run the check; it is given up after ``patience`` seconds, whatever hangs.
+
+        Raises AssertionError if the obligation is not met, and unittest.SkipTest, which pytest
+        knows as well, if the subject does without what the check needs.
+        """
+        for feature in sorted(self.needs & subject.lacks.keys(), key=str):
+            raise unittest.SkipTest(f"{feature.value}: {subject.lacks[feature]}")
+        failure = _fails(self._run, subject, patience)
+        if failure is not None:
+            what = str(failure) if isinstance(failure, Broken) else f"raised {failure!r}"
+            raise AssertionError(f"{what}\n\n{self.name}: {self.obligation}") from failure
+
+
+def _fails(run: _Run[S], subject: S, patience: float) -> BaseException | None:
+    """Run in a thread, so that what hangs can be left behind."""
+    failures: list[BaseException] = []
+
+    def run_and_tell() -> None:
+        try:
+            run(subject)
+        except BaseException as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=run_and_tell, daemon=True)
+    thread.start()
+    thread.join(patience)
+    if thread.is_alive():
+        return Broken(f"did not end within {patience:g} s; its threads are at\n{_stacks()}")
+    return failures[0] if failures else None
+
+
+def _stacks() -> str:
+    """Where all threads are; this one, which comes last, is left out."""
+    with tempfile.TemporaryFile("w+") as file:
+        faulthandler.dump_traceback(file)
+        file.seek(0)
+        return file.read().partition("Current thread")[0]
+
+
+def client_check(*needs: Feature) -> Callable[[_Run[ClientSubject]], Check[ClientSubject]]:
+    """Make a function a check of clients; its docstring is the obligation."""
+    return lambda run: _check(run, needs)
+
+
+def server_check(*needs: Feature) -> Callable[[_Run[ServerSubject]], Check[ServerSubject]]:
+    """Make a function a check of servers; its docstring is the obligation."""
+    return lambda run: _check(run, needs)
+
+
+def _check(run: _Run[S], needs: tuple[Feature, ...]) -> Check[S]:
+    return Check(run.__name__, inspect.getdoc(run) or "", frozenset(needs), run)
+
+
+def checks_in(*modules: ModuleType) -> tuple[Check[Any], ...]:
+    """The checks that modules define, in their order."""
+    values = [value for module in modules for value in vars(module).values()]
+    return tuple(filter(_is_check, values))
+
+
+def _is_check(value: object) -> TypeGuard[Check[Any]]:
+    return isinstance(value, Check)
+
+
+# What checks say
+
+
+class Broken(AssertionError):
+    """An obligation was broken, and this is what was seen."""
+
+
+def expect(condition: object, seen: str) -> None:
+    """Raises Broken with what was seen, unless the condition holds."""
+    if not condition:
+        raise Broken(seen)
+
+
+def same(got: Any, wanted: Any, what: str) -> None:
+    """Raises Broken unless two values are equal; the values are shown, shortened."""
+    expect(got == wanted, f"{what}: {_short(got)}, and not {_short(wanted)}")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 500 else f"{text[:500]}..."
+
+
+E = TypeVar("E", bound=BaseException)
+
+
+def raises(kind: type[E], action: Callable[[], Any], what: str) -> E:
+    """What an action raises, of exactly this class or one below it."""
+    try:
+        result = action()
+    except kind as error:
+        return error
+    except BaseException as error:
+        raise Broken(f"{what}: raised {error!r} instead of {kind.__name__}") from error
+    raise Broken(f"{what}: returned {_short(result)} instead of raising {kind.__name__}")
+
+
+def happened(event: threading.Event, what: str) -> None:
+    """Wait for something that another thread does."""
+    expect(event.wait(MOMENT), f"{what} within {MOMENT:g} s")

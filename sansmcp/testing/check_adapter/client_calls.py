@@ -1,0 +1,282 @@
+"""Checks of clients: calls that succeed, in every form that an answer can have."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from ...client.settings import ClientSettings
+from ...errors import JsonRpcError
+from ...events import ServerNotified
+from .check import client_check, expect, happened, raises, same
+from .clients import LEGACY, MODERN, OLDEST, call, connected, start, talking, until
+from .fake_server import (
+    Exchange,
+    FakeServer,
+    Script,
+    accept,
+    echo,
+    encode,
+    event,
+    in_turn,
+    progress,
+    server_result,
+)
+from .subjects import Answer, ClientSubject, Feature
+
+_WORDS = {"text": "a\u2028ä😀"}
+
+
+def by_stream(exchange: Exchange) -> None:
+    """Answer a call by an event stream that ends properly."""
+    exchange.begin_stream()
+    exchange.end(exchange.answer(exchange.message["params"]["arguments"]))
+
+
+def _by_closing(exchange: Exchange) -> None:
+    """The end of the response is the end of the connection."""
+    body = encode({"id": exchange.id, "result": _WORDS})
+    exchange.send(exchange.head(200, {"content-type": "application/json"}) + body)
+    exchange.close()
+
+
+def _as_chunks(exchange: Exchange) -> None:
+    body = encode({"id": exchange.id, "result": _WORDS})
+    headers = {"content-type": "application/json", "transfer-encoding": "chunked"}
+    exchange.send(exchange.head(200, headers))
+    exchange.chunk(body[:20])
+    exchange.end(body[20:])
+
+
+@client_check()
+def calls_with_a_session(subject: ClientSubject) -> None:
+    """A client shakes hands, calls, and ends its session when it is closed (2025-11-25).
+
+    Perform every OpenExchange, and feed its response to the machine until that is complete.
+    """
+    with FakeServer() as server:
+        with connected(subject, server.url, versions=LEGACY) as client:
+            same(client.connected.version, *LEGACY, "the version")
+            same(call(client, _WORDS), _WORDS, "the result")
+        same(
+            server.asked,
+            ["initialize", "notifications/initialized", "tools/call", "DELETE"],
+            "what was asked",
+        )
+
+
+@client_check()
+def calls_that_stand_alone(subject: ClientSubject) -> None:
+    """A client without sessions discovers the server, and calls (2026-07-28)."""
+    with FakeServer() as server:
+        with connected(subject, server.url, versions=MODERN) as client:
+            same(client.connected.version, *MODERN, "the version")
+            same(call(client, _WORDS), _WORDS, "the result")
+        same(server.asked, ["server/discover", "tools/call"], "what was asked")
+
+
+@client_check()
+def the_era_is_found_out(subject: ClientSubject) -> None:
+    """A client with the default settings finds out that a server needs a handshake.
+
+    Pass the application's settings on as they are, and give those that it does not set no defaults.
+    """
+
+    def unknown(exchange: Exchange) -> None:
+        exchange.reply(400)
+
+    with (
+        FakeServer({"server/discover": unknown}) as server,
+        connected(subject, server.url) as client,
+    ):
+        same(client.connected.version, "2025-11-25", "the version")
+
+
+@client_check(Feature.CONCURRENCY)
+def calls_over_http_sse(subject: ClientSubject) -> None:
+    """Over HTTP+SSE (2024-11-05) answers come on a stream that is open all the time.
+
+    Read every response as it comes, while other requests are made.
+    """
+    streams: list[Exchange] = []
+
+    def stream(exchange: Exchange) -> None:
+        exchange.begin_stream()
+        exchange.chunk(b"event: endpoint\ndata: /messages?token=1\n\n")
+        streams.append(exchange)
+        exchange.wait_until_gone()
+
+    def post(exchange: Exchange) -> None:
+        accept(exchange)
+        is_call = exchange.key == "tools/call"
+        streams[0].chunk(exchange.answer(_WORDS if is_call else server_result(*OLDEST)))
+
+    scripts = {"GET": stream, "initialize": post, "tools/call": post}
+    old: ClientSettings = {"transports": ("http+sse",), "versions": OLDEST}
+    with talking(subject, scripts, **old) as (client, _):
+        same(client.connected.transport, "http+sse", "the transport")
+        same(call(client, _WORDS), _WORDS, "the result")
+
+
+def _every_form(subject: ClientSubject, piece: int) -> None:
+    forms: list[Script] = [echo, by_stream, _as_chunks, _by_closing]
+    with talking(subject, {"tools/call": in_turn(*forms)}, piece=piece) as (client, _):
+        for form in forms:
+            same(call(client, _WORDS), _WORDS, f"the result {form.__name__}")
+
+
+@client_check()
+def every_form_of_answer(subject: ClientSubject) -> None:
+    """Answers come as JSON of a known length or in chunks, as event streams, and until the end.
+
+    When the connection is closed, feed the end: it may be the end of the response.
+    """
+    _every_form(subject, piece=0)
+
+
+@client_check()
+def answers_in_pieces(subject: ClientSubject) -> None:
+    """An answer may come byte by byte.
+
+    Feed what comes, as it comes, and read on as long as the exchange is not done.
+    """
+    _every_form(subject, piece=1)
+
+
+@client_check()
+def large_messages(subject: ClientSubject) -> None:
+    """Messages of five megabytes go both ways.
+
+    Send all that is to be sent, however often the socket takes only a part.
+    """
+    large = {"text": "x" * 5_000_000}
+    forms: list[Script] = [echo, by_stream]
+    with talking(subject, {"tools/call": in_turn(*forms)}) as (client, _):
+        for form in forms:
+            expect(call(client, large) == large, f"the result {form.__name__} is another one")
+
+
+@client_check(Feature.CONCURRENCY)
+def many_calls_at_once(subject: ClientSubject) -> None:
+    """Fifty calls run at the same time, and each gets its own result.
+
+    Carry each exchange on a connection of its own, and let none wait for another.
+    """
+    waiting: list[Exchange] = []
+
+    def answer_all(exchange: Exchange) -> None:
+        waiting.append(exchange)
+        if len(waiting) == 50:
+            for each in reversed(waiting):
+                echo(each)
+
+    with talking(subject, {"tools/call": answer_all}) as (client, _):
+        calls = [start(client, {"number": number}) for number in range(50)]
+        results = [each.result() for each in calls]
+        same(results, [{"number": number} for number in range(50)], "the results")
+
+
+@client_check()
+def errors_of_the_server(subject: ClientSubject) -> None:
+    """A JSON-RPC error is raised as JsonRpcError, alone and in no group."""
+
+    def fail(exchange: Exchange) -> None:
+        exchange.json({"id": exchange.id, "error": {"code": -7, "message": "no", "data": [1]}})
+
+    with talking(subject, {"tools/call": fail}) as (client, _):
+        error = raises(JsonRpcError, lambda: call(client), "a call that was answered by one")
+        same((error.code, error.message, error.data), (-7, "no", [1]), "the error")
+
+
+@client_check()
+def progress_and_notifications(subject: ClientSubject) -> None:
+    """Progress goes to the callback of its call, notifications to the events, in their order.
+
+    Give the events to those whom they concern: sansmcp.ClientHandle does it.
+    """
+
+    def work(exchange: Exchange) -> None:
+        exchange.begin_stream()
+        for number in range(1, 4):
+            exchange.chunk(event(progress(exchange, number)))
+            exchange.chunk(event({"method": "notifications/x", "params": {"number": number}}))
+        exchange.end(exchange.answer({}))
+
+    reports: list[float] = []
+    with talking(subject, {"tools/call": work}) as (client, _):
+        events = client.events()
+        call(client, on_progress=lambda report: reports.append(report.progress))
+        same(reports, [1, 2, 3], "the progress reports")
+        numbers: list[Any] = []
+        while len(numbers) < 3:
+            match next(events):
+                case ServerNotified(_, notification):
+                    numbers.append((notification.params or {})["number"])
+                case _:
+                    pass
+        same(numbers, [1, 2, 3], "the notifications")
+
+
+@client_check()
+def notifications_to_the_server(subject: ClientSubject) -> None:
+    """A notification of the application is sent."""
+    with talking(subject, {"notifications/x": accept}) as (client, server):
+        client.notify("notifications/x", {"a": 1})
+        until(client, lambda: "notifications/x" in server.asked, "the notification")
+
+
+def _hear(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {"heard": params["message"]}
+
+
+@client_check(Feature.CONCURRENCY)
+def questions_during_a_call(subject: ClientSubject) -> None:
+    """What the server asks during a call is answered while the call goes on (2025-11-25).
+
+    For ServerAsked call the application's function, and respond, fail_with or decline.
+    """
+    answers: dict[int, Any] = {}
+    answered = threading.Event()
+
+    def ask(exchange: Exchange) -> None:
+        exchange.begin_stream()
+        for id, method in enumerate(("elicitation/create", "roots/list", "sampling/createMessage")):
+            exchange.chunk(event({"id": id, "method": method, "params": {"message": "name?"}}))
+        happened(answered, "the questions were not answered")
+        exchange.end(exchange.answer({"answers": [answers[id] for id in range(3)]}))
+
+    def take(exchange: Exchange) -> None:
+        accept(exchange)
+        message = exchange.message
+        answers[exchange.id] = message.get("result") or message["error"]["code"]
+        if len(answers) == 3:
+            answered.set()
+
+    def refuse(params: Mapping[str, Any]) -> Any:
+        raise JsonRpcError(-9, "not now")
+
+    functions: dict[str, Answer] = {"elicitation/create": _hear, "roots/list": refuse}
+    able: ClientSettings = {"capabilities": {"elicitation": {}, "roots": {}}}
+    with talking(subject, {"tools/call": ask, "answer": take}, functions, **able) as (client, _):
+        result = call(client)
+        same(result, {"answers": [{"heard": "name?"}, -9, -32601]}, "the answers")
+
+
+@client_check()
+def questions_in_rounds(subject: ClientSubject) -> None:
+    """What a result asks for is answered, and the call made again (2026-07-28)."""
+
+    def ask(exchange: Exchange) -> None:
+        given = exchange.message["params"].get("inputResponses")
+        if given is None:
+            request = {"method": "elicitation/create", "params": {"message": "name?"}}
+            wanted = {"inputRequests": {"n": request}, "requestState": "s"}
+            exchange.result({"resultType": "input_required", **wanted})
+        else:
+            exchange.result({"resultType": "complete", "given": given})
+
+    functions: dict[str, Answer] = {"elicitation/create": _hear}
+    modern: ClientSettings = {"versions": MODERN, "capabilities": {"elicitation": {}}}
+    with talking(subject, {"tools/call": ask}, functions, **modern) as (client, _):
+        same(call(client)["given"], {"n": {"heard": "name?"}}, "the answers")

@@ -1,0 +1,94 @@
+"""Checks of clients: connections are used again, replaced, and closed."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from pathlib import Path
+
+from ...errors import Disconnected
+from .check import client_check, expect, raises, same
+from .client_calls import by_stream
+from .clients import LEGACY, call, connected, talking
+from .fake_server import Exchange, FakeServer, Script, echo, in_turn
+from .subjects import ClientSubject
+
+
+@client_check()
+def connections_are_used_again(subject: ClientSubject) -> None:
+    """A response that has ended properly leaves a connection that serves the next request.
+
+    Keep the connection if ClientConnection.is_reusable.
+    """
+    answers: list[Script] = [echo, by_stream] * 5
+    with FakeServer({"tools/call": in_turn(*answers)}) as server:
+        with connected(subject, server.url, versions=LEGACY) as client:
+            for _ in answers:
+                call(client)
+        same(server.connections, 1, "the connections for requests one after the other")
+
+
+@client_check()
+def connections_that_were_closed(subject: ClientSubject) -> None:
+    """A connection that the server has closed meanwhile is not used for the next request.
+
+    Before a connection is used again, look whether anything has come on it: the end, for one.
+    """
+
+    def answer_and_close(exchange: Exchange) -> None:
+        echo(exchange)
+        exchange.close()
+
+    with talking(subject, {"tools/call": answer_and_close}) as (client, server):
+        for number in range(3):
+            same(call(client, {"n": number}), {"n": number}, "the result")
+            server.wait(lambda: not server.is_open, "the connection is closed")
+
+
+@client_check()
+def connections_that_close_under_a_request(subject: ClientSubject) -> None:
+    """A request whose outcome is unknown is repeated only where that does no harm.
+
+    Do not repeat requests on your own, nor let an HTTP library do it.
+    """
+    fails = threading.Event()
+
+    def fail_once(exchange: Exchange) -> None:
+        if not fails.is_set():
+            fails.set()
+            exchange.close()
+        exchange.result({"tools": []})
+
+    with talking(subject, {"tools/call": fail_once, "tools/list": fail_once}) as (client, server):
+        raises(Disconnected, lambda: call(client), "a call that was not answered")
+        same(server.asked.count("tools/call"), 1, "the calls that were sent")
+        fails.clear()
+        same(client.start("tools/list").result(), {"tools": []}, "a list that was asked again")
+        same(server.asked.count("tools/list"), 2, "the lists that were asked for")
+
+
+def _held() -> tuple[int, int]:
+    """The threads and the file descriptors of this process."""
+    gc.collect()
+    folders = [folder for folder in (Path("/proc/self/fd"), Path("/dev/fd")) if folder.exists()]
+    return threading.active_count(), len(os.listdir(folders[0])) if folders else 0
+
+
+@client_check()
+def nothing_is_left(subject: ClientSubject) -> None:
+    """A client that was closed leaves no thread, and no descriptor, however often that is done."""
+
+    def once() -> None:
+        with talking(subject) as (client, _):
+            call(client)
+
+    once()
+    before = _held()
+    for _ in range(3):
+        once()
+    after = _held()
+    expect(
+        after[0] <= before[0] and after[1] <= before[1],
+        f"threads and descriptors: {before} after the first client, {after} after three more",
+    )

@@ -1,0 +1,234 @@
+"""Checks of clients: calls that do not succeed end nevertheless, once, and leave no harm."""
+
+from __future__ import annotations
+
+import socket
+
+from ...errors import (
+    CallError,
+    Disconnected,
+    RequestCancelled,
+    RequestTimeout,
+    SessionLost,
+)
+from .check import client_check, raises, same
+from .clients import LEGACY, MODERN, call, connected, start, talking, until
+from .fake_server import (
+    SESSION,
+    Exchange,
+    FakeServer,
+    Script,
+    echo,
+    encode,
+    in_turn,
+    server_result,
+)
+from .subjects import ClientSubject, Feature
+
+
+def _hang(exchange: Exchange) -> None:
+    exchange.wait_until_gone()
+
+
+class _HangsFirst:
+    """A tool that hangs the first times it is called, and works later."""
+
+    def __init__(self, times: int = 1) -> None:
+        self._times = times
+
+    def __call__(self, exchange: Exchange) -> None:
+        self._times -= 1
+        (_hang if self._times >= 0 else echo)(exchange)
+
+
+def _gone(server: FakeServer) -> None:
+    """Wait until the client has left the call that hangs."""
+    calls = server.wait_for("tools/call")
+    server.wait(calls[0].gone.is_set, "the client left the response that it does not wait for")
+
+
+@client_check()
+def a_call_that_takes_too_long(subject: ClientSubject) -> None:
+    """A call without an answer raises RequestTimeout, alone, and the server is told (2025-11-25).
+
+    Wait no longer than until next_deadline(), which may change whenever the machine does, and call
+    handle_timeout(). Break off what an AbortExchange names: close its connection.
+    """
+    with talking(subject, {"tools/call": _HangsFirst()}) as (client, server):
+        raises(RequestTimeout, lambda: call(client, timeout=0.1), "a call with a timeout")
+        until(client, lambda: "notifications/cancelled" in server.asked, "a cancellation")
+        _gone(server)
+        same(call(client, {"a": 1}), {"a": 1}, "the result of another call")
+
+
+@client_check()
+def a_request_that_takes_too_long(subject: ClientSubject) -> None:
+    """Without sessions to leave a response is to cancel the request (2026-07-28).
+
+    Break off what an AbortExchange names: close its connection.
+    """
+    with talking(subject, {"tools/call": _HangsFirst()}, versions=MODERN) as (client, server):
+        raises(RequestTimeout, lambda: call(client, timeout=0.1), "a call with a timeout")
+        _gone(server)
+        same(call(client, {"a": 1}), {"a": 1}, "the result of another call")
+
+
+@client_check(Feature.CANCELLING, Feature.CONCURRENCY)
+def a_call_that_is_cancelled(subject: ClientSubject) -> None:
+    """A call that the application cancels is cancelled at the server.
+
+    When the caller is cancelled call Client.cancel(), and perform the effects that follow.
+    """
+    with talking(subject, {"tools/call": _HangsFirst()}) as (client, server):
+        pending = start(client)
+        until(client, lambda: "tools/call" in server.asked, "the call")
+        pending.cancel()
+        until(client, lambda: "notifications/cancelled" in server.asked, "a cancellation")
+        _gone(server)
+        same(call(client, {"a": 1}), {"a": 1}, "the result of another call")
+
+
+@client_check(Feature.CONCURRENCY)
+def closing_ends_calls(subject: ClientSubject) -> None:
+    """Calls that are under way when the client is closed raise RequestCancelled; none hangs.
+
+    Call Client.close(), and go on until the event Closed.
+    """
+    with FakeServer({"tools/call": _hang}) as server:
+        with connected(subject, server.url, versions=LEGACY) as client:
+            pending = [start(client) for _ in range(3)]
+            until(client, lambda: server.asked.count("tools/call") == 3, "the calls")
+        for each in pending:
+            raises(RequestCancelled, each.result, "a call when the client was closed")
+        same(server.asked[-1], "DELETE", "the last request")
+
+
+@client_check()
+def a_server_that_says_nothing(subject: ClientSubject) -> None:
+    """A server that takes the connection and never answers is given up in time.
+
+    Tick the timers from the start on, also while connect() waits.
+    """
+    with FakeServer({"initialize": _hang}) as server:
+        raises(
+            RequestTimeout,
+            lambda: subject.connect(server.url, answers={}, versions=LEGACY, connect_timeout=0.2),
+            "connecting to a server that does not answer",
+        )
+
+
+@client_check()
+def nobody_is_there(subject: ClientSubject) -> None:
+    """A connection that is refused raises Disconnected, alone, and says so.
+
+    Whatever keeps a request from being made is PeerGone(reason).
+    """
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/mcp"
+        raises(
+            Disconnected,
+            lambda: subject.connect(url, answers={}, versions=LEGACY),
+            "connecting to a port where nobody listens",
+        )
+
+
+def _bad_json(exchange: Exchange) -> None:
+    exchange.reply(200, b'{"jsonrpc": "2.0", "id":', content_type="application/json")
+
+
+def _another_id(exchange: Exchange) -> None:
+    exchange.json({"id": "another", "result": {}})
+
+
+def _half(exchange: Exchange) -> None:
+    body = encode({"id": exchange.id, "result": {}})
+    headers = {"content-type": "application/json", "content-length": str(len(body))}
+    exchange.send(exchange.head(200, headers) + body[:-1])
+    exchange.close()
+
+
+def _half_a_chunk(exchange: Exchange) -> None:
+    exchange.begin_stream()
+    exchange.send(b"fff\r\ndata: {")
+    exchange.reset()
+
+
+def _raw(data: bytes) -> Script:
+    def say(exchange: Exchange) -> None:
+        exchange.send(data)
+        exchange.close()
+
+    return say
+
+
+_GARBAGE: dict[str, Script] = {
+    "bad JSON": _bad_json,
+    "another id": _another_id,
+    "nothing": lambda exchange: exchange.close(),
+    "a reset": lambda exchange: exchange.reset(),
+    "half a body": _half,
+    "half a chunk": _half_a_chunk,
+    "half a head": _raw(b"HTTP/1.1 200 OK\r\ncontent-ty"),
+    "another protocol": _raw(b"220 mail.example.org ESMTP\r\n"),
+    "a bad chunk": _raw(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n"),
+    "a bad length": _raw(b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n"),
+    "a web page": lambda exchange: exchange.reply(200, b"<html>", content_type="text/html"),
+    "status 500": lambda exchange: exchange.reply(500, b"oops"),
+    "status 302": lambda exchange: exchange.reply(302, location="http://192.0.2.1/"),
+    "an endless head": _raw(b"HTTP/1.1 200 OK\r\n" + b"x-a: b\r\n" * 50_000),
+}
+
+
+@client_check()
+def answers_that_are_none(subject: ClientSubject) -> None:
+    """Whatever comes instead of an answer, the call raises a CallError, and the next one works.
+
+    Nothing that a server sends makes the machine raise. What the connection itself raises is
+    PeerGone(reason), or connection_lost(); such a connection is not used again.
+    """
+    answers = [answer for bad in _GARBAGE.values() for answer in (bad, echo)]
+    with talking(subject, {"tools/call": in_turn(*answers)}) as (client, _):
+        for kind in _GARBAGE:
+            raises(CallError, lambda: call(client, timeout=1), f"a call answered by {kind}")
+            same(call(client, {"a": 1}), {"a": 1}, f"the call after {kind}")
+
+
+@client_check()
+def a_session_that_is_lost(subject: ClientSubject) -> None:
+    """When the server has forgotten the session there is a new one at once, and only one.
+
+    The machine does it: perform its effects, also those that no call has asked for.
+    """
+    sessions = iter([SESSION, "second"])
+    alive: list[str] = []
+
+    def initialize(exchange: Exchange) -> None:
+        alive[:] = [next(sessions)]
+        exchange.result(server_result(*LEGACY), mcp_session_id=alive[0])
+
+    def work(exchange: Exchange) -> None:
+        if exchange.headers["mcp-session-id"] in alive:
+            echo(exchange)
+        else:
+            exchange.reply(404)
+
+    with FakeServer({"initialize": initialize, "tools/call": work}) as server:
+        with connected(subject, server.url, versions=LEGACY) as client:
+            same(call(client, {"a": 1}), {"a": 1}, "the first result")
+            alive.clear()
+            raises(SessionLost, lambda: call(client), "a call in the lost session")
+            same(call(client, {"a": 2}), {"a": 2}, "the result in the new session")
+        same(server.asked.count("initialize"), 2, "the handshakes")
+
+
+@client_check()
+def closing_does_not_wait_for_the_server(subject: ClientSubject) -> None:
+    """A server that does not answer the end of the session does not keep the client from closing.
+
+    Go on ticking the timers until the event Closed.
+    """
+    with FakeServer({"DELETE": _hang}) as server:
+        with connected(subject, server.url, versions=LEGACY, close_timeout=0.1):
+            pass
+        server.wait_for("DELETE")

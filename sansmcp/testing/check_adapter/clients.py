@@ -1,0 +1,87 @@
+"""What the checks of clients have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ...client.core import ReconnectPolicy
+from ...client.settings import CallOptions, ClientSettings
+from .check import MOMENT, Broken
+from .fake_server import SCRIPTS, FakeServer, Script
+from .subjects import Answer, ClientSubject, ConnectedClient, Pending
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+LEGACY, MODERN, OLDEST = ("2025-11-25",), ("2026-07-28",), ("2024-11-05",)
+"""A revision with sessions, one without, and the one of HTTP+SSE."""
+
+_SOON = ReconnectPolicy(initial=0.01, cap=0.05)
+
+
+@contextmanager
+def connected(
+    subject: ClientSubject,
+    target: str | Sequence[str],
+    answers: Mapping[str, Answer] | None = None,
+    **settings: Unpack[ClientSettings],
+) -> Generator[ConnectedClient]:
+    """A client, for a while; without a standalone stream, and quick to come back."""
+    settings.setdefault("listen", False)
+    settings.setdefault("reconnect", _SOON)
+    settings.setdefault("timeout", MOMENT)
+    client = subject.connect(target, answers=answers or {}, **settings)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+@contextmanager
+def talking(
+    subject: ClientSubject,
+    scripts: Mapping[str, Script] = SCRIPTS,
+    answers: Mapping[str, Answer] | None = None,
+    piece: int = 0,
+    **settings: Unpack[ClientSettings],
+) -> Generator[tuple[ConnectedClient, FakeServer]]:
+    """A client that is connected to a server of these scripts, with a session by default."""
+    settings.setdefault("versions", LEGACY)
+    with (
+        FakeServer(scripts, piece=piece) as server,
+        connected(subject, server.url, answers, **settings) as client,
+    ):
+        yield client, server
+
+
+def call(
+    client: ConnectedClient,
+    arguments: Mapping[str, Any] | None = None,
+    on_progress: Callable[[Any], None] | None = None,
+    **options: Unpack[CallOptions],
+) -> Any:
+    """Call a tool, and wait for its result."""
+    return start(client, arguments, on_progress, **options).result()
+
+
+def start(
+    client: ConnectedClient,
+    arguments: Mapping[str, Any] | None = None,
+    on_progress: Callable[[Any], None] | None = None,
+    **options: Unpack[CallOptions],
+) -> Pending:
+    """Call a tool, and do not wait."""
+    params = {"name": "tool", "arguments": dict(arguments or {})}
+    return client.start("tools/call", params, on_progress=on_progress, **options)
+
+
+def until(client: ConnectedClient, condition: Callable[[], object], what: str) -> None:
+    """Let a client work until something has happened."""
+    step = 0.005
+    for _ in range(int(MOMENT / step)):
+        if condition():
+            return
+        client.work(step)
+    raise Broken(f"not within {MOMENT:g} s: {what}")

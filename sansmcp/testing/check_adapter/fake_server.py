@@ -1,0 +1,292 @@
+"""A server over a real socket that says, byte by byte, what a check wants it to say.
+
+It has a thread for each connection. What it does with a request is up to a script; there is one for
+every request that a check does not care about.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import struct
+import threading
+from collections.abc import Callable, Mapping
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+
+from .check import MOMENT, expect
+
+if TYPE_CHECKING:
+    from typing import Self
+
+SESSION = "session-of-the-fake-server"
+
+
+class Exchange:
+    """One request, and the connection to answer it on."""
+
+    def __init__(self, server: FakeServer, connection: socket.socket, line: str) -> None:
+        self._server = server
+        self._connection = connection
+        self.method, self.target, _ = line.split(" ")
+        self.headers: dict[str, str] = {}
+        self.message: dict[str, Any] = {}
+        self.gone = threading.Event()
+        """The client has left before the answer was complete."""
+
+    @property
+    def key(self) -> str:
+        """What is asked: the JSON-RPC method, ``"answer"``, or else the HTTP method."""
+        return str(self.message.get("method", "answer")) if self.message else self.method
+
+    @property
+    def id(self) -> Any:
+        """The JSON-RPC id."""
+        return self.message["id"]
+
+    def send(self, data: bytes) -> None:
+        """Send bytes; in pieces, if the server does that."""
+        step = self._server.piece or len(data) or 1
+        for start in range(0, len(data), step):
+            self._connection.sendall(data[start : start + step])
+
+    def head(self, status: int, headers: Mapping[str, str]) -> bytes:
+        """The start of a response."""
+        lines = [f"HTTP/1.1 {status} Status", *(f"{name}: {headers[name]}" for name in headers)]
+        return "\r\n".join([*lines, "", ""]).encode()
+
+    def reply(self, status: int, body: bytes = b"", **headers: str) -> None:
+        """A whole response."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.send(self.head(status, {"content-length": str(len(body)), **named}) + body)
+
+    def json(self, members: Mapping[str, Any], **headers: str) -> None:
+        """A JSON-RPC message as a whole response."""
+        self.reply(200, encode(members), content_type="application/json", **headers)
+
+    def result(self, result: Any, **headers: str) -> None:
+        """The answer as plain JSON."""
+        self.json({"id": self.id, "result": result}, **headers)
+
+    def begin_stream(self) -> None:
+        """The start of an event stream."""
+        headers = {"content-type": "text/event-stream", "transfer-encoding": "chunked"}
+        self.send(self.head(200, headers))
+
+    def chunk(self, *parts: bytes) -> None:
+        """A piece of the body."""
+        data = b"".join(parts)
+        self.send(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def end(self, *parts: bytes) -> None:
+        """The last piece of the body."""
+        data = b"".join(parts)
+        chunk = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+        self.send(chunk + b"0\r\n\r\n")
+
+    def answer(self, result: Any) -> bytes:
+        """An event that is the answer."""
+        return event({"id": self.id, "result": result})
+
+    def close(self) -> None:
+        """Close the connection; what was sent arrives."""
+        self._connection.shutdown(socket.SHUT_WR)
+        raise ConnectionAbortedError
+
+    def reset(self) -> None:
+        """Break the connection."""
+        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._connection.close()
+        raise ConnectionAbortedError
+
+    def wait_until_gone(self) -> None:
+        """Say nothing, until the client has left."""
+        try:
+            while self._connection.recv(65536):
+                pass
+        finally:
+            self.gone.set()
+
+
+Script: TypeAlias = Callable[[Exchange], None]
+
+
+def encode(members: Mapping[str, Any]) -> bytes:
+    """A JSON-RPC message."""
+    return json.dumps({"jsonrpc": "2.0", **members}).encode()
+
+
+def event(members: Mapping[str, Any] | None, id: str = "", retry: int | None = None) -> bytes:
+    """A server-sent event; without a message it only has an id, and the delay to come back."""
+    lines = [f"id: {id}"] if id else []
+    if retry is not None:
+        lines.append(f"retry: {retry}")
+    lines.append(f"data: {encode(members).decode() if members is not None else ''}")
+    return "\n".join([*lines, "", ""]).encode()
+
+
+def progress(exchange: Exchange, done: int) -> Mapping[str, Any]:
+    """A progress report for the call of an exchange."""
+    token = exchange.message["params"]["_meta"]["progressToken"]
+    params = {"progressToken": token, "progress": done}
+    return {"method": "notifications/progress", "params": params}
+
+
+def _initialize(exchange: Exchange) -> None:
+    result = server_result(exchange.message["params"]["protocolVersion"])
+    exchange.result(result, mcp_session_id=SESSION)
+
+
+def _discover(exchange: Exchange) -> None:
+    result: dict[str, Any] = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+    exchange.result({"resultType": "complete", **result})
+
+
+def echo(exchange: Exchange) -> None:
+    """Answer a call with its own arguments, as plain JSON."""
+    exchange.result(exchange.message["params"].get("arguments", {}))
+
+
+def accept(exchange: Exchange) -> None:
+    """Take a message that wants no answer."""
+    exchange.reply(202)
+
+
+def in_turn(*scripts: Script) -> Script:
+    """Each request by the next one of these."""
+    turns = iter(scripts)
+    return lambda exchange: next(turns)(exchange)
+
+
+def server_result(version: str) -> dict[str, Any]:
+    """What ``initialize`` is answered with."""
+    return {
+        "protocolVersion": version,
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "fake", "version": "1"},
+    }
+
+
+SCRIPTS: Mapping[str, Script] = MappingProxyType(
+    {
+        "initialize": _initialize,
+        "server/discover": _discover,
+        "notifications/initialized": accept,
+        "notifications/cancelled": accept,
+        "answer": accept,
+        "tools/call": echo,
+        "GET": lambda exchange: exchange.reply(405, allow="POST, DELETE"),
+        "DELETE": lambda exchange: exchange.reply(200),
+    }
+)
+"""What is done with the requests that a check does not care about."""
+
+
+class FakeServer:
+    """The server; leaving it proves that the client has closed all its connections."""
+
+    def __init__(self, scripts: Mapping[str, Script] = SCRIPTS, *, piece: int = 0) -> None:
+        """``scripts``: by what is asked; ``piece``: bytes that are sent at once, 0 for all."""
+        self.piece = piece
+        self.exchanges: list[Exchange] = []
+        self.connections = 0
+        self._scripts = {**SCRIPTS, **scripts}
+        self._failures: list[Exception] = []
+        self._open: list[socket.socket] = []
+        self._moved = threading.Condition()
+        self._is_closing = False
+
+    def __enter__(self) -> Self:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None:
+                self.wait(lambda: not self.is_open, "the client has closed all its connections")
+        finally:
+            self._close()
+        for failure in self._failures:
+            raise failure
+
+    def _close(self) -> None:
+        self._is_closing = True
+        for connection in tuple(self._open):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        socket.create_connection(self._listener.getsockname()).close()
+        self._thread.join()
+        self._listener.close()
+
+    @property
+    def url(self) -> str:
+        """The URL of the endpoint."""
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}/mcp"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there are connections."""
+        return bool(self._open)
+
+    @property
+    def asked(self) -> list[str]:
+        """What was asked, in order."""
+        return [exchange.key for exchange in self.exchanges]
+
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for something that clients do."""
+        with self._moved:
+            expect(self._moved.wait_for(condition, MOMENT), f"not within {MOMENT:g} s: {what}")
+
+    def wait_for(self, *keys: str) -> list[Exchange]:
+        """Wait until something was asked, and return those requests."""
+        self.wait(lambda: set(keys) <= set(self.asked), f"the client sent {' and '.join(keys)}")
+        return [exchange for exchange in self.exchanges if exchange.key in keys]
+
+    def _accept(self) -> None:
+        while True:
+            connection, _ = self._listener.accept()
+            if self._is_closing:
+                connection.close()
+                return
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.connections += 1
+            self._open.append(connection)
+            threading.Thread(target=self._converse, args=(connection,), daemon=True).start()
+
+    def _converse(self, connection: socket.socket) -> None:
+        try:
+            with connection, connection.makefile("rb") as reader:
+                while (exchange := self._read(connection, reader)) is not None:
+                    with self._moved:
+                        self.exchanges.append(exchange)
+                        self._moved.notify_all()
+                    self._scripts[exchange.key](exchange)
+        except OSError:
+            pass  # the client has left, or the script
+        except Exception as failure:
+            self._failures.append(failure)
+        with self._moved:
+            self._open.remove(connection)
+            self._moved.notify_all()
+
+    def _read(self, connection: socket.socket, reader: BinaryIO) -> Exchange | None:
+        """The next request; None at the end."""
+        line = reader.readline().decode()
+        if not line:
+            return None
+        exchange = Exchange(self, connection, line)
+        for header in iter(lambda: reader.readline().decode().strip(), ""):
+            name, _, value = header.partition(":")
+            exchange.headers[name.lower()] = value.strip()
+        body = reader.read(int(exchange.headers.get("content-length", 0)))
+        exchange.message = json.loads(body) if body else {}
+        return exchange
