@@ -116,7 +116,12 @@ class Limits:
     """Requests a client has in flight or waiting for the handshake; and answers of it under way."""
 
     max_rounds: int = 32
-    """How often a server may answer one request by questions. The official Python SDK: 10."""
+    """How often a server may ask for input within one request. The official Python SDK: 10."""
+
+    input_timeout: float = 600.0
+    """How long a server waits for the answers that a handler needs to go on: a person may have to
+    give them.
+    """
 
     max_seen_event_ids: int = 256
     """Event ids a client remembers per stream, to drop what a server replays twice."""

@@ -1,10 +1,13 @@
 """Asking the client for input: what a handler returns instead of a result, and how it goes on.
 
 A handler that needs an answer of the user (elicitation), of the client's model (sampling) or of the
-client (roots) returns :class:`InputRequired`, and is done. When the client has the answers it makes
-the request again, and the handler is entered again, with the answers and with what it saved. In
-between nothing is held anywhere: what it saved travels with the client, sealed, so any instance of
-the server can go on.
+client (roots) returns :class:`InputRequired`, and is done. When the answers are there the handler
+is entered again, with the answers and with what it saved.
+
+How that travels depends on the revision. At the stateless ones the questions are the result, and
+the client makes the request again with the answers. In between nothing is held anywhere: what the
+handler saved travels with the client, sealed, so any instance of the server can go on. At the older
+ones the questions are requests of the server, and the request of the client stays open.
 
 Source: 2026-07-28 basic/utilities: multi round-trip requests; SEP-2322.
 """
@@ -15,14 +18,14 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
 
 from .codecs import json
-from .errors import RemoteProtocolError
-from .messages import Params
+from .errors import JsonRpcError, RemoteProtocolError
+from .messages import ErrorResponse, Params, Response
 
 ROUND = ("inputResponses", "requestState")
 """Parameters that belong to a round, and not to the request."""
@@ -43,11 +46,34 @@ class InputRequired:
     Attributes:
         requests: the questions, by names of the handler's choice.
         state: any JSON value; the handler finds it again when it is entered with the answers. It
-            travels with the client: nobody can change it, but do not put secrets into it.
+            may travel with the client: nobody can change it, but do not put secrets into it.
     """
 
     requests: Mapping[str, InputRequest] = attrs.field(factory=dict[str, InputRequest])
     state: Any = None
+
+
+@attrs.frozen(eq=False)
+class Answers(Mapping[str, Any]):
+    """What the client has answered, by the names of the questions.
+
+    To get one that is an error raises that error, JsonRpcError: a handler that does not care ends
+    its call with it. At the stateless revisions there are none, for the client ends the call.
+    """
+
+    _answers: Mapping[str, Response | ErrorResponse]
+
+    def __getitem__(self, name: str) -> Any:
+        answer = self._answers[name]
+        if isinstance(answer, ErrorResponse):
+            raise JsonRpcError(answer.code, answer.message, answer.data)
+        return answer.result
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._answers)
+
+    def __len__(self) -> int:
+        return len(self._answers)
 
 
 @attrs.frozen
@@ -55,7 +81,7 @@ class Turn:
     """With what a handler is entered: empty the first time."""
 
     answers: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-    """The results that the client gives, by the names of the questions."""
+    """The results that the client gives, by the names of the questions; see :class:`Answers`."""
     state: Any = None
     """What the handler saved."""
 

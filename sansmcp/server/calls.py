@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import attrs
 
 from ..codecs import json, jsonrpc
+from ..codecs.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
 from ..errors import (
     CallError,
     LocalProtocolError,
@@ -25,12 +26,14 @@ from ..errors import (
     RequestTimeout,
     error_response,
 )
-from ..events import CallCancelled, ClientAnswered, MessageLost
+from ..events import CallCancelled, CallReceived, ClientAnswered, MessageLost
 from ..messages import ErrorResponse, Message, Notification, Params, Request, RequestId, Response
 from ..revisions import Revision
 from ..states import CALL, CallEvent, CallState, advance
 from ..timers import Timer
-from ..turns import InputRequired, Turn
+from ..turns import Answers, InputRequired, Turn
+from . import refusals
+from .asking import check_asking, missing_capabilities
 from .core import ServerCore
 
 
@@ -93,6 +96,13 @@ class AnswerForm(Protocol):
         """A result as the revision wants it. Raises LocalProtocolError if it has no such thing."""
         ...
 
+    def require(self, call: Call, required: InputRequired) -> Response | ErrorResponse | None:
+        """Ask the client for what a handler needs: by a result, or (None) by requests.
+
+        Raises LocalProtocolError, and does nothing, for what cannot be asked.
+        """
+        ...
+
     def may_say(self, request: Request, message: Message) -> bool:
         """Whether the client wants to hear this before the answer."""
         ...
@@ -123,12 +133,17 @@ class PlainResults:
     """Results of the handshake revisions: they go out as they are, and so does all before them."""
 
     def shape(self, request: Request, result: Any) -> Response | ErrorResponse:
-        """The result. Raises LocalProtocolError for InputRequired."""
-        if isinstance(result, InputRequired):
-            raise LocalProtocolError(
-                "Clients of the handshake revisions cannot be asked by InputRequired yet: use ask()"
-            )
+        """The result, as it is."""
         return Response(request.id, result)
+
+    def require(self, call: Call, required: InputRequired) -> ErrorResponse | None:
+        """Ask by requests, and wait for the answers."""
+        check_asking(call.request, required)
+        missing = missing_capabilities(required, call.session)
+        if missing:
+            return refusals.missing_capability(missing, call.request.id, INVALID_REQUEST).reply
+        call.ask_for(required)
+        return None
 
     def may_say(self, request: Request, message: Message) -> bool:
         """Whatever the application says."""
@@ -150,13 +165,23 @@ class Call:
     """The request as it came."""
     _answer: AnswerForm
     turn: Turn = attrs.field(factory=Turn)
-    """With what a handler that has asked the client for input is entered again."""
+    """With what a handler that has asked the client for input is entered again: CallReceived names
+    the same call once more.
+    """
     state: CallState = attrs.field(default=CallState.RUNNING, init=False)
     host: Any = attrs.field(default=None, init=False)
     """For the adapter, to find its own things when an event names this call."""
     _last_progress: float | None = attrs.field(default=None, init=False)
-    _asked: set[int] = attrs.field(factory=set[int], init=False)
-    """Our requests to the client that are not answered yet."""
+    _asked: dict[int, str | None] = attrs.field(factory=dict[int, "str | None"], init=False)
+    """Our requests to the client that are not answered yet; those of an InputRequired with their
+    names.
+    """
+    _answers: dict[str, Response | ErrorResponse] = attrs.field(
+        factory=dict[str, "Response | ErrorResponse"], init=False
+    )
+    """The answers to that InputRequired, as far as they have come."""
+    _saved: Any = attrs.field(default=None, init=False)
+    _rounds: int = attrs.field(default=0, init=False)
 
     def __repr__(self) -> str:
         return f"<call {self.request.id!r} {self.request.method}: {self.state.name.lower()}>"
@@ -177,7 +202,11 @@ class Call:
         Returns False if nobody can get it any more. Raises LocalProtocolError, and changes nothing,
         if the result is not JSON, or the client cannot be asked for input.
         """
-        return self._end(self._answer.shape(self.request, result), now)
+        if not isinstance(result, InputRequired):
+            return self._end(self._answer.shape(self.request, result), now)
+        self._core.now = now
+        message = self._answer.require(self, result) if self.is_running else None
+        return self.is_running if message is None else self._end(message, now)
 
     def fail(self, code: int, message: str, data: Any = None, *, now: float) -> bool:
         """Answer with a JSON-RPC error. Returns and raises as :meth:`respond` does."""
@@ -229,12 +258,11 @@ class Call:
         """
         if not self.is_running:
             raise LocalProtocolError("The call has ended: nothing can be asked on its stream")
-        id = self.session.next_question(self, method)
-        if not self._say(Request(id, method, params), now):
-            self.session.forget_question(id)
+        self._core.now = now
+        id = self._ask(method, params, timeout)
+        if id is None:
             raise LocalProtocolError("The client has left, and cannot be asked")
-        self._asked.add(id)
-        self._core.timers.set(Timer.CLIENT_ANSWER, (self.session, id), now + timeout)
+        self._asked[id] = None
         return id
 
     def disconnect(self, *, retry: float | None = None, now: float) -> bool:
@@ -248,15 +276,40 @@ class Call:
         milliseconds = None if retry is None else round(retry * 1000)
         return self.is_running and self._answer.disconnect(milliseconds)
 
+    def ask_for(self, required: InputRequired) -> None:
+        """Ask what a handler needs to go on; not for applications.
+
+        Raises LocalProtocolError, and does nothing, for what is not JSON or asked too often.
+        """
+        json.encode([required.state, [each.params for each in required.requests.values()]])
+        limits = self._core.limits
+        if self._rounds == limits.max_rounds:
+            raise LocalProtocolError(f"The client was asked for input {self._rounds} times already")
+        self._rounds += 1
+        self._answers, self._saved = {}, required.state
+        for name, question in required.requests.items():
+            id = self._ask(question.method, question.params, limits.input_timeout)
+            if id is None:
+                self.fail(INTERNAL_ERROR, "The client has left", now=self._core.now)
+                return
+            self._asked[id] = name
+        self._go_on()
+
     def answered(self, id: int, answer: Response | ErrorResponse | CallError) -> None:
         """One of our requests to the client has ended; not for applications."""
-        self._asked.discard(id)
-        self.session.forget_question(id)
-        self._core.timers.stop(Timer.CLIENT_ANSWER, (self.session, id))
-        self._core.events.append(ClientAnswered(self, id, answer))
+        name = self._forget_question(id)
+        if name is None:
+            self._core.events.append(ClientAnswered(self, id, answer))
+        elif not isinstance(answer, CallError):
+            self._answers[name] = answer
+            self._go_on()
 
     def ask_timed_out(self, id: int) -> None:
         """The client did not answer in time; not for applications."""
+        if self._asked[id] is not None:
+            seconds = self._core.limits.input_timeout
+            self._end(refusals.no_input(seconds, self.request.id).reply, self._core.now)
+            return
         error = RequestTimeout(
             "The client did not answer in time", seconds=0.0, method="", request_id=id
         )
@@ -269,6 +322,28 @@ class Call:
         self._leave(withdraw=False)
         self._answer.withdraw()
         self._core.events.append(CallCancelled(self, reason))
+
+    def _ask(self, method: str, params: Params | None, timeout: float) -> int | None:
+        """Make a request to the client; None if it has left."""
+        id = self.session.next_question(self, method)
+        if not self._say(Request(id, method, params), self._core.now):
+            self.session.forget_question(id)
+            return None
+        deadline = self._core.now + timeout
+        self._core.timers.set(Timer.CLIENT_ANSWER, (self.session, id), deadline)
+        return id
+
+    def _forget_question(self, id: int) -> str | None:
+        """A request to the client has ended; returns its name, if it has one."""
+        self.session.forget_question(id)
+        self._core.timers.stop(Timer.CLIENT_ANSWER, (self.session, id))
+        return self._asked.pop(id)
+
+    def _go_on(self) -> None:
+        """Let the handler be entered again, once all that it needs is there."""
+        if all(name is None for name in self._asked.values()):
+            self.turn = Turn(Answers(self._answers), self._saved)
+            self._core.events.append(CallReceived(self))
 
     def _end(self, message: Response | ErrorResponse, now: float) -> bool:
         data = jsonrpc.encode(message)

@@ -36,9 +36,9 @@ from ..revisions import REVISIONS, of_era
 from ..turns import ROUND, Turn
 from ..types import Era
 from . import refusals
+from .asking import ASKING
 from .calls import AnswerForm, Call, Caller
 from .core import ServerCore
-from .results import ASKING
 from .subscriptions import Subscriptions
 
 DISCOVER = "server/discover"

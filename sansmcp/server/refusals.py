@@ -272,14 +272,28 @@ def method_not_found(method: str, request_id: RequestId) -> RemoteProtocolError:
     )
 
 
-def missing_capability(missing: Mapping[str, object], request_id: RequestId) -> RemoteProtocolError:
-    """The request needs a client that can be asked. Source: SEP-2575."""
+def missing_capability(
+    missing: Mapping[str, object], request_id: RequestId, code: int = MISSING_CAPABILITY
+) -> RemoteProtocolError:
+    """The request needs a client that can be asked. Source: SEP-2575.
+
+    The older revisions have no ``code`` of their own for that.
+    """
     return RemoteProtocolError(
         f"This needs a client with the capability {' and '.join(missing)}",
         reason="missing_capability",
-        jsonrpc_code=MISSING_CAPABILITY,
+        jsonrpc_code=code,
         request_id=request_id,
         data={"requiredCapabilities": dict(missing)},
+    )
+
+
+def no_input(seconds: float, request_id: RequestId) -> RemoteProtocolError:
+    """The client did not give the answers that the request needs."""
+    return RemoteProtocolError(
+        f"The answers that this needs did not come within {seconds:g} s",
+        reason="no_input",
+        request_id=request_id,
     )
 
 

@@ -14,14 +14,12 @@ import attrs
 from ..codecs import json
 from ..errors import LocalProtocolError
 from ..messages import ErrorResponse, Message, Notification, Request, Response
-from ..meta import CLIENT_CAPABILITIES, LEVELS, LOG_LEVEL, SERVER_INFO, meta_of
-from ..turns import InputRequest, InputRequired
+from ..meta import LEVELS, LOG_LEVEL, SERVER_INFO, meta_of
+from ..turns import InputRequired
 from . import refusals
-from .calls import Caller
+from .asking import check_asking, missing_capabilities
+from .calls import Call, Caller
 from .core import ServerCore
-
-ASKING = frozenset(("tools/call", "prompts/get", "resources/read"))
-"""Methods that may be answered by InputRequired."""
 
 _CACHEABLE = frozenset(
     (
@@ -43,19 +41,17 @@ class StatelessResults:
     session: Caller
 
     def shape(self, request: Request, result: Any) -> Response | ErrorResponse:
-        """The result, or the refusal if the client has not declared what it needs.
+        """The result. Raises LocalProtocolError for one that this revision does not have."""
+        return self._response(request, _complete(request, result))
 
-        Raises LocalProtocolError for a result that this revision does not have.
-        """
-        if isinstance(result, InputRequired):
-            missing = _missing(result, self.session)
-            if missing and request.method in ASKING:
-                return refusals.missing_capability(missing, request.id).reply
-            members = _input_required(self._core, request, self.session, result)
-        else:
-            members = _complete(request, result)
-        meta = {SERVER_INFO: self._core.app.server_info} | (json.as_object(members["_meta"]) or {})
-        return Response(request.id, {**members, "_meta": meta})
+    def require(self, call: Call, required: InputRequired) -> Response | ErrorResponse:
+        """The questions are the result. Row 5.8: unless the client has not declared to answer."""
+        request, caller = call.request, self.session
+        check_asking(request, required)
+        missing = missing_capabilities(required, caller)
+        if missing:
+            return refusals.missing_capability(missing, request.id).reply
+        return self._response(request, _input_required(self._core, request, caller, required))
 
     def may_say(self, request: Request, message: Message) -> bool:
         """Log messages only for who wants them, and from the level that it wants."""
@@ -63,6 +59,10 @@ class StatelessResults:
             return True
         wanted, level = meta_of(request).get(LOG_LEVEL), (message.params or {}).get("level")
         return wanted in LEVELS and level in LEVELS and LEVELS.index(level) >= LEVELS.index(wanted)
+
+    def _response(self, request: Request, members: dict[str, Any]) -> Response:
+        meta = {SERVER_INFO: self._core.app.server_info} | (json.as_object(members["_meta"]) or {})
+        return Response(request.id, {**members, "_meta": meta})
 
 
 def _complete(request: Request, result: Any) -> dict[str, Any]:
@@ -90,8 +90,6 @@ def _check_caching(ttl: Any, scope: Any) -> None:
 def _input_required(
     core: ServerCore, request: Request, caller: Caller, required: InputRequired
 ) -> dict[str, Any]:
-    if request.method not in ASKING:
-        raise LocalProtocolError(f"{request.method} cannot be answered by InputRequired")
     members: dict[str, Any] = {"resultType": "input_required", "_meta": None}
     if required.requests:
         members["inputRequests"] = {
@@ -101,33 +99,3 @@ def _input_required(
     if required.state is not None or not required.requests:
         members["requestState"] = core.close_state(required.state, caller.principal, request)
     return members
-
-
-def _missing(required: InputRequired, caller: Caller) -> dict[str, dict[str, Any]]:
-    """The capabilities that the client has not declared and the questions need. Row 5.8."""
-    missing: dict[str, dict[str, Any]] = {}
-    for question in required.requests.values():
-        if question.method not in CLIENT_CAPABILITIES:
-            raise LocalProtocolError(f"A client cannot be asked {question.method!r}")
-        capability, mode = CLIENT_CAPABILITIES[question.method], _mode(question)
-        declared = json.as_object(caller.client_capabilities.get(capability))
-        if declared is None or not _declares(declared, mode):
-            missing.setdefault(capability, {}).update({} if mode is None else {mode: {}})
-    return missing
-
-
-def _mode(question: InputRequest) -> str | None:
-    """What a question needs within its capability.
-
-    Source: 2025-11-25 and later, client/elicitation, client/sampling: Capabilities.
-    """
-    if question.method == "elicitation/create":
-        return str(question.params.get("mode", "form"))
-    if question.method == "sampling/createMessage" and "tools" in question.params:
-        return "tools"
-    return None
-
-
-def _declares(declared: Mapping[str, Any], mode: str | None) -> bool:
-    """Clients that know one kind of elicitation only need not name it."""
-    return mode is None or mode in declared or (mode == "form" and "url" not in declared)

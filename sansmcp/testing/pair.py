@@ -294,7 +294,8 @@ class Pair:
                 else:
                     call.respond(result, now=self.clock.now)
             case CallCancelled(call):
-                self._scripts.pop(call).close()
+                if call in self._scripts:
+                    self._scripts.pop(call).close()
             case ClientAnswered(call, request_id) if self._awaited.get(call) == request_id:
                 del self._awaited[call]
                 self._step(call, event)

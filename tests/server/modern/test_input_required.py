@@ -227,16 +227,6 @@ def test_a_state_that_is_no_json(state: Any) -> None:
     assert talk.head is None
 
 
-def test_clients_of_the_older_revisions_cannot_be_asked_so() -> None:
-    bench = new_bench()
-    _, call = bench.call(bench.open_session(capabilities=ALL))
-    pipe = Pipe(modern_app(), seal=new_seal()).open(capabilities=ALL)
-    for each in (call, pipe.call()):
-        with pytest.raises(LocalProtocolError, match="InputRequired"):
-            each.respond(InputRequired({"name": NAME}), now=0)
-        assert each.is_running
-
-
 def test_rounds_on_stdio() -> None:
     pipe = Pipe(modern_app(), seal=new_seal()).say(asking(1))
     call = pipe.bench.last_call()

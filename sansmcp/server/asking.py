@@ -1,0 +1,56 @@
+"""What may be asked by InputRequired, and of whom.
+
+Source: 2026-07-28 basic/utilities: multi round-trip requests; 2025-11-25 and later
+client/elicitation, client/sampling, client/roots: Capabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..codecs import json
+from ..errors import LocalProtocolError
+from ..messages import Request
+from ..meta import CLIENT_CAPABILITIES
+from ..turns import InputRequest, InputRequired
+
+if TYPE_CHECKING:
+    from .calls import Caller
+
+ASKING = frozenset(("tools/call", "prompts/get", "resources/read"))
+"""Methods that may be answered by InputRequired."""
+
+
+def check_asking(request: Request, required: InputRequired) -> None:
+    """Raises LocalProtocolError where the request may not be answered so, or for no question."""
+    if request.method not in ASKING:
+        raise LocalProtocolError(f"{request.method} cannot be answered by InputRequired")
+    for question in required.requests.values():
+        if question.method not in CLIENT_CAPABILITIES:
+            raise LocalProtocolError(f"A client cannot be asked {question.method!r}")
+
+
+def missing_capabilities(required: InputRequired, caller: Caller) -> dict[str, dict[str, Any]]:
+    """The capabilities that the client has not declared and the questions need."""
+    missing: dict[str, dict[str, Any]] = {}
+    for question in required.requests.values():
+        capability, mode = CLIENT_CAPABILITIES[question.method], _mode(question)
+        declared = json.as_object(caller.client_capabilities.get(capability))
+        if declared is None or not _declares(declared, mode):
+            missing.setdefault(capability, {}).update({} if mode is None else {mode: {}})
+    return missing
+
+
+def _mode(question: InputRequest) -> str | None:
+    """What a question needs within its capability."""
+    if question.method == "elicitation/create":
+        return str(question.params.get("mode", "form"))
+    if question.method == "sampling/createMessage" and "tools" in question.params:
+        return "tools"
+    return None
+
+
+def _declares(declared: Mapping[str, Any], mode: str | None) -> bool:
+    """Clients that know one kind of elicitation only need not name it."""
+    return mode is None or mode in declared or (mode == "form" and "url" not in declared)
