@@ -1,4 +1,4 @@
-"""What may be asked by InputRequired, and of whom.
+"""What may be asked by InputRequired, and of whom; and the refusals where it cannot be.
 
 Source: 2026-07-28 basic/utilities: multi round-trip requests; 2025-11-25 and later
 client/elicitation, client/sampling, client/roots: Capabilities.
@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..codecs import json
-from ..errors import LocalProtocolError
-from ..messages import Request
+from ..codecs.jsonrpc import MISSING_CAPABILITY
+from ..errors import LocalProtocolError, RemoteProtocolError
+from ..messages import Request, RequestId
 from ..meta import CLIENT_CAPABILITIES
 from ..turns import InputRequest, InputRequired
 
@@ -40,6 +41,31 @@ def missing_capabilities(required: InputRequired, caller: Caller) -> dict[str, d
         if declared is None or not _declares(declared, mode):
             missing.setdefault(capability, {}).update({} if mode is None else {mode: {}})
     return missing
+
+
+def missing_capability(
+    missing: Mapping[str, object], request_id: RequestId, code: int = MISSING_CAPABILITY
+) -> RemoteProtocolError:
+    """The request needs a client that can be asked. Source: SEP-2575.
+
+    The older revisions have no ``code`` of their own for that.
+    """
+    return RemoteProtocolError(
+        f"This needs a client with the capability {' and '.join(missing)}",
+        reason="missing_capability",
+        jsonrpc_code=code,
+        request_id=request_id,
+        data={"requiredCapabilities": dict(missing)},
+    )
+
+
+def no_input(seconds: float, request_id: RequestId) -> RemoteProtocolError:
+    """The client did not give the answers that the request needs."""
+    return RemoteProtocolError(
+        f"The answers that this needs did not come within {seconds:g} s",
+        reason="no_input",
+        request_id=request_id,
+    )
 
 
 def _mode(question: InputRequest) -> str | None:

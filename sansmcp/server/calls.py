@@ -32,8 +32,7 @@ from ..revisions import Revision
 from ..states import CALL, CallEvent, CallState, advance
 from ..timers import Timer
 from ..turns import Answers, InputRequired, Turn
-from . import refusals
-from .asking import check_asking, missing_capabilities
+from .asking import check_asking, missing_capabilities, missing_capability, no_input
 from .core import ServerCore
 
 
@@ -141,7 +140,7 @@ class PlainResults:
         check_asking(call.request, required)
         missing = missing_capabilities(required, call.session)
         if missing:
-            return refusals.missing_capability(missing, call.request.id, INVALID_REQUEST).reply
+            return missing_capability(missing, call.request.id, INVALID_REQUEST).reply
         call.ask_for(required)
         return None
 
@@ -308,7 +307,7 @@ class Call:
         """The client did not answer in time; not for applications."""
         if self._asked[id] is not None:
             seconds = self._core.limits.input_timeout
-            self._end(refusals.no_input(seconds, self.request.id).reply, self._core.now)
+            self._end(no_input(seconds, self.request.id).reply, self._core.now)
             return
         error = RequestTimeout(
             "The client did not answer in time", seconds=0.0, method="", request_id=id

@@ -11,7 +11,7 @@ basic/transports.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ..codecs.jsonrpc import (
     HEADER_MISMATCH,
@@ -19,7 +19,6 @@ from ..codecs.jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
-    MISSING_CAPABILITY,
     UNSUPPORTED_VERSION,
 )
 from ..errors import RemoteProtocolError
@@ -268,31 +267,6 @@ def method_not_found(method: str, request_id: RequestId) -> RemoteProtocolError:
         reason="method_not_found",
         http_status=404,
         jsonrpc_code=METHOD_NOT_FOUND,
-        request_id=request_id,
-    )
-
-
-def missing_capability(
-    missing: Mapping[str, object], request_id: RequestId, code: int = MISSING_CAPABILITY
-) -> RemoteProtocolError:
-    """The request needs a client that can be asked. Source: SEP-2575.
-
-    The older revisions have no ``code`` of their own for that.
-    """
-    return RemoteProtocolError(
-        f"This needs a client with the capability {' and '.join(missing)}",
-        reason="missing_capability",
-        jsonrpc_code=code,
-        request_id=request_id,
-        data={"requiredCapabilities": dict(missing)},
-    )
-
-
-def no_input(seconds: float, request_id: RequestId) -> RemoteProtocolError:
-    """The client did not give the answers that the request needs."""
-    return RemoteProtocolError(
-        f"The answers that this needs did not come within {seconds:g} s",
-        reason="no_input",
         request_id=request_id,
     )
 

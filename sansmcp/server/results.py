@@ -16,8 +16,7 @@ from ..errors import LocalProtocolError
 from ..messages import ErrorResponse, Message, Notification, Request, Response
 from ..meta import LEVELS, LOG_LEVEL, SERVER_INFO, meta_of
 from ..turns import InputRequired
-from . import refusals
-from .asking import check_asking, missing_capabilities
+from .asking import check_asking, missing_capabilities, missing_capability
 from .calls import Call, Caller
 from .core import ServerCore
 
@@ -50,7 +49,7 @@ class StatelessResults:
         check_asking(request, required)
         missing = missing_capabilities(required, caller)
         if missing:
-            return refusals.missing_capability(missing, request.id).reply
+            return missing_capability(missing, request.id).reply
         return self._response(request, _input_required(self._core, request, caller, required))
 
     def may_say(self, request: Request, message: Message) -> bool:
