@@ -48,8 +48,8 @@ from .revisions import REVISIONS, Revision
 from .security import SecurityPolicy
 from .server.calls import Call, Caller
 from .server.exchange import ServerExchange
+from .server.legacy.sessions import Session
 from .server.server import Server
-from .server.sessions import Session
 from .server.settings import ServerSettings
 from .server.stdio import ServerPipe
 from .store import Entry, Page, Store, StreamKey

@@ -17,7 +17,7 @@ from .types import elide
 
 if TYPE_CHECKING:
     from .server.calls import Call, Caller
-    from .server.sessions import Session
+    from .server.legacy.sessions import Session
 
 
 def _start(line: bytes) -> bytes:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import attrs
 
 from ..codecs import json, jsonrpc
-from ..codecs.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
+from ..codecs.jsonrpc import INTERNAL_ERROR
 from ..errors import (
     CallError,
     LocalProtocolError,
@@ -32,7 +32,7 @@ from ..revisions import Revision
 from ..states import CALL, CallEvent, CallState, advance
 from ..timers import Timer
 from ..turns import Answers, InputRequired, Turn
-from .asking import check_asking, missing_capabilities, missing_capability, no_input
+from .asking import no_input
 from .core import ServerCore
 
 
@@ -125,28 +125,6 @@ class AnswerForm(Protocol):
     def disconnect(self, retry: int | None) -> bool:
         """Let the client go, and come back after so many milliseconds; False if it could not."""
         ...
-
-
-@attrs.define(eq=False)
-class PlainResults:
-    """Results of the handshake revisions: they go out as they are, and so does all before them."""
-
-    def shape(self, request: Request, result: Any) -> Response | ErrorResponse:
-        """The result, as it is."""
-        return Response(request.id, result)
-
-    def require(self, call: Call, required: InputRequired) -> ErrorResponse | None:
-        """Ask by requests, and wait for the answers."""
-        check_asking(call.request, required)
-        missing = missing_capabilities(required, call.session)
-        if missing:
-            return missing_capability(missing, call.request.id, INVALID_REQUEST).reply
-        call.ask_for(required)
-        return None
-
-    def may_say(self, request: Request, message: Message) -> bool:
-        """Whatever the application says."""
-        return True
 
 
 @attrs.define(eq=False, repr=False)

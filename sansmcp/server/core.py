@@ -16,16 +16,14 @@ from ..events import ServerEvent
 from ..limits import Limits
 from ..messages import Request
 from ..revisions import of_era
-from ..store import StreamKey
 from ..timers import TimerTable
 from ..turns import StateSeal
-from ..types import Driven, Era, Secret
+from ..types import Driven, Era
 from . import refusals
-from .streams import StoreQueue, Stream
 
 if TYPE_CHECKING:
     from .calls import Call
-    from .sessions import Outlet
+    from .channel import Outlet
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}", re.ASCII)
 
@@ -48,9 +46,6 @@ class ServerCore:
     effects: deque[ServerEffect] = attrs.field(factory=deque[ServerEffect], init=False)
     events: deque[ServerEvent] = attrs.field(factory=deque[ServerEvent], init=False)
     timers: TimerTable = attrs.field(factory=TimerTable, init=False)
-    streams: dict[StreamKey, Stream] = attrs.field(factory=dict[StreamKey, Stream], init=False)
-    """The streams with a log that are written here and not settled."""
-    queue: StoreQueue = attrs.field(init=False)
     _is_full: bool = attrs.field(default=False, init=False)
     stateless: set[Call] = attrs.field(factory=set["Call"], init=False)
     """The calls that run and belong to no session."""
@@ -59,10 +54,7 @@ class ServerCore:
     paused: set[Driven] = attrs.field(factory=set["Driven"], init=False)
     """Who must not read before the application has taken events."""
     outlets: set[Outlet] = attrs.field(factory=set["Outlet"], init=False)
-    """Those of channels that have no session yet, which would end them."""
-
-    def __attrs_post_init__(self) -> None:
-        self.queue = StoreQueue(self.limits, self.effects)
+    """Those of the channels that are open."""
 
     @property
     def is_full(self) -> bool:
@@ -91,31 +83,6 @@ class ServerCore:
                 "new_token must give 16 to 128 letters, digits, '-' and '_' (secrets.token_urlsafe)"
             )
         return token
-
-    def new_stream(
-        self, principal: str, session: Secret | None, siblings: set[Stream], *, polling: bool
-    ) -> Stream:
-        """A new stream: with a log if there is a store, registered so that readers find it.
-
-        It is added to its siblings, for as long as it is not settled.
-        """
-        if not self.resumable:
-            return Stream(key=None, polling=False, queue=self.queue)
-        key = StreamKey(principal, session.reveal() if session else "", self.token())
-        stream = self.streams[key] = Stream(key, polling, self.queue, siblings=siblings)
-        siblings.add(stream)
-        return stream
-
-    def find_stream(self, key: StreamKey, *, polling: bool) -> Stream:
-        """The stream of that name; one that is not written here only the store may know."""
-        stream = self.streams.get(key)
-        return stream or Stream(key, polling, self.queue, written_elsewhere=True)
-
-    def tidy(self, stream: Stream) -> None:
-        """Let go of a stream that is settled: what there is to know of it is in the store."""
-        if stream.is_settled and stream.key is not None:
-            self.streams.pop(stream.key, None)
-            stream.siblings.discard(stream)
 
     def close_state(self, state: Any, principal: str, request: Request) -> str:
         """Seal what a handler saves. Raises LocalProtocolError where there is no seal."""

@@ -23,8 +23,6 @@ from ..states import EXCHANGE, ExchangeEvent, ExchangeState, advance
 
 if TYPE_CHECKING:
     from .core import ServerCore
-    from .sessions import Session
-    from .streams import Stream
 
 STREAM_HEADERS: Headers = (
     (b"content-type", headers.EVENT_STREAM),
@@ -41,6 +39,16 @@ class PostAnswer(Protocol):
         """The connection of the POST broke."""
 
 
+class Source(Protocol):
+    """What an event stream comes from, if that outlives the exchange."""
+
+    def catch_up(self) -> None:
+        """Everything was sent: go on, if there is more."""
+
+    def over(self) -> None:
+        """The exchange is over."""
+
+
 @attrs.define(eq=False, repr=False)
 class ServerExchange:
     """One request and its response; opaque to hosts, except for :attr:`host`."""
@@ -53,10 +61,8 @@ class ServerExchange:
 
     state: ExchangeState = attrs.field(default=ExchangeState.HEAD, init=False)
     head: RequestHead | None = attrs.field(default=None, init=False)
-    stream: Stream | None = attrs.field(default=None, init=False)
-    """The stream that this exchange reads."""
-    session: Session | None = attrs.field(default=None, init=False)
-    """Whose stream it is."""
+    source: Source | None = attrs.field(default=None, init=False)
+    """What its event stream comes from."""
     answer: PostAnswer | None = attrs.field(default=None, init=False)
     """What is to be given as the answer to this POST."""
     _body: bytearray = attrs.field(factory=bytearray, init=False)

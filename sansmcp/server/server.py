@@ -21,10 +21,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..app import App
-from ..codecs import json
+from ..codecs import json, jsonrpc
 from ..codecs.sse import KEEP_ALIVE
 from ..effects import Abort, ExchangeEffect, SendEnd, ServerEffect
 from ..errors import LocalProtocolError, RemoteProtocolError
@@ -39,19 +39,19 @@ from ..timers import Timer
 from ..trace import Tracer
 from ..turns import StateSeal
 from ..types import HTTP_SSE, STDIO, STREAMABLE_HTTP, Idle, never
-from .answers import Answer
-from .channel import Channel
+from .answers import HttpAnswer
+from .channel import Channel, Outlet
 from .core import ServerCore
-from .dispatch import Endpoint, check_common, check_head
+from .dispatch import Asked, Endpoint, check_mcp_path
 from .exchange import ServerExchange
-from .http_sse import HttpSse
-from .inbox import Inbox
-from .legacy import Legacy
-from .modern import Modern
-from .sessions import Outlet, Session, SessionTable
-from .stateless import StatelessAnswer, StatelessHttp, StatelessLines
+from .modern.era import Modern
+from .modern.stateless import StatelessHttp, StatelessLines
+from .modern.subscriptions import Subscriptions, is_known
 from .storing import StoreCompletions
-from .subscriptions import Subscriptions, is_known
+
+if TYPE_CHECKING:
+    from .legacy.era import Legacy
+    from .legacy.sessions import Session
 
 _PATH = re.compile(r"/[!-\"$->@-~]*")
 
@@ -124,12 +124,10 @@ class Server(StoreCompletions):
             limits=self._core.limits,
             sse_path=None if http_sse is None else http_sse.encode().rstrip(b"/"),
         )
-        self._table = SessionTable(self._core)
-        self._inbox = Inbox(self._core)
+        self._endpoint = endpoint
         self._modern = Modern(self._core, Subscriptions(self._core))
-        stateless = StatelessHttp(self._core, self._modern)
-        self._legacy = Legacy(self._core, endpoint, self._table, self._inbox, stateless)
-        self._http_sse = HttpSse(self._core, endpoint, self._table, self._inbox)
+        self._stateless = StatelessHttp(self._core, self._modern)
+        self._legacy = _legacy(self._core, endpoint)
         self._exchange_ids: Iterator[int] = itertools.count(1)
         self._path = path
         self.trace = trace
@@ -143,7 +141,7 @@ class Server(StoreCompletions):
     def transports(self, *, http: bool, stdio: bool) -> tuple[str, ...]:
         """What a server that is hosted so speaks, by the names that clients use."""
         names = [STREAMABLE_HTTP] if http else []
-        if http and self._http_sse.is_served:
+        if http and self._endpoint.sse_path is not None:
             names.append(HTTP_SSE)
         return (*names, STDIO) if stdio else tuple(names)
 
@@ -165,12 +163,12 @@ class Server(StoreCompletions):
     @property
     def sessions(self) -> tuple[Session, ...]:
         """The sessions that are alive."""
-        return tuple(self._table)
+        return () if self._legacy is None else tuple(self._legacy.sessions)
 
     @property
     def is_busy(self) -> bool:
         """Whether calls are running, in sessions or on their own."""
-        return bool(self._core.stateless) or any(session.calls for session in self._table)
+        return bool(self._core.stateless) or (self._legacy is not None and self._legacy.is_busy)
 
     # Parts in
 
@@ -180,8 +178,10 @@ class Server(StoreCompletions):
 
     def open_channel(self, outlet: Outlet) -> Channel:
         """A conversation on a transport that is no HTTP; :class:`~sansmcp.ServerPipe` opens one."""
-        lines = StatelessLines(self._core, self._modern, outlet)
-        return Channel(self._core, self._table, self._inbox, outlet, "", lines)
+        stateless = StatelessLines(self._core, self._modern, outlet)
+        if self._legacy is None:
+            return Channel(self._core, outlet, (stateless,))
+        return Channel(self._core, outlet, (stateless, self._legacy.lines(outlet)))
 
     def receive(self, exchange: ServerExchange, part: RequestPart, *, now: float) -> None:
         """Feed a part of a request. Parts of an exchange that is done are ignored."""
@@ -272,16 +272,13 @@ class Server(StoreCompletions):
         self._core.now = now
         for timer, owner in self._core.timers.due(now):
             match timer, owner:
-                case Timer.STREAM_OPEN, Answer() | StatelessAnswer():
+                case Timer.STREAM_OPEN, HttpAnswer():
                     owner.open()
                 case Timer.KEEP_ALIVE, ServerExchange():
                     owner.send(KEEP_ALIVE)
-                case Timer.CLIENT_ANSWER, (Session() as session, int(id)):
-                    session.asked[id].ask_timed_out(id)
-                case Timer.SESSION_IDLE, Session():
-                    self._table.expire(owner)
-                case _:  # pragma: no cover - no other timers are set
-                    raise AssertionError(timer)
+                case _:
+                    assert self._legacy is not None, "other timers are set by sessions alone"
+                    self._legacy.timed_out(timer, owner)
 
     # Telling
 
@@ -298,17 +295,16 @@ class Server(StoreCompletions):
         json.encode(params)
         self._core.now = now
         self._modern.subscriptions.publish(method, params or {})
-        if method != "notifications/resources/updated":
-            for session in self._table:
-                session.notify(method, params, now=now)
+        if method != "notifications/resources/updated" and self._legacy is not None:
+            self._legacy.notify(method, params)
 
     # Ending
 
     def end_session(self, session: Session, reason: str, *, now: float) -> None:
         """End a session; its client gets 404 from now on."""
         self._core.now = now
-        if session in self._table:
-            self._table.end(session, reason)
+        if self._legacy is not None and session in self._legacy.sessions:
+            self._legacy.sessions.end(session, reason)
 
     def drain(self, *, now: float) -> None:
         """Take nothing new: further calls, sessions and listeners are refused with 503.
@@ -324,48 +320,58 @@ class Server(StoreCompletions):
         self._modern.subscriptions.end_all()
         for call in tuple(self._core.stateless):
             call.cancel("the server shuts down")
-        self._table.end_all("the server shuts down")
+        if self._legacy is not None:
+            self._legacy.sessions.end_all("the server shuts down")
+        for outlet in self._core.outlets:
+            outlet.close()
 
     # What a request is, and its end
 
     def _head(self, exchange: ServerExchange, head: RequestHead) -> None:
         exchange.begin(head)
-        if self._http_sse.wants(head):
-            check_common(self._legacy.asked(head))
-            self._http_sse.check_head(head)
+        if self._legacy is None:
+            check_mcp_path(Asked(self._endpoint, head))
         else:
-            check_head(self._legacy.asked(head))
+            self._legacy.check_head(head)
 
     def _complete(self, exchange: ServerExchange, body: bytes) -> None:
-        assert exchange.head is not None
-        transport = self._http_sse if self._http_sse.wants(exchange.head) else self._legacy
-        transport.complete(exchange, body)
+        head = exchange.head
+        assert head is not None
+        if self._legacy is not None and self._legacy.took(exchange, head, body):
+            return
+        message = jsonrpc.decode(body, self._core.limits)  # rows 4.4 and 4.9
+        if not self._stateless.took(exchange, head, message):
+            assert self._legacy is not None, "without other revisions, everything is taken"
+            self._legacy.post(exchange, message)
 
     def _gone(self, exchange: ServerExchange) -> None:
         exchange.peer_gone()
         if exchange.answer is not None:
             exchange.answer.peer_gone()
-        if exchange.stream is not None:
-            exchange.stream.detach(exchange)
-            self._core.tidy(exchange.stream)
         self._over(exchange)
 
     def _over(self, exchange: ServerExchange) -> None:
         """Nothing more will happen on an exchange."""
-        self._http_sse.gone(exchange)
         self._core.paused.discard(exchange)
         self._core.timers.stop(Timer.KEEP_ALIVE, exchange)
-        if exchange.stream is not None:
-            self._core.tidy(exchange.stream)
-        if exchange.session is not None:
-            exchange.session.reader_left(exchange)
+        if exchange.source is not None:
+            exchange.source.over()
 
     def _nothing_to_send(self, exchange: ServerExchange) -> Idle:
-        if exchange.stream is not None and exchange.stream.reader is exchange:
-            exchange.stream.catch_up()
+        if exchange.source is not None:
+            exchange.source.catch_up()
         exchange.fall_idle()
         is_asking = exchange.state in (ExchangeState.HEAD, ExchangeState.BODY)
         if is_asking and self._core.is_full:
             self._core.paused.add(exchange)
             return Idle.PAUSED
         return Idle.NEED_DATA
+
+
+def _legacy(core: ServerCore, endpoint: Endpoint) -> Legacy | None:
+    """What serves the handshake revisions; nothing of it is even imported where none is served."""
+    if not core.handshake_versions:
+        return None
+    from .legacy.era import Legacy
+
+    return Legacy(core, endpoint)

@@ -5,37 +5,49 @@ Source: 2025-11-25 basic/transports: Resumability and Redelivery.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..effects import StoreAppend, StoreDrop, StoreEffect, StoreRead
 from ..events import StoreFailed
 from ..store import Page, Store
 from ..types import never
 from .core import ServerCore
 
+if TYPE_CHECKING:
+    from .legacy.era import Legacy
+    from .legacy.streams import StreamTable
+
 
 class StoreCompletions:
     """The part of a server that those talk to who perform its store effects."""
 
     _core: ServerCore
+    _legacy: Legacy | None
+
+    @property
+    def _streams(self) -> StreamTable:
+        assert self._legacy is not None, "only streams of the handshake revisions are stored"
+        return self._legacy.streams
 
     def stored(self, effect: StoreAppend, *, now: float) -> None:
         """A StoreAppend is done."""
         self._core.now = now
-        stream = self._core.queue.take(effect)
+        stream = self._streams.take(effect)
         if stream is not None:
             stream.stored()
-            self._core.tidy(stream)
+            self._streams.tidy(stream)
 
     def replayed(self, effect: StoreRead, page: Page | None, *, now: float) -> None:
         """A StoreRead is done. ``page`` is None where the store knows no such log."""
         self._core.now = now
-        stream = self._core.queue.take(effect)
+        stream = self._streams.take(effect)
         if stream is not None:
             stream.replayed(effect, page)
 
     def store_failed(self, effect: StoreEffect, reason: str, *, now: float) -> None:
         """A store effect could not be performed, and will not be."""
         self._core.now = now
-        stream = self._core.queue.take(effect)
+        stream = self._streams.take(effect)
         is_lost = stream is not None and not stream.failed(effect)
         self._core.events.append(StoreFailed(reason, is_lost))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sansmcp import App, Call, Idle, ServerPipe, ServerSettings
 from sansmcp.effects import CloseConnection, SendBytes
-from sansmcp.server.sessions import Session
+from sansmcp.server.legacy.sessions import Session
 
 from .bench import LATEST, Bench, initialize, notification, request
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sansmcp import Call
-from sansmcp.server.sessions import Session
+from sansmcp.server.legacy.sessions import Session
 
 from .bench import JSON, LATEST, STREAM, Bench, Talk, initialize, notification, request
 

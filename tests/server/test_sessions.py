@@ -9,7 +9,7 @@ import pytest
 from sansmcp import Limits, LocalProtocolError, Server
 from sansmcp.effects import StoreDrop
 from sansmcp.events import CallCancelled, SessionClosed, SessionOpened
-from sansmcp.server.sessions import Session
+from sansmcp.server.legacy.sessions import Session
 from sansmcp.states import SessionState
 from sansmcp.testing import counting_tokens
 

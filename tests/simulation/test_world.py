@@ -15,7 +15,7 @@ from sansmcp.client.cursor import Cursor
 from sansmcp.effects import StoreRead
 from sansmcp.events import CallFailed
 from sansmcp.server import core
-from sansmcp.server.streams import Stream
+from sansmcp.server.legacy.streams import Stream
 from sansmcp.store import Page
 
 from ..server.bench import Bench
@@ -186,7 +186,7 @@ def test_planted_bug_a_stream_key_without_session(monkeypatch: pytest.MonkeyPatc
         return StreamKey("", "", stream)
 
     monkeypatch.setattr(core, "StreamKey", careless)
-    monkeypatch.setattr("sansmcp.server.sessions.StreamKey", careless)
+    monkeypatch.setattr("sansmcp.server.legacy.sessions.StreamKey", careless)
     assert 200 in crossings(Bench())
 
 

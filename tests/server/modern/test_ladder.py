@@ -8,7 +8,7 @@ import pytest
 
 from sansmcp import App, LocalProtocolError
 from sansmcp.events import BadRequest, ClientNotified
-from sansmcp.server.modern import LADDER, REMOVED
+from sansmcp.server.modern.era import LADDER, REMOVED
 
 from ..bench import JSON, LATEST, expect, notification
 from .bench import (

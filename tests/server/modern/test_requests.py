@@ -8,7 +8,7 @@ import pytest
 
 from sansmcp import App, Limits, LocalProtocolError
 from sansmcp.events import CallCancelled, CallReceived
-from sansmcp.server.sessions import Session
+from sansmcp.server.legacy.sessions import Session
 
 from ..bench import JSON, STREAM, Talk, expect, methods
 from .bench import SERVER_INFO, ModernBench, heard, meta, modern, modern_app

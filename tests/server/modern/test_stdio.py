@@ -13,7 +13,7 @@ from sansmcp.events import (
     ClientNotified,
 )
 from sansmcp.meta import LISTEN
-from sansmcp.server.sessions import Session
+from sansmcp.server.legacy.sessions import Session
 
 from ..bench import LATEST, notification
 from ..pipe_bench import Pipe

@@ -19,43 +19,47 @@ the Server.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
-from ..codecs import jsonrpc
-from ..codecs.event_id import EventId
-from ..effects import StoreDrop
-from ..errors import LocalProtocolError
-from ..events import SessionClosed, SessionOpened
-from ..messages import Notification, Params, RequestId
-from ..meta import CLIENT_CAPABILITIES
-from ..revisions import Revision
-from ..states import SESSION, SessionEvent, SessionState, advance
-from ..store import StreamKey
-from ..timers import Timer
-from ..types import Secret
-from . import refusals
-from .calls import Call, Caller
-from .core import ServerCore
-from .exchange import ServerExchange
-from .streams import Stream
+from ...codecs import jsonrpc
+from ...codecs.event_id import EventId
+from ...effects import StoreDrop
+from ...errors import LocalProtocolError
+from ...events import SessionClosed, SessionOpened
+from ...messages import Notification, Params, RequestId
+from ...meta import CLIENT_CAPABILITIES
+from ...revisions import Revision
+from ...states import SESSION, SessionEvent, SessionState, advance
+from ...store import StreamKey
+from ...timers import Timer
+from ...types import Secret
+from .. import refusals
+from ..calls import Call, Caller
+from ..channel import Outlet
+from ..core import ServerCore
+from ..exchange import ServerExchange
+from .streams import Stream, StreamTable
 
 
-class Outlet(Protocol):
-    """Where everything goes that a server says to one client: stdout, or the stream of HTTP+SSE."""
+@attrs.define(eq=False)
+class _Reading:
+    """An exchange that reads a stream of a session."""
 
-    @property
-    def congested(self) -> bool:
-        """Whether to wait before saying more: the client does not keep up."""
-        ...
+    _session: Session
+    _stream: Stream
+    _exchange: ServerExchange
 
-    def send(self, message: bytes) -> bool:
-        """Send a message after all others; False if nobody is there any more."""
-        ...
+    def catch_up(self) -> None:
+        """Everything was sent: read on, if the log goes on."""
+        if self._stream.reader is self._exchange:
+            self._stream.catch_up()
 
-    def close(self) -> None:
-        """Nothing more will be said."""
+    def over(self) -> None:
+        """The exchange is over; the log stays."""
+        self._stream.detach(self._exchange)
+        self._session.reader_left(self._exchange, self._stream)
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
@@ -67,6 +71,7 @@ class Session(Caller):
     """
 
     _core: ServerCore = attrs.field(alias="core")
+    _table: StreamTable = attrs.field(alias="streams")
     id: Secret | None
     outlet: Outlet | None = None
     """Where all messages go, on a transport that has one stream for them; not for applications."""
@@ -145,7 +150,7 @@ class Session(Caller):
 
     def new_stream(self) -> Stream:
         """A new stream of this session."""
-        return self._core.new_stream(
+        return self._table.new(
             self.principal, self.id, self._streams, polling=self.revision.polling
         )
 
@@ -165,22 +170,23 @@ class Session(Caller):
         """Give a GET with a cursor the rest of the stream that it names."""
         session = self.id.reveal() if self.id is not None else ""
         key = StreamKey(self.principal, session, cursor.stream)
-        stream = self._core.find_stream(key, polling=self.revision.polling)
+        stream = self._table.find(key, polling=self.revision.polling)
         self.read(exchange, stream, cursor.seq, prime=False)
 
     def read(
         self, exchange: ServerExchange, stream: Stream, after: int | None, *, prime: bool
     ) -> None:
         """Let an exchange read a stream after a place, or where its last reader stopped."""
-        exchange.session = self
+        exchange.source = _Reading(self, stream, exchange)
         self._readers[exchange] = stream
         if stream in self._standalone:
             self._standalone.remove(stream)
             self._standalone.append(stream)
         stream.attach(exchange, after, prime=prime)
 
-    def reader_left(self, exchange: ServerExchange) -> None:
+    def reader_left(self, exchange: ServerExchange, stream: Stream) -> None:
         """An exchange of this session is over."""
+        self._table.tidy(stream)
         self._readers.pop(exchange, None)
         self.touch()
 
@@ -196,7 +202,7 @@ class Session(Caller):
             exchange.stop()
         for stream in tuple(self._streams):
             stream.close()
-            self._core.tidy(stream)
+            self._table.tidy(stream)
         self._core.timers.stop(Timer.SESSION_IDLE, self)
         if self._core.resumable and self.id is not None:
             self._core.effects.append(StoreDrop(principal=self.principal, session=self.id.reveal()))
@@ -213,6 +219,7 @@ class SessionTable:
     """The sessions that are alive: by principal and id, or without one where a channel has them."""
 
     _core: ServerCore
+    _streams: StreamTable
     _sessions: dict[tuple[str, Secret | Session], Session] = attrs.field(
         factory=dict[tuple[str, "Secret | Session"], Session], init=False
     )
@@ -231,6 +238,19 @@ class SessionTable:
         if len(self) >= self._core.limits.max_sessions:
             raise refusals.too_many_sessions(self._core.limits.max_sessions, request_id)
 
+    def new(
+        self, id: Secret | None, principal: str, revision: Revision, outlet: Outlet | None = None
+    ) -> Session:
+        """A session that is not known by its id yet, or never will be."""
+        return Session(
+            core=self._core,
+            streams=self._streams,
+            id=id,
+            principal=principal,
+            revision=revision,
+            outlet=outlet,
+        )
+
     def open(
         self,
         principal: str,
@@ -239,15 +259,8 @@ class SessionTable:
         client_capabilities: Mapping[str, Any],
     ) -> Session:
         """A new session, with a new id."""
-        id = Secret(self._core.token())
-        session = Session(
-            core=self._core,
-            id=id,
-            principal=principal,
-            revision=revision,
-            client_info=client_info,
-            client_capabilities=client_capabilities,
-        )
+        session = self.new(Secret(self._core.token()), principal, revision)
+        session.client_info, session.client_capabilities = client_info, client_capabilities
         self.add(session)
         session.touch()
         return session
@@ -274,8 +287,6 @@ class SessionTable:
         session.end(reason)
 
     def end_all(self, reason: str) -> None:
-        """End all sessions, and all channels that have none yet."""
+        """End all sessions."""
         for session in self:
             self.end(session, reason)
-        for outlet in self._core.outlets:
-            outlet.close()

@@ -30,30 +30,63 @@ from collections.abc import Iterable
 
 import attrs
 
-from ..codecs.event_id import EventId
-from ..codecs.sse import encode_event
-from ..effects import ServerEffect, StoreAppend, StoreEffect, StoreRead
-from ..limits import Limits
-from ..states import ExchangeState
-from ..store import Entry, Page, StreamKey
-from . import refusals
-from .exchange import ServerExchange
+from ...codecs.event_id import EventId
+from ...codecs.sse import encode_event
+from ...effects import StoreAppend, StoreEffect, StoreRead
+from ...limits import Limits
+from ...states import ExchangeState
+from ...store import Entry, Page, StreamKey
+from ...types import Secret
+from .. import refusals
+from ..core import ServerCore
+from ..exchange import ServerExchange
 
 
 @attrs.define(eq=False)
-class StoreQueue:
-    """The store effects that are under way, and the streams that wait for them."""
+class StreamTable:
+    """The streams that are written here, and the store effects that are under way for them."""
 
-    limits: Limits
-    _effects: deque[ServerEffect]
+    core: ServerCore
+    _streams: dict[StreamKey, Stream] = attrs.field(factory=dict[StreamKey, "Stream"], init=False)
+    """Those with a log that are not settled."""
     _waiting: dict[StoreEffect, Stream] = attrs.field(
         factory=dict[StoreEffect, "Stream"], init=False
     )
 
+    @property
+    def limits(self) -> Limits:
+        """The bounds that were set."""
+        return self.core.limits
+
+    def new(
+        self, principal: str, session: Secret | None, siblings: set[Stream], *, polling: bool
+    ) -> Stream:
+        """A new stream: with a log if there is a store, registered so that readers find it.
+
+        It is added to its siblings, for as long as it is not settled.
+        """
+        if not self.core.resumable:
+            return Stream(key=None, polling=False, table=self)
+        key = StreamKey(principal, session.reveal() if session else "", self.core.token())
+        stream = self._streams[key] = Stream(key, polling, self, siblings=siblings)
+        siblings.add(stream)
+        return stream
+
+    def find(self, key: StreamKey, *, polling: bool) -> Stream:
+        """The stream of that name; one that is not written here only the store may know."""
+        stream = self._streams.get(key)
+        return stream or Stream(key, polling, self, written_elsewhere=True)
+
+    def tidy(self, stream: Stream) -> None:
+        """Let go of a stream that is settled: what there is to know of it is in the store."""
+        if stream.is_settled and stream.key is not None:
+            self._streams.pop(stream.key, None)
+            stream.siblings.discard(stream)
+
     def put(self, effect: StoreAppend | StoreRead, stream: Stream) -> None:
         """Ask for a use of the store; :meth:`take` gives the stream back when it is done."""
         self._waiting[effect] = stream
-        self._effects.append(effect)
+        self.core.effects.append(effect)
 
     def take(self, effect: StoreEffect) -> Stream | None:
         """The stream that a completed effect belongs to; None for one that was reported before."""
@@ -69,7 +102,7 @@ class Stream:
     polling: bool
     """Whether the client knows SEP-1699: events that have an id and nothing else, and early closes.
     """
-    queue: StoreQueue
+    table: StreamTable
     written_elsewhere: bool = False
     """Only the store knows this log: it was finished before, or another process writes it."""
     siblings: set[Stream] = attrs.field(factory=set["Stream"])
@@ -105,8 +138,8 @@ class Stream:
     def congested(self) -> bool:
         """Whether the writer should wait: the store, or without one the reader, is behind."""
         if self.logged:
-            return len(self._unstored) >= self.queue.limits.max_pending_entries
-        return self.reader is not None and self.reader.unsent >= self.queue.limits.max_unsent_bytes
+            return len(self._unstored) >= self.table.limits.max_pending_entries
+        return self.reader is not None and self.reader.unsent >= self.table.limits.max_unsent_bytes
 
     @property
     def is_settled(self) -> bool:
@@ -166,7 +199,6 @@ class Stream:
         """
         self.detach_reader()
         self.reader = exchange
-        exchange.stream = self
         if after is None:
             after = self._position
         self._position = after
@@ -252,31 +284,31 @@ class Stream:
 
     def _append_next(self) -> None:
         if self._appending is None and self._unstored and self.key is not None:
-            entries = tuple(itertools.islice(self._unstored, self.queue.limits.replay_page_entries))
+            entries = tuple(itertools.islice(self._unstored, self.table.limits.replay_page_entries))
             for _ in entries:
                 self._unstored.popleft()
             self._appending = StoreAppend(stream=self.key, entries=entries)
-            self.queue.put(self._appending, self)
+            self.table.put(self._appending, self)
 
     def _is_read_up_to(self, seq: int) -> bool:
         return self.reader is not None and self._reading is None and self._position == seq
 
     def _is_slow(self) -> bool:
         assert self.reader is not None
-        return self.reader.unsent >= self.queue.limits.max_unsent_bytes
+        return self.reader.unsent >= self.table.limits.max_unsent_bytes
 
     def _read_page(self) -> None:
         if self.key is None or not self.logged:
             self._lose_reader()  # the store has failed meanwhile
         else:
-            limits = self.queue.limits
+            limits = self.table.limits
             self._reading = StoreRead(
                 stream=self.key,
                 after=self._position,
                 limit=limits.replay_page_entries,
                 max_bytes=limits.max_unsent_bytes,
             )
-            self.queue.put(self._reading, self)
+            self.table.put(self._reading, self)
 
     def _give(self, entries: Iterable[Entry]) -> None:
         """Hand to the reader what follows its position."""

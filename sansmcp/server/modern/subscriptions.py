@@ -13,11 +13,11 @@ from typing import Any, Protocol
 
 import attrs
 
-from ..codecs import json, jsonrpc
-from ..messages import Notification, Params, Request, RequestId, Response
-from ..meta import SUBSCRIPTION_ID
-from . import refusals
-from .core import ServerCore
+from ...codecs import json, jsonrpc
+from ...messages import Notification, Params, Request, RequestId, Response
+from ...meta import SUBSCRIPTION_ID
+from .. import refusals
+from ..core import ServerCore
 
 _KINDS = {
     "notifications/tools/list_changed": ("toolsListChanged", "tools"),

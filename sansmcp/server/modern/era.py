@@ -13,15 +13,16 @@ Source: 2026-07-28 basic, basic/transports, server/discover; SEP-2575, SEP-2243,
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 import attrs
 
-from ..codecs import headers, json, mirrored
-from ..codecs.headers import Headers
-from ..events import CallReceived, ClientNotified
-from ..messages import Message, Notification, Params, Request, RequestId
-from ..meta import (
+from ...codecs import headers, json, mirrored
+from ...codecs.headers import Headers
+from ...codecs.jsonrpc import Batch
+from ...events import CallReceived, ClientNotified
+from ...messages import Message, Notification, Params, Request, RequestId
+from ...meta import (
     CAPABILITIES,
     CLIENT_INFO,
     LEVELS,
@@ -32,13 +33,13 @@ from ..meta import (
     VERSION,
     meta_of,
 )
-from ..revisions import REVISIONS, of_era
-from ..turns import ROUND, Turn
-from ..types import Era
-from . import refusals
-from .asking import ASKING
-from .calls import AnswerForm, Call, Caller
-from .core import ServerCore
+from ...revisions import REVISIONS, of_era
+from ...turns import ROUND, Turn
+from ...types import Era
+from .. import refusals
+from ..asking import ASKING
+from ..calls import AnswerForm, Call, Caller
+from ..core import ServerCore
 from .subscriptions import Subscriptions
 
 DISCOVER = "server/discover"
@@ -161,13 +162,17 @@ class Modern:
         if answer.open_calls:
             answer.start()
 
-    def is_for(self, message: Message, header: str | None = None) -> bool:
+    def is_for(self, message: Message | Batch, header: str | None = None) -> TypeGuard[Message]:
         """Whether a message is of this era: by what it says, or because no other one is served.
 
         A header alone does not make ``initialize`` modern: clients of several makes send the newest
         version there that they know, with the request that negotiates it. Raises
         RemoteProtocolError for a message of another era, if that is not served.
         """
+        if isinstance(message, Batch):
+            if self._core.handshake_versions:
+                return False
+            raise refusals.batch_not_allowed()
         if VERSION in meta_of(message):
             return True
         is_initialize = isinstance(message, Request) and message.method == "initialize"

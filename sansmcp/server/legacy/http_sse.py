@@ -15,22 +15,26 @@ Compatibility.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from urllib.parse import parse_qs
 
 import attrs
 
-from ..codecs import headers
-from ..codecs.sse import encode_event
-from ..http import RequestHead
-from ..meta import PROTOCOL_VERSION
-from ..states import ExchangeState, SessionState
-from ..types import Secret
-from . import refusals
-from .channel import Channel
-from .core import ServerCore
-from .dispatch import LAST_EVENT_ID, SESSION_ID, Endpoint
-from .exchange import ServerExchange
+from ...codecs import headers
+from ...codecs.sse import encode_event
+from ...http import RequestHead
+from ...meta import PROTOCOL_VERSION
+from ...states import ExchangeState, SessionState
+from ...types import Secret
+from .. import refusals
+from ..channel import Channel
+from ..core import ServerCore
+from ..dispatch import Endpoint
+from ..exchange import ServerExchange
 from .inbox import Inbox
+from .ladder import LAST_EVENT_ID, SESSION_ID
+from .lines import SessionLines
 from .sessions import SessionTable
 
 _TOKEN = "session_id"
@@ -43,6 +47,7 @@ class _Stream:
 
     _core: ServerCore
     exchange: ServerExchange
+    _gone: Callable[[], None]
 
     @property
     def congested(self) -> bool:
@@ -60,6 +65,21 @@ class _Stream:
         """End the stream."""
         self.exchange.stop()
 
+    def catch_up(self) -> None:
+        """Nothing is kept anywhere else."""
+
+    def over(self) -> None:
+        """With the stream ends the session."""
+        self._gone()
+
+
+@attrs.frozen
+class _Client:
+    """A client that has a stream."""
+
+    channel: Channel
+    lines: SessionLines
+
 
 @attrs.define(eq=False)
 class HttpSse:
@@ -69,13 +89,10 @@ class HttpSse:
     _endpoint: Endpoint
     _table: SessionTable
     _inbox: Inbox
-    _channels: dict[tuple[str, Secret], Channel] = attrs.field(
-        factory=dict[tuple[str, Secret], Channel], init=False
+    _clients: dict[tuple[str, Secret], _Client] = attrs.field(
+        factory=dict[tuple[str, Secret], _Client], init=False
     )
     """By principal and token."""
-    _streams: dict[ServerExchange, tuple[str, Secret]] = attrs.field(
-        factory=dict[ServerExchange, tuple[str, Secret]], init=False
-    )
 
     @property
     def is_served(self) -> bool:
@@ -122,30 +139,24 @@ class HttpSse:
         channel.receive(body, now=self._core.now)
         exchange.reply(202)
 
-    def gone(self, exchange: ServerExchange) -> None:
-        """An exchange is over; with the stream ends the session."""
-        key = self._streams.pop(exchange, None)
-        if key is not None:
-            self._channels.pop(key).end("the client has closed its stream", now=self._core.now)
-
     def _check_room(self) -> None:
         """Each stream may become a session."""
         if self._core.draining:
             raise refusals.shutting_down()
         self._table.check_room()
         limit = self._core.limits.max_sessions
-        if len(self._channels) >= limit:
+        if len(self._clients) >= limit:
             raise refusals.too_many_sessions(limit, None)
 
     def _open(self, exchange: ServerExchange) -> None:
         assert exchange.head is not None
         self._check_room()
         token = self._core.token()
-        key = exchange.head.principal, Secret(token)
-        self._channels[key] = Channel(
-            self._core, self._table, self._inbox, _Stream(self._core, exchange), key[0]
-        )
-        self._streams[exchange] = key
+        key = principal, _ = exchange.head.principal, Secret(token)
+        stream = _Stream(self._core, exchange, partial(self._gone, key))
+        lines = SessionLines(self._core, self._table, self._inbox, stream, principal)
+        self._clients[key] = _Client(Channel(self._core, stream, (lines,)), lines)
+        exchange.source = stream
         exchange.open_stream()
         uri = f"{exchange.head.address_of(self._endpoint.messages_path)}?{_TOKEN}={token}"
         exchange.send(encode_event(uri.encode(), event="endpoint"))
@@ -154,10 +165,14 @@ class HttpSse:
         token = _token(head)
         if token is None:
             raise refusals.message_token_required()
-        channel = self._channels.get((head.principal, Secret(token)))
-        if channel is None or channel.session.state is SessionState.ENDED:
+        client = self._clients.get((head.principal, Secret(token)))
+        if client is None or client.lines.session.state is SessionState.ENDED:
             raise refusals.message_token_unknown()
-        return channel
+        return client.channel
+
+    def _gone(self, key: tuple[str, Secret]) -> None:
+        client = self._clients.pop(key)
+        client.channel.end("the client has closed its stream", now=self._core.now)
 
 
 def _token(head: RequestHead) -> str | None:

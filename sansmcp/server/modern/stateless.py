@@ -7,41 +7,32 @@ from __future__ import annotations
 
 import attrs
 
-from ..codecs import jsonrpc
-from ..codecs.jsonrpc import MISSING_CAPABILITY, Batch
-from ..codecs.sse import encode_event
-from ..http import RequestHead
-from ..messages import Message, Notification, Request, RequestId
-from ..meta import LISTEN
-from ..states import ExchangeState
-from ..timers import Timer
-from . import refusals
-from .calls import Call
-from .core import ServerCore
-from .dispatch import Asked
-from .exchange import ServerExchange
-from .modern import Modern, check_notification
+from ...codecs import headers, jsonrpc
+from ...codecs.jsonrpc import MISSING_CAPABILITY, Batch
+from ...codecs.sse import encode_event
+from ...http import RequestHead
+from ...messages import Message, Notification, Request, RequestId
+from ...meta import LISTEN, PROTOCOL_VERSION
+from ...states import ExchangeState
+from ...timers import Timer
+from .. import refusals
+from ..answers import HttpAnswer
+from ..calls import Call
+from ..channel import Outlet
+from ..core import ServerCore
+from ..exchange import ServerExchange
+from .era import Modern, check_notification
 from .results import StatelessResults
-from .sessions import Outlet
 from .subscriptions import Subscriptions
 
 
 @attrs.define(eq=False)
-class StatelessAnswer(StatelessResults):
+class StatelessAnswer(StatelessResults, HttpAnswer):
     """The answer to one POST: JSON, or an event stream once there is something to say before it."""
 
     exchange: ServerExchange
     open_calls: int = attrs.field(default=1, init=False)
     is_batch: bool = attrs.field(default=False, init=False)
-
-    def start(self) -> None:
-        """Begin to wait for the answer; it becomes a stream when that takes long."""
-        self.exchange.answer = self
-        if self._core.stream_after > 0:
-            deadline = self._core.now + self._core.stream_after
-            self._core.timers.set(Timer.STREAM_OPEN, self, deadline)
-        else:
-            self.open()
 
     def open(self) -> None:
         """Begin the event stream, if that has not happened."""
@@ -191,19 +182,20 @@ class StatelessHttp:
     _core: ServerCore
     _modern: Modern
 
-    def took(self, exchange: ServerExchange, asked: Asked, message: Message | Batch) -> bool:
+    def took(self, exchange: ServerExchange, head: RequestHead, message: Message | Batch) -> bool:
         """Do what a message asks for; False if it is of the handshake revisions.
 
         Raises RemoteProtocolError: the refusal.
         """
-        if isinstance(message, Batch) or not self._modern.is_for(message, asked.version):
+        version = headers.single(head.headers, PROTOCOL_VERSION)
+        if not self._modern.is_for(message, version):
             return False
         match message:
             case Request():
-                self._request(exchange, asked.head, message)
+                self._request(exchange, head, message)
             case Notification():  # row 5.2
-                check_notification(message, asked.head.headers, self._core.versions)
-                self._modern.notified(message, asked.head.principal)
+                check_notification(message, head.headers, self._core.versions)
+                self._modern.notified(message, head.principal)
                 exchange.reply(202)
             case _:  # row 5.1
                 raise refusals.no_answers_wanted()
@@ -236,6 +228,16 @@ class StatelessLines:
         factory=dict[RequestId, LineListener], init=False
     )
 
+    @property
+    def null_id(self) -> bool:
+        """Whether an error that answers no request has an id, null."""
+        return False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether calls run."""
+        return bool(self.calls)
+
     def took(self, message: Message | Batch) -> bool:
         """Do what a message asks for; False if it is of the handshake revisions.
 
@@ -243,7 +245,7 @@ class StatelessLines:
         """
         if isinstance(message, Notification) and self._cancelled(message):
             return True
-        if isinstance(message, Batch) or not self._modern.is_for(message):
+        if not self._modern.is_for(message):
             return False
         if isinstance(message, Request):
             self._request(message)

@@ -11,14 +11,14 @@ from typing import Any, cast
 
 import attrs
 
-from ..codecs import json
-from ..errors import LocalProtocolError
-from ..messages import ErrorResponse, Message, Notification, Request, Response
-from ..meta import LEVELS, LOG_LEVEL, SERVER_INFO, meta_of
-from ..turns import InputRequired
-from .asking import check_asking, missing_capabilities, missing_capability
-from .calls import Call, Caller
-from .core import ServerCore
+from ...codecs import json
+from ...errors import LocalProtocolError
+from ...messages import ErrorResponse, Message, Notification, Request, Response
+from ...meta import LEVELS, LOG_LEVEL, SERVER_INFO, meta_of
+from ...turns import InputRequired
+from ..asking import check_asking, missing_capabilities, missing_capability
+from ..calls import Call, Caller
+from ..core import ServerCore
 
 _CACHEABLE = frozenset(
     (

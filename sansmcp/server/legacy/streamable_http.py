@@ -1,8 +1,8 @@
 """Streamable HTTP of the handshake revisions: what a complete request means, and what it starts.
 
 A POST of ``initialize`` opens a session, other POSTs bring messages in, GET reads streams and
-DELETE ends the session. What may not be asked has been refused before by :mod:`.dispatch`; what the
-messages mean is in :mod:`.inbox`.
+DELETE ends the session. What may not be asked is refused by :mod:`.ladder`; what the messages mean
+is in :mod:`.inbox`.
 
 Source: 2025-03-26 to 2025-11-25, basic/transports: Streamable HTTP.
 """
@@ -13,50 +13,43 @@ from functools import partial
 
 import attrs
 
-from ..codecs.jsonrpc import Batch
-from ..http import RequestHead
-from ..messages import Message, Request
-from . import refusals
+from ...codecs.jsonrpc import Batch
+from ...http import RequestHead
+from ...messages import Message, Request
+from .. import refusals
+from ..core import ServerCore
+from ..dispatch import Endpoint
+from ..exchange import ServerExchange
 from .answers import Answer
-from .core import ServerCore
-from .dispatch import (
+from .inbox import Inbox
+from .ladder import (
     SESSION_ID,
-    Asked,
-    Endpoint,
+    AskedInSession,
+    check_head,
     check_message,
-    decode_body,
     resumption_point,
     session_lives,
 )
-from .exchange import ServerExchange
-from .inbox import Inbox
 from .sessions import Session, SessionTable
-from .stateless import StatelessHttp
 
 
 @attrs.define(eq=False)
-class Legacy:
+class StreamableHttp:
     """What requests to the MCP endpoint mean."""
 
     _core: ServerCore
     _endpoint: Endpoint
     _table: SessionTable
     _inbox: Inbox
-    _stateless: StatelessHttp
 
-    def asked(self, head: RequestHead) -> Asked:
-        """A request, ready for the ladder."""
-        return Asked(self._endpoint, self._table, head)
+    def check_head(self, head: RequestHead) -> None:
+        """Refuse what can be refused without a body. Raises RemoteProtocolError."""
+        check_head(self._asked(head))
 
-    def complete(self, exchange: ServerExchange, body: bytes) -> None:
-        """A request is complete. Raises RemoteProtocolError: the refusal."""
+    def complete(self, exchange: ServerExchange) -> None:
+        """A GET or DELETE is complete. Raises RemoteProtocolError: the refusal."""
         assert exchange.head is not None
-        asked = self.asked(exchange.head)
-        if asked.head.method == b"POST":
-            message = decode_body(asked, body)
-            if not self._stateless.took(exchange, asked, message):
-                self._post(exchange, asked, message)
-            return
+        asked = self._asked(exchange.head)
         session_lives(asked)  # it may have ended since the head came
         session = asked.session or self._lone_session(asked)
         session.touch()
@@ -70,7 +63,10 @@ class Legacy:
         else:
             session.listen(exchange)
 
-    def _post(self, exchange: ServerExchange, asked: Asked, messages: Message | Batch) -> None:
+    def post(self, exchange: ServerExchange, messages: Message | Batch) -> None:
+        """A POST is complete. Raises RemoteProtocolError: the refusal."""
+        assert exchange.head is not None
+        asked = self._asked(exchange.head)
         check_message(asked, messages)
         if isinstance(messages, Request) and messages.method == "initialize":
             self._initialize(exchange, asked, messages)
@@ -89,7 +85,12 @@ class Legacy:
             self._inbox.take(session, messages)
             exchange.reply(202)
 
-    def _initialize(self, exchange: ServerExchange, asked: Asked, request: Request) -> None:
+    def _asked(self, head: RequestHead) -> AskedInSession:
+        return AskedInSession(self._endpoint, head, self._table)
+
+    def _initialize(
+        self, exchange: ServerExchange, asked: AskedInSession, request: Request
+    ) -> None:
         """Open a session, and tell its id. Source: basic/transports: Session Management."""
         negotiated = self._inbox.negotiate(request)
         if not self._endpoint.sessions:
@@ -105,8 +106,6 @@ class Legacy:
         assert session.id is not None
         exchange.reply(200, negotiated.reply, ((SESSION_ID, session.id.reveal().encode()),))
 
-    def _lone_session(self, asked: Asked) -> Session:
+    def _lone_session(self, asked: AskedInSession) -> Session:
         """Stands in for a session where there are none, for the length of one request."""
-        return Session(
-            core=self._core, id=None, principal=asked.head.principal, revision=asked.revision
-        )
+        return self._table.new(None, asked.head.principal, asked.revision)

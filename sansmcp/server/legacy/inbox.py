@@ -14,15 +14,15 @@ from typing import Any
 
 import attrs
 
-from ..codecs import json, jsonrpc
-from ..codecs.jsonrpc import Batch
-from ..errors import RemoteProtocolError
-from ..events import BadRequest, CallReceived, ClientNotified
-from ..messages import ErrorResponse, Message, Notification, Params, Request, Response
-from ..revisions import REVISIONS, Revision
-from . import refusals
-from .calls import AnswerForm, Call, Caller
-from .core import ServerCore
+from ...codecs import json, jsonrpc
+from ...codecs.jsonrpc import Batch
+from ...errors import RemoteProtocolError
+from ...events import BadRequest, CallReceived, ClientNotified
+from ...messages import ErrorResponse, Message, Notification, Params, Request, Response
+from ...revisions import REVISIONS, Revision
+from .. import refusals
+from ..calls import AnswerForm, Call, Caller
+from ..core import ServerCore
 from .sessions import Session
 
 

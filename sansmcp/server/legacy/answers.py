@@ -1,0 +1,105 @@
+"""How requests of the handshake revisions are answered on Streamable HTTP.
+
+Beside what makes any answer an event stream (:mod:`..answers`), a large result does, if it could be
+resumed then. A batch (2025-03-26) is one answer to several calls.
+
+Source: 2025-03-26 to 2025-11-25, basic/transports: Sending Messages to the Server.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from ...codecs import jsonrpc
+from ...timers import Timer
+from ..answers import HttpAnswer
+from ..core import ServerCore
+from ..exchange import ServerExchange
+from .results import PlainResults
+from .sessions import Session
+from .streams import Stream
+
+_LARGEST_PLAIN_ANSWER = 16 * 1024
+"""Bytes. A larger answer takes long enough to be cut, so it goes out as a stream where that can be
+resumed.
+"""
+
+
+@attrs.define(eq=False)
+class Answer(PlainResults, HttpAnswer):
+    """How one POST is answered."""
+
+    _core: ServerCore
+    session: Session
+    exchange: ServerExchange
+    open_calls: int
+    is_batch: bool
+    stream: Stream | None = attrs.field(default=None, init=False)
+    """What the answer has become, once it is an event stream."""
+    _abandoned: bool = attrs.field(default=False, init=False)
+    """The peer left before it had an event id: nothing can ever be delivered."""
+    _collected: list[bytes] = attrs.field(factory=list[bytes], init=False)
+    """Answers so far that may still go out as plain JSON."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether to wait: the store, or the client, does not keep up."""
+        return self.stream is not None and self.stream.congested
+
+    def message(self, data: bytes) -> bool:
+        """Something to say before the answer; returns False if it is lost."""
+        stream = self.open()
+        return stream is not None and stream.append(data)
+
+    def respond(self, data: bytes, error_code: int | None = None) -> bool:
+        """The answer of one call; returns False if it is lost."""
+        self.open_calls -= 1
+        if self.stream is not None:
+            return self.stream.append(data, final=self.open_calls == 0)
+        self._collected.append(data)
+        if self.open_calls == 0:
+            self._finish()
+        return not self._abandoned
+
+    def withdraw(self) -> None:
+        """One call ends without an answer."""
+        self.open_calls -= 1
+        if self.open_calls == 0:
+            if self._collected:
+                self._finish()
+            elif (stream := self.open()) is not None:
+                stream.append(b"", final=True)
+
+    def open(self) -> Stream | None:
+        """Turn the answer into a stream, if it is not one yet; None if nobody can ever read it."""
+        if self.stream is None and not self._abandoned:
+            self._core.timers.stop(Timer.STREAM_OPEN, self)
+            self.stream = self.session.new_stream()
+            self.session.read(self.exchange, self.stream, 0, prime=True)
+            for index, data in enumerate(self._collected, 1):
+                is_last = self.open_calls == 0 and index == len(self._collected)
+                self.stream.append(data, final=is_last)
+            self._collected.clear()
+        return self.stream
+
+    def disconnect(self, retry: int | None) -> bool:
+        """Close the connection; the client reads on later. False, and no change, if it cannot."""
+        if not self._core.resumable or not self.session.revision.polling:
+            return False
+        stream = self.open()
+        return stream is not None and stream.disconnect(retry)
+
+    def peer_gone(self) -> None:
+        """The connection of the POST broke."""
+        if self.stream is None:
+            self._core.timers.stop(Timer.STREAM_OPEN, self)
+            self._abandoned = True
+
+    def _finish(self) -> None:
+        """All calls are answered and nothing was sent yet: choose the form."""
+        body = self._collected[0] if not self.is_batch else jsonrpc.encode_batch(self._collected)
+        if self._core.resumable and len(body) > _LARGEST_PLAIN_ANSWER:
+            self.open()
+        elif not self._abandoned:
+            self._core.timers.stop(Timer.STREAM_OPEN, self)
+            self.exchange.reply(200, body)

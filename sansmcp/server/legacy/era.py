@@ -1,0 +1,93 @@
+"""What a server does for clients of the handshake revisions.
+
+Source: 2024-11-05 to 2025-11-25.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from ...codecs.jsonrpc import Batch
+from ...http import RequestHead
+from ...messages import Message, Params
+from ...timers import Timer
+from ..channel import Outlet
+from ..core import ServerCore
+from ..dispatch import Asked, Endpoint, check_common, check_mcp_path
+from ..exchange import ServerExchange
+from .http_sse import HttpSse
+from .inbox import Inbox
+from .lines import SessionLines
+from .sessions import Session, SessionTable
+from .streamable_http import StreamableHttp
+from .streams import StreamTable
+
+
+class Legacy:
+    """The part of a server that knows sessions and streams."""
+
+    def __init__(self, core: ServerCore, endpoint: Endpoint) -> None:
+        self._core = core
+        self._endpoint = endpoint
+        self._inbox = Inbox(core)
+        self.streams = StreamTable(core)
+        self.sessions = SessionTable(core, self.streams)
+        self._streamable_http = StreamableHttp(core, endpoint, self.sessions, self._inbox)
+        self._http_sse = HttpSse(core, endpoint, self.sessions, self._inbox)
+
+    # HTTP
+
+    def check_head(self, head: RequestHead) -> None:
+        """Refuse what can be refused without a body. Raises RemoteProtocolError."""
+        asked = Asked(self._endpoint, head)
+        if self._http_sse.wants(head):
+            check_common(asked)
+            self._http_sse.check_head(head)
+        else:
+            check_mcp_path(asked)
+            self._streamable_http.check_head(head)
+
+    def took(self, exchange: ServerExchange, head: RequestHead, body: bytes) -> bool:
+        """Do what a request asks for; False for a POST to the MCP endpoint, which may be modern.
+
+        Raises RemoteProtocolError: the refusal.
+        """
+        if self._http_sse.wants(head):
+            self._http_sse.complete(exchange, body)
+        elif head.method != b"POST":
+            self._streamable_http.complete(exchange)
+        else:
+            return False
+        return True
+
+    def post(self, exchange: ServerExchange, message: Message | Batch) -> None:
+        """Do what a POST to the MCP endpoint asks for. Raises RemoteProtocolError: the refusal."""
+        self._streamable_http.post(exchange, message)
+
+    # Other channels
+
+    def lines(self, outlet: Outlet) -> SessionLines:
+        """A conversation on stdio."""
+        return SessionLines(self._core, self.sessions, self._inbox, outlet, "")
+
+    # All of them
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether calls run in sessions."""
+        return any(session.calls for session in self.sessions)
+
+    def timed_out(self, timer: Timer, owner: Hashable) -> None:
+        """A timer of this era is due."""
+        match timer, owner:
+            case Timer.CLIENT_ANSWER, (Session() as session, int(id)):
+                session.asked[id].ask_timed_out(id)
+            case Timer.SESSION_IDLE, Session():
+                self.sessions.expire(owner)
+            case _:  # pragma: no cover - no other timers are set
+                raise AssertionError(timer)
+
+    def notify(self, method: str, params: Params | None) -> None:
+        """Tell all clients."""
+        for session in self.sessions:
+            session.notify(method, params, now=self._core.now)

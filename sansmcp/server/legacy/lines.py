@@ -1,0 +1,147 @@
+"""What messages of the handshake revisions mean in one conversation on stdio or HTTP+SSE.
+
+There are no session ids and nothing can be resumed: the session is the channel.
+
+Source: 2024-11-05 to 2025-11-25, basic/transports: stdio; 2024-11-05 basic/transports: HTTP with
+SSE.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import attrs
+
+from ...codecs import jsonrpc
+from ...codecs.jsonrpc import Batch
+from ...messages import Message, Notification, Request
+from ...revisions import REVISIONS
+from .. import refusals
+from ..calls import Caller
+from ..channel import Outlet
+from ..core import ServerCore
+from .inbox import Inbox
+from .ladder import check_batch
+from .results import PlainResults
+from .sessions import Session, SessionTable
+
+
+@attrs.define(eq=False)
+class LineAnswer(PlainResults):
+    """The answers of calls that came together: each is sent when it is there, a batch's as one."""
+
+    session: Caller
+    _outlet: Outlet
+    open_calls: int
+    is_batch: bool
+    _collected: list[bytes] = attrs.field(factory=list[bytes], init=False)
+
+    def start(self) -> None:
+        """Nothing has to be opened."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether the client does not keep up."""
+        return self._outlet.congested
+
+    def message(self, data: bytes) -> bool:
+        """Send it; returns False if nobody is there any more."""
+        return self._outlet.send(data)
+
+    def respond(self, data: bytes, error_code: int | None = None) -> bool:
+        """The answer of one call; returns False if nobody is there any more."""
+        self.open_calls -= 1
+        if not self.is_batch:
+            return self._outlet.send(data)
+        self._collected.append(data)
+        return self._send_batch()
+
+    def withdraw(self) -> None:
+        """One call ends without an answer."""
+        self.open_calls -= 1
+        self._send_batch()
+
+    def disconnect(self, retry: int | None) -> bool:
+        """The session would be lost."""
+        return False
+
+    def _send_batch(self) -> bool:
+        if self.open_calls or not self._collected:
+            return True
+        return self._outlet.send(jsonrpc.encode_batch(self._collected))
+
+
+@attrs.define(eq=False)
+class SessionLines:
+    """A session that is opened, and used, and ended by one channel."""
+
+    _core: ServerCore
+    _table: SessionTable
+    _inbox: Inbox
+    _outlet: Outlet
+    _principal: str
+    session: Session = attrs.field(init=False)
+    _is_open: bool = attrs.field(default=False, init=False)
+    """``initialize`` was answered."""
+
+    def __attrs_post_init__(self) -> None:
+        # What is said before initialize is judged by the newest revision.
+        revision = REVISIONS[self._core.versions[-1]]
+        self.session = self._table.new(None, self._principal, revision, outlet=self._outlet)
+
+    @property
+    def null_id(self) -> bool:
+        """Whether an error that answers no request has an id, null."""
+        return not self.session.revision.error_without_id
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether calls run."""
+        return bool(self.session.calls)
+
+    def end(self, reason: str) -> None:
+        """The channel is gone, and the session with it."""
+        if self.session in self._table:
+            self._table.end(self.session, reason)
+
+    def took(self, message: Message | Batch) -> bool:
+        """Do what a message asks for: all that nobody else wants is for here.
+
+        Raises RemoteProtocolError: the refusal.
+        """
+        session = self.session
+        if isinstance(message, Request) and message.method == "initialize":
+            self._initialize(message)
+        elif isinstance(message, Batch):
+            check_batch(session.revision, message)
+            self._check_open(None)
+            new_answer = partial(LineAnswer, session, self._outlet, is_batch=True)
+            self._inbox.batch(session, message, new_answer)
+        elif isinstance(message, Request):
+            if message.method != "ping":
+                self._check_open(message)
+            self._inbox.check_call(session, message)
+            answer = LineAnswer(session, self._outlet, 1, is_batch=False)
+            self._inbox.start((message,), answer)
+        elif self._is_open or not isinstance(message, Notification):
+            self._inbox.take(session, message)
+        return True
+
+    def _initialize(self, request: Request) -> None:
+        if self._is_open:
+            raise refusals.initialized_already(request.id)
+        negotiated = self._inbox.negotiate(request)
+        self._table.check_room(request.id)
+        session = self.session
+        session.revision = negotiated.revision
+        session.client_info = negotiated.client_info
+        session.client_capabilities = negotiated.client_capabilities
+        self._is_open = True
+        self._table.add(session)
+        self._outlet.send(negotiated.reply)
+
+    def _check_open(self, request: Request | None) -> None:
+        """Source: basic/lifecycle: Initialization: nothing but pings before ``initialize``."""
+        if not self._is_open:
+            id = None if request is None else request.id
+            raise refusals.not_initialized(self._core.versions, id)

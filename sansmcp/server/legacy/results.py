@@ -1,0 +1,38 @@
+"""What answers of the handshake revisions look like.
+
+Source: 2024-11-05 to 2025-11-25, basic: Responses.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from ...codecs.jsonrpc import INVALID_REQUEST
+from ...messages import ErrorResponse, Message, Request, Response
+from ...turns import InputRequired
+from ..asking import check_asking, missing_capabilities, missing_capability
+from ..calls import Call
+
+
+@attrs.define(eq=False)
+class PlainResults:
+    """Results of the handshake revisions: they go out as they are, and so does all before them."""
+
+    def shape(self, request: Request, result: Any) -> Response | ErrorResponse:
+        """The result, as it is."""
+        return Response(request.id, result)
+
+    def require(self, call: Call, required: InputRequired) -> ErrorResponse | None:
+        """Ask by requests, and wait for the answers."""
+        check_asking(call.request, required)
+        missing = missing_capabilities(required, call.session)
+        if missing:
+            return missing_capability(missing, call.request.id, INVALID_REQUEST).reply
+        call.ask_for(required)
+        return None
+
+    def may_say(self, request: Request, message: Message) -> bool:
+        """Whatever the application says."""
+        return True
