@@ -11,12 +11,13 @@ others (``sansmcp_trio``); any other event loop or HTTP stack can embed the mach
   :func:`encode_message`, :class:`NdjsonDecoder`.
 """
 
+from typing import TYPE_CHECKING
+
 from .app import App, Handler
 from .client.client import Client
 from .client.core import ReconnectPolicy
 from .client.detection import Verdicts
 from .client.settings import CallOptions, ClientSettings
-from .codecs.event_id import EventId
 from .codecs.jsonrpc import Batch
 from .codecs.jsonrpc import decode as decode_message
 from .codecs.jsonrpc import encode as encode_message
@@ -42,19 +43,22 @@ from .handles import CallHandle, ClientHandle
 from .hosting import ServerHost
 from .http import BodyData, BodyEnd, PeerGone, RequestHead, ResponseHead, Url
 from .limits import Limits
-from .memory import MemoryStore
 from .messages import ErrorResponse, Message, Notification, Request, Response
 from .revisions import REVISIONS, Revision
 from .security import SecurityPolicy
 from .server.calls import Call, Caller
 from .server.exchange import ServerExchange
-from .server.legacy.sessions import Session
 from .server.server import Server
 from .server.settings import ServerSettings
 from .server.stdio import ServerPipe
 from .store import Entry, Page, Store, StreamKey
 from .turns import InputRequest, InputRequired, StateSeal
 from .types import Era, Idle, Secret
+
+if TYPE_CHECKING:
+    from .codecs.event_id import EventId
+    from .memory import MemoryStore
+    from .server.legacy.sessions import Session
 
 __version__ = "0.1.0"
 
@@ -127,3 +131,20 @@ __all__ = [
     "encode_line",
     "encode_message",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Names of the handshake revisions: who does without those does not even import them."""
+    if name == "EventId":
+        from .codecs.event_id import EventId
+
+        return EventId
+    if name == "MemoryStore":
+        from .memory import MemoryStore
+
+        return MemoryStore
+    if name == "Session":
+        from .server.legacy.sessions import Session
+
+        return Session
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

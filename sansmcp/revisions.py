@@ -74,9 +74,6 @@ MODERN_VERSIONS: tuple[str, ...] = tuple(
 )
 """The revisions whose requests stand alone, oldest first."""
 
-LATEST_HANDSHAKE = HANDSHAKE_VERSIONS[-1]
-"""What a client offers and what a server answers to an offer it does not know."""
-
 ASSUMED_VERSION = "2025-03-26"
 """What a request is taken for that names no version and has no session. Source: 2025-06-18
 basic/transports.

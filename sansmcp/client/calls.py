@@ -37,9 +37,9 @@ from ..messages import ErrorResponse, Message, Params, Request, Response
 from ..timers import Timer
 from .core import ClientCore
 from .exchange import Refusal
-from .modern import learn_tools, uses_headers
-from .refresh import ToolRefresh
-from .rounds import Round
+from .modern.refresh import ToolRefresh
+from .modern.requests import learn_tools, uses_headers
+from .modern.rounds import Round
 from .transport import Carrier
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ class ClientCall:
         if isinstance(message, ErrorResponse) and message.id is None:
             self.answer(message)
         else:
-            self._conversation.route(message, self)
+            self._conversation.inbox.route(message, self)
 
     def violated(self, error: RemoteProtocolError) -> None:
         """Something that is no message; if it has our id, it was meant to be the answer."""

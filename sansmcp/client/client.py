@@ -42,13 +42,10 @@ from ..types import HTTP_SSE, STREAMABLE_HTTP, Idle
 from .calls import ClientCall
 from .conversation import Conversation
 from .core import ClientCore, ReconnectPolicy, check_params, check_seconds
-from .cursor import Cursor
 from .detection import URL_TRANSPORTS, Verdicts, usable_transports
-from .discovery import Discovery
 from .exchange import ClientExchange
-from .handshake import Handshake
-from .http_sse import HttpSse
-from .modern import StatelessCarrier
+from .modern.discovery import Discovery
+from .modern.requests import StatelessCarrier
 from .posts import Post
 from .settings import SAFE_METHODS
 from .stdio import Stdio
@@ -343,33 +340,29 @@ class Client:
                     owner.time_out(total=False)
                 case Timer.REQUEST_TOTAL, ClientCall():
                     owner.time_out(total=True)
-                case Timer.REQUEST, Handshake() | Discovery():
+                case Timer.REQUEST, Discovery():
                     owner.time_out()
-                case Timer.RECONNECT, Cursor() | StatelessCarrier():
+                case Timer.RECONNECT, StatelessCarrier():
                     owner.retry_due()
                 case Timer.RECONNECT, Post():
                     owner.send()
                 case Timer.DRAIN, ClientExchange():
                     self._core.abort(owner)
-                case Timer.CLOSE, StreamableHttp():
-                    owner.close_timed_out()
-                case Timer.REQUEST, HttpSse():
-                    owner.timed_out()
-                case Timer.RECONNECT, HttpSse():
-                    owner.open()
                 case Timer.PROCESS, Stdio():
                     owner.time_out()
-                case _:  # pragma: no cover - no other timers are set
-                    raise AssertionError(timer)
+                case _:
+                    assert self._conversation.legacy is not None
+                    self._conversation.legacy.timed_out(timer, owner)
 
     def _transports(self) -> list[Transport]:
         core, conversation = self._core, self._conversation
         if self._stdio is not None:
             return [self._stdio]
-        known: dict[str, Transport] = {
-            STREAMABLE_HTTP: StreamableHttp(core, conversation),
-            HTTP_SSE: HttpSse(core, conversation),
-        }
+        legacy = conversation.legacy
+        streams = None if legacy is None else legacy.streams()
+        known: dict[str, Transport] = {STREAMABLE_HTTP: StreamableHttp(core, conversation, streams)}
+        if legacy is not None:
+            known[HTTP_SSE] = legacy.http_sse()
         return [known[name] for name in core.verdicts.plan(core.target, core.transports)]
 
     def _answer(self, message: Response | ErrorResponse, now: float) -> bool:

@@ -1,48 +1,47 @@
 """What is under way between a client and a server: session, calls, the server's own questions.
 
-This is where messages find their way: an answer to the call that waits for it, progress to the call
-whose token it has, a request of the server to the application. And it is where a session that the
-server has forgotten is replaced: once; only a new session in which something worked may be replaced
-again, so that a server which forgets every session is not asked for ever.
+This is where a session that the server has forgotten is replaced: once; only a new session in which
+something worked may be replaced again, so that a server which forgets every session is not asked
+for ever.
 
-Source: 2025-03-26 to 2025-11-25, basic/lifecycle, basic/transports: Session Management; SEP-2260.
+Source: 2025-03-26 to 2025-11-25, basic/lifecycle, basic/transports: Session Management.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
-from ..codecs import json, jsonrpc
-from ..codecs.jsonrpc import Batch, is_request_id
 from ..errors import (
     CallError,
     JsonRpcError,
     NegotiationFailed,
-    RemoteProtocolError,
     SessionLost,
 )
 from ..events import (
     Closed,
-    ProgressReceived,
-    ServerNotified,
     SessionExpired,
-    Violation,
 )
-from ..messages import ErrorResponse, Message, Notification, Params, Request, RequestId, Response
-from ..meta import LISTEN, SUBSCRIPTION_ID
+from ..messages import ErrorResponse, Message, Notification, RequestId, Response
 from ..revisions import of_era
 from ..states import CLIENT, ClientEvent, ClientState, advance
-from ..types import Era, never
+from ..types import Era
 from .calls import ClientCall
 from .core import ClientCore
 from .detection import Verdict
-from .discovery import Discovery
 from .exchange import Refusal
-from .handshake import INITIALIZED, Handshake
+from .inbox import Inbox
+from .modern.discovery import Discovery
 from .questions import Questions
 from .transport import Transport
+
+if TYPE_CHECKING:
+    from .legacy.era import Legacy
+    from .legacy.handshake import Handshake
+
+INITIALIZED = Notification("notifications/initialized")
 
 
 @attrs.define(eq=False)
@@ -57,6 +56,10 @@ class Conversation:
         factory=dict[RequestId | None, ClientCall], init=False
     )
     """The calls whose request is under way, by its id."""
+    legacy: Legacy | None = attrs.field(init=False)
+    """What handshakes take; None: we speak no revision that has one."""
+    inbox: Inbox = attrs.field(init=False)
+    """Where messages of the server come in."""
     questions: Questions = attrs.field(init=False)
     """What the server has asked, and we have not answered."""
     transport: Transport = attrs.field(init=False)
@@ -69,7 +72,7 @@ class Conversation:
     """Those that were tried, and how they failed."""
     _error: CallError | None = attrs.field(default=None, init=False)
     """Why the client closes; None: it was asked to."""
-    _opening: Handshake | Discovery | None = attrs.field(default=None, init=False)
+    opening: Handshake | Discovery | None = attrs.field(default=None, init=False)
     """How the conversation is being opened."""
     _probes: bool = attrs.field(default=True, init=False)
     """Whether to ask a server first if it does without a handshake."""
@@ -81,7 +84,13 @@ class Conversation:
     """Something has worked in this session."""
 
     def __attrs_post_init__(self) -> None:
+        self.inbox = Inbox(self._core, self)
         self.questions = Questions(self._core, self)
+        self.legacy = None
+        if self._core.handshake_versions:  # else not even imported
+            from .legacy.era import Legacy
+
+            self.legacy = Legacy(self._core, self)
 
     @property
     def is_closed(self) -> bool:
@@ -115,20 +124,20 @@ class Conversation:
     def discover(self, version: str, *, is_last: bool = False) -> None:
         """Ask the server whether it speaks a version that needs no handshake."""
         self._trusts, self._asked_again = False, is_last
-        self._opening = Discovery(self._core, self, version, is_last)
-        self._opening.start()
+        self.opening = Discovery(self._core, self, version, is_last)
+        self.opening.start()
 
     def shake_hands(self, version: str | None) -> None:
         """Open a session; ``version`` is what to offer, or None."""
         self._proven = False
-        self._opening = None
-        if not self._core.handshake_versions:
+        self.opening = None
+        if self.legacy is None:
             ours = ", ".join(self._core.versions)
             text = f"The server needs a handshake, and this client speaks only {ours}"
             self.unreachable(NegotiationFailed(text), Verdict.NONE)
             return
-        self._opening = Handshake(self._core, self, version, self._asked_again)
-        self._opening.start()
+        self.opening = self.legacy.handshake(version, is_last=self._asked_again)
+        self.opening.start()
 
     def unreachable(self, error: CallError, verdict: Verdict) -> None:
         """The transport does not work. Where it may be the wrong one, the next is tried."""
@@ -162,8 +171,9 @@ class Conversation:
         self._proven |= message is not INITIALIZED
         if message is INITIALIZED and self.state is ClientState.CONFIRMING:
             self._advance(ClientEvent.CONFIRMED)
-            assert isinstance(self._opening, Handshake)
-            self._opening.confirmed()
+            assert self.opening is not None
+            assert not isinstance(self.opening, Discovery)
+            self.opening.confirmed()
             self._open(Era.LEGACY)
 
     def discovered(self) -> None:
@@ -173,7 +183,7 @@ class Conversation:
 
     def _open(self, era: Era) -> None:
         """Calls go out from now on."""
-        self._opening = None
+        self.opening = None
         self._asked_again = False
         self._untried.clear()
         self._attempts.clear()
@@ -182,10 +192,14 @@ class Conversation:
             call.send()
         self.transport.listen()
 
+    def proven(self) -> None:
+        """The server has answered in this session."""
+        self._proven = True
+
     def undelivered(self, message: Message, reason: str) -> None:
         """A message of ours was not taken."""
-        if message is INITIALIZED and self._opening is not None:
-            self._opening.lost(reason)
+        if message is INITIALIZED and self.opening is not None:
+            self.opening.lost(reason)
 
     def expire(self, refusal: Refusal) -> None:
         """The server has forgotten the session (404): open a new one."""
@@ -247,7 +261,7 @@ class Conversation:
 
         Then it is not asked again.
         """
-        was_asked = self._probes and isinstance(self._opening, Discovery)
+        was_asked = self._probes and isinstance(self.opening, Discovery)
         if not was_asked or not self._core.handshake_versions:
             return False
         self._leave_session()
@@ -282,115 +296,12 @@ class Conversation:
         self.calls.pop(call.handle, None)
         self.questions.forget(call)
 
-    # What the server says
-
-    def hear(self, data: bytes) -> None:
-        """The bytes of a message (or batch) on the one stream for all.
-
-        Raises RemoteProtocolError for what is no message and cannot be the answer of a call.
-        """
-        try:
-            decoded = jsonrpc.decode(data, self._core.limits)
-        except RemoteProtocolError as error:
-            if not self._garbled(error):
-                raise
-            return
-        for item in decoded.items if isinstance(decoded, Batch) else (decoded,):
-            if self.is_closed:
-                return  # an item before has ended the client
-            if isinstance(item, RemoteProtocolError):
-                if not self._garbled(item):
-                    self._core.events.append(Violation(item))
-            elif self._opening is not None:
-                self._opening.message(item)
-            else:
-                self.route(item, None)
-
-    def _garbled(self, error: RemoteProtocolError) -> bool:
-        """Something that is no message was meant to be the answer of a request; False if not."""
-        if error.request_id is None or error.is_request:
-            return False
-        call = self.by_id.get(error.request_id)
-        if call is not None:
-            call.garbled(error)
-            return True
-        if self._opening is not None and error.request_id == self._opening.request_id:
-            self._opening.garbled(error)
-            return True
-        return False
-
-    def route(self, message: Message, call: ClientCall | None) -> None:
-        """Let a message find its way. ``call``: on whose stream it came."""
-        match message:
-            case Response(id) | ErrorResponse(id):
-                self._answered(id, message)
-            case Request():
-                self.questions.asked(message, call)
-            case Notification("notifications/progress", params):
-                self._progress(params or {})
-            case Notification("notifications/cancelled", params):
-                self._cancelled(params or {})
-            case Notification():
-                call = call or self._subscription_of(message)
-                handle = call.handle if call is not None else None
-                self._core.events.append(ServerNotified(handle, message))
-            case _ as impossible:
-                never(impossible)
-
-    def _subscription_of(self, notification: Notification) -> ClientCall | None:
-        """The call that listens for a notification, where one stream has them all."""
-        meta = json.as_object((notification.params or {}).get("_meta")) or {}
-        id = meta.get(SUBSCRIPTION_ID)
-        return self.by_id.get(id) if is_request_id(id) else None
-
-    def _answered(self, id: RequestId | None, message: Response | ErrorResponse) -> None:
-        self._proven = True
-        call = self.by_id.get(id)
-        if call is not None:
-            call.answer(message)
-        elif type(id) is not int or id > self._core.last_request_id:
-            self.violated(f"an answer to {id!r}, which is no request of ours", "unknown_id")
-
-    def _progress(self, params: Params) -> None:
-        token, progress = params.get("progressToken"), params.get("progress")
-        call = self.by_id.get(token) if type(token) is int else None
-        if type(progress) not in (int, float):
-            self.violated("progress that is no number", "invalid_progress")
-        elif call is not None:
-            call.progressed()
-            total, text = params.get("total"), params.get("message")
-            self._core.events.append(
-                ProgressReceived(
-                    call=call.handle,
-                    progress=progress,  # type: ignore[arg-type]
-                    total=total if type(total) in (int, float) else None,
-                    message=text if isinstance(text, str) else None,
-                )
-            )
-
-    def _cancelled(self, params: Params) -> None:
-        """The server wants no answer to its request; or, without handshake, ends a subscription."""
-        id, reason = params.get("requestId"), params.get("reason")
-        if not is_request_id(id):
-            return
-        call = self.by_id.get(id)
-        if not self._core.is_modern:
-            why = reason if isinstance(reason, str) else "withdrawn by the server"
-            self.questions.withdrawn(id, why)
-        elif call is not None and call.method == LISTEN:
-            call.lost(f"the server has ended the subscription: {reason or 'no reason given'}")
-
-    def violated(self, what: str, reason: str) -> None:
-        """The server has sent what it must not."""
-        error = RemoteProtocolError(f"The server has sent {what}", reason=reason)
-        self._core.events.append(Violation(error))
-
     # Endings
 
     def _leave_session(self) -> None:
-        if self._opening is not None:
-            self._opening.stop()
-            self._opening = None
+        if self.opening is not None:
+            self.opening.stop()
+            self.opening = None
         self.questions.drop()
         self.transport.leave()
 

@@ -22,7 +22,7 @@ from ..timers import Timer, TimerTable
 from ..types import Era, Secret
 from .detection import Verdicts
 from .exchange import ClientExchange, ExchangeOwner, Nobody
-from .modern import ToolHeaders, dress, headers_of
+from .modern.requests import ToolHeaders, dress, headers_of
 
 if TYPE_CHECKING:
     from .posts import Post

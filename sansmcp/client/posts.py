@@ -4,7 +4,7 @@ Each is one POST, and any success will do, whatever it looks like. A notificatio
 answer is sent again when its POST fails in a way that may pass: the server waits for it, and
 ignores one that comes twice.
 
-Source: 2025-03-26 to 2025-11-25, basic/transports: Sending Messages to the Server.
+Source: 2025-03-26 to 2026-07-28, basic/transports: Sending Messages to the Server.
 """
 
 from __future__ import annotations
@@ -65,19 +65,3 @@ class Post(Nobody):
         else:
             delay = policy.delay(self._attempts, 0.0, self._core.jitter())
             self._core.timers.set(Timer.RECONNECT, self, self._core.now + delay)
-
-
-@attrs.define(eq=False)
-class Farewell(Nobody):
-    """The DELETE that ends the session. Whatever comes of it, the session is not used any more."""
-
-    _conversation: Conversation
-    expects_messages: bool = attrs.field(default=False, init=False)
-
-    def ended(self, reason: str | None) -> None:
-        """Ended, or not reached."""
-        self._conversation.closed()
-
-    def refused(self, refusal: Refusal) -> None:
-        """405: the server does not let clients end sessions; 404: it is gone already."""
-        self._conversation.closed()

@@ -23,7 +23,7 @@ from .core import ClientCore
 if TYPE_CHECKING:
     from .calls import ClientCall
     from .conversation import Conversation
-    from .rounds import Round
+    from .modern.rounds import Round
 
 
 @attrs.frozen(eq=False)
@@ -47,7 +47,7 @@ class Questions:
         """The server has made a request. ``call``: on whose stream it came."""
         if self._core.is_modern:
             what = f"the request {request.method[:50]!r}"
-            self._conversation.violated(what, "unexpected_request")
+            self._conversation.inbox.violated(what, "unexpected_request")
             return
         if self._is_flooded():
             return
@@ -133,5 +133,5 @@ class Questions:
         self._flooded = len(self._core.posts) >= most or not self.has_room(1)
         if self._flooded and not was_flooded:
             what = f"more than {most} requests without taking our answers"
-            self._conversation.violated(what, "too_many")
+            self._conversation.inbox.violated(what, "too_many")
         return self._flooded

@@ -37,7 +37,7 @@ from ..states import PROCESS, ProcessEvent, ProcessState, advance
 from ..timers import Timer
 from ..types import STDIO, Idle, never
 from .core import ClientCore
-from .modern import dress
+from .modern.requests import dress
 from .transport import RequestOwner
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class Stdio:
                 if isinstance(next_line, Idle):
                     break
                 line = next_line
-                self._conversation.hear(line)
+                self._conversation.inbox.hear(line)
             except RemoteProtocolError as error:
                 self._core.events.append(Noise(line, error))
         if self._output_ended:

@@ -1,6 +1,6 @@
 """Streamable HTTP: every message is a POST, every answer comes on its own response.
 
-Source: 2025-03-26 to 2025-11-25, basic/transports: Streamable HTTP.
+Source: 2025-03-26 to 2026-07-28, basic/transports: Streamable HTTP.
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ import attrs
 
 from ..errors import CallError
 from ..messages import ErrorResponse, Notification, Response
-from ..timers import Timer
 from ..types import STREAMABLE_HTTP
 from .core import ClientCore
-from .cursor import Cursor
-from .listener import Listener
-from .modern import StatelessCarrier
-from .posts import Farewell, Post
-from .transport import RequestOwner
+from .modern.requests import StatelessCarrier
+from .posts import Post
+from .transport import Carrier, RequestOwner
 
 if TYPE_CHECKING:
     from .conversation import Conversation
+    from .legacy.streams import SessionStreams
 
 
 @attrs.define(eq=False)
@@ -30,47 +28,38 @@ class StreamableHttp:
 
     _core: ClientCore
     _conversation: Conversation
+    _streams: SessionStreams | None
+    """What there is in a session; None: there are none."""
     name: str = attrs.field(default=STREAMABLE_HTTP, init=False)
     speaks_modern: bool = attrs.field(default=True, init=False)
     is_one_stream: bool = attrs.field(default=False, init=False)
-    _listener: Listener | None = attrs.field(default=None, init=False)
 
     def connect(self) -> None:
         """Nothing has to be opened."""
         self._conversation.reachable()
 
-    def carrier(self, owner: RequestOwner, call: int | None) -> Cursor | StatelessCarrier:
-        """A request opens a stream, which at the handshake revisions may outlive its response."""
+    def carrier(self, owner: RequestOwner, call: int | None) -> Carrier:
+        """A request opens a stream, which in a session may outlive its response."""
         if self._core.is_modern:
             return StatelessCarrier(self._core, owner, call)
-        return Cursor(self._core, owner, call)
+        assert self._streams is not None
+        return self._streams.carrier(owner, call)
 
     def post(self, message: Notification | Response | ErrorResponse) -> None:
         """A POST of its own."""
         Post(self._core, self._conversation, message).send()
 
     def listen(self) -> None:
-        """Ask for the standalone stream."""
-        if self._core.listens and not self._core.is_modern:
-            self._listener = Listener(self._core, self._conversation)
-            self._listener.start()
+        """Ask for the standalone stream, where there is one."""
+        if self._streams is not None and not self._core.is_modern:
+            self._streams.listen()
 
     def leave(self) -> None:
         """Break off all requests."""
-        if self._listener is not None:
-            self._listener.stop()
-            self._listener = None
-        self._core.timers.stop(Timer.CLOSE, self)
+        if self._streams is not None:
+            self._streams.leave()
         self._core.give_up()
 
     def farewell(self, error: CallError | None) -> bool:
-        """End the session by DELETE, unless it is lost."""
-        if error is not None or self._core.session_id is None:
-            return False
-        self._core.open(Farewell(self._conversation), b"DELETE")
-        self._core.timers.set(Timer.CLOSE, self, self._core.now + self._core.close_timeout)
-        return True
-
-    def close_timed_out(self) -> None:
-        """The server took too long to answer the DELETE."""
-        self._conversation.closed()
+        """End the session, if there is one."""
+        return self._streams is not None and self._streams.farewell(error)

@@ -2,13 +2,27 @@
 
 ========================  ==========================================================================
 ``server``                the machine: parts in, effects and events out, time
-``dispatch``              the ladder: what a request is, or why it is refused
+``dispatch``              what a request must be to be read at all
 ``refusals``              every way of saying no
 ``exchange``              one HTTP request and its response
+``channel``               one conversation on stdio or HTTP+SSE
+``stdio``                 the bytes of stdio
 ``core``                  what the parts share: settings, queues, timers
-``streams``               logs and their readers: resumption and polling
-``calls``                 a request that is worked on, and how its answer travels
-``sessions``              what is remembered of a client between requests
-``legacy``                what the messages of the handshake revisions mean
+``calls`` ``answers``     a request that is worked on, and how its answer travels
+``storing``               what the machine is told about its store
+------------------------  --------------------------------------------------------------------------
+``modern.era``            what messages mean that stand alone, or why they are refused
+``modern.stateless``      how they are answered: on HTTP, on stdio
+``modern.results``        results as they have to be, and questions in them
+``modern.subscriptions``  clients that listen for changes
+------------------------  --------------------------------------------------------------------------
+``legacy.era``            all that clients of the handshake revisions take:
+``legacy.ladder``         why a request of theirs is refused
+``legacy.inbox``          what their messages mean
+``legacy.sessions``       what is remembered of a client between requests
+``legacy.streams``        logs and their readers: resumption and polling
+``legacy.streamable_http``  ``legacy.answers``: one transport,
+``legacy.http_sse``       another,
+``legacy.lines``          and what is the same on stdio
 ========================  ==========================================================================
 """

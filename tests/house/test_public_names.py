@@ -55,7 +55,12 @@ def test_nothing_else_is_public() -> None:
         for name, value in vars(sansmcp).items()
         if not name.startswith("_") and not isinstance(value, ModuleType)
     }
-    assert found - set(sansmcp.__all__) == set()
+    assert found - set(sansmcp.__all__) == {"TYPE_CHECKING"}
+
+
+def test_an_unknown_name_is_an_error_as_usual() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = sansmcp.nothing  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("mirror", "function", "by_adapters"), MIRRORS)

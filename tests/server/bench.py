@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import sansmcp
 from sansmcp import (
     App,
     BodyData,
     BodyEnd,
     Call,
     Idle,
-    MemoryStore,
     PeerGone,
     RemoteProtocolError,
     RequestHead,
@@ -34,6 +35,9 @@ from sansmcp.effects import (
 )
 from sansmcp.events import BadRequest, CallReceived, ServerEvent
 from sansmcp.testing import counting_tokens
+
+if TYPE_CHECKING:
+    from sansmcp import MemoryStore
 
 try:
     from typing import Unpack
@@ -149,13 +153,19 @@ class Bench:
         self.server = Server(
             app or example_app(), new_token=counting_tokens(), resumable=resumable, **settings
         )
-        self.store = MemoryStore(self.server.limits) if store is None else store
+        if store is not None:
+            self.store = store
         self.store_works = store_works
         self.waiting: list[StoreEffect] = []
         """Uses of the store that are not done yet; only if ``store_works`` is False."""
         self.events: list[ServerEvent] = []
         self.takes_events = True
         self.ids = itertools.count(1)
+
+    @functools.cached_property
+    def store(self) -> MemoryStore:
+        """What keeps the streams of sessions; there is none before it is needed."""
+        return sansmcp.MemoryStore(self.server.limits)
 
     # Driving
 

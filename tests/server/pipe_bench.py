@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sansmcp import App, Call, Idle, ServerPipe, ServerSettings
 from sansmcp.effects import CloseConnection, SendBytes
-from sansmcp.server.legacy.sessions import Session
 
 from .bench import LATEST, Bench, initialize, notification, request
+
+if TYPE_CHECKING:
+    from sansmcp import Session
 
 try:
     from typing import Unpack

@@ -20,7 +20,7 @@ from sansmcp import (
     Server,
     StateSeal,
 )
-from sansmcp.client.modern import StatelessCarrier
+from sansmcp.client.modern.requests import StatelessCarrier
 from sansmcp.events import CallCompleted, CallFailed, Connected, ServerAsked, ServerNotified
 from sansmcp.testing import Link, Pair, counting_tokens
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sansmcp import EventId, ReconnectPolicy, SseEvent, StreamKey
-from sansmcp.client.cursor import Cursor
+from sansmcp.client.legacy.cursor import Cursor
 from sansmcp.effects import StoreRead
 from sansmcp.events import CallFailed
 from sansmcp.server import core

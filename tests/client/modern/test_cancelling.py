@@ -120,6 +120,7 @@ def test_one_of_several(bench: ModernBench) -> None:
     assert ends(bench)[-1] == CallCompleted(second, {})
 
 
+@pytest.mark.both_eras
 def test_cancelling_before_it_is_sent() -> None:
     bench = ModernBench()
     asked = bench.start()

@@ -166,6 +166,7 @@ def test_other_errors_of_the_new_era_are_reported(
 
 @requirement("VERS-C-003")
 @pytest.mark.parametrize("data", [{"supported": ["2099-01-01"]}, {"supported": 5}, {}, None])
+@pytest.mark.both_eras
 def test_no_version_in_common(bench: ModernBench, data: Any) -> None:
     asked = bench.start()
     reply(asked, failed(asked.id, -32022, "too old", data), 400)
@@ -180,6 +181,7 @@ def test_no_version_in_common(bench: ModernBench, data: Any) -> None:
 
 
 @pytest.mark.parametrize("as_error", [True, False])
+@pytest.mark.both_eras
 def test_only_older_versions_in_common(bench: ModernBench, as_error: bool) -> None:
     asked = bench.start()
     versions = ("2024-11-05", "2025-06-18", "2099-01-01")
@@ -210,6 +212,7 @@ def test_only_older_versions_in_common(bench: ModernBench, as_error: bool) -> No
     ],
 )
 @pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.both_eras
 def test_any_other_answer_comes_from_an_old_server(
     bench: ModernBench, message: Any, streams: bool
 ) -> None:
@@ -247,6 +250,7 @@ def test_any_other_answer_comes_from_an_old_server(
         (422, b'{"detail":[]}', JSON),
     ],
 )
+@pytest.mark.both_eras
 def test_refusals_that_come_from_old_servers(
     bench: ModernBench, status: int, body: bytes, headers: Mapping[str, str]
 ) -> None:
@@ -255,6 +259,7 @@ def test_refusals_that_come_from_old_servers(
 
 
 @pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.both_eras
 def test_a_server_that_does_not_answer_in_time_is_old(streams: bool) -> None:
     bench = ModernBench(probe_timeout=3)
     asked = bench.start()
@@ -268,12 +273,14 @@ def test_a_server_that_does_not_answer_in_time_is_old(streams: bool) -> None:
     becomes_legacy(bench)
 
 
+@pytest.mark.both_eras
 def test_an_old_server_of_http_sse(bench: ModernBench) -> None:
     bench.start().refuse(405, SSE_URL_POSTED, **JSON)
     bench.take().refuse(405, SSE_URL_POSTED, **JSON)
     by_http_sse(bench)
 
 
+@pytest.mark.both_eras
 def test_the_url_that_messages_of_http_sse_go_to(bench: ModernBench) -> None:
     bench.start().accept()
     asked = bench.take()
@@ -360,6 +367,7 @@ def test_a_client_of_the_new_era_cannot_use_http_sse() -> None:
     bench.call()[1].result()
 
 
+@pytest.mark.both_eras
 def test_a_client_of_the_old_era_asks_nothing() -> None:
     bench = Bench(versions=HANDSHAKE_VERSIONS)
     bench.do(bench.client.start)

@@ -68,6 +68,7 @@ def test_a_version_that_both_speak(bench: ModernProcess) -> None:
 
 
 @pytest.mark.parametrize("as_error", [True, False])
+@pytest.mark.both_eras
 def test_only_older_versions_in_common(bench: ModernProcess, as_error: bool) -> None:
     versions = ("2024-11-05", "2025-06-18", "2099-01-01")
     bench.say(refused_version(0, *versions) if as_error else discovered(0, *versions))
@@ -106,6 +107,7 @@ def test_errors_of_the_new_era_are_reported(bench: ModernProcess, code: int) -> 
         {"jsonrpc": "2.0", "id": 0, "error": "no"},
     ],
 )
+@pytest.mark.both_eras
 def test_any_other_answer_comes_from_an_old_server(bench: ModernProcess, message: Any) -> None:
     bench.say(message)
     becomes_legacy(bench)
@@ -123,6 +125,7 @@ def test_what_is_no_answer_decides_nothing(bench: ModernProcess) -> None:
 
 
 @pytest.mark.parametrize("late", [discovered(0), error(0, -32601)])
+@pytest.mark.both_eras
 def test_silence_means_an_old_server_and_what_comes_late_is_dropped(late: Any) -> None:
     bench = ModernProcess(probe_timeout=2).start()
     bench.wait(1.9)
@@ -137,6 +140,7 @@ def test_silence_means_an_old_server_and_what_comes_late_is_dropped(late: Any) -
 
 @requirement("VERS-C-003")
 @pytest.mark.parametrize("answers", [True, False])
+@pytest.mark.both_eras
 def test_a_slow_server_of_the_new_era(bench: ModernProcess, answers: bool) -> None:
     """It says what it is when it is offered a handshake; then it is asked once more."""
     bench.wait(5)
@@ -161,6 +165,7 @@ def test_a_slow_server_of_the_new_era(bench: ModernProcess, answers: bool) -> No
 
 
 @pytest.mark.parametrize("order", ["exit first", "output first", "output hangs"])
+@pytest.mark.both_eras
 def test_a_process_that_ends_when_it_is_asked_is_started_again(
     bench: ModernProcess, order: str
 ) -> None:
@@ -185,6 +190,7 @@ def test_a_process_that_ends_when_it_is_asked_is_started_again(
     assert (reported.status, reported.log) == (3, ())
 
 
+@pytest.mark.both_eras
 def test_it_is_started_again_once(bench: ModernProcess) -> None:
     bench.exit(1)
     bench.exit(2)
@@ -193,6 +199,7 @@ def test_it_is_started_again_once(bench: ModernProcess) -> None:
     assert reported.status == 2
 
 
+@pytest.mark.both_eras
 def test_after_that_it_is_not_asked_though_it_says_it_is_new(bench: ModernProcess) -> None:
     """It is asked when it names the version itself; if it ends again, that is the end."""
     bench.exit(1)
@@ -233,6 +240,7 @@ def test_closing_meanwhile(bench: ModernProcess) -> None:
 
 
 @requirement("VERS-C-006", "VERS-C-007")
+@pytest.mark.both_eras
 def test_the_next_client_of_an_old_server_does_not_ask() -> None:
     verdicts = Verdicts()
     bench = ModernProcess(verdicts=verdicts).start()
@@ -244,6 +252,7 @@ def test_the_next_client_of_an_old_server_does_not_ask() -> None:
 
 @requirement("VERS-C-007")
 @pytest.mark.parametrize("code", [-32022, -32601, -32602])
+@pytest.mark.both_eras
 def test_when_what_is_remembered_fails_the_server_is_asked(code: int) -> None:
     verdicts = Verdicts()
     verdicts.remember(COMMAND, "stdio", Era.LEGACY)
@@ -258,6 +267,7 @@ def test_when_what_is_remembered_fails_the_server_is_asked(code: int) -> None:
     assert verdicts.era(COMMAND) is Era.MODERN
 
 
+@pytest.mark.both_eras
 def test_a_process_that_fails_both_ways_is_given_up() -> None:
     verdicts = Verdicts()
     verdicts.remember(COMMAND, "stdio", Era.LEGACY)

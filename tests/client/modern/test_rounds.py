@@ -348,6 +348,7 @@ def test_a_process_that_ends_meanwhile() -> None:
     assert bench.closed() is not None
 
 
+@pytest.mark.both_eras
 def test_at_older_revisions_a_result_is_a_result_whatever_is_in_it() -> None:
     bench = ModernBench(listen=False)
     bench.start().refuse(400)

@@ -233,6 +233,7 @@ def test_it_ends_with_the_process(process: ModernProcess) -> None:
 
 
 @requirement("SUBS-C-007")
+@pytest.mark.both_eras
 def test_what_waits_for_a_process_that_is_started_again_is_sent_to_that() -> None:
     process = ModernProcess().start()
     handle = process.do(process.client.call, LISTEN, FILTER)

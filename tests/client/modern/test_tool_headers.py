@@ -218,6 +218,7 @@ def test_on_stdio_there_are_no_headers() -> None:
     assert bench.events == [CallCompleted(handle, {"tools": [tool("query", a=mirrored(""))]})]
 
 
+@pytest.mark.both_eras
 def test_at_older_revisions_there_are_none() -> None:
     verdicts = Verdicts()
     bench = ModernBench(verdicts=verdicts, listen=False)

@@ -32,6 +32,7 @@ def trusting(verdicts: Verdicts) -> ModernBench:
 
 
 @requirement("VERS-C-006", "VERS-C-011")
+@pytest.mark.both_eras
 def test_the_next_client_of_an_old_server_does_not_ask() -> None:
     verdicts = Verdicts()
     bench = ModernBench(verdicts=verdicts, listen=False)
@@ -72,6 +73,7 @@ def test_a_server_of_the_new_era_is_asked_and_remembered() -> None:
         ),
     ],
 )
+@pytest.mark.both_eras
 def test_when_what_is_remembered_fails_the_server_is_asked(
     status: int, body: bytes, headers: Mapping[str, str]
 ) -> None:
@@ -86,6 +88,7 @@ def test_when_what_is_remembered_fails_the_server_is_asked(
 
 
 @requirement("VERS-C-007")
+@pytest.mark.both_eras
 def test_when_what_is_remembered_is_of_no_common_version_the_server_is_asked() -> None:
     bench = trusting(remembering())
     asked = bench.take()
@@ -95,6 +98,7 @@ def test_when_what_is_remembered_is_of_no_common_version_the_server_is_asked() -
     assert bench.era() is Era.MODERN
 
 
+@pytest.mark.both_eras
 def test_when_that_fails_too_the_other_transport_is_tried() -> None:
     bench = trusting(remembering())
     for _ in range(3):
@@ -102,6 +106,7 @@ def test_when_that_fails_too_the_other_transport_is_tried() -> None:
     by_http_sse(bench)
 
 
+@pytest.mark.both_eras
 def test_when_everything_fails_all_is_told() -> None:
     bench = trusting(remembering())
     methods = ["POST", "POST", "POST", "GET"]
@@ -113,6 +118,7 @@ def test_when_everything_fails_all_is_told() -> None:
 
 
 @pytest.mark.parametrize("status", [401, 503])
+@pytest.mark.both_eras
 def test_what_decides_nothing_changes_nothing(status: int) -> None:
     verdicts = remembering()
     bench = trusting(verdicts)
@@ -121,6 +127,7 @@ def test_what_decides_nothing_changes_nothing(status: int) -> None:
     assert verdicts.era(URL) is Era.LEGACY
 
 
+@pytest.mark.both_eras
 def test_a_server_of_http_sse_that_was_replaced() -> None:
     verdicts = remembering("http+sse")
     bench = ModernBench(verdicts=verdicts)
@@ -137,6 +144,7 @@ def test_a_server_of_http_sse_that_was_replaced() -> None:
 @requirement("VERS-C-010")
 @pytest.mark.parametrize("status", [200, 400])
 @pytest.mark.parametrize("answers", [True, False])
+@pytest.mark.both_eras
 def test_a_slow_server_of_the_new_era(status: int, answers: bool) -> None:
     """It says what it is when it is offered a handshake; then it is asked once more."""
     bench = ModernBench(probe_timeout=5)
@@ -160,6 +168,7 @@ def test_a_slow_server_of_the_new_era(status: int, answers: bool) -> None:
     assert reported.code == -32022
 
 
+@pytest.mark.both_eras
 def test_late_evidence_in_a_later_session() -> None:
     bench = ModernBench(listen=False)
     bench.start().refuse(404)
@@ -178,6 +187,7 @@ def test_late_evidence_in_a_later_session() -> None:
     assert SESSION not in str(asked.effect.head)
 
 
+@pytest.mark.both_eras
 def test_on_http_sse_there_is_no_new_era() -> None:
     bench = ModernBench(transports=("http+sse",))
     bench.do(bench.client.start)
@@ -191,6 +201,7 @@ def test_on_http_sse_there_is_no_new_era() -> None:
     assert isinstance(failure(bench), JsonRpcError)
 
 
+@pytest.mark.both_eras
 def test_errors_of_the_old_era_are_no_evidence() -> None:
     bench = ModernBench()
     bench.start().refuse(400)
@@ -199,6 +210,7 @@ def test_errors_of_the_old_era_are_no_evidence() -> None:
     assert isinstance(failure(bench), JsonRpcError)
 
 
+@pytest.mark.both_eras
 def test_the_version_that_was_offered_may_be_answered_by_another() -> None:
     bench = ModernBench(listen=False)
     bench.start().answer(discovered(0, "2025-06-18"))

@@ -30,6 +30,7 @@ RESULT = {
 
 
 @requirement("VERS-S-006", "VERS-S-007", "VERS-S-008", "CACHE-S-002", "MODERN-S-022")
+@pytest.mark.both_eras
 def test_what_a_server_tells() -> None:
     bench = ModernBench(modern_app())
     talk = bench.ask(modern("d", "server/discover"))
@@ -40,6 +41,7 @@ def test_what_a_server_tells() -> None:
 
 
 @requirement("VERS-S-006", "VERS-S-007")
+@pytest.mark.both_eras
 def test_what_it_tells_on_stdio() -> None:
     pipe = Pipe(modern_app()).say(modern(1, "server/discover"))
     assert pipe.said == [{"jsonrpc": "2.0", "id": 1, "result": RESULT}]

@@ -26,6 +26,7 @@ NEWEST_FIRST = [MODERN, *reversed(HANDSHAKE)]
 
 
 @requirement("VERS-S-009", "VERS-S-010", "VERS-S-011", "HEADERS-S-016", "MODERN-S-001")
+@pytest.mark.both_eras
 def test_both_eras_are_served_at_once(bench: ModernBench) -> None:
     session = bench.open_session()
     old, old_call = bench.call(session, 1)
@@ -39,6 +40,7 @@ def test_both_eras_are_served_at_once(bench: ModernBench) -> None:
 
 
 @requirement("VERS-S-014")
+@pytest.mark.both_eras
 def test_a_request_without_any_version_is_of_the_older_era() -> None:
     bench = ModernBench(sessions=False)
     bench.post(request(1))
@@ -48,6 +50,7 @@ def test_a_request_without_any_version_is_of_the_older_era() -> None:
     assert bench.last_call().session.revision.name == LATEST
 
 
+@pytest.mark.both_eras
 def test_the_era_of_initialize_comes_from_what_it_says(bench: ModernBench) -> None:
     """What is in the header is only what a newer client would like."""
     talk = bench.post(initialize(MODERN), headers={"mcp-protocol-version": MODERN})
@@ -55,6 +58,7 @@ def test_the_era_of_initialize_comes_from_what_it_says(bench: ModernBench) -> No
     expect(bench.ask(modern(1, "initialize")), 404, "method_not_found", -32601, id=1)
 
 
+@pytest.mark.both_eras
 def test_a_batch_is_of_no_stateless_revision(bench: ModernBench) -> None:
     session = bench.open_session("2025-03-26")
     batch = [request(1), request(2)]
@@ -64,6 +68,7 @@ def test_a_batch_is_of_no_stateless_revision(bench: ModernBench) -> None:
 
 
 @requirement("MODERN-S-013")
+@pytest.mark.both_eras
 def test_2_5_and_3_1_get_and_delete_at_this_version(bench: ModernBench) -> None:
     talk = bench.get(None, headers={"mcp-protocol-version": MODERN})
     expect(talk, 405, "method_not_allowed")
@@ -79,12 +84,14 @@ def test_2_5_and_3_1_get_and_delete_at_this_version(bench: ModernBench) -> None:
     assert len(bench.server.sessions) == 1
 
 
+@pytest.mark.both_eras
 def test_2_8_without_a_version_the_session_is_missing() -> None:
     """Whichever of the older versions are served."""
     bench = ModernBench(versions=(LATEST, MODERN))
     expect(bench.get(None), 400, "session_required")
 
 
+@pytest.mark.both_eras
 def test_4_10_all_versions_are_named(bench: ModernBench) -> None:
     talk = bench.post(request(1, "tools/list"), headers={"mcp-protocol-version": "2030-01-01"})
     expect(talk, 400, "unsupported_version", -32022, id=1)
@@ -172,6 +179,7 @@ def older() -> ModernBench:
 
 
 @requirement("VERS-S-003", "VERS-S-004")
+@pytest.mark.both_eras
 def test_an_older_server_tells_its_versions(older: ModernBench) -> None:
     talk = older.ask(modern(1, "server/discover"))
     expect(talk, 400, "unsupported_version", -32022, id=1)
@@ -180,6 +188,7 @@ def test_an_older_server_tells_its_versions(older: ModernBench) -> None:
     expect(older.ask(heard("notifications/x")), 400, "unsupported_version", -32022)
 
 
+@pytest.mark.both_eras
 def test_an_older_server_at_a_version_in_the_header_only(older: ModernBench) -> None:
     headers = {"mcp-protocol-version": MODERN}
     expect(older.post(request(1), headers=headers), 400, "unsupported_version", id=1)

@@ -56,6 +56,7 @@ def test_5_2_a_notification_is_taken(bench: ModernBench, with_meta: bool) -> Non
 
 @requirement("MODERN-S-003", "MODERN-S-004")
 @pytest.mark.parametrize("version", ["2030-01-01", "1900-01-01", LATEST, 5])
+@pytest.mark.both_eras
 def test_5_2_a_notification_at_a_version_that_is_not_served(
     bench: ModernBench, version: Any
 ) -> None:
@@ -224,6 +225,7 @@ def test_5_4_no_header_comes_twice(bench: ModernBench, name: bytes, value: bytes
 
 @requirement("VERS-S-003", "VERS-S-004", "VERS-S-005")
 @pytest.mark.parametrize("version", ["1900-01-01", "2030-01-01", "", LATEST, "2026-07-28 "])
+@pytest.mark.both_eras
 def test_5_5_a_version_that_is_not_served(bench: ModernBench, version: str) -> None:
     about = {**meta(), VERSION: version}
     talk = bench.ask(modern(1, about=about), {"mcp-protocol-version": version})

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from sansmcp import App, Limits, LocalProtocolError
+from sansmcp import App, Caller, Limits, LocalProtocolError
 from sansmcp.events import CallCancelled, CallReceived
-from sansmcp.server.legacy.sessions import Session
 
 from ..bench import JSON, STREAM, Talk, expect, methods
 from .bench import SERVER_INFO, ModernBench, heard, meta, modern, modern_app
@@ -72,6 +71,7 @@ def test_what_is_said_before_makes_it_a_stream(bench: ModernBench) -> None:
     assert talk.ended
 
 
+@pytest.mark.both_eras
 def test_there_are_no_event_ids_and_nothing_is_stored(bench: ModernBench) -> None:
     """Though there is a store."""
     talk, call = bench.start()
@@ -222,12 +222,13 @@ def test_a_slow_client_makes_handlers_wait() -> None:
 # Nothing is taken from elsewhere
 
 
+@pytest.mark.both_eras
 def test_what_belongs_to_sessions_is_ignored(bench: ModernBench) -> None:
     session = bench.open_session()
     for given in (session, "unknown", ""):
         headers = {"mcp-session-id": given, "last-event-id": "abc-1"}
         talk, call = bench.start(None, headers)
-        assert not isinstance(call.session, Session)
+        assert type(call.session) is Caller
         assert call.session.notify("notifications/x", now=0) is False
         bench.do(call.respond, {})
         assert talk.status == 200
@@ -247,7 +248,7 @@ def test_a_request_is_known_by_what_it_says_itself(bench: ModernBench) -> None:
         assert call.session.client_capabilities == capabilities
         assert call.session.client_info == info
         assert call.session.principal == f"p{number}"
-        assert not isinstance(call.session, Session)
+        assert type(call.session) is Caller
         talks.append(talk)
     assert bench.server.is_busy
     assert bench.server.sessions == ()

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from sansmcp import Limits
+from sansmcp import Caller, Limits
 from sansmcp.events import (
     CallCancelled,
     CallReceived,
     ClientNotified,
 )
 from sansmcp.meta import LISTEN
-from sansmcp.server.legacy.sessions import Session
 
 from ..bench import LATEST, notification
 from ..pipe_bench import Pipe
@@ -43,7 +42,7 @@ def test_a_request_is_answered(id: Any) -> None:
     assert call.session.client_capabilities == {"roots": {}}
     assert call.session.client_info == {"name": "c"}
     assert call.session.revision.name == MODERN
-    assert not isinstance(call.session, Session)
+    assert type(call.session) is Caller
     assert pipe.bench.server.is_busy
     assert not call.congested
     assert pipe.bench.do(call.disconnect) is False

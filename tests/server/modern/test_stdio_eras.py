@@ -28,6 +28,7 @@ requirement = pytest.mark.requirement
 
 
 @requirement("VERS-S-009", "VERS-S-010", "VERS-S-011", "MODERN-S-023")
+@pytest.mark.both_eras
 def test_both_eras_in_one_process() -> None:
     pipe = Pipe(modern_app())
     pipe.say(modern("before")).open("2025-06-18")
@@ -50,6 +51,7 @@ def test_both_eras_in_one_process() -> None:
     assert pipe.say(request(7, "ping")).said == [result(7)]
 
 
+@pytest.mark.both_eras
 def test_what_belongs_to_no_era_is_told_the_versions() -> None:
     pipe = Pipe()
     assert refusal(pipe, request(1)) == (1, -32600, "not_initialized")
@@ -81,6 +83,7 @@ def test_alone_everything_else_is_of_this_era() -> None:
     assert pipe.say(notification("notifications/x")).events == [ClientNotified]
 
 
+@pytest.mark.both_eras
 def test_an_older_server_tells_its_versions() -> None:
     pipe = Pipe(versions=("2025-06-18", LATEST))
     assert refusal(pipe, modern(1, "server/discover")) == (1, -32022, "unsupported_version")
@@ -124,6 +127,7 @@ def test_a_client_that_does_not_listen_any_more() -> None:
     pipe.bench.do(pipe.bench.server.shut_down)
 
 
+@pytest.mark.both_eras
 def test_what_runs_when_the_server_shuts_down_is_cancelled() -> None:
     pipe = Pipe(modern_app())
     call = pipe.say(modern(1)).bench.last_call()

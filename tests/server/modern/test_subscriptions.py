@@ -134,6 +134,7 @@ def test_a_client_that_takes_no_streams(bench: ModernBench) -> None:
 
 
 @requirement("SUBS-S-001", "SUBS-S-014", "SUBS-S-013")
+@pytest.mark.both_eras
 def test_each_is_told_what_it_has_asked_for_once(bench: ModernBench) -> None:
     session = bench.open_session()
     tools = listen(bench, 1, toolsListChanged=True)

@@ -20,19 +20,19 @@ from __future__ import annotations
 
 import attrs
 
-from ..codecs import jsonrpc
-from ..codecs.headers import Headers
-from ..codecs.jsonrpc import Batch
-from ..codecs.sse import SseEvent
-from ..errors import RemoteProtocolError
-from ..events import Reconnecting, Violation
-from ..messages import Message, Request
-from ..states import CURSOR, CursorEvent, CursorState, advance
-from ..timers import Timer
-from .core import ClientCore
-from .detection import is_temporary
-from .exchange import ClientExchange, Refusal
-from .transport import RequestOwner
+from ...codecs import jsonrpc
+from ...codecs.headers import Headers
+from ...codecs.jsonrpc import Batch
+from ...codecs.sse import SseEvent
+from ...errors import RemoteProtocolError
+from ...events import Reconnecting, Violation
+from ...messages import Message, Request
+from ...states import CURSOR, CursorEvent, CursorState, advance
+from ...timers import Timer
+from ..core import ClientCore
+from ..detection import is_temporary
+from ..exchange import ClientExchange, Refusal
+from ..transport import RequestOwner
 
 _LONGEST_ID = 2048
 """Characters; a longer one would not fit into the header that brings it back."""

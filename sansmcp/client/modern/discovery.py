@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ..codecs import json
-from ..errors import (
+from ...codecs import json
+from ...errors import (
     CallError,
     Disconnected,
     JsonRpcError,
     RemoteProtocolError,
 )
-from ..events import Connected, Violation
-from ..messages import ErrorResponse, Message, Request, Response
-from ..meta import SERVER_INFO
-from ..revisions import REVISIONS
-from ..timers import Timer
-from .calls import refused
-from .core import ClientCore
-from .detection import (
+from ...events import Connected, Violation
+from ...messages import ErrorResponse, Message, Request, Response
+from ...meta import SERVER_INFO
+from ...revisions import REVISIONS
+from ...timers import Timer
+from ..calls import refused
+from ..core import ClientCore
+from ..detection import (
     MODERN_ERRORS,
     UNDECIDED,
     Finding,
@@ -35,11 +35,11 @@ from .detection import (
     after_discover,
     nothing_in_common,
 )
-from .exchange import Refusal
-from .transport import Carrier
+from ..exchange import Refusal
+from ..transport import Carrier
 
 if TYPE_CHECKING:
-    from .conversation import Conversation
+    from ..conversation import Conversation
 
 _METHOD = "server/discover"
 
@@ -97,7 +97,7 @@ class Discovery:
             case ErrorResponse(id) if id == self.request_id or type(id) is not int:
                 self._failed(message)
             case _:
-                self._conversation.route(message, None)
+                self._conversation.inbox.route(message, None)
 
     def violated(self, error: RemoteProtocolError) -> None:
         """Something that is no message."""

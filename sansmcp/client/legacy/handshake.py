@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ..codecs import headers, json
-from ..errors import (
+from ...codecs import headers, json
+from ...errors import (
     CallError,
     Disconnected,
     InvalidResponse,
@@ -23,14 +23,14 @@ from ..errors import (
     RemoteProtocolError,
     RequestTimeout,
 )
-from ..events import Connected, Violation
-from ..messages import ErrorResponse, Message, Notification, Request, Response
-from ..revisions import REVISIONS
-from ..timers import Timer
-from ..types import Secret
-from .calls import refused
-from .core import ClientCore
-from .detection import (
+from ...events import Connected, Violation
+from ...messages import ErrorResponse, Message, Request, Response
+from ...revisions import REVISIONS
+from ...timers import Timer
+from ...types import Secret
+from ..calls import refused
+from ..core import ClientCore
+from ..detection import (
     MODERN_ERRORS,
     Probe,
     Verdict,
@@ -38,14 +38,13 @@ from .detection import (
     after_initialize,
     nothing_in_common,
 )
-from .exchange import Refusal
-from .transport import Carrier
+from ..exchange import Refusal
+from ..transport import Carrier
 
 if TYPE_CHECKING:
-    from .conversation import Conversation
+    from ..conversation import Conversation
 
 _METHOD = "initialize"
-INITIALIZED = Notification("notifications/initialized")
 
 
 @attrs.define(eq=False)
@@ -128,7 +127,7 @@ class Handshake:
             case ErrorResponse(id) if id in (self.request_id, None):
                 self._denied(message)
             case _:
-                self._conversation.route(message, None)
+                self._conversation.inbox.route(message, None)
 
     def violated(self, error: RemoteProtocolError) -> None:
         """Something that is no message."""

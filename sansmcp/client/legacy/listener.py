@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from ..errors import RemoteProtocolError
-from ..events import ListenerStopped, Violation
-from ..messages import Message
-from .core import ClientCore
+from ...errors import RemoteProtocolError
+from ...events import ListenerStopped, Violation
+from ...messages import Message
+from ..core import ClientCore
+from ..exchange import Refusal
 from .cursor import Cursor
-from .exchange import Refusal
 
 if TYPE_CHECKING:
-    from .conversation import Conversation
+    from ..conversation import Conversation
 
 
 @attrs.define(eq=False)
@@ -51,7 +51,7 @@ class Listener:
 
     def message(self, message: Message) -> None:
         """The server says something."""
-        self._conversation.route(message, None)
+        self._conversation.inbox.route(message, None)
 
     def violated(self, error: RemoteProtocolError) -> None:
         """The server says something that is no message."""

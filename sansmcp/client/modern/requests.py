@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ..codecs import json, jsonrpc, mirrored
-from ..codecs.headers import Headers
-from ..codecs.jsonrpc import Batch
-from ..codecs.sse import SseEvent
-from ..errors import RemoteProtocolError
-from ..events import Reconnecting, ToolRejected
-from ..messages import Message, Notification, Request
-from ..meta import CAPABILITIES, CLIENT_INFO, NAMED, VERSION
-from ..timers import Timer
-from .detection import is_temporary
-from .exchange import ClientExchange, Refusal
-from .transport import RequestOwner
+from ...codecs import json, jsonrpc, mirrored
+from ...codecs.headers import Headers
+from ...codecs.jsonrpc import Batch
+from ...codecs.sse import SseEvent
+from ...errors import RemoteProtocolError
+from ...events import Reconnecting, ToolRejected
+from ...messages import Message, Notification, Request
+from ...meta import CAPABILITIES, CLIENT_INFO, NAMED, VERSION
+from ...timers import Timer
+from ..detection import is_temporary
+from ..exchange import ClientExchange, Refusal
+from ..transport import RequestOwner
 
 if TYPE_CHECKING:
-    from .core import ClientCore
+    from ..core import ClientCore
 
 _MOST_TOOLS = 1000
 """Tools whose headers are remembered; the schema of a tool that is forgotten is fetched again."""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from ..codecs.headers import Headers
-from ..codecs.sse import SseEvent
-from ..errors import (
+from ...codecs.headers import Headers
+from ...codecs.sse import SseEvent
+from ...errors import (
     CallError,
     Disconnected,
     InvalidResponse,
@@ -24,20 +24,20 @@ from ..errors import (
     RemoteProtocolError,
     RequestTimeout,
 )
-from ..events import Reconnecting, Violation
-from ..http import Url
-from ..messages import ErrorResponse, Message, Notification, Request, Response
-from ..timers import Timer
-from ..types import HTTP_SSE
-from .calls import refused
-from .core import ClientCore
-from .detection import Verdict, after_get, is_temporary
-from .exchange import ClientExchange, Nobody, Refusal
-from .posts import Post
-from .transport import RequestOwner
+from ...events import Reconnecting, Violation
+from ...http import Url
+from ...messages import ErrorResponse, Message, Notification, Request, Response
+from ...timers import Timer
+from ...types import HTTP_SSE
+from ..calls import refused
+from ..core import ClientCore
+from ..detection import Verdict, after_get, is_temporary
+from ..exchange import ClientExchange, Nobody, Refusal
+from ..posts import Post
+from ..transport import RequestOwner
 
 if TYPE_CHECKING:
-    from .conversation import Conversation
+    from ..conversation import Conversation
 
 _OPENING = "opening the event stream"
 
@@ -120,7 +120,7 @@ class HttpSse:
         elif event.data and event.event == "message":
             self._attempts = 0 if self._conversation.is_ready else self._attempts
             try:
-                self._conversation.hear(event.data.encode())
+                self._conversation.inbox.hear(event.data.encode())
             except RemoteProtocolError as error:
                 self._core.events.append(Violation(error))
 

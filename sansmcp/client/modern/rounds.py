@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ..codecs import json
-from ..errors import InvalidResponse, JsonRpcError
-from ..messages import ErrorResponse, Request, RequestId, Response
-from .core import ClientCore
+from ...codecs import json
+from ...errors import InvalidResponse, JsonRpcError
+from ...messages import ErrorResponse, Request, RequestId, Response
+from ..core import ClientCore
 
 if TYPE_CHECKING:
-    from .calls import ClientCall
-    from .conversation import Conversation
+    from ..calls import ClientCall
+    from ..conversation import Conversation
 
 
 @attrs.define(eq=False)

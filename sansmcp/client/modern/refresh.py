@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ..codecs import json
-from ..errors import RemoteProtocolError
-from ..messages import ErrorResponse, Message, Request, Response
-from .core import ClientCore
-from .exchange import Refusal
-from .modern import learn_tools
-from .transport import Carrier
+from ...codecs import json
+from ...errors import RemoteProtocolError
+from ...messages import ErrorResponse, Message, Request, Response
+from ..core import ClientCore
+from ..exchange import Refusal
+from ..transport import Carrier
+from .requests import learn_tools
 
 if TYPE_CHECKING:
-    from .calls import ClientCall
-    from .conversation import Conversation
+    from ..calls import ClientCall
+    from ..conversation import Conversation
 
 _MOST_PAGES = 100
 
@@ -65,7 +65,7 @@ class ToolRefresh:
             case ErrorResponse(id) if id == self._request_id or type(id) is not int:
                 self._done()
             case _:
-                self._conversation.route(message, None)
+                self._conversation.inbox.route(message, None)
 
     def violated(self, error: RemoteProtocolError) -> None:
         """Of no interest."""

@@ -1,0 +1,5 @@
+"""The client at 2024-11-05 to 2025-11-25: handshakes, sessions, streams that can be resumed.
+
+Nothing outside imports this folder unless the client speaks such a revision, so it can be deleted
+with those revisions.
+"""
