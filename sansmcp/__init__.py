@@ -59,6 +59,24 @@ if TYPE_CHECKING:
     from .codecs.event_id import EventId
     from .memory import MemoryStore
     from .server.legacy.sessions import Session
+else:
+
+    def __getattr__(name: str) -> object:
+        """Names of the handshake revisions: who does without those does not even import them."""
+        if name == "EventId":
+            from .codecs.event_id import EventId
+
+            return EventId
+        if name == "MemoryStore":
+            from .memory import MemoryStore
+
+            return MemoryStore
+        if name == "Session":
+            from .server.legacy.sessions import Session
+
+            return Session
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __version__ = "0.1.0"
 
@@ -131,20 +149,3 @@ __all__ = [
     "encode_line",
     "encode_message",
 ]
-
-
-def __getattr__(name: str) -> object:
-    """Names of the handshake revisions: who does without those does not even import them."""
-    if name == "EventId":
-        from .codecs.event_id import EventId
-
-        return EventId
-    if name == "MemoryStore":
-        from .memory import MemoryStore
-
-        return MemoryStore
-    if name == "Session":
-        from .server.legacy.sessions import Session
-
-        return Session
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,7 +14,6 @@ from sansmcp import EventId, ReconnectPolicy, SseEvent, StreamKey
 from sansmcp.client.legacy.cursor import Cursor
 from sansmcp.effects import StoreRead
 from sansmcp.events import CallFailed
-from sansmcp.server import core
 from sansmcp.server.legacy.streams import Stream
 from sansmcp.store import Page
 
@@ -185,7 +184,7 @@ def test_planted_bug_a_stream_key_without_session(monkeypatch: pytest.MonkeyPatc
     def careless(principal: str, session: str, stream: str) -> StreamKey:
         return StreamKey("", "", stream)
 
-    monkeypatch.setattr(core, "StreamKey", careless)
+    monkeypatch.setattr("sansmcp.server.legacy.streams.StreamKey", careless)
     monkeypatch.setattr("sansmcp.server.legacy.sessions.StreamKey", careless)
     assert 200 in crossings(Bench())
 

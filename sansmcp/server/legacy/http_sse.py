@@ -94,11 +94,6 @@ class HttpSse:
     )
     """By principal and token."""
 
-    @property
-    def is_served(self) -> bool:
-        """Whether there is a path for this transport."""
-        return self._endpoint.sse_path is not None
-
     def wants(self, head: RequestHead) -> bool:
         """Whether a request is one of this transport."""
         endpoint, path = self._endpoint, head.path.rstrip(b"/")
