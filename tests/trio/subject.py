@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +16,7 @@ import trio
 import sansmcp
 import sansmcp_trio
 from sansmcp.events import ClientEvent, Connected
-from sansmcp.testing.check_adapter import Answer, Feature
+from sansmcp.testing.check_adapter import Answer, Feature, stdio_app
 
 
 class _Pending:
@@ -121,3 +124,53 @@ def _asynchronous(answer: Answer) -> Callable[[Any], Any]:
         return answer(params)
 
     return ask
+
+
+class _Running:
+    """A server whose loop runs in a thread."""
+
+    _serving: sansmcp_trio.Serving
+
+    def __init__(self, serve: Callable[..., Any]) -> None:
+        self._has_begun: Future[None] = Future()
+        self._thread = threading.Thread(target=trio.run, args=(self._main, serve))
+        self._thread.start()
+        self._has_begun.result()
+
+    async def _main(self, serve: Callable[..., Any]) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        async with trio.open_nursery() as nursery:
+            self._serving = await nursery.start(serve)
+            self._has_begun.set_result(None)
+
+    @property
+    def url(self) -> str:
+        return self._serving.url
+
+    def stop(self) -> None:
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._serving.stop)
+        self._thread.join()
+
+
+class TrioServers:
+    """The server of the adapter, or of a copy of it."""
+
+    lacks: Mapping[Feature, str] = {}
+    is_async = True
+
+    def __init__(self, module: ModuleType = sansmcp_trio) -> None:
+        self._serve = module.serve
+
+    def sleep(self, call: Any, seconds: float) -> Any:
+        return trio.sleep(seconds)
+
+    def serve(self, app: sansmcp.App, **settings: Any) -> _Running:
+        return _Running(partial(self._serve, app, http=("127.0.0.1", 0), **settings))
+
+    def stdio_command(self) -> list[str]:
+        return [sys.executable, __file__]
+
+
+if __name__ == "__main__":
+    trio.run(partial(sansmcp_trio.serve, stdio_app(TrioServers()), stdio=True))

@@ -16,7 +16,15 @@ This package uses sockets and threads, so it is not imported by :mod:`sansmcp` o
 :mod:`sansmcp.testing`.
 """
 
-from . import client_calls, client_connections, client_endings, client_streams
+from . import (
+    client_calls,
+    client_connections,
+    client_endings,
+    client_streams,
+    server_calls,
+    server_stopping,
+    server_streams,
+)
 from .check import Check, checks_in
 from .subjects import (
     Answer,
@@ -27,6 +35,7 @@ from .subjects import (
     Running,
     ServerSubject,
 )
+from .tools import stdio_app
 
 
 def client_checks() -> tuple[Check[ClientSubject], ...]:
@@ -36,7 +45,7 @@ def client_checks() -> tuple[Check[ClientSubject], ...]:
 
 def server_checks() -> tuple[Check[ServerSubject], ...]:
     """What every server has to do."""
-    return checks_in()
+    return checks_in(server_calls, server_streams, server_stopping)
 
 
 __all__ = [
@@ -50,4 +59,5 @@ __all__ = [
     "ServerSubject",
     "client_checks",
     "server_checks",
+    "stdio_app",
 ]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import inspect
+import os
 import tempfile
 import threading
 import unittest
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, Protocol, TypeAlias, TypeGuard, TypeVar
 
@@ -144,3 +147,23 @@ def raises(kind: type[E], action: Callable[[], Any], what: str) -> E:
 def happened(event: threading.Event, what: str) -> None:
     """Wait for something that another thread does."""
     expect(event.wait(MOMENT), f"{what} within {MOMENT:g} s")
+
+
+def _held() -> tuple[int, int]:
+    """The threads and the file descriptors of this process."""
+    gc.collect()
+    folders = [folder for folder in (Path("/proc/self/fd"), Path("/dev/fd")) if folder.exists()]
+    return threading.active_count(), len(os.listdir(folders[0])) if folders else 0
+
+
+def stays_the_same(action: Callable[[], None]) -> None:
+    """Raises Broken if an action leaves more threads or descriptors each time it is done."""
+    action()
+    before = _held()
+    for _ in range(3):
+        action()
+    after = _held()
+    expect(
+        after[0] <= before[0] and after[1] <= before[1],
+        f"threads and descriptors: {before} after the first time, {after} after three more",
+    )

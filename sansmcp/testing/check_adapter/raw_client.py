@@ -1,0 +1,272 @@
+"""A client that says, byte by byte, what a check wants it to say, and reads what it wants to."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ...codecs.sse import SseDecoder, SseEvent
+from ...http import Url
+from ...meta import CAPABILITIES, CLIENT_INFO, NAMED, VERSION
+from ...revisions import REVISIONS
+from ...types import Era
+from .check import MOMENT, expect
+
+if TYPE_CHECKING:
+    from typing import Self
+
+POST_HEADERS = {
+    "content-type": "application/json",
+    "accept": "application/json, text/event-stream",
+}
+_INFO = {"name": "peer", "version": "1"}
+_MOST = 64 * 1024 * 1024
+
+
+def request(
+    url: str, method: str, headers: Mapping[str, str], body: bytes = b"", *, target: str = ""
+) -> bytes:
+    """The bytes of a request; ``headers`` are added to those that every request needs."""
+    place = Url.parse(url)
+    named = {"host": place.authority, "content-length": str(len(body)), **headers}
+    lines = [f"{method} {target or place.target} HTTP/1.1"]
+    lines += [f"{name}: {value}" for name, value in named.items()]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+class Connection:
+    """A connection to the server under test."""
+
+    def __init__(self, url: str, *, window: int | None = None) -> None:
+        """``window``: bytes that may wait to be read, about."""
+        place = Url.parse(url)
+        self._socket = socket.socket()
+        if window is not None:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
+        self._socket.settimeout(MOMENT)
+        self._reader = self._socket.makefile("rb")
+        try:
+            self._socket.connect((place.host, place.port))
+        except BaseException:
+            self.close()
+            raise
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def send(self, data: bytes) -> None:
+        """Send bytes."""
+        self._socket.sendall(data)
+
+    def response(self, *, to: str = "POST") -> Response:
+        """The next response, as far as its head."""
+        return Response(self, to)
+
+    def line(self) -> bytes:
+        """What comes up to the end of a line; empty at the end."""
+        return self._reader.readline()
+
+    def read(self, size: int) -> bytes:
+        """So many bytes, or fewer at the end."""
+        return self._reader.read(size)
+
+    def is_closed(self) -> bool:
+        """Wait for the end: whether nothing more comes."""
+        try:
+            return self._reader.read() == b""
+        except ConnectionError:
+            return True
+
+    def reset(self) -> None:
+        """Break the connection."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close()
+
+    def close(self) -> None:
+        """Close it. May be called twice."""
+        self._reader.close()
+        self._socket.close()
+
+
+class Response:
+    """A response, read as it comes."""
+
+    def __init__(self, connection: Connection, to: str) -> None:
+        self.connection = connection
+        line = connection.line().split()
+        expect(len(line) > 1, f"the server closed the connection without an answer to {to}")
+        self.status = int(line[1])
+        self.headers: dict[str, str] = {}
+        for header in iter(lambda: connection.line().decode().strip(), ""):
+            name, _, value = header.partition(":")
+            self.headers[name.lower()] = value.strip()
+        self._has_body = to != "HEAD" and self.status not in (100, 202, 204, 304)
+        self.is_complete = False
+        """Whether the body has ended as it should."""
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it is an event stream."""
+        return self.headers.get("content-type", "").startswith("text/event-stream")
+
+    def pieces(self) -> Iterator[bytes]:
+        """The body as it comes; it is complete if :attr:`is_complete` is set afterwards."""
+        if "chunked" in self.headers.get("transfer-encoding", ""):
+            while size := int(self.connection.line() or b"0", 16):
+                yield self.connection.read(size)
+                self.connection.line()
+            self.is_complete = self.connection.line() == b"\r\n"
+        else:
+            size = int(self.headers.get("content-length", 0)) if self._has_body else 0
+            yield self.connection.read(size)
+            self.is_complete = True
+
+    def body(self) -> bytes:
+        """The whole body."""
+        return b"".join(self.pieces())
+
+    def events(self) -> Iterator[SseEvent]:
+        """The events of the stream, as they come."""
+        decoder = SseDecoder(_MOST)
+        for piece in self.pieces():
+            yield from decoder.feed(piece)
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        """The messages of the response, as they come, whatever its form."""
+        if self.is_stream:
+            for event in self.events():
+                if event.data:
+                    yield json.loads(event.data)
+        else:
+            yield json.loads(self.body())
+
+    def answer(self) -> dict[str, Any]:
+        """The last message: the answer, if all is well."""
+        return list(self.messages())[-1]
+
+
+class Peer:
+    """A client of one revision. Each request has a connection of its own."""
+
+    def __init__(
+        self, url: str, version: str, capabilities: Mapping[str, Any] | None = None
+    ) -> None:
+        self.url = url
+        self._version = version
+        self._capabilities = capabilities or {}
+        self._is_modern = REVISIONS[version].era is Era.MODERN
+        self._connections: list[Connection] = []
+        self._ids = iter(range(1_000_000))
+        self.connected: dict[str, Any] = {}
+        """What the handshake brought."""
+        self.session: dict[str, str] = {}
+        """The headers that every request in the session has."""
+
+    def __enter__(self) -> Self:
+        """Shake hands, where that is done."""
+        if not self._is_modern:
+            params = {"protocolVersion": self._version, "capabilities": self._capabilities}
+            response = self.send(self.message("initialize", {**params, "clientInfo": _INFO}))
+            self.connected = response.answer()["result"]
+            self.session = {"mcp-protocol-version": self._version}
+            if "mcp-session-id" in response.headers:
+                self.session["mcp-session-id"] = response.headers["mcp-session-id"]
+            self.tell("notifications/initialized")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for connection in self._connections:
+            connection.close()
+
+    def connect(self, *, window: int | None = None) -> Connection:
+        """Another connection."""
+        self._connections.append(Connection(self.url, window=window))
+        return self._connections[-1]
+
+    def message(
+        self, method: str, params: Mapping[str, Any] | None = None, id: str | None = None
+    ) -> bytes:
+        """A POST of a request, or of a notification, dressed as the revision wants it."""
+        headers = dict(self.session)
+        params = dict(params or {})
+        if self._is_modern:
+            meta = {VERSION: self._version, CAPABILITIES: self._capabilities, CLIENT_INFO: _INFO}
+            params["_meta"] = {**params.get("_meta", {}), **meta}
+            headers |= {"mcp-protocol-version": self._version, "mcp-method": method}
+            if method in NAMED:
+                headers["mcp-name"] = params[NAMED[method]]
+        members: dict[str, Any] = {"method": method, "params": params}
+        if not method.startswith("notifications/"):
+            members["id"] = id or next(self._ids)
+        return self._post(members, headers)
+
+    def tool(
+        self, name: str, arguments: Mapping[str, Any] | None = None, id: str | None = None
+    ) -> bytes:
+        """A POST that calls a tool and wants to be told of progress."""
+        params = {"name": name, "arguments": dict(arguments or {})}
+        return self.message("tools/call", {**params, "_meta": {"progressToken": "p"}}, id)
+
+    def _post(self, members: Mapping[str, Any], headers: Mapping[str, str]) -> bytes:
+        body = json.dumps({"jsonrpc": "2.0", **members}).encode()
+        return request(self.url, "POST", {**POST_HEADERS, **headers}, body)
+
+    def send(self, data: bytes, on: Connection | None = None, to: str = "POST") -> Response:
+        """Send a request; returns its response as far as its head."""
+        connection = on or self.connect()
+        connection.send(data)
+        return connection.response(to=to)
+
+    def begin(
+        self, tool: str, arguments: Mapping[str, Any] | None = None, on: Connection | None = None
+    ) -> Response:
+        """Call a tool; returns the response as far as its head."""
+        return self.send(self.tool(tool, arguments), on)
+
+    def call(
+        self, tool: str, arguments: Mapping[str, Any] | None = None, on: Connection | None = None
+    ) -> Any:
+        """Call a tool; returns its result, or its error, without what the revision adds."""
+        answer = self.begin(tool, arguments, on).answer()
+        found = answer.get("error") or dict(answer["result"])
+        for name in ("resultType", "_meta"):
+            found.pop(name, None)
+        return found
+
+    def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a notification."""
+        response = self.send(self.message(method, params))
+        expect(response.status == 202, f"{method} was answered with {response.status}, not 202")
+
+    def respond(self, id: Any, result: Any) -> None:
+        """Answer a request of the server."""
+        response = self.send(self._post({"id": id, "result": result}, self.session))
+        expect(response.status == 202, f"an answer was answered with {response.status}, not 202")
+
+    def delete(self) -> Response:
+        """End the session."""
+        return self.send(request(self.url, "DELETE", self.session), to="DELETE")
+
+    def get(self, last_event_id: str = "") -> Response:
+        """Open a stream: the standalone one, or one that is resumed."""
+        resuming = {"last-event-id": last_event_id} if last_event_id else {}
+        headers = {"accept": "text/event-stream", **self.session, **resuming}
+        return self.send(request(self.url, "GET", headers), to="GET")

@@ -1,0 +1,182 @@
+"""Checks of servers: calls, answered in every way that there is, at the revisions of both eras."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...limits import Limits
+from .check import expect, same, server_check
+from .raw_client import Peer, Response
+from .servers import LEGACY, MODERN, alive, begun, serving
+from .subjects import ServerSubject
+
+_WORDS = {"text": "a\u2028ä😀"}
+_ASKED: dict[str, Any] = {"elicitation": {}}
+
+
+@server_check()
+def calls_in_a_session(subject: ServerSubject) -> None:
+    """A client shakes hands, calls, and ends its session (2025-11-25).
+
+    Feed the requests to the machine, let the handlers of the application work, and send what the
+    machine wants sent.
+    """
+    with serving(subject) as (_, running), Peer(running.url, LEGACY) as peer:
+        same(peer.connected["protocolVersion"], LEGACY, "the version")
+        same(peer.call("echo", _WORDS), {"echo": _WORDS}, "the result")
+        same(peer.send(peer.message("tools/list")).status, 200, "the status of a list")
+        unknown = peer.send(peer.message("nope/nope")).answer()
+        same(unknown["error"]["code"], -32601, "the error code of an unknown method")
+        same(peer.delete().status, 200, "the status of the end of the session")
+        same(peer.begin("echo").status, 404, "the status of a call in the session that has ended")
+
+
+@server_check()
+def calls_that_stand_alone(subject: ServerSubject) -> None:
+    """Requests without a session are answered, too (2026-07-28), also beside those in sessions."""
+    with (
+        serving(subject) as (_, running),
+        Peer(running.url, MODERN) as peer,
+        Peer(running.url, LEGACY) as older,
+    ):
+        discovered = peer.send(peer.message("server/discover")).answer()
+        expect(MODERN in discovered["result"]["supportedVersions"], f"discovered: {discovered}")
+        same(peer.call("echo", _WORDS), {"echo": _WORDS}, "the result")
+        same(older.call("echo", _WORDS), {"echo": _WORDS}, "the result in a session")
+
+
+@server_check()
+def servers_without_sessions(subject: ServerSubject) -> None:
+    """With ``sessions=False`` nothing is kept between two requests, and calls work.
+
+    Pass the application's settings on to sansmcp.Server.
+    """
+    with serving(subject, sessions=False) as (_, running), Peer(running.url, LEGACY) as peer:
+        expect("mcp-session-id" not in peer.session, "the server has given a session id")
+        same(peer.call("echo", _WORDS), {"echo": _WORDS}, "the result")
+
+
+def _reports(response: Response) -> tuple[list[float], Any]:
+    """The progress that a response reports, and the result in it."""
+    *reports, answer = response.messages()
+    return [report["params"]["progress"] for report in reports], answer.get("result")
+
+
+@server_check()
+def progress_comes_as_it_happens(subject: ServerSubject) -> None:
+    """What a handler says is sent while it works, and not with its result.
+
+    When the machine gives Wake, let the driver of that exchange pull its effects at once.
+    """
+    for version in (LEGACY, MODERN):
+        with serving(subject) as (tools, running), Peer(running.url, version) as peer:
+            messages = peer.begin("wait").messages()
+            same(next(messages)["params"]["progress"], 1, "the progress before the wait")
+            begun(tools)
+            tools.go_on.set()
+            same(next(messages)["params"]["progress"], 2, "the progress after the wait")
+            expect("result" in next(messages), "no result came")
+
+
+@server_check()
+def all_that_a_handler_says_comes(subject: ServerSubject) -> None:
+    """Progress that is reported quickly arrives in order, without losses."""
+    with serving(subject) as (_, running), Peer(running.url, LEGACY) as peer:
+        found = _reports(peer.begin("count", {"to": 200}))
+        same(found, (list(range(1, 201)), {"done": True}), "the progress and the result")
+
+
+@server_check()
+def time_passes_while_nothing_happens(subject: ServerSubject) -> None:
+    """A call that takes a while gets an event stream, and signs of life on it.
+
+    Tick the timers: ask next_deadline() after everything that changes the machine, and call
+    handle_timeout() when that has come, though nothing is received or sent.
+    """
+    limits = Limits(keep_alive_interval=0.05)
+    with serving(subject, limits=limits) as (tools, running):
+        for version in (LEGACY, MODERN):
+            with Peer(running.url, version) as peer:
+                response = peer.begin("hang")
+                begun(tools)
+                expect(response.is_stream, f"the answer is no event stream: {response.headers}")
+                signs = b""
+                pieces = response.pieces()
+                while signs.count(b"\n:") < 2:
+                    signs += b"\n" + next(pieces)
+
+
+@server_check()
+def many_calls_at_once(subject: ServerSubject) -> None:
+    """Calls run at the same time, those of one session, too.
+
+    Let each handler run by itself, and let no connection wait for another one.
+    """
+    with serving(subject) as (tools, running), Peer(running.url, LEGACY) as peer:
+        responses = [peer.begin("wait") for _ in range(4)]
+        begun(tools, 4)
+        same(peer.call("echo", _WORDS), {"echo": _WORDS}, "the result of a call meanwhile")
+        tools.go_on.set()
+        for response in responses:
+            same(_reports(response), ([1, 2], {"done": True}), "the progress and the result")
+
+
+@server_check()
+def handlers_that_fail(subject: ServerSubject) -> None:
+    """What a handler raises is answered with an error, and tells nothing of the inside.
+
+    Answer with Call.fail_with(), which knows JsonRpcError from the rest, and log the rest.
+    """
+    with serving(subject) as (_, running):
+        for version in (LEGACY, MODERN):
+            with Peer(running.url, version) as peer:
+                wanted = {"code": -7, "message": "no", "data": [1]}
+                same(peer.call("refuse"), wanted, "the error that a handler has raised")
+                found = peer.call("raise")
+                same(found["code"], -32603, "the error code for a handler that failed")
+                expect("hunter2" not in str(found), f"the error tells too much: {found}")
+        alive(running)
+
+
+@server_check()
+def large_messages(subject: ServerSubject) -> None:
+    """Messages of five megabytes go both ways.
+
+    Send all that is to be sent, however often the socket takes only a part.
+    """
+    large = {"text": "x" * 5_000_000}
+    with serving(subject) as (_, running), Peer(running.url, LEGACY) as peer:
+        expect(peer.call("echo", large) == {"echo": large}, "the result is another one")
+
+
+@server_check()
+def handlers_that_ask(subject: ServerSubject) -> None:
+    """A handler asks the client during a call, and waits for the answer (2025-11-25).
+
+    When ClientAnswered comes, let the handler go on that has asked.
+    """
+    with serving(subject) as (_, running), Peer(running.url, LEGACY, _ASKED) as peer:
+        messages = peer.begin("ask").messages()
+        question = next(messages)
+        same(question["params"]["message"], "name?", "the question")
+        peer.respond(question["id"], {"name": "Ada"})
+        same(next(messages)["result"], {"answer": {"name": "Ada"}}, "the result")
+
+
+@server_check()
+def handlers_that_ask_in_rounds(subject: ServerSubject) -> None:
+    """A handler returns InputRequired, and is entered again with the answers (2026-07-28).
+
+    Give sansmcp.Server a seal, with keys of your own where the application has set none.
+    """
+    with serving(subject) as (_, running), Peer(running.url, MODERN, _ASKED) as peer:
+        asked = peer.begin("ask in rounds").answer()["result"]
+        same(list(asked["inputRequests"]), ["name"], "the questions")
+        params = {
+            "name": "ask in rounds",
+            "arguments": {},
+            "inputResponses": {"name": {"action": "accept", "content": {"name": "Ada"}}},
+            "requestState": asked["requestState"],
+        }
+        result = peer.send(peer.message("tools/call", params)).answer()["result"]
+        same(result["answer"]["content"], {"name": "Ada"}, "the answer that the handler got")

@@ -1,0 +1,93 @@
+"""Checks of servers: how they stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from .check import MOMENT, expect, happened, raises, same, server_check, stays_the_same
+from .raw_client import Connection, Peer
+from .servers import LEGACY, MODERN, begun, serving
+from .subjects import Feature, Running, ServerSubject
+
+
+def _stopping(running: Running) -> threading.Event:
+    """Stop a server in the background; the event tells when that is done."""
+    stopped = threading.Event()
+
+    def stop() -> None:
+        running.stop()
+        stopped.set()
+
+    threading.Thread(target=stop, daemon=True).start()
+    return stopped
+
+
+@server_check(Feature.GRACE)
+def calls_get_time_to_end(subject: ServerSubject) -> None:
+    """Calls that run when the server stops have ``grace`` seconds, and their results arrive.
+
+    Take no new connections, call Server.drain(), and wait until Server.is_busy is false.
+    """
+    with serving(subject, grace=MOMENT) as (tools, running), Peer(running.url, LEGACY) as peer:
+        response = peer.begin("wait")
+        begun(tools)
+        stopped = _stopping(running)
+        tools.go_on.set()
+        same(response.answer()["result"], {"done": True}, "the result")
+        expect(response.is_complete, "the response was broken off instead of ended")
+        happened(stopped, "the server did not stop")
+
+
+@server_check(Feature.GRACE)
+def streams_are_ended(subject: ServerSubject) -> None:
+    """Event streams are ended properly when the server stops.
+
+    Call Server.shut_down(), pull the effects of all exchanges, and only then close connections.
+    """
+    with serving(subject) as (_, running), Peer(running.url, LEGACY) as peer:
+        response = peer.get()
+        stopped = _stopping(running)
+        list(response.events())
+        expect(response.is_complete, "the response was broken off instead of ended")
+        happened(stopped, "the server did not stop")
+
+
+@server_check(Feature.CANCELLING)
+def handlers_are_stopped(subject: ServerSubject) -> None:
+    """Handlers that still run when their time is up are stopped, and do not hold up the server.
+
+    After Server.shut_down() take the events: CallCancelled tells which handlers are to be stopped.
+    """
+    for version in (LEGACY, MODERN):
+        with serving(subject, grace=0.1) as (tools, running), Peer(running.url, version) as peer:
+            peer.connect().send(peer.tool("hang"))
+            begun(tools)
+            stopped = _stopping(running)
+            happened(tools.stopped, "the handler was not stopped")
+            happened(stopped, "the server did not stop")
+
+
+@server_check()
+def connections_are_closed(subject: ServerSubject) -> None:
+    """A server that has stopped has closed its connections, the idle ones too, and its port."""
+    with serving(subject) as (_, running), Peer(running.url, LEGACY) as peer:
+        fresh, used = peer.connect(), peer.connect()
+        peer.call("echo", on=used)
+        begin = time.monotonic()
+        running.stop()
+        expect(time.monotonic() - begin < MOMENT / 2, "idle connections held up the server")
+        expect(used.is_closed(), "a connection that was used is still open")
+        expect(fresh.is_closed(), "a connection that was not used is still open")
+        raises(OSError, lambda: Connection(running.url), "connecting again")
+
+
+@server_check()
+def nothing_is_left(subject: ServerSubject) -> None:
+    """A server that has stopped leaves no thread, and no descriptor, however often that is done."""
+
+    def once() -> None:
+        with serving(subject) as (_, running), Peer(running.url, LEGACY) as peer:
+            peer.call("echo")
+
+    stays_the_same(once)

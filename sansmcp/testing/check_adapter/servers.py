@@ -1,0 +1,50 @@
+"""What the checks of servers have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ...server.settings import ServerSettings
+from .check import MOMENT, expect
+from .raw_client import Peer
+from .subjects import Running, ServerSubject
+from .tools import Tools
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
+"""A revision with sessions, and one without."""
+
+
+@contextmanager
+def serving(
+    subject: ServerSubject,
+    *,
+    resumable: bool = True,
+    grace: float = 1.0,
+    **settings: Unpack[ServerSettings],
+) -> Generator[tuple[Tools, Running]]:
+    """A server, for a while; afterwards it still works."""
+    tools = Tools(subject)
+    running = subject.serve(tools.app, resumable=resumable, grace=grace, **settings)
+    try:
+        yield tools, running
+    finally:
+        tools.over.set()
+        running.stop()
+
+
+def begun(tools: Tools, count: int = 1) -> None:
+    """Wait until so many handlers wait."""
+    for _ in range(count):
+        expect(tools.begun.acquire(timeout=MOMENT), f"no handler began within {MOMENT:g} s")
+
+
+def alive(running: Running) -> None:
+    """Raises Broken unless the server still answers."""
+    with Peer(running.url, MODERN) as peer:
+        found = peer.call("echo", {"a": 1})
+        expect(found == {"echo": {"a": 1}}, f"the server does not work any more: {found}")

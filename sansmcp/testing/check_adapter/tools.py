@@ -1,0 +1,179 @@
+"""The application that the checks of servers call: handlers that do what a check wants.
+
+Each is written once, as a coroutine function, and made into what the adapter takes: into a plain
+function where handlers may block, for there is nothing that has to be waited for then.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeAlias
+
+from ...app import App
+from ...errors import JsonRpcError
+from ...handles import CallHandle
+from ...messages import Params
+from ...turns import InputRequest, InputRequired
+from .subjects import ServerSubject
+
+_TICK = 0.005
+"""Seconds between two looks at what the check has decided."""
+
+
+class ToolCall:
+    """What the tools know of their call."""
+
+    def __init__(self, tools: Tools, call: CallHandle[Any, Any]) -> None:
+        self._tools = tools
+        self._call = call
+        self.name: str = call.params["name"]
+        self.arguments: dict[str, Any] = call.params.get("arguments", {})
+        self.answers = call.answers
+
+    async def progress(self, done: int) -> None:
+        """Report progress."""
+        await _done(self._call.progress(done))
+
+    async def notify(self, method: str, params: Params) -> None:
+        """Send a notification."""
+        await _done(self._call.notify(method, params))
+
+    async def disconnect(self, retry: float) -> None:
+        """Let the client go."""
+        await _done(self._call.disconnect(retry=retry))
+
+    async def ask(self, method: str, params: Params) -> Any:
+        """Ask the client."""
+        return await _done(self._call.ask(method, params))
+
+    async def wait(self, *events: threading.Event) -> None:
+        """Wait until one of the events is set."""
+        while not any(event.is_set() for event in events):
+            await _done(self._tools.subject.sleep(self._call, _TICK))
+
+
+Tool: TypeAlias = Callable[[ToolCall], Awaitable[Any]]
+
+
+class Tools:
+    """The application, and how a check and its handlers wait for each other."""
+
+    def __init__(self, subject: ServerSubject) -> None:
+        self.subject = subject
+        self.begun = threading.Semaphore(0)
+        """Is released by each handler that waits."""
+        self.go_on = threading.Event()
+        """The check wants those to go on that wait for it."""
+        self.stopped = threading.Event()
+        """A handler that would have waited for ever was stopped."""
+        self.over = threading.Event()
+        """The check is over: nobody is to wait any more."""
+        self.sent = 0
+        """How many notifications a flood has sent."""
+        self.app = App("tools-of-the-checks", "1")
+        self.app.handler("tools/list")(self._native(self._list))
+        self.app.handler("tools/call")(self._native(self._call))
+
+    def _native(self, handle: Callable[[Any], Coroutine[Any, Any, Any]]) -> Callable[[Any], Any]:
+        return handle if self.subject.is_async else lambda call: _run_at_once(handle(call))
+
+    async def _list(self, call: CallHandle[Any, Any]) -> Any:
+        return {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
+
+    async def _call(self, call: CallHandle[Any, Any]) -> Any:
+        tool_call = ToolCall(self, call)
+        tools: dict[str, Tool] = {
+            "echo": self._echo,
+            "count": self._count,
+            "wait": self._wait,
+            "hang": self._hang,
+            "let go": self._let_go,
+            "ask": self._ask,
+            "ask in rounds": self._ask_in_rounds,
+            "refuse": self._refuse,
+            "raise": self._raise,
+            "flood": self._flood,
+            "print": self._print,
+        }
+        return await tools[tool_call.name](tool_call)
+
+    async def _echo(self, call: ToolCall) -> Any:
+        return {"echo": call.arguments}
+
+    async def _count(self, call: ToolCall) -> Any:
+        for number in range(1, call.arguments["to"] + 1):
+            await call.progress(number)
+        return {"done": True}
+
+    async def _wait(self, call: ToolCall) -> Any:
+        """Say one thing, wait to be told to go on, say another."""
+        await call.progress(1)
+        self.begun.release()
+        await call.wait(self.go_on, self.over)
+        await call.progress(2)
+        return {"done": True}
+
+    async def _hang(self, call: ToolCall) -> Any:
+        if call.arguments.get("says something"):
+            await call.progress(1)
+        self.begun.release()
+        try:
+            await call.wait(self.over)
+        finally:
+            if not self.over.is_set():
+                self.stopped.set()
+
+    async def _let_go(self, call: ToolCall) -> Any:
+        await call.progress(1)
+        await call.disconnect(0.01)
+        self.begun.release()
+        await call.wait(self.go_on, self.over)
+        await call.progress(2)
+        return {"done": True}
+
+    async def _ask(self, call: ToolCall) -> Any:
+        return {"answer": await call.ask("elicitation/create", {"message": "name?"})}
+
+    async def _ask_in_rounds(self, call: ToolCall) -> Any:
+        if not call.answers:
+            request = InputRequest("elicitation/create", {"message": "name?"})
+            return InputRequired({"name": request}, {"asked": True})
+        return {"answer": call.answers["name"]}
+
+    async def _refuse(self, call: ToolCall) -> Any:
+        raise JsonRpcError(-7, "no", [1])
+
+    async def _raise(self, call: ToolCall) -> Any:
+        raise ValueError("the password is hunter2")
+
+    async def _flood(self, call: ToolCall) -> Any:
+        for number in range(call.arguments["count"]):
+            params = {"level": "info", "data": {"number": number, "text": "x" * 16_000}}
+            await call.notify("notifications/message", params)
+            self.sent += 1
+        return {"done": True}
+
+    async def _print(self, call: ToolCall) -> Any:
+        print("a handler has printed this")
+        return {"done": True}
+
+
+def stdio_app(subject: ServerSubject) -> App:
+    """The application that ``stdio_command()`` of a subject has to serve."""
+    return Tools(subject).app
+
+
+async def _done(result: Any) -> Any:
+    """What a method of the adapter's call gives, now or when it is awaited."""
+    return await result if inspect.isawaitable(result) else result
+
+
+def _run_at_once(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run what never has to wait."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("a handler that may block was given something to await")
