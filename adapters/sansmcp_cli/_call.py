@@ -33,7 +33,11 @@ def add_to(commands: Commands) -> None:
     )
     add_target(command)
     command.add_argument(
-        "--timeout", type=float, default=60.0, metavar="SECONDS", help="without any progress"
+        "--timeout",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="for the handshake, and for the call as long as there is no progress (default: 60)",
     )
     command.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'")
     add_revision(command)
@@ -57,6 +61,8 @@ async def _call(options: argparse.Namespace) -> int:
             versions=versions_of(options),
             headers=tuple(header_of(text) for text in options.header),
             timeout=options.timeout,
+            connect_timeout=min(options.timeout, 30.0),
+            probe_timeout=min(options.timeout, 5.0),
             trace=tracer("client") if options.trace else None,
         ) as client,
         trio.open_nursery() as nursery,

@@ -60,7 +60,11 @@ def add_to(commands: Commands) -> None:
     add_target(command)
     command.add_argument("--json", action="store_true", help="for programs")
     command.add_argument(
-        "--timeout", type=float, default=10.0, metavar="SECONDS", help="for each attempt"
+        "--timeout",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="for each attempt (default: 10)",
     )
     command.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'")
     command.add_argument("--trace", action="store_true", help="show the conversations on stderr")
@@ -98,6 +102,7 @@ async def _try_transport(
             "versions": (revision,),
             "headers": tuple(header_of(text) for text in options.header),
             "connect_timeout": options.timeout,
+            "probe_timeout": min(options.timeout, 5.0),
             "timeout": options.timeout,
             "trace": tracer("client") if options.trace else None,
         }

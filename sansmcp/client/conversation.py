@@ -130,12 +130,7 @@ class Conversation:
     def shake_hands(self, version: str | None) -> None:
         """Open a session; ``version`` is what to offer, or None."""
         self._proven = False
-        self.opening = None
-        if self.legacy is None:
-            ours = ", ".join(self._core.versions)
-            text = f"The server needs a handshake, and this client speaks only {ours}"
-            self.unreachable(NegotiationFailed(text), Verdict.NONE)
-            return
+        assert self.legacy is not None
         self.opening = self.legacy.handshake(version, is_last=self._asked_again)
         self.opening.start()
 

@@ -116,10 +116,17 @@ def after_discover(answer: Any, ours: tuple[str, ...]) -> Finding:
 
 def nothing_in_common(error: ErrorResponse, ours: tuple[str, ...], method: str) -> CallError:
     """The exception for a server that has named its versions, when none of them is ours."""
-    named = (json.as_object(error.data) or {}).get("supported")
-    theirs = ", ".join(str(name)[:40] for name in named[:20]) if json.is_array(named) else ""
+    theirs = listed((json.as_object(error.data) or {}).get("supported"))
     text = f"The server speaks {theirs or 'other versions'}, this client {', '.join(ours)}"
-    return NegotiationFailed(f"{text}: {error.message} (code {error.code})", method=method)
+    if not theirs:
+        text += f": {error.message} (code {error.code})"
+    return NegotiationFailed(text, method=method)
+
+
+def listed(versions: Any) -> str:
+    """The versions that a server names, for people; empty where it names none."""
+    named = versions if json.is_array(versions) else []
+    return ", ".join(str(name)[:40] for name in named[:20])
 
 
 def _choose(served: Any, ours: tuple[str, ...], modern: Probe, *, otherwise: Probe) -> Finding:

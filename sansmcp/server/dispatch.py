@@ -89,7 +89,7 @@ Row: TypeAlias = tuple[str, Callable[[Asked], None]]
 def path(asked: Asked) -> None:
     """Two spellings are one path: a redirect for the slash costs clients their headers."""
     if asked.head.path.rstrip(b"/") != asked.endpoint.path.rstrip(b"/"):
-        raise refusals.not_found()
+        raise refusals.not_found(asked.head.address_of(asked.endpoint.path))
 
 
 def host_and_origin(asked: Asked) -> None:

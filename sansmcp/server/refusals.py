@@ -25,11 +25,10 @@ from ..errors import RemoteProtocolError
 from ..messages import Request, RequestId
 
 
-def not_found() -> RemoteProtocolError:
+def not_found(mcp_url: str) -> RemoteProtocolError:
     """The path is not ours."""
-    return RemoteProtocolError(
-        "Nothing is served at this path", reason="not_found", http_status=404
-    )
+    text = f"Nothing is served at this path: the MCP endpoint is {mcp_url}"
+    return RemoteProtocolError(text, reason="not_found", http_status=404)
 
 
 def bad_host() -> RemoteProtocolError:

@@ -70,6 +70,7 @@ def test_a_wrong_path_is_told_with_the_servers_own_words(url: str) -> None:
     called = run_here("call", url.replace("/mcp", "/other"), "echo")
     assert called.status == 1
     assert "/other was answered with HTTP 404: Nothing is served at this path" in called.err
+    assert "the MCP endpoint is /mcp" in called.err
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,8 @@ def test_nothing_of_the_server_is_left_behind(tmp_path: Path) -> None:
             "'./nosuch' could not be started: [Errno 2] No such file or directory: './nosuch'",
         ),
         (
-            ("slow", '{"delay": 9}', "--timeout", "0.3", *SERVER),
-            "tools/call got no answer within 0.3 s without progress",
+            ("echo", "--timeout", "0.2", *shell("cat > /dev/null")),
+            "initialize got no answer within 0.2 s",
         ),
         (("echo", "--state-file", "x", *SERVER), "Either a command or --state-file, not both"),
     ],

@@ -17,6 +17,7 @@ from ...errors import (
     CallError,
     Disconnected,
     JsonRpcError,
+    NegotiationFailed,
     RemoteProtocolError,
 )
 from ...events import Connected, Violation
@@ -33,6 +34,7 @@ from ..detection import (
     Probe,
     Verdict,
     after_discover,
+    listed,
     nothing_in_common,
 )
 from ..exchange import Refusal
@@ -72,7 +74,7 @@ class Discovery:
 
     def time_out(self) -> None:
         """Old servers may say nothing at all to what they do not know."""
-        self._decide(Finding(Probe.HANDSHAKE))
+        self._is_old(f"{_METHOD} got no answer within {self._core.probe_timeout:g} s")
 
     # What comes of it
 
@@ -93,7 +95,7 @@ class Discovery:
                     self._carrier.close(complete=True)
                     self._adopt(str(found.version), json.as_object(result) or {})
                 else:
-                    self._decide(found)
+                    self._decide(found, _told(result))
             case ErrorResponse(id) if id == self.request_id or type(id) is not int:
                 self._failed(message)
             case _:
@@ -106,7 +108,7 @@ class Discovery:
     def lost(self, reason: str, *, complete: bool = False) -> None:
         """A server out of reach says nothing about itself; one that does not answer is old."""
         if complete:
-            self._decide(Finding(Probe.HANDSHAKE))
+            self._is_old(f"{_METHOD} was not answered")
             return
         text = f"{_METHOD} was not answered: {reason}"
         self._give_up(Disconnected(text, method=_METHOD, request_id=self.request_id))
@@ -118,18 +120,18 @@ class Discovery:
         elif refusal.status in UNDECIDED or refusal.status >= 500:
             self._give_up(refused(refusal, _METHOD, self.request_id))
         else:
-            self._decide(Finding(Probe.HANDSHAKE))
+            self._is_old(refusal.message)
 
     def garbled(self, error: RemoteProtocolError) -> None:
         """An answer that cannot be read comes from an old server."""
-        self._decide(Finding(Probe.HANDSHAKE))
+        self._is_old(f"the answer to {_METHOD} breaks the protocol: {error.message}")
 
     def _failed(self, error: ErrorResponse, status: int | None = None) -> None:
         found = after_discover(error, self._core.versions)
         if found.probe is Probe.RETRY and self._is_last:
             found = Finding(Probe.FAIL)
         if found.probe is not Probe.FAIL:
-            self._decide(found)
+            self._decide(found, f"{error.message} (code {error.code})")
             return
         if found.is_disjoint:
             self._give_up(nothing_in_common(error, self._core.versions, _METHOD))
@@ -145,7 +147,16 @@ class Discovery:
             )
         )
 
-    def _decide(self, found: Finding) -> None:
+    def _is_old(self, said: str) -> None:
+        self._decide(Finding(Probe.HANDSHAKE), said)
+
+    def _decide(self, found: Finding, said: str) -> None:
+        """Go on. ``said``: what the server has said, for a client that cannot."""
+        if found.probe is Probe.HANDSHAKE and not self._core.handshake_versions:
+            ours = ", ".join(self._core.versions)
+            text = f"The server needs a handshake, and this client speaks only {ours}: {said}"
+            self._give_up(NegotiationFailed(text, method=_METHOD, request_id=self.request_id))
+            return
         self.stop()
         self._core.revision = None
         if found.probe is Probe.RETRY:
@@ -174,3 +185,9 @@ class Discovery:
             )
         )
         self._conversation.discovered()
+
+
+def _told(result: Any) -> str:
+    """What a result says about versions that are not ours."""
+    versions = listed((json.as_object(result) or {}).get("supportedVersions"))
+    return f"it speaks {versions}" if versions else f"the answer to {_METHOD} names no version"

@@ -1,0 +1,78 @@
+"""Clients of one era only: those of the new one say why a server is not for them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from sansmcp import Era, LocalProtocolError, NegotiationFailed, Verdicts
+from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
+
+from ..bench import LATEST, URL, Bench, error, notification
+from ..detection_bench import JSON, failure
+from .bench import MODERN, ModernBench, discovered
+
+requirement = pytest.mark.requirement
+
+
+def needs_a_handshake(bench: ModernBench) -> str:
+    """Why a client of the new era says so."""
+    reported = failure(bench)
+    assert isinstance(reported, NegotiationFailed)
+    what, _, why = str(reported).partition(": ")
+    assert what == f"The server needs a handshake, and this client speaks only {MODERN}"
+    return why
+
+
+@pytest.fixture
+def newer() -> ModernBench:
+    return ModernBench(versions=MODERN_VERSIONS)
+
+
+@requirement("STDIO-C-017")
+@pytest.mark.parametrize("status", [200, 400, 404, 405, 202])
+def test_a_client_of_the_new_era_says_what_the_server_needs(
+    newer: ModernBench, status: int
+) -> None:
+    newer.start().refuse(status, json.dumps(error(0, -32601, "what?")).encode(), **JSON)
+    assert "what?" in needs_a_handshake(newer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (discovered(0, LATEST, "2025-06-18"), f"it speaks {LATEST}, 2025-06-18"),
+        ({"jsonrpc": "2.0", "id": 0, "result": {}}, "the answer to server/discover names no"),
+        ({"jsonrpc": "2.0", "id": 0}, "the answer to server/discover breaks the protocol: "),
+        (notification("notifications/message"), "server/discover was not answered"),
+    ],
+)
+def test_a_client_of_the_new_era_says_what_the_server_has_said(
+    newer: ModernBench, answer: Any, why: str
+) -> None:
+    newer.start().answer(answer)
+    assert needs_a_handshake(newer).startswith(why)
+
+
+def test_a_client_of_the_new_era_says_that_the_server_says_nothing(newer: ModernBench) -> None:
+    newer.start()
+    newer.wait(5)
+    assert needs_a_handshake(newer) == "server/discover got no answer within 5 s"
+
+
+def test_a_client_of_the_new_era_cannot_use_http_sse() -> None:
+    with pytest.raises(LocalProtocolError, match="http"):
+        ModernBench(versions=MODERN_VERSIONS, transports=("http+sse",))
+    verdicts = Verdicts()
+    verdicts.remember(URL, "http+sse", Era.LEGACY)
+    bench = ModernBench(versions=MODERN_VERSIONS, verdicts=verdicts).connect()
+    bench.call()[1].result()
+
+
+@pytest.mark.both_eras
+def test_a_client_of_the_old_era_asks_nothing() -> None:
+    bench = Bench(versions=HANDSHAKE_VERSIONS)
+    bench.do(bench.client.start)
+    assert bench.take().json["method"] == "initialize"
