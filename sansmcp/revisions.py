@@ -6,6 +6,7 @@ string is known when it is a key of :data:`REVISIONS`; nothing is ever inferred 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import attrs
@@ -43,6 +44,11 @@ class Revision:
     2025-11-25 schema.
     """
 
+    retired_codes: Mapping[int, int] = MappingProxyType({})
+    """Error codes that must not be sent any more, and what is sent instead, so that handlers may be
+    of any age. Source: 2026-07-28 basic: Error Codes.
+    """
+
 
 REVISIONS = MappingProxyType(
     {
@@ -58,7 +64,14 @@ REVISIONS = MappingProxyType(
                 polling=True,
                 error_without_id=True,
             ),
-            Revision(name="2026-07-28", era=Era.MODERN, version_header=True, error_without_id=True),
+            Revision(
+                name="2026-07-28",
+                era=Era.MODERN,
+                version_header=True,
+                error_without_id=True,
+                # No such resource; a URL has to be visited, which only InputRequired can ask for.
+                retired_codes=MappingProxyType({-32002: -32602, -32042: -32603}),
+            ),
         )
     }
 )

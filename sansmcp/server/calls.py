@@ -186,12 +186,17 @@ class Call:
         return self.is_running if message is None else self._end(message, now)
 
     def fail(self, code: int, message: str, data: Any = None, *, now: float) -> bool:
-        """Answer with a JSON-RPC error. Returns and raises as :meth:`respond` does."""
+        """Answer with a JSON-RPC error. Returns and raises as :meth:`respond` does.
+
+        A code that the revision has retired is replaced by the one that took its place.
+        """
+        code = self.session.revision.retired_codes.get(code, code)
         return self._end(ErrorResponse(self.request.id, code, message, data), now)
 
     def fail_with(self, error: Exception, *, now: float) -> bool:
         """Answer with what a handler raised; see :func:`~sansmcp.errors.error_response`."""
-        return self._end(error_response(self.request.id, error), now)
+        said = error_response(self.request.id, error)
+        return self.fail(said.code, said.message, said.data, now=now)
 
     def notify(self, method: str, params: Params | None = None, *, now: float) -> bool:
         """Send a notification that has to do with this request.

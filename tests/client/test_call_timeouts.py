@@ -15,7 +15,12 @@ requirement = pytest.mark.requirement
 
 
 @requirement(
-    "LIFECYCLE-B-004", "LIFECYCLE-B-005", "LIFECYCLE-B-006", "LIFECYCLE-B-007", "SHTTP-C-008"
+    "LIFECYCLE-B-004",
+    "LIFECYCLE-B-005",
+    "LIFECYCLE-B-006",
+    "LIFECYCLE-B-007",
+    "SHTTP-C-008",
+    "JSONRPC-B-053",
 )
 def test_a_call_times_out_and_is_cancelled(bench: Bench) -> None:
     handle, asked = bench.call(timeout=5)

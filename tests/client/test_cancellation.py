@@ -60,7 +60,7 @@ def test_a_failed_cancellation_is_reported(bench: Bench) -> None:
 # Closing
 
 
-@requirement("SESSION-C-004", "SESSION-C-002")
+@requirement("SESSION-C-004", "SESSION-C-002", "LIFECYCLE-B-018")
 @pytest.mark.parametrize("status", [200, 204, 404, 405, 500, None])
 def test_closing_ends_the_session_and_all_calls(bench: Bench, status: int | None) -> None:
     handle, asked = bench.call()

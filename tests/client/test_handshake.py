@@ -322,6 +322,7 @@ def test_redirects_within_the_origin_are_followed(bench: Bench, status: int, loc
     assert bench.take().effect.url == asked.effect.url  # it is remembered
 
 
+@requirement("SESSION-C-001")
 @pytest.mark.parametrize(
     ("status", "location"),
     [

@@ -62,6 +62,7 @@ def test_older_clients_get_ids_but_no_primer(version: str) -> None:
     assert event.id
 
 
+@requirement("SHTTP-S-018")
 def test_without_a_store_there_are_no_ids() -> None:
     bench = Bench(resumable=False, stream_after=0)
     talk, call = bench.call(bench.open_session())
@@ -236,6 +237,19 @@ def test_without_sessions_streams_can_be_resumed() -> None:
 
 
 # The application's side
+
+
+@requirement("RESUME-S-004")
+def test_without_sessions_event_ids_are_unique_over_all_streams() -> None:
+    bench = Bench(sessions=False)
+    ids: list[str | None] = []
+    for _ in range(10):
+        talk, call = bench.call(None, 1, headers={"mcp-protocol-version": LATEST})
+        bench.do(call.notify, "x")
+        bench.do(call.respond, {})
+        ids += [event.id for event in talk.events]
+    assert len(ids) == len(set(ids)) == 30
+    assert None not in ids
 
 
 def test_calls_show_what_they_are(bench: Bench) -> None:

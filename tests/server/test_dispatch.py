@@ -9,7 +9,7 @@ from sansmcp.events import CallReceived
 from sansmcp.server.dispatch import MCP_PATH, POST
 from sansmcp.server.legacy.ladder import LADDERS
 
-from .bench import BOTH, JSON, PING, STREAM, Bench, Talk, expect, initialize, methods
+from .bench import BOTH, JSON, PING, STREAM, Bench, Talk, expect, initialize, methods, request
 
 requirement = pytest.mark.requirement
 
@@ -105,6 +105,14 @@ def test_2_1_get_has_to_ask_for_a_stream(bench: Bench, accept: str | None) -> No
     expect(talk, 406, "not_acceptable")
     assert talk.error["message"] == "GET here opens an event stream: send Accept: text/event-stream"
     assert talk.error["data"]["required"] == [STREAM]
+
+
+@requirement("SHTTP-S-001")
+def test_one_path_is_for_everything(bench: Bench) -> None:
+    session = bench.open_session()
+    assert bench.post(request(1, "ping"), session).status == 200
+    assert bench.get(session).status == 200
+    assert bench.send("DELETE", {"mcp-session-id": session}).status == 200
 
 
 @pytest.mark.parametrize("accept", [STREAM, "text/*", f"{JSON}, {STREAM}; charset=utf-8"])

@@ -63,7 +63,7 @@ def test_4_3_parameters_and_case_do_not_matter(bench: Bench, kind: str) -> None:
     assert bench.post(initialize(), headers={"content-type": kind}).status == 200
 
 
-@requirement("JSONRPC-B-023")
+@requirement("JSONRPC-B-023", "SHTTP-S-004")
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
@@ -101,6 +101,7 @@ def test_4_8_arrays_are_no_messages_elsewhere(bench: Bench, version: str) -> Non
     expect(bench.post([], session, None), 400, "batch_not_allowed")
 
 
+@requirement("VERS-S-001")
 def test_4_8_without_a_session_the_header_decides() -> None:
     bench = Bench(sessions=False)
     version = {"mcp-protocol-version": LATEST}

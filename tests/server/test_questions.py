@@ -17,7 +17,7 @@ from sansmcp import (
 )
 from sansmcp.events import CallCancelled, ClientAnswered
 
-from .bench import Bench, Talk, notification
+from .bench import Bench, Talk, methods, notification
 
 requirement = pytest.mark.requirement
 
@@ -44,6 +44,21 @@ def test_a_question_goes_out_on_the_stream_of_its_call(bench: Bench) -> None:
     assert len(bench.events) == 1
     bench.do(call.respond, {})
     assert len(talk.messages) == 2
+
+
+@requirement("SHTTP-S-013")
+@pytest.mark.parametrize("method", ["elicitation/create", "sampling/createMessage", "roots/list"])
+def test_a_question_never_goes_out_on_the_standalone_stream(bench: Bench, method: str) -> None:
+    everything: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
+    session = bench.open_session(capabilities=everything)
+    listener = bench.get(session)
+    talk, call = bench.call(session)
+    bench.do(call.ask, method, timeout=30)
+    assert methods(talk) == [method]
+    assert methods(listener) == []
+    talk.gone()  # it waits for the client to come back to its own stream
+    bench.do(call.ask, method, timeout=30)
+    assert methods(listener) == []
 
 
 def test_an_error_of_the_client_is_an_answer(bench: Bench) -> None:

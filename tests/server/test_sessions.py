@@ -209,7 +209,7 @@ def test_without_a_store_nothing_is_dropped() -> None:
     assert session not in repr(stored.waiting)
 
 
-@requirement("SESSION-S-009", "SESSION-S-011")
+@requirement("SESSION-S-009", "SESSION-S-011", "SESSION-S-008")
 def test_a_session_is_of_no_use_to_another_principal(bench: Bench) -> None:
     session = bench.open_session(principal="alice")
     answers = [

@@ -25,6 +25,11 @@ def test_the_rows() -> None:
     assert eras == [Era.LEGACY] * 4 + [Era.MODERN]
 
 
+def test_retired_codes() -> None:
+    retired = {row.name: dict(row.retired_codes) for row in REVISIONS.values() if row.retired_codes}
+    assert retired == {"2026-07-28": {-32002: -32602, -32042: -32603}}
+
+
 @pytest.mark.parametrize(
     "version", ["draft", "latest", "2025-11-26", "9999-01-01", "", "2025-11-25 "]
 )

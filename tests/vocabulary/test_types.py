@@ -37,6 +37,7 @@ def test_short_values_are_shown() -> None:
     assert elide({"a": 1}) == "{'a': 1}"
 
 
+@pytest.mark.requirement("SESSION-C-001")
 def test_headers_that_hold_secrets_are_not_shown() -> None:
     headers = (
         (b"authorization", b"Bearer xyz"),

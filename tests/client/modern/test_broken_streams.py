@@ -81,7 +81,7 @@ def test_the_outcome_is_unknown(
 # What may
 
 
-@requirement("JSONRPC-B-006")
+@requirement("JSONRPC-B-006", "RESUME-C-004")
 @pytest.mark.parametrize("how", BREAKS)
 @pytest.mark.parametrize("method", sorted(SAFE_METHODS - {"ping", "server/discover"}))
 def test_safe_requests_are_made_again(bench: ModernBench, how: str, method: str) -> None:

@@ -29,7 +29,7 @@ def process() -> ModernProcess:
 # HTTP
 
 
-@requirement("CANCEL-C-002", "CANCEL-C-003")
+@requirement("CANCEL-C-002", "CANCEL-C-003", "LIFECYCLE-C-007")
 @pytest.mark.parametrize("answered", ["nothing", "head", "stream", "part of JSON"])
 @pytest.mark.parametrize("how", ["cancel", "timeout", "total", "close"])
 def test_leaving_the_response_cancels(bench: ModernBench, answered: str, how: str) -> None:
@@ -134,7 +134,7 @@ def test_cancelling_before_it_is_sent() -> None:
 # stdio
 
 
-@requirement("CANCEL-C-002", "CANCEL-C-004", "CANCEL-C-005")
+@requirement("CANCEL-C-002", "CANCEL-C-004", "CANCEL-C-005", "LIFECYCLE-C-007")
 @pytest.mark.parametrize("how", ["cancel", "timeout"])
 def test_the_server_is_told(process: ModernProcess, how: str) -> None:
     handle, id = process.make(timeout=5)

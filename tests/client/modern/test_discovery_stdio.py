@@ -75,7 +75,7 @@ def test_only_older_versions_in_common(bench: ModernProcess, as_error: bool) -> 
     becomes_legacy(bench, version="2025-06-18")
 
 
-@requirement("VERS-C-003")
+@requirement("VERS-C-003", "STDIO-C-014")
 def test_the_server_asks_for_a_version_that_both_speak(bench: ModernProcess) -> None:
     bench.say(refused_version(0, MODERN))
     (message,) = bench.written
@@ -93,6 +93,7 @@ def test_errors_of_the_new_era_are_reported(bench: ModernProcess, code: int) -> 
     assert isinstance(bench.closed(), kind)
 
 
+@requirement("STDIO-C-015", "STDIO-C-016")
 @pytest.mark.parametrize(
     "message",
     [
@@ -124,6 +125,7 @@ def test_what_is_no_answer_decides_nothing(bench: ModernProcess) -> None:
 # Silence
 
 
+@requirement("STDIO-C-015")
 @pytest.mark.parametrize("late", [discovered(0), error(0, -32601)])
 @pytest.mark.both_eras
 def test_silence_means_an_old_server_and_what_comes_late_is_dropped(late: Any) -> None:

@@ -194,7 +194,7 @@ def test_ids_are_not_used_again(bench: ModernBench) -> None:
 # What is answered
 
 
-@requirement("MODERN-C-005")
+@requirement("MODERN-C-005", "JSONRPC-C-002")
 @pytest.mark.parametrize("kind", ["complete", None])
 @pytest.mark.parametrize("streams", [True, False])
 def test_an_answer(bench: ModernBench, streams: bool, kind: str | None) -> None:
@@ -214,7 +214,7 @@ def test_an_answer(bench: ModernBench, streams: bool, kind: str | None) -> None:
     assert bench.client.next_deadline() is None
 
 
-@requirement("MODERN-C-005")
+@requirement("MODERN-C-005", "SESSION-C-006")
 def test_a_stream(bench: ModernBench) -> None:
     handle, asked = bench.call()
     asked.head(content_type="text/event-stream", mcp_session_id="s-1")
@@ -258,7 +258,7 @@ def test_requests_of_the_server_are_violations(method: str) -> None:
     assert bench.requests == []
 
 
-@requirement("MODERN-C-004")
+@requirement("MODERN-C-004", "STDIO-C-011")
 def test_so_they_are_on_stdio() -> None:
     bench = ModernProcess().connect()
     bench.ask(method="ping")
@@ -266,6 +266,7 @@ def test_so_they_are_on_stdio() -> None:
     assert bench.written == []
 
 
+@requirement("JSONRPC-C-003")
 @pytest.mark.parametrize("kind", ["incomplete", "x" * 1000, 5, None, ["complete"]])
 def test_a_result_of_an_unknown_kind(bench: ModernBench, kind: Any) -> None:
     handle, asked = bench.call()
@@ -283,9 +284,9 @@ def test_a_result_without_members_is_complete(bench: ModernBench, result: Any) -
     assert bench.events == [CallCompleted(handle, result)]
 
 
-@requirement("JSONRPC-B-012", "JSONRPC-B-015")
+@requirement("JSONRPC-B-012", "JSONRPC-B-015", "JSONRPC-B-049")
 @pytest.mark.parametrize("status", [200, 400, 404, 422, 500])
-@pytest.mark.parametrize("code", [-32021, -32601, -32602, 7])
+@pytest.mark.parametrize("code", [-32001, -32004, -32019, -32021, -32601, -32602, 7])
 def test_errors_with_the_right_id_are_answers_at_any_status(
     bench: ModernBench, status: int, code: int
 ) -> None:

@@ -29,7 +29,9 @@ RESULT = {
 }
 
 
-@requirement("VERS-S-006", "VERS-S-007", "VERS-S-008", "CACHE-S-002", "MODERN-S-022")
+@requirement(
+    "VERS-S-006", "VERS-S-007", "VERS-S-008", "CACHE-S-002", "MODERN-S-022", "JSONRPC-S-002"
+)
 @pytest.mark.both_eras
 def test_what_a_server_tells() -> None:
     bench = ModernBench(modern_app())

@@ -39,7 +39,7 @@ def test_both_eras_are_served_at_once(bench: ModernBench) -> None:
     assert new.json["result"]["resultType"] == "complete"
 
 
-@requirement("VERS-S-014")
+@requirement("VERS-S-014", "VERS-S-001")
 @pytest.mark.both_eras
 def test_a_request_without_any_version_is_of_the_older_era() -> None:
     bench = ModernBench(sessions=False)

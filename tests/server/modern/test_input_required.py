@@ -26,7 +26,15 @@ requirement = pytest.mark.requirement
 # One round
 
 
-@requirement("MRTR-S-002", "MRTR-S-004", "MRTR-S-006", "MRTR-S-001", "MRTR-S-021", "MRTR-S-026")
+@requirement(
+    "MRTR-S-002",
+    "MRTR-S-004",
+    "MRTR-S-006",
+    "MRTR-S-001",
+    "MRTR-S-021",
+    "MRTR-S-026",
+    "JSONRPC-S-002",
+)
 @pytest.mark.parametrize("method", ["tools/call", "prompts/get", "resources/read"])
 def test_the_questions_are_the_result(method: str) -> None:
     bench = new_bench()

@@ -238,7 +238,7 @@ def test_5_5_a_version_that_is_not_served(bench: ModernBench, version: str) -> N
     assert talk.error["data"]["requested"] == version
 
 
-@requirement("MODERN-S-014", "SUBS-B-001", "JSONRPC-B-025")
+@requirement("MODERN-S-014", "SUBS-B-001", "JSONRPC-B-025", "LIFECYCLE-B-017")
 @pytest.mark.parametrize(
     "method", ["foo/bar", "notifications/x", "sampling/createMessage", *sorted(REMOVED)]
 )

@@ -71,6 +71,7 @@ def test_what_is_said_before_makes_it_a_stream(bench: ModernBench) -> None:
     assert talk.ended
 
 
+@requirement("RESUME-S-009")
 @pytest.mark.both_eras
 def test_there_are_no_event_ids_and_nothing_is_stored(bench: ModernBench) -> None:
     """Though there is a store."""
@@ -138,6 +139,7 @@ def test_an_error_about_capabilities_has_a_status_of_its_own() -> None:
 # What is said before the answer
 
 
+@requirement("PROGRESS-B-007")
 def test_progress(bench: ModernBench) -> None:
     message = modern(1, about={**meta(), "progressToken": "t"})
     talk, call = bench.start(message)
@@ -222,6 +224,7 @@ def test_a_slow_client_makes_handlers_wait() -> None:
 # Nothing is taken from elsewhere
 
 
+@requirement("SESSION-S-012", "SESSION-S-013", "RESUME-S-008")
 @pytest.mark.both_eras
 def test_what_belongs_to_sessions_is_ignored(bench: ModernBench) -> None:
     session = bench.open_session()
@@ -231,7 +234,7 @@ def test_what_belongs_to_sessions_is_ignored(bench: ModernBench) -> None:
         assert type(call.session) is Caller
         assert call.session.notify("notifications/x", now=0) is False
         bench.do(call.respond, {})
-        assert talk.status == 200
+        assert (talk.status, talk.header("mcp-session-id")) == (200, None)
         assert bench.ask(heard("notifications/x"), headers).status == 202
     (only,) = bench.server.sessions
     assert only.calls == {}

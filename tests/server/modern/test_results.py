@@ -84,7 +84,7 @@ CACHEABLE = [
 ]
 
 
-@requirement("CACHE-S-001", "CACHE-S-003", "CACHE-S-004")
+@requirement("CACHE-S-001", "CACHE-S-003", "CACHE-S-004", "JSONRPC-S-002")
 @pytest.mark.parametrize("method", CACHEABLE)
 def test_what_may_be_cached_says_so(method: str) -> None:
     bench = ModernBench(modern_app())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp import Caller, Limits
+from sansmcp import Caller, Limits, LocalProtocolError
 from sansmcp.events import (
     CallCancelled,
     CallReceived,
@@ -79,6 +79,17 @@ def test_what_is_said_before_the_answer() -> None:
         complete(1),
     ]
     assert do(call.notify, "notifications/x") is False
+    assert pipe.settle().said == []
+
+
+@requirement("STDIO-S-005")
+def test_a_server_asks_nothing() -> None:
+    pipe = Pipe()
+    everything: dict[str, Any] = {"sampling": {}, "elicitation": {}, "roots": {}}
+    call = pipe.say(modern(1, about=meta(everything))).bench.last_call()
+    for method in ("sampling/createMessage", "elicitation/create", "roots/list", "ping"):
+        with pytest.raises(LocalProtocolError, match="InputRequired"):
+            call.ask(method, timeout=1, now=0)
     assert pipe.settle().said == []
 
 

@@ -220,7 +220,7 @@ def test_a_client_ends_it_by_going_away(bench: ModernBench) -> None:
     assert bench.events == []
 
 
-@requirement("SUBS-S-010", "SUBS-S-011", "SUBS-S-012", "CANCEL-S-002")
+@requirement("SUBS-S-010", "SUBS-S-011", "SUBS-S-012", "CANCEL-S-002", "JSONRPC-S-002")
 @pytest.mark.parametrize("id", [1, "1"])
 def test_a_server_ends_it_with_a_result(bench: ModernBench, id: Any) -> None:
     talk = listen(bench, id, **EVERYTHING)
