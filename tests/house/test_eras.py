@@ -34,7 +34,7 @@ def without_sessions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     revisions = root / "sansmcp" / "revisions.py"
     source = revisions.read_text()
     rows = source.index("            Revision(")
-    rest = source.index('            Revision(name="2026')
+    rest = source.rindex("            Revision(")
     revisions.write_text(source[:rows] + source[rest:])
     return root
 
