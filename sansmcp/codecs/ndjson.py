@@ -1,18 +1,20 @@
 """Lines of stdio: one message per line, LF-terminated, UTF-8.
 
-Only the framing is done here. A line that is too long is reported once and skipped up to its end;
-the next line is read as if nothing had happened, since one bad line must never end a session.
+Only the framing is done here. Lines end at LF alone: U+2028, U+2029 and U+0085 occur inside JSON
+text, so ``splitlines`` is never right. A line that is too long is reported once and skipped up to
+its end; the next line is read as if nothing had happened, since one bad line must never end a
+session.
 
 Source: every revision, basic/transports: stdio.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
 
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..types import Idle
-from .buffer import LF, LF_BYTE, LineBuffer
+from .buffer import LF_BYTE, PieceBuffer
 
 
 class NdjsonDecoder:
@@ -23,8 +25,8 @@ class NdjsonDecoder:
 
     def __init__(self, limit: int) -> None:
         """``limit``: bytes that a line may have."""
-        self._lines = LineBuffer(LF, limit)
-        self._ready: Iterator[bytes] = iter(())
+        self._lines = PieceBuffer(limit)
+        self._ready: deque[bytes] = deque()
         self._skipping = False
         self._eof = False
 
@@ -32,7 +34,7 @@ class NdjsonDecoder:
         """Add a chunk of input. Raises LocalProtocolError after :meth:`receive_eof`."""
         if self._eof:
             raise LocalProtocolError("receive_data() after receive_eof()")
-        self._lines.append(data)
+        self._lines.waiting += data
 
     def receive_eof(self) -> None:
         """The input has ended; what is left counts as a line."""
@@ -44,35 +46,28 @@ class NdjsonDecoder:
         Raises RemoteProtocolError (``message_too_large``) once for a line beyond the limit; the
         lines after it follow.
         """
-        while True:
-            for line in self._ready:
-                if line.strip(b" \t\r"):
-                    return line.removesuffix(b"\r")
-            lines = self._next_lines()
-            if not lines:
+        while not self._ready:
+            run = self._next_run()
+            if not run:
                 return Idle.NEED_DATA
-            self._ready = iter(lines)
+            lines = run.split(b"\n")
+            self._ready += [line.removesuffix(b"\r") for line in lines if line.strip(b" \t\r")]
+        return self._ready.popleft()
 
-    def _next_lines(self) -> list[bytes]:
-        """All lines that are surely within the limit, or else the next one; none if there is none.
-
-        All at once and not one by one only because it is faster; the lines are the same.
-        """
-        if not self._skipping and (run := self._lines.next_run(b"\n")):
-            return bytes(run).split(b"\n")
-        if self._skipping and not self._lines.skip_line():
-            return []
+    def _next_run(self) -> bytes:
+        """Some whole lines; b"" if there are none."""
+        lines = self._lines
+        if self._skipping and not lines.skip_piece(b"\n"):
+            return b""
         self._skipping = False
         try:
-            line = self._lines.next_line()
+            run = lines.next_run(b"\n") or lines.next_piece(b"\n")
         except RemoteProtocolError:
             self._skipping = True
             raise
-        if line is None and self._eof:
-            line = self._lines.rest()
-            if not line:
-                return []
-        return [] if line is None else [line]
+        if self._eof and not run:
+            run = lines.take(len(lines.waiting))
+        return bytes(run)
 
 
 def encode_line(message: bytes) -> bytes:

@@ -19,48 +19,40 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from typing import Any
 
 import attrs
 
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..types import Idle, elide, redact
-from .buffer import CR_BYTE, CR_LF_CRLF, LF_BYTE, LineBuffer, too_large
+from .buffer import CR_BYTE, LF_BYTE, PieceBuffer, too_large
 
 KEEP_ALIVE = b":\n\n"
 """A comment: bytes that keep a quiet connection alive and mean nothing. WHATWG: about every 15
 seconds.
 """
 
-_BLOCK = re.compile(
-    r"(?:id: ?([^\n\0 ][^\n\0]*)\n)?"
-    r"(?:event: ?([^\n ][^\n]*)\n)?"
-    r"(?:id: ?([^\n\0 ][^\n\0]*)\n)?"
-    r"data: ?(.*)\n\n"
-    r"|(.*\n)"
-)
-"""A block as nearly all servers write it, or else one line."""
+_BOM = b"\xef\xbb\xbf"
 
 _PATIENCE = 1024
-"""Bytes of an unfinished block that may wait to be read together with the rest of it."""
+"""Bytes of an unfinished block that may wait without a closer look."""
+
+_USUAL_BLOCK = re.compile(
+    r"(?:id: ?([^\n\0 ]+)\n)?"
+    r"(?:event: ?([^\n ]+)\n)?"
+    r"(?:id: ?([^\n\0 ]+)\n)?"
+    r"data: ?(.*)\n\n"
+    r"|((?:.+\n)*\n)"
+)
+"""A block as nearly all servers write it, or else any block."""
+
+_FIELD = re.compile(r"(data|event|id|retry)(?:: ?(.*))?\n|.*\n")
+"""A line of a block: a field that is known, or something to ignore."""
+
+_RETRY = re.compile(rb"^retry: ?([0-9]+)\n", re.MULTILINE)
 
 
 @attrs.define
-class _Fields:
-    """The attributes of an event, not yet frozen: made in a third of the time.
-
-    A frozen class has to go round its own ``__setattr__`` for each of them.
-    """
-
-    event: str = "message"
-    data: str | None = attrs.field(default=None, repr=elide)
-    id: str | None = attrs.field(default=None, repr=redact)
-    retry: int | None = None
-    last_event_id: str = attrs.field(default="", repr=redact)
-
-
-@attrs.frozen  # pyright: ignore[reportGeneralTypeIssues]  # freezes what is mutable
-class SseEvent(_Fields):
+class SseEvent:
     """One block of an event stream.
 
     Attributes:
@@ -72,6 +64,12 @@ class SseEvent(_Fields):
         retry: the block's reconnection time in milliseconds, or None.
         last_event_id: the last event id after this block; ids persist until the next one.
     """
+
+    event: str = "message"
+    data: str | None = attrs.field(default=None, repr=elide)
+    id: str | None = attrs.field(default=None, repr=redact)
+    retry: int | None = None
+    last_event_id: str = attrs.field(default="", repr=redact)
 
     @property
     def dispatched(self) -> bool:
@@ -86,10 +84,9 @@ class SseDecoder:
     ``Idle.NEED_DATA``; or use :meth:`feed`, which does both. :attr:`last_event_id` and
     :attr:`reconnection_time` are what a reconnecting client needs.
 
-    There are two ways to read. *Blocks*: all whole blocks that have arrived are decoded at once and
-    taken apart by one regular expression. *Lines*: one after the other, as the standard tells it,
-    with the limit checked for each; for what arrives in pieces, and what is close to the limit. A
-    line of a block that is not as usual goes through the same code in both.
+    The bytes wait until their block is complete. Then all blocks that have arrived are taken apart
+    together by one regular expression, which is what makes it fast; a block that is not as usual,
+    or that is long, is read field by field.
     """
 
     last_event_id: str
@@ -99,56 +96,47 @@ class SseDecoder:
         """Begin at the start of a body.
 
         Args:
-            limit: bytes that one event may have.
+            limit: bytes that one block may have. Comments before it do not count.
             last_event_id: where an earlier connection of the same stream ended.
         """
         self.last_event_id = last_event_id
         self._last_id = last_event_id  # of what is read, taken or not
-        self._retry_taken: int | None = None
-        self._retry_read: int | None = None
+        self._retry: int | None = None
         self._limit = limit
         self._patience = min(limit, _PATIENCE)
-        self._lines = LineBuffer(CR_LF_CRLF, limit)
+        self._blocks = PieceBuffer(limit)
         self._ready: deque[SseEvent] = deque()  # read and not yet taken
-        self._is_due = False  # something has come that was not looked at
-        self._is_drained = True  # whoever takes blocks knows that there are no more
-        self._enough = -1  # what may wait without being looked at, if no line ends in it
+        self._room = 0  # fewer bytes may come without being looked at, if no line ends in them
+        self._after_cr = False  # the LF of a CR LF may still come
         self._at_start = True
         self._eof = False
         self._failed = False
-        self._data: list[str]
-        self._event: str | None
-        self._id: str | None
-        self._retry: int | None
-        self._begin_block()
 
     @property
     def reconnection_time(self) -> int | None:
         """Milliseconds to wait before reconnecting, as the server last asked; None if it never did.
 
-        It counts as soon as its line is there, before its block is complete.
+        It counts as soon as its line has come, before its block is complete.
         """
-        if self._ready or not (self._is_drained or self._failed):
-            return self._retry_taken
-        while self._is_drained and not self._by_line:
-            self._read_lines()  # of the block that waits for its end
-        return self._retry_read
+        found = _RETRY.findall(self._blocks.waiting)
+        return _milliseconds(found[-1].decode()) if found else self._retry
 
     def receive_data(self, data: bytes) -> None:
         """Add a chunk of the body. Raises LocalProtocolError after :meth:`receive_eof`."""
         if self._eof:
             raise LocalProtocolError("receive_data() after receive_eof()")
-        if self._failed:
-            return
-        self._lines.append(data)
-        self._is_due = True
-        self._is_drained = False
-        self._enough = -1
+        if not self._failed:
+            if self._after_cr or CR_BYTE in data:
+                data = self._with_lf_only(data)
+            self._blocks.waiting += data
+            self._room = 0
+            if self._at_start:
+                self._skip_bom()
 
     def receive_eof(self) -> None:
         """The body has ended, in whatever way; an unfinished block is dropped."""
         self._eof = True
-        self._enough = -1
+        self._room = 0
 
     def next_event(self) -> SseEvent | Idle:
         """The next block, or ``Idle.NEED_DATA``.
@@ -157,14 +145,10 @@ class SseDecoder:
         cannot be read further, and every later call raises the same.
         """
         while not self._ready:
-            if not self._is_due:
-                self._is_drained = True
+            if not self._read():
                 return Idle.NEED_DATA
-            self._read()
         event = self._ready.popleft()
         self.last_event_id = event.last_event_id
-        if event.retry is not None:
-            self._retry_taken = event.retry
         return event
 
     def feed(self, data: bytes) -> list[SseEvent]:
@@ -173,142 +157,110 @@ class SseDecoder:
         Raises like :meth:`next_event`, but never instead of giving blocks: those before an error
         come first, and the next call raises it.
         """
-        waiting = self._lines.waiting
-        if (
-            len(waiting) + len(data) <= self._enough
-            and LF_BYTE not in data
-            and CR_BYTE not in data
-            and not self._ready
-        ):
-            waiting += data  # as most of what comes byte by byte: nothing to look at
+        if len(data) < self._room and LF_BYTE not in data and CR_BYTE not in data:
+            self._room -= len(data)
+            self._blocks.waiting += data
             return []
         self.receive_data(data)
         try:
-            while self._is_due:
-                self._read()
+            while self._read():
+                pass
         except RemoteProtocolError:
             if not self._ready:
                 raise
         else:
-            self._is_drained = True
-        if not self._ready:
-            return []
+            if not (self._after_cr or self._at_start):
+                self._room = self._limit - len(self._blocks.waiting)
         events = list(self._ready)
-        self._ready.clear()
-        self.last_event_id = self._last_id
-        self._retry_taken = self._retry_read
+        if events:
+            self._ready.clear()
+            self.last_event_id = self._last_id
         return events
 
-    def _read(self) -> None:
-        """Make some blocks ready, or find that there is nothing more to read."""
-        if self._by_line:
-            self._read_lines()
-            return
-        lines = self._lines
-        blocks = lines.next_run(b"\n\n")
-        if blocks:
-            self._read_blocks(blocks)
-        if (
-            len(blocks) + len(lines.waiting) <= lines.window
-            and len(lines.waiting) <= self._patience
-        ):
-            self._rest(self._patience)
-        elif not blocks:
-            self._read_lines()
-
-    def _read_blocks(self, blocks: bytearray) -> None:
-        """Read some whole blocks."""
-        text = blocks.decode("utf-8", "replace")
-        if self._at_start:
-            text = self._without_bom(text)
-        block: Any
-        is_open = False
-        for id_before, event, id_after, data, line in _BLOCK.findall(text):
-            id = id_after or id_before
-            if line:
-                is_open = line != "\n"
-                if is_open:
-                    self._field(line[:-1])
-                else:
-                    self._end_block()
-            elif is_open:  # there were lines before, so this is not all of the block
-                self._event = event or self._event
-                self._id = id or self._id
-                self._data.append(data)
-                self._end_block()
-                is_open = False
-            else:
-                if id:
-                    self._last_id = id
-                block = _Fields(event or "message", data, id or None, None, self._last_id)
-                block.__class__ = SseEvent
-                self._ready.append(block)
-
-    def _read_lines(self) -> None:
-        """Read line by line until a block ends, or there is no line any more."""
-        self._by_line = True
-        while (line := self._next_line()) is not None:
-            text = self._without_bom(line.decode("utf-8", "replace"))
-            if not text:
-                self._end_block()
-                return
-            if self._field(text):
-                self._held += len(line)
-        self._rest(self._limit - self._held)
-
-    def _rest(self, enough: int) -> None:
-        """Nothing is to be read before so many bytes wait, or a line ends."""
-        self._is_due = False
-        self._enough = -1 if self._lines.after_cr else enough
-
-    def _next_line(self) -> bytes | None:
+    def _read(self) -> bool:
+        """Read some blocks; False if there is none to be read."""
+        run = self._blocks.next_run(b"\n\n")
+        if run:
+            self._read_usual_blocks(run.decode("utf-8", "replace"))
+            return True
         if self._failed:
             raise too_large(self._limit)
+        if self._at_start or len(self._blocks.waiting) <= self._patience:
+            return False
         try:
-            return self._lines.next_line(self._held)
+            block = self._next_block()
         except RemoteProtocolError:
             self._failed = True
-            self._lines.rest()  # nobody will read it
+            self._blocks.waiting.clear()  # nobody will read it
             raise
+        self._read_block(block)
+        return bool(block)
 
-    def _without_bom(self, text: str) -> str:
-        if self._at_start:
+    def _next_block(self) -> str:
+        """A block, without the comments before it, that may be as long as the limit allows."""
+        while self._blocks.waiting.startswith((b":", b"\n")):
+            if not self._blocks.next_piece(b"\n"):
+                return ""
+        return self._blocks.next_piece(b"\n\n").decode("utf-8", "replace")
+
+    def _read_usual_blocks(self, text: str) -> None:
+        """Read some blocks at once."""
+        for id_before, event, id_after, data, other in _USUAL_BLOCK.findall(text):
+            if other:
+                self._read_block(other)
+                continue
+            id = id_after or id_before
+            if id:
+                self._last_id = id
+            self._ready.append(SseEvent(event or "message", data, id or None, None, self._last_id))
+
+    def _read_block(self, text: str) -> None:
+        """Read one block field by field."""
+        event = id = retry = None
+        lines: list[str] = []
+        for field in _FIELD.finditer(text):
+            value = field[2] or ""
+            match field[1]:
+                case "data":
+                    lines.append(value)
+                case "event":
+                    event = value
+                case "id" if "\0" not in value:
+                    self._last_id = id = value
+                case "retry" if value.isascii() and value.isdigit():
+                    self._retry = retry = _milliseconds(value)
+                case _:
+                    pass
+        data = "\n".join(lines) if lines else None
+        if (data, event, id, retry) != (None, None, None, None):
+            self._ready.append(SseEvent(event or "message", data, id, retry, self._last_id))
+
+    def _skip_bom(self) -> None:
+        """Drop a byte order mark, as soon as it is known whether there is one."""
+        waiting = self._blocks.waiting
+        if len(waiting) >= len(_BOM) or not _BOM.startswith(waiting):
             self._at_start = False
-            return text.removeprefix("\ufeff")
-        return text
+            if waiting.startswith(_BOM):
+                self._blocks.take(len(_BOM))
 
-    def _begin_block(self) -> None:
-        self._data = []
-        self._event = self._id = self._retry = None
-        self._held = 0  # bytes of this block that are kept
-        self._by_line = False
+    def _with_lf_only(self, data: bytes) -> bytes:
+        """Make each line ending one LF.
 
-    def _field(self, line: str) -> bool:
-        """Read a line of a block; False for a comment, an unknown field or a void value."""
-        name, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if name == "data":
-            self._data.append(value)
-        elif name == "event":
-            self._event = value
-        elif name == "id" and "\0" not in value:
-            self._id = value
-        elif name == "retry" and value.isascii() and value.isdigit():
-            # Sixteen digits are 30,000 years; more would only serve to make int() slow.
-            self._retry = self._retry_read = int(value.lstrip("0")[:16] or "0")
-        else:
-            return False
-        return True
+        A CR ends its line at once: an event must not wait for the byte after its blank line. The LF
+        that may follow is then skipped when it comes.
+        """
+        if self._after_cr and data:
+            data = data.removeprefix(b"\n")
+            self._after_cr = False
+        if CR_BYTE in data:
+            self._after_cr = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        return data
 
-    def _end_block(self) -> None:
-        """Make the block ready that ends here, if it says anything."""
-        if self._id is not None:
-            self._last_id = self._id
-        data = "\n".join(self._data) if self._data else None
-        event = SseEvent(self._event or "message", data, self._id, self._retry, self._last_id)
-        if (data, self._event, self._id, self._retry) != (None, None, None, None):
-            self._ready.append(event)
-        self._begin_block()
+
+def _milliseconds(digits: str) -> int:
+    """Sixteen digits are 30,000 years; more would only serve to make int() slow."""
+    return int(digits.lstrip("0")[:16] or "0")
 
 
 def encode_event(

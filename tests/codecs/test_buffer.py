@@ -1,4 +1,4 @@
-"""Lines come out of any chunking the same, and in linear time."""
+"""Pieces come out of any chunking the same, and none that is too large does."""
 
 from __future__ import annotations
 
@@ -7,62 +7,55 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sansmcp import RemoteProtocolError
-from sansmcp.codecs.buffer import CR_LF_CRLF, LF, LineBuffer
+from sansmcp.codecs.buffer import PieceBuffer
 
 
-def drain(buffer: LineBuffer) -> list[bytes]:
-    lines: list[bytes] = []
-    while (line := buffer.next_line()) is not None:
-        lines.append(line)
-    return lines
+@given(
+    body=st.text("a;", max_size=50).map(str.encode),
+    mark=st.sampled_from([b";", b";;"]),
+    size=st.integers(1, 50),
+)
+def test_pieces_do_not_depend_on_chunks(body: bytes, mark: bytes, size: int) -> None:
+    buffer = PieceBuffer(100)
+    taken = b""
+    pieces: list[bytes] = []
+    for start in range(0, len(body), size):
+        buffer.waiting += body[start : start + size]
+        while piece := buffer.next_piece(mark):
+            taken += piece
+            pieces.append(bytes(piece).removesuffix(mark))
+    assert [*pieces, buffer.waiting] == body.split(mark)
+    assert taken + buffer.waiting == body
 
 
-@given(body=st.binary().map(lambda b: b.replace(b"\x01", b"\n").replace(b"\x02", b"\r")))
-def test_lines_do_not_depend_on_chunks(body: bytes) -> None:
-    whole, single = LineBuffer(CR_LF_CRLF, 10**6), LineBuffer(CR_LF_CRLF, 10**6)
-    whole.append(body)
-    lines: list[bytes] = []
-    for index in range(len(body)):
-        single.append(body[index : index + 1])
-        lines += drain(single)
-    assert drain(whole) == lines
-    expected = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-    assert [*lines, whole.rest()] == expected or body.endswith(b"\r")
+def test_a_run_is_all_that_is_complete_and_within_the_window() -> None:
+    buffer = PieceBuffer(10)
+    buffer.waiting += b"ab;c;d"
+    assert buffer.next_run(b";") == b"ab;c;"
+    assert buffer.next_run(b";") == b""
+    buffer.waiting += b"e;fgh;ijkl;"
+    assert [buffer.next_run(b";") for _ in range(3)] == [b"de;fgh;", b"ijkl;", b""]
 
 
-def test_a_lf_after_a_consumed_cr_belongs_to_it() -> None:
-    buffer = LineBuffer(CR_LF_CRLF, 100)
-    buffer.append(b"a\r")
-    assert drain(buffer) == [b"a"]
-    buffer.append(b"")
-    assert drain(buffer) == []
-    buffer.append(b"\nb\n")
-    assert drain(buffer) == [b"b"]
+@pytest.mark.parametrize("mark", [b";", b";;"])
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_a_piece_beyond_the_limit_is_refused_in_any_chunking(mark: bytes, size: int) -> None:
+    body = b"abc" + mark + b"defg" + mark
+    buffer = PieceBuffer(3)
+    pieces: list[bytes] = []
+    with pytest.raises(RemoteProtocolError, match="larger than the limit of 3 bytes"):
+        for start in range(0, len(body), size):
+            buffer.waiting += body[start : start + size]
+            while piece := buffer.next_piece(mark):
+                pieces.append(bytes(piece))
+    assert pieces == [b"abc" + mark]
 
 
-def test_lines_of_stdio_end_at_lf_alone() -> None:
-    buffer = LineBuffer(LF, 100)
-    buffer.append("a\rb\u2028c\nd".encode())
-    assert drain(buffer) == ["a\rb\u2028c".encode()]
-    assert buffer.rest() == b"d"
-    assert buffer.rest() == b""
-
-
-def test_a_line_beyond_the_limit_can_be_skipped() -> None:
-    buffer = LineBuffer(LF, 3)
-    buffer.append(b"abc\nabcd")
-    assert buffer.next_line() == b"abc"
-    with pytest.raises(RemoteProtocolError):
-        buffer.next_line()
-    assert not buffer.skip_line()
-    buffer.append(b"efg\nhi\n")
-    assert buffer.skip_line()
-    assert buffer.next_line() == b"hi"
-
-
-def test_reserved_bytes_count() -> None:
-    buffer = LineBuffer(LF, 10)
-    buffer.append(b"12345\n")
-    with pytest.raises(RemoteProtocolError):
-        buffer.next_line(reserved=6)
-    assert buffer.next_line(reserved=5) == b"12345"
+def test_the_rest_of_a_piece_can_be_skipped() -> None:
+    buffer = PieceBuffer(3)
+    buffer.waiting += b"abcd"
+    assert not buffer.skip_piece(b";")
+    assert buffer.waiting == b""
+    buffer.waiting += b"efg;hi;"
+    assert buffer.skip_piece(b";")
+    assert buffer.next_piece(b";") == b"hi;"

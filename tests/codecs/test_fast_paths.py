@@ -40,19 +40,24 @@ def cut(body: bytes, sizes: list[int]) -> list[bytes]:
 
 
 def read_slowly(body: bytes, limit: int) -> tuple[list[SseEvent], bool, int | None]:
-    """Blocks, whether the limit struck, and the last reconnection time: word for word, one way."""
+    """Blocks, whether the limit struck, and the last reconnection time: word for word, one way.
+
+    The limit is for the bytes of a block, its line feeds among them but for the last two. It may be
+    noticed only when these two had come.
+    """
     events: list[SseEvent] = []
     fields: dict[str, list[str]] = {}
     held, last_id = 0, ""
     retry: int | None = None
     lines = re.split(rb"\r\n|\r|\n", body)
     for number, line in enumerate(lines):
-        if held + len(line) > limit:
+        line = line.removeprefix(b"\xef\xbb\xbf") if number == 0 else line
+        is_last = number == len(lines) - 1
+        if held + len(line) > limit + is_last:
             return events, True, retry
-        if number == len(lines) - 1:
+        if is_last:
             break
         text = line.decode("utf-8", "replace")
-        text = text.removeprefix("\ufeff") if number == 0 else text
         name, _, value = text.partition(":")
         value = value.removeprefix(" ")
         if not text:
@@ -69,13 +74,14 @@ def read_slowly(body: bytes, limit: int) -> tuple[list[SseEvent], bool, int | No
                     )
                 )
             fields, held = {}, 0
-        elif (
+        elif held or not text.startswith(":"):
+            held += len(line) + 1
+        if (
             name in ("data", "event")
             or (name == "id" and "\0" not in value)
             or (name == "retry" and re.fullmatch("[0-9]+", value))
         ):
             fields.setdefault(name, []).append(value)
-            held += len(line)
             retry = int(value) if name == "retry" else retry
     return events, False, retry
 
@@ -104,19 +110,18 @@ def test_an_event_stream_is_read_as_if_line_by_line(
     except RemoteProtocolError:
         has_failed = True
     assert (found, has_failed) == (events, is_beyond)
-    assert decoder.reconnection_time == retry
+    if not has_failed:
+        assert decoder.reconnection_time == retry
 
 
 @given(BODIES, SIZES)
-def test_ids_and_times_count_when_their_event_is_taken(body: bytes, sizes: list[int]) -> None:
+def test_ids_count_when_their_event_is_taken(body: bytes, sizes: list[int]) -> None:
     decoder = SseDecoder(1 << 30)
     found: list[SseEvent] = []
-    retry: int | None = None
     for number, chunk in enumerate(cut(body, sizes)):
         decoder.receive_data(chunk)
         while number % 3 and isinstance(event := decoder.next_event(), SseEvent):
             found.append(event)
-            retry = retry if event.retry is None else event.retry
             assert decoder.last_event_id == event.last_event_id
     found += decoder.feed(b"")
     assert (found, False, decoder.reconnection_time) == read_slowly(body, 1 << 30)

@@ -140,15 +140,15 @@ def test_only_ascii_digits_make_a_reconnection_time(value: bytes, retry: int | N
     assert [event.retry for event in events] == [retry]
 
 
-def test_the_reconnection_time_is_that_of_what_was_taken() -> None:
+def test_the_reconnection_time_is_the_last_that_has_come() -> None:
     decoder = SseDecoder(LIMIT)
-    decoder.receive_data(b"retry: 1\n\nretry: 2\n\n\nretry: 3\n")
-    assert decoder.reconnection_time is None
-    for expected in (1, 2):
-        decoder.next_event()
-        assert decoder.reconnection_time == expected
-    assert decoder.next_event() is Idle.NEED_DATA
+    decoder.receive_data(b"retry: 1\n\nretry: 2\n\n\nretry: 3\nretry: x\nretry: 4")
     assert decoder.reconnection_time == 3
+    while decoder.next_event() is not Idle.NEED_DATA:
+        assert decoder.reconnection_time == 3
+    decoder.receive_data(b"2\n\n")
+    decoder.next_event()
+    assert decoder.reconnection_time == 42
 
 
 def test_after_an_error_nothing_is_read() -> None:

@@ -17,7 +17,7 @@ from sansmcp import (
     ServerConnection,
     SseDecoder,
 )
-from sansmcp.codecs.buffer import CR_LF_CRLF, LineBuffer
+from sansmcp.codecs.buffer import PieceBuffer
 from sansmcp.effects import OpenExchange
 from sansmcp.testing import counting_tokens
 
@@ -77,12 +77,12 @@ def ndjson_beyond_limit(chunks: Iterable[bytes]) -> Iterator[None]:
             yield
 
 
-def lines(chunks: Iterable[bytes]) -> Iterator[None]:
-    buffer = LineBuffer(CR_LF_CRLF, _UNLIMITED)
+def pieces(chunks: Iterable[bytes]) -> Iterator[None]:
+    buffer = PieceBuffer(_UNLIMITED)
     for chunk in chunks:
-        buffer.append(chunk)
+        buffer.waiting += chunk
         yield
-        while buffer.next_line() is not None:
+        while buffer.next_piece(b"\n"):
             yield
 
 
@@ -211,7 +211,7 @@ DECODERS: dict[str, tuple[Decoder, dict[str, Input]]] = {
     "SSE by feed()": (sse_by_feed, _some(EVENTS, "one data line", "events", "CR only")),
     "NDJSON": (ndjson, LINES),
     "NDJSON beyond its limit": (ndjson_beyond_limit, _some(LINES, "one line", "many lines")),
-    "line buffer": (lines, _some(LINES, "one line", "CR only")),
+    "piece buffer": (pieces, _some(LINES, "one line", "many lines")),
     "server connection": (server, REQUESTS),
     "client connection": (client, RESPONSES),
 }
