@@ -23,8 +23,8 @@ def decode(*chunks: bytes, limit: int = LIMIT) -> list[SseEvent]:
     return events
 
 
-def datas(*chunks: bytes) -> list[str | None]:
-    return [event.data for event in decode(*chunks)]
+def datas(*chunks: bytes, limit: int = LIMIT) -> list[str | None]:
+    return [event.data for event in decode(*chunks, limit=limit)]
 
 
 @requirement("SSE-C-001")
@@ -214,6 +214,11 @@ def test_a_block_beyond_the_limit_is_an_error_in_any_chunking(body: bytes, size:
 def test_what_is_just_within_the_limit_passes_for_ever() -> None:
     body = b"data: " + b"x" * 94 + b"\n\n" + b": comment\n" * 50
     assert len(decode(body * 20, limit=100)) == 20
+
+
+def test_comments_between_events_are_not_kept() -> None:
+    comments = b":\n" * 2000 + b": one that has not ended"
+    assert datas(comments, b"\ndata: a\n\n", limit=2000) == ["a"]
 
 
 def test_ids_and_data_do_not_show_in_a_repr() -> None:
