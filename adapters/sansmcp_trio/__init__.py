@@ -8,7 +8,9 @@
 All decisions are made by :mod:`sansmcp`; here is only what trio has to do for it.
 """
 
+from sansmcp_loop import Call
+
 from ._client import Client, connect
-from ._server import Call, Serving, serve
+from ._server import Serving, serve
 
 __all__ = ["Call", "Client", "Serving", "connect", "serve"]

@@ -3,38 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import trio
 
 import sansmcp
+import sansmcp_loop
 
 
-class Promise:
-    """A result that one task waits for. Delivered once; later deliveries change nothing."""
+class Promise(sansmcp_loop.Promise):
+    """A result that one task waits for."""
 
     def __init__(self) -> None:
-        self._delivered = trio.Event()
-        self._value: Any = None
-        self._error: Exception | None = None
-
-    @property
-    def is_delivered(self) -> bool:
-        """Whether there is nothing to wait for."""
-        return self._delivered.is_set()
-
-    def deliver(self, value: Any = None, error: Exception | None = None) -> None:
-        """Give the value, or an exception instead."""
-        if not self._delivered.is_set():
-            self._value, self._error = value, error
-            self._delivered.set()
-
-    async def wait(self) -> Any:
-        """Wait for the delivery; returns the value or raises the exception."""
-        await self._delivered.wait()
-        if self._error is not None:
-            raise self._error
-        return self._value
+        super().__init__(trio.Event())
 
 
 class Clock:

@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 import sansmcp
+import sansmcp_loop
 from sansmcp import Idle, ServerConnection, ServerPipe
 from sansmcp.effects import CloseConnection, SendBytes
-from sansmcp.events import ClientAnswered, ServerEvent
 from sansmcp_local import StandardStreams, StateFile
+from sansmcp_loop import current_loop
 
-from ._machine import Clock, Promise
+from ._machine import Clock
 from ._stdio import StdioStream
 
 if TYPE_CHECKING:
@@ -37,26 +38,6 @@ _logger = logging.getLogger("sansmcp")
 
 _FLUSH = 1.0
 """Seconds for the last bytes of all streams when the server stops."""
-
-
-class Call(sansmcp.CallHandle[Awaitable[Any], Awaitable[None]]):
-    """What a handler gets. All methods are to be awaited."""
-
-    def __init__(self, call: sansmcp.Call, serving: Serving) -> None:
-        super().__init__(call)
-        self._serving = serving
-
-    def _answer_to(self, id: int) -> Awaitable[Any]:
-        return self._serving.answer_to(self._call, id)
-
-    def _now(self) -> float:
-        return trio.current_time()
-
-    async def _settle(self) -> None:
-        self._serving.settle()
-        await trio.lowlevel.checkpoint()
-        while self._call.congested:
-            await self._serving.clock.moved.wait()
 
 
 class _Driver:
@@ -121,14 +102,14 @@ class _Driver:
         self._is_woken = False
 
 
-class Serving(sansmcp.ServerHost):
+class Serving(sansmcp_loop.Serving):
     """A running server; ``nursery.start(serve, ...)`` gives it."""
 
     def __init__(self, core: sansmcp.Server, store: sansmcp.Store) -> None:
-        super().__init__(core, store)
+        self.clock = Clock(core)
+        super().__init__(core, store, current_loop(), self.clock)
         self.url = ""
         """Where the MCP endpoint is."""
-        self.clock = Clock(core)
         self.stopped = trio.Event()
         """Is set once the server was told to stop."""
         self.has_ended = False
@@ -159,43 +140,15 @@ class Serving(sansmcp.ServerHost):
                         accepting.start_soon(accept, self._converse, listeners)
                     await self.stopped.wait()
                     accepting.cancel_scope.cancel()
-                await self._shut_down(grace)
+                await self._end(grace)
                 self._nursery.cancel_scope.cancel()
 
-    async def _shut_down(self, grace: float) -> None:
-        self.core.drain(now=trio.current_time())
-        with trio.move_on_after(grace):
-            while self.core.is_busy:
-                await self.clock.moved.wait()
-        self.core.shut_down(now=trio.current_time())
+    async def _end(self, grace: float) -> None:
+        await self.shut_down(grace)
         self.has_ended = True
-        self.settle()
         for driver in self.drivers:
             driver.wake()
-        with trio.move_on_after(_FLUSH):
-            while self.drivers:
-                await self.clock.moved.wait()
-
-    def settle(self) -> None:
-        """Perform what the machine wants, and take what it tells, until it has nothing more."""
-        super().settle()
-        self.clock.tick()
-
-    async def answer_to(self, call: sansmcp.Call, id: int) -> Any:
-        """Wait for the client's answer to a question, and return or raise what it brings."""
-        promise = self._questions[call, id] = Promise()
-        self.settle()
-        try:
-            answered: ClientAnswered = await promise.wait()
-        finally:
-            del self._questions[call, id]
-        return answered.result()
-
-    def _now(self) -> float:
-        return trio.current_time()
-
-    def _handle(self, call: sansmcp.Call) -> Call:
-        return Call(call, self)
+        await self.loop.within(_FLUSH, self.until, lambda: not self.drivers)
 
     def _run(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
         call.host = trio.CancelScope()
@@ -204,12 +157,6 @@ class Serving(sansmcp.ServerHost):
     async def _finish(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
         with call.host:
             await self.finish(call, result)
-
-    def _failed(self, call: sansmcp.Call, error: Exception) -> None:
-        _logger.error("%s failed", call.request.method, exc_info=error)
-
-    def _observe(self, event: ServerEvent) -> None:
-        _logger.debug("%r", event)
 
     async def _converse(self, stream: trio.abc.Stream) -> None:
         await _Driver(self, stream, ServerConnection, self.core.limits.send_timeout).run()

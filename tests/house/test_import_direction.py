@@ -24,7 +24,11 @@ TIERS = (
 does not know the other parts of its own tier.
 """
 
-MAY_ALSO_USE = {"sansmcp_cli": {"sansmcp_local", "sansmcp_trio"}, "sansmcp_trio": {"sansmcp_local"}}
+MAY_ALSO_USE = {
+    "sansmcp_asgi": {"sansmcp_loop"},
+    "sansmcp_cli": {"sansmcp_local", "sansmcp_trio"},
+    "sansmcp_trio": {"sansmcp_local", "sansmcp_loop"},
+}
 """The adapters that an adapter may use; all of them may use ``sansmcp``."""
 
 HEIGHT = {part: height for height, tier in enumerate(TIERS) for part in tier}

@@ -20,11 +20,8 @@ from . import (
     client_calls,
     client_connections,
     client_endings,
-    client_stdio,
     client_streams,
     server_calls,
-    server_http,
-    server_stdio,
     server_stopping,
     server_streams,
 )
@@ -43,12 +40,12 @@ from .tools import stdio_app
 
 def client_checks() -> tuple[Check[ClientSubject], ...]:
     """What every client has to do."""
-    return checks_in(client_calls, client_streams, client_endings, client_connections, client_stdio)
+    return checks_in(client_calls, client_streams, client_endings, client_connections)
 
 
 def server_checks() -> tuple[Check[ServerSubject], ...]:
     """What every server has to do."""
-    return checks_in(server_calls, server_streams, server_http, server_stopping, server_stdio)
+    return checks_in(server_calls, server_streams, server_stopping)
 
 
 __all__ = [

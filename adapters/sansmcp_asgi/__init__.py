@@ -1,0 +1,14 @@
+"""MCP as an ASGI application, under any server and in any framework, on asyncio and on trio.
+
+    mcp = sansmcp_asgi.asgi_app(app)                    # uvicorn yourmodule:mcp
+    Starlette(routes=[Mount("/api", mcp)])              # serves /api/mcp
+    Starlette(routes=[Route("/mcp", mcp)])              # serves /mcp
+
+All decisions are made by :mod:`sansmcp`; here is only what ASGI needs.
+"""
+
+from sansmcp_loop import Call
+
+from ._app import AsgiApp, asgi_app
+
+__all__ = ["AsgiApp", "Call", "asgi_app"]

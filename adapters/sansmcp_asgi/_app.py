@@ -1,0 +1,131 @@
+"""The application that ASGI servers call."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import sansmcp
+from sansmcp_loop import current_loop
+
+from ._exchange import Exchange, Receive, Scope, Send, request_head
+from ._serving import Serving
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from sansmcp.messages import Params
+
+
+class AsgiApp:
+    """An ASGI application; made by :func:`asgi_app`.
+
+    Each event loop that calls it has a server of its own, from its first request on. Nothing has to
+    be begun: the application works whether or not anybody runs its lifespan.
+    """
+
+    def __init__(
+        self,
+        new_core: Callable[[], sansmcp.Server],
+        store: sansmcp.Store | None,
+        grace: float,
+        principal: Callable[[Scope], str],
+    ) -> None:
+        self._new_core = new_core
+        self._store = store
+        self._grace = grace
+        self._principal = principal
+        self._servings: dict[Hashable, Serving] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or live as long as the server does.
+
+        Raises LocalProtocolError for websockets.
+        """
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            head = request_head(scope, self._principal(scope))
+            await Exchange(self._serving(), receive, send).run(head)
+        else:
+            raise sansmcp.LocalProtocolError(f"Only HTTP is served, and no {scope['type']}")
+
+    def publish(self, method: str, params: Params | None = None) -> None:
+        """Tell the clients that something has changed; see :meth:`sansmcp.Server.publish`.
+
+        To be called in the event loop that serves them.
+        """
+        self._serving().publish(method, params)
+
+    async def stop(self) -> None:
+        """Stop: no new requests, a moment for those that run, a proper end for every stream.
+
+        To be called in the event loop that serves them. The end of the lifespan does it; where
+        nobody runs ours, do it at the end of yours. Without, the end of the loop cancels what runs.
+        """
+        serving = self._servings.get(current_loop().key)
+        if serving is not None:
+            await serving.stop(self._grace)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    def _serving(self) -> Serving:
+        loop = current_loop()
+        serving = self._servings.get(loop.key)
+        if serving is None:
+            core = self._new_core()
+            store = sansmcp.MemoryStore(core.limits) if self._store is None else self._store
+            forget = partial(self._servings.pop, loop.key)
+            serving = self._servings[loop.key] = Serving(core, store, loop, forget)
+        return serving
+
+
+def _nobody(scope: Scope) -> str:
+    return ""
+
+
+def asgi_app(
+    app: sansmcp.App,
+    *,
+    principal: Callable[[Scope], str] = _nobody,
+    store: sansmcp.Store | None = None,
+    resumable: bool = True,
+    grace: float = 5.0,
+    **settings: Unpack[sansmcp.ServerSettings],
+) -> AsgiApp:
+    """Make an ASGI 3 application that serves MCP, for asyncio and trio.
+
+    Args:
+        app: the application. Its handlers are functions or async functions of a :class:`Call`.
+        principal: tells from the scope who makes a request, as the middleware in front of us has
+            found out, e.g. ``lambda scope: scope["user"].identity`` with Starlette's. What it
+            raises goes to the server. By default all are the same.
+        store: where streams are kept for clients that come back; in memory if None.
+        resumable: False: keep nothing. Broken streams cannot be resumed then.
+        grace: seconds that running calls get when the server stops.
+        settings: see :class:`sansmcp.Server`. ``path`` and ``http_sse`` are paths below the place
+            where the application is mounted. Where several processes serve one address, set
+            ``seal`` to the same keys in all of them, and ``sessions=False``, or send each client
+            to one process.
+
+    What is about connections (slow requests, keep-alive, TLS) is up to the server. uvicorn waits
+    for open responses before it tells anybody that it stops: set its ``timeout_graceful_shutdown``.
+
+    Raises LocalProtocolError for settings that make no sense.
+    """
+    seal = sansmcp.StateSeal(keys=(secrets.token_bytes(32),), clock=time.time)
+    settings.setdefault("seal", seal)
+
+    def new_core() -> sansmcp.Server:
+        return sansmcp.Server(app, new_token=secrets.token_urlsafe, resumable=resumable, **settings)
+
+    new_core()  # what is wrong is told now, not with the first request
+    return AsgiApp(new_core, store, grace, principal)

@@ -1,0 +1,46 @@
+"""The server of one event loop: where its handlers and its clock are at home, and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import sansmcp
+import sansmcp_loop
+from sansmcp_loop import Clock, Loop
+
+_FLUSH = 1.0
+"""Seconds for the last bytes of all streams when the server stops."""
+
+
+class Serving(sansmcp_loop.Serving):
+    """A machine, and what runs for it: tasks that belong to the event loop itself.
+
+    So it makes no difference who called us, for how long, or whether anybody told us that the
+    application begins: a handler goes on when its request is gone, and ends with the loop.
+    """
+
+    def __init__(
+        self,
+        core: sansmcp.Server,
+        store: sansmcp.Store,
+        loop: Loop,
+        forget: Callable[[], object],
+    ) -> None:
+        clock = Clock(loop, core, self.settle)
+        super().__init__(core, store, loop, clock)
+        self.requests = 0
+        """How many are being answered."""
+        self._timekeeper = loop.spawn(_keep_time, clock, forget)
+
+    async def stop(self, grace: float) -> None:
+        """Take nothing new, give running calls some seconds, and end all."""
+        await self.shut_down(grace)
+        await self.loop.within(_FLUSH, self.until, lambda: not self.requests)
+        self._timekeeper.cancel()
+
+
+async def _keep_time(clock: Clock, forget: Callable[[], object]) -> None:
+    try:
+        await clock.run()
+    finally:
+        forget()

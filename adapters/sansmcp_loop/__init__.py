@@ -1,0 +1,11 @@
+"""The event loop that is running, asyncio's or trio's: the little that adapters for both need.
+
+It is no layer on which applications could be written: no nurseries, no sockets, no cancellation but
+that of whole tasks.
+"""
+
+from ._loops import Event, Loop, Task, current_loop
+from ._machine import Clock, Promise
+from ._serving import Call, Serving
+
+__all__ = ["Call", "Clock", "Event", "Loop", "Promise", "Serving", "Task", "current_loop"]

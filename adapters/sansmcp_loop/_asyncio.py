@@ -1,0 +1,77 @@
+"""The event loop of asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from typing import Any
+
+_logger = logging.getLogger("sansmcp")
+
+
+class AsyncioTask:
+    """See :class:`~sansmcp_loop.Task`."""
+
+    def __init__(self, task: asyncio.Task[None]) -> None:
+        self._task = task
+
+    def cancel(self) -> None:
+        """Cancel what it waits for."""
+        # Not before its first step: it would never take it, and coroutines that it was given to
+        # await would be lost.
+        self._task.get_loop().call_soon(self._task.cancel)
+
+
+class AsyncioLoop:
+    """See :class:`~sansmcp_loop.Loop`."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        """The loop itself keeps no task alive."""
+
+    @property
+    def key(self) -> Hashable:
+        """The loop."""
+        return self._loop
+
+    def now(self) -> float:
+        """The time."""
+        return self._loop.time()
+
+    def event(self) -> asyncio.Event:
+        """A new event."""
+        return asyncio.Event()
+
+    def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> AsyncioTask:
+        """Run an async function in a task of its own."""
+        task = self._loop.create_task(work(*arguments))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return AsyncioTask(task)
+
+    async def within(
+        self, seconds: float, work: Callable[..., Awaitable[Any]], *arguments: Any
+    ) -> bool:
+        """Await an async function, but not for longer than that."""
+        limit = None if seconds == float("inf") else max(0.0, seconds)
+        try:
+            if sys.version_info >= (3, 11):
+                async with asyncio.timeout(limit):
+                    await work(*arguments)
+            else:
+                await asyncio.wait_for(work(*arguments), limit)
+        except asyncio.TimeoutError:
+            return False
+        return True
+
+    async def checkpoint(self) -> None:
+        """Let others run."""
+        await asyncio.sleep(0)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _logger.error("a task has failed", exc_info=task.exception())

@@ -1,0 +1,79 @@
+"""What both event loops can do, and which of them is running."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from typing import Any, Protocol
+
+
+class Event(Protocol):
+    """Something that happens once, and that tasks can wait for."""
+
+    def is_set(self) -> bool:
+        """Whether it has happened."""
+        ...
+
+    def set(self) -> None:
+        """It has happened."""
+
+    def wait(self) -> Coroutine[Any, Any, Any]:
+        """Wait until it has happened."""
+        ...
+
+
+class Task(Protocol):
+    """Something that runs beside everything else."""
+
+    def cancel(self) -> Any:
+        """Cancel what it waits for; without effect when it has ended."""
+
+
+class Loop(Protocol):
+    """The running event loop."""
+
+    @property
+    def key(self) -> Hashable:
+        """What tells one loop apart from another."""
+        ...
+
+    def now(self) -> float:
+        """The time, in seconds, by the loop's own clock."""
+        ...
+
+    def event(self) -> Event:
+        """A new event."""
+        ...
+
+    def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> Task:
+        """Run an async function in a task that belongs to the loop itself.
+
+        It has the context variables of its creator. When the loop ends, it is cancelled. What it
+        raises is logged.
+        """
+        ...
+
+    async def within(
+        self, seconds: float, work: Callable[..., Awaitable[Any]], *arguments: Any
+    ) -> bool:
+        """Await an async function, and cancel it after so many seconds; whether it came to its end.
+
+        The time may be infinite.
+        """
+        ...
+
+    async def checkpoint(self) -> None:
+        """Let others run."""
+
+
+def current_loop() -> Loop:
+    """The event loop of the task that asks. Raises RuntimeError if there is none."""
+    # Nobody is in a task of trio who has not imported it.
+    if "trio" in sys.modules:
+        from ._trio import TrioLoop
+
+        if TrioLoop.is_running():
+            return TrioLoop()
+    from ._asyncio import AsyncioLoop
+
+    return AsyncioLoop()

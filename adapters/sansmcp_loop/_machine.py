@@ -1,0 +1,77 @@
+"""What machines need in every event loop: results that come later, and the time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import sansmcp
+
+from ._loops import Event, Loop
+
+
+class Promise:
+    """A result that one task waits for. Delivered once; later deliveries change nothing."""
+
+    def __init__(self, delivered: Event) -> None:
+        self._delivered = delivered
+        self._value: Any = None
+        self._error: Exception | None = None
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return self._delivered.is_set()
+
+    def deliver(self, value: Any = None, error: Exception | None = None) -> None:
+        """Give the value, or an exception instead."""
+        if not self._delivered.is_set():
+            self._value, self._error = value, error
+            self._delivered.set()
+
+    async def wait(self) -> Any:
+        """Wait for the delivery; returns the value or raises the exception."""
+        await self._delivered.wait()
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+class Clock:
+    """Tells a machine the time when it is due, and everybody else that something has moved.
+
+    :meth:`run` has to run in a task of its own.
+    """
+
+    def __init__(
+        self, loop: Loop, core: sansmcp.Client | sansmcp.Server, settle: Callable[[], None]
+    ) -> None:
+        self._loop = loop
+        self._core = core
+        self._settle = settle
+        self._due = math.inf
+        self._sooner = loop.event()
+        self.moved = loop.event()
+        """Is set, and replaced, at every :meth:`tick`: for those who wait for a change."""
+
+    def tick(self) -> None:
+        """The machine has been driven until it was idle."""
+        self.moved.set()
+        self.moved = self._loop.event()
+        if self._deadline() < self._due:
+            self._sooner.set()
+
+    async def run(self) -> None:
+        """Let the machine do what is due, for ever."""
+        while True:
+            self._sooner = self._loop.event()
+            self._due = self._deadline()
+            is_sooner = await self._loop.within(self._due - self._loop.now(), self._sooner.wait)
+            if not is_sooner:
+                self._core.handle_timeout(now=self._loop.now())
+                self._settle()
+
+    def _deadline(self) -> float:
+        deadline = self._core.next_deadline()
+        return math.inf if deadline is None else deadline

@@ -1,0 +1,99 @@
+"""What servers in event loops have in common: awaiting what handlers say, ask and end with."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import sansmcp
+from sansmcp.events import ClientAnswered, ServerEvent
+
+from ._loops import Event, Loop
+from ._machine import Promise
+
+_logger = logging.getLogger("sansmcp")
+
+
+class Call(sansmcp.CallHandle[Awaitable[Any], Awaitable[None]]):
+    """What a handler gets. All methods are to be awaited."""
+
+    def __init__(self, call: sansmcp.Call, serving: Serving) -> None:
+        super().__init__(call)
+        self._serving = serving
+
+    def _answer_to(self, id: int) -> Awaitable[Any]:
+        return self._serving.answer_to(self._call, id)
+
+    def _now(self) -> float:
+        return self._serving.loop.now()
+
+    async def _settle(self) -> None:
+        self._serving.settle()
+        await self._serving.loop.checkpoint()
+        await self._serving.until(lambda: not self._call.congested)
+
+
+class Timekeeper(Protocol):
+    """Keeps the time of a machine."""
+
+    @property
+    def moved(self) -> Event:
+        """Is set, and replaced, at every :meth:`tick`."""
+        ...
+
+    def tick(self) -> None:
+        """The machine has been driven until it was idle."""
+
+
+class Serving(sansmcp.ServerHost):
+    """A server in an event loop."""
+
+    def __init__(
+        self, core: sansmcp.Server, store: sansmcp.Store, loop: Loop, clock: Timekeeper
+    ) -> None:
+        super().__init__(core, store)
+        self.loop = loop
+        self._clock = clock
+
+    def settle(self) -> None:
+        """Perform what the machine wants, and take what it tells, until it has nothing more."""
+        super().settle()
+        self._clock.tick()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for something that can change only when the machine is driven."""
+        while not condition():
+            await self._clock.moved.wait()
+
+    async def answer_to(self, call: sansmcp.Call, id: int) -> Any:
+        """Wait for the client's answer to a question, and return or raise what it brings."""
+        promise = self._questions[call, id] = Promise(self.loop.event())
+        self.settle()
+        try:
+            answered: ClientAnswered = await promise.wait()
+        finally:
+            del self._questions[call, id]
+        return answered.result()
+
+    async def shut_down(self, grace: float) -> None:
+        """Take nothing new, give running calls some seconds, and end all streams properly."""
+        self.core.drain(now=self._now())
+        await self.loop.within(grace, self.until, lambda: not self.core.is_busy)
+        self.core.shut_down(now=self._now())
+        self.settle()
+
+    def _now(self) -> float:
+        return self.loop.now()
+
+    def _handle(self, call: sansmcp.Call) -> Call:
+        return Call(call, self)
+
+    def _run(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
+        call.host = self.loop.spawn(self.finish, call, result)
+
+    def _failed(self, call: sansmcp.Call, error: Exception) -> None:
+        _logger.error("%s failed", call.request.method, exc_info=error)
+
+    def _observe(self, event: ServerEvent) -> None:
+        _logger.debug("%r", event)

@@ -1,0 +1,65 @@
+"""The event loop of trio. Its home for tasks that belong to nobody is the system nursery."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from typing import Any
+
+import trio
+
+_logger = logging.getLogger("sansmcp")
+
+
+class TrioLoop:
+    """See :class:`~sansmcp_loop.Loop`."""
+
+    @staticmethod
+    def is_running() -> bool:
+        """Whether we are called from a task of trio."""
+        return trio.lowlevel.in_trio_task()
+
+    @property
+    def key(self) -> Hashable:
+        """What trio itself tells its runs apart by."""
+        return trio.lowlevel.current_trio_token()
+
+    def now(self) -> float:
+        """The time."""
+        return trio.current_time()
+
+    def event(self) -> trio.Event:
+        """A new event."""
+        return trio.Event()
+
+    def spawn(
+        self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any
+    ) -> trio.CancelScope:
+        """Run an async function in a task of its own."""
+        scope = trio.CancelScope()
+        context = contextvars.copy_context()
+        trio.lowlevel.spawn_system_task(_run, scope, work, arguments, context=context)
+        return scope
+
+    async def within(
+        self, seconds: float, work: Callable[..., Awaitable[Any]], *arguments: Any
+    ) -> bool:
+        """Await an async function, but not for longer than that."""
+        with trio.move_on_after(max(0.0, seconds)) as scope:
+            await work(*arguments)
+        return not scope.cancelled_caught
+
+    async def checkpoint(self) -> None:
+        """Let others run."""
+        await trio.lowlevel.checkpoint()
+
+
+async def _run(
+    scope: trio.CancelScope, work: Callable[..., Coroutine[Any, Any, None]], arguments: Any
+) -> None:
+    with scope:
+        try:
+            await work(*arguments)
+        except Exception as error:  # what a system task raises would end everything
+            _logger.error("a task has failed", exc_info=error)
