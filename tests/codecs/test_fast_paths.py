@@ -42,8 +42,8 @@ def cut(body: bytes, sizes: list[int]) -> list[bytes]:
 def read_slowly(body: bytes, limit: int) -> tuple[list[SseEvent], bool, int | None]:
     """Blocks, whether the limit struck, and the last reconnection time: word for word, one way.
 
-    The limit is for the bytes of a block, its line feeds among them but for the last two. It may be
-    noticed only when these two had come.
+    The limit is for the bytes of a block, its line feeds among them but for the last two, and for
+    each comment before it. A block is known to be too large only when these two should have come.
     """
     events: list[SseEvent] = []
     fields: dict[str, list[str]] = {}
@@ -53,7 +53,8 @@ def read_slowly(body: bytes, limit: int) -> tuple[list[SseEvent], bool, int | No
     for number, line in enumerate(lines):
         line = line.removeprefix(b"\xef\xbb\xbf") if number == 0 else line
         is_last = number == len(lines) - 1
-        if held + len(line) > limit + is_last:
+        is_comment = not held and line.startswith(b":")
+        if line and held + len(line) > limit + (is_last and not is_comment):
             return events, True, retry
         if is_last:
             break
@@ -74,7 +75,7 @@ def read_slowly(body: bytes, limit: int) -> tuple[list[SseEvent], bool, int | No
                     )
                 )
             fields, held = {}, 0
-        elif held or not text.startswith(":"):
+        elif not is_comment:
             held += len(line) + 1
         if (
             name in ("data", "event")

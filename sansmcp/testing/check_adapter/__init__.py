@@ -20,8 +20,11 @@ from . import (
     client_calls,
     client_connections,
     client_endings,
+    client_stdio,
     client_streams,
     server_calls,
+    server_http,
+    server_stdio,
     server_stopping,
     server_streams,
 )
@@ -40,12 +43,12 @@ from .tools import stdio_app
 
 def client_checks() -> tuple[Check[ClientSubject], ...]:
     """What every client has to do."""
-    return checks_in(client_calls, client_streams, client_endings, client_connections)
+    return checks_in(client_calls, client_streams, client_endings, client_connections, client_stdio)
 
 
 def server_checks() -> tuple[Check[ServerSubject], ...]:
     """What every server has to do."""
-    return checks_in(server_calls, server_streams, server_stopping)
+    return checks_in(server_calls, server_streams, server_http, server_stopping, server_stdio)
 
 
 __all__ = [

@@ -90,6 +90,10 @@ class Connection:
         except ConnectionError:
             return True
 
+    def half_close(self) -> None:
+        """Say that nothing more will be sent."""
+        self._socket.shutdown(socket.SHUT_WR)
+
     def reset(self) -> None:
         """Break the connection."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -1,0 +1,159 @@
+"""Checks of clients: servers that are processes."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ...errors import Disconnected, ProcessEnded, RequestTimeout
+from ...events import ServerLogged, ServerNotified
+from ...limits import Limits
+from .check import MOMENT, Broken, client_check, expect, raises, same
+from .clients import LEGACY, call, connected, start
+from .subjects import ClientSubject, Feature
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class _Program:
+    """The command of a server, and whether its processes live; afterwards none may."""
+
+    def __init__(self, manners: str = "polite", processes: int = 1) -> None:
+        self._manners = manners
+        self._processes = processes
+
+    def __enter__(self) -> Self:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.settimeout(MOMENT)
+        return self
+
+    @property
+    def command(self) -> list[str]:
+        """The command."""
+        program = Path(__file__).with_name("stdio_program.py")
+        port = self._listener.getsockname()[1]
+        return [sys.executable, "-IS", str(program), str(port), self._manners]
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with self._listener:
+            for _ in range(self._processes if error is None else 0):
+                self._wait_for_the_end_of_one()
+
+    def _wait_for_the_end_of_one(self) -> None:
+        process, _ = self._listener.accept()
+        with process:
+            process.settimeout(MOMENT)
+            try:
+                process.recv(1)
+            except ConnectionResetError:
+                pass
+            except TimeoutError:
+                raise Broken("a process of the server still lives") from None
+
+
+@client_check(Feature.STDIO)
+def calls_to_a_process(subject: ClientSubject) -> None:
+    """A command is started, talked to line by line, and ended.
+
+    Perform the effects of the process in their order, and feed all its output and its exit.
+    """
+    with _Program() as program, connected(subject, program.command, versions=LEGACY) as client:
+        same(client.connected.transport, "stdio", "the transport")
+        for text in ("a\u2028ä😀", "x" * 5_000_000):
+            expect(call(client, {"text": text}) == {"text": text}, "the result is another one")
+        same(
+            call(client, {"noise": "hello\n{\n"}), {"noise": "hello\n{\n"}, "the result after noise"
+        )
+
+
+@client_check(Feature.STDIO)
+def standard_error_is_read(subject: ClientSubject) -> None:
+    """What a process writes to its standard error comes as events, and never holds it up.
+
+    Read standard error all the time, also while the output is not to be read.
+    """
+    with _Program() as program, connected(subject, program.command, versions=LEGACY) as client:
+        events = client.events()
+        log = "noted\n" + "x" * 200_000 + "\n"
+        same(call(client, {"log": log}), {"log": log}, "the result")
+        while next(events) != ServerLogged("noted"):
+            pass
+
+
+@client_check(Feature.STDIO)
+def a_process_that_crashes(subject: ClientSubject) -> None:
+    """A process that ends during a call ends the call, with its status and its last words.
+
+    Feed OutputEnd, ErrorEnd and ProcessExit, when they come.
+    """
+    with _Program() as program, connected(subject, program.command, versions=LEGACY) as client:
+        arguments = {"log": "out of memory\n", "exit": 3}
+        error = raises(Disconnected, lambda: call(client, arguments), "a call that crashes")
+        cause = error.__cause__
+        expect(isinstance(cause, ProcessEnded), f"the cause is no ProcessEnded: {cause!r}")
+        found = getattr(cause, "status", None), getattr(cause, "log", None)
+        same(found, (3, ("out of memory",)), "the status, and the last words")
+
+
+@client_check(Feature.STDIO)
+def a_command_that_is_none(subject: ClientSubject) -> None:
+    """A command that cannot be started raises ProcessEnded, alone.
+
+    Whatever keeps a process from being started is ProcessFailed(reason).
+    """
+    command = [str(Path(__file__).with_name("there is no such program"))]
+    raises(
+        ProcessEnded,
+        lambda: subject.connect(command, answers={}, versions=LEGACY),
+        "connecting to a program that there is not",
+    )
+
+
+@client_check(Feature.STDIO)
+def a_process_that_does_not_end(subject: ClientSubject) -> None:
+    """A process that ends neither with its input nor by SIGTERM is killed, with its children.
+
+    Start it at the head of a process group, tick the timers while closing, and signal the group.
+    """
+    with (
+        _Program("stubborn", processes=2) as program,
+        connected(subject, program.command, versions=LEGACY, close_timeout=0.1) as client,
+    ):
+        same(call(client, {"a": 1}), {"a": 1}, "the result")
+
+
+@client_check(Feature.STDIO)
+def output_that_nobody_takes(subject: ClientSubject) -> None:
+    """When the application takes no events, the output is not read, and nothing is lost by that.
+
+    Read no output while next_effect() gives Idle.PAUSED, or while you keep as many events for the
+    application as you want to.
+    """
+    count = 200
+    limits = Limits(max_queued_events=8)
+    with (
+        _Program() as program,
+        connected(subject, program.command, versions=LEGACY, limits=limits) as client,
+    ):
+        events = client.events()
+        pending = start(client, {"flood": count})
+        client.work(0.1)
+        raises(RequestTimeout, lambda: call(client, timeout=0.1), "a call that cannot be answered")
+        numbers: list[Any] = []
+        while len(numbers) < count:
+            match next(events):
+                case ServerNotified(_, notification):
+                    numbers.append((notification.params or {}).get("number"))
+                case _:
+                    pass
+        same(numbers, list(range(count)), "the notifications")
+        same(pending.result(), {"flood": count}, "the result")

@@ -1,0 +1,184 @@
+"""Checks of servers: HTTP, as good, bad and broken clients speak it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ...limits import Limits
+from .check import expect, same, server_check
+from .raw_client import POST_HEADERS, Connection, Peer, request
+from .servers import LEGACY, MODERN, alive, serving
+from .subjects import Feature, Running, ServerSubject
+
+_BAD_JSON = b'{"jsonrpc": "2.0", "id":'
+_LIST = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).encode()
+_NO_TYPE = {"accept": POST_HEADERS["accept"]}
+
+_REFUSED: list[tuple[str, Mapping[str, str], bytes, int, str]] = [
+    ("POST", POST_HEADERS, _BAD_JSON, 400, "malformed_json"),
+    ("POST", POST_HEADERS, b"{}", 400, "invalid_message"),
+    ("POST", POST_HEADERS, b"", 400, "malformed_json"),
+    ("POST", POST_HEADERS, _LIST, 400, "session_required"),
+    ("POST", {**POST_HEADERS, "mcp-session-id": "nobody"}, _LIST, 404, "session_not_found"),
+    ("POST", {**POST_HEADERS, "mcp-protocol-version": "1"}, _LIST, 400, "unsupported_version"),
+    ("POST", {**POST_HEADERS, "accept": "text/html"}, _LIST, 406, "not_acceptable"),
+    ("POST", {**_NO_TYPE, "content-type": "text/plain"}, _LIST, 415, "unsupported_media_type"),
+    ("POST", {**POST_HEADERS, "host": "evil.example"}, _LIST, 403, "host_not_allowed"),
+    ("POST", {**POST_HEADERS, "origin": "http://evil.example"}, _LIST, 403, "origin_not_allowed"),
+    ("POST", POST_HEADERS, b" " * 100_000, 413, "message_too_large"),
+    ("GET", {"accept": "text/html"}, b"", 406, "not_acceptable"),
+    ("PUT", POST_HEADERS, _LIST, 405, "method_not_allowed"),
+    ("OPTIONS", {}, b"", 405, "method_not_allowed"),
+    ("HEAD", {}, b"", 405, ""),
+]
+"""Method, headers and body of a request, the status of the answer, and its reason."""
+
+
+def _refused(running: Running, connection: Connection, row: tuple[Any, ...]) -> None:
+    """Send a request and look at its answer, which is read to its end."""
+    method, headers, body, status, reason = row
+    connection.send(request(running.url, method, headers, body))
+    response = connection.response(to=method)
+    same(response.status, status, f"the status of {row[:3]}")
+    said = response.body()
+    found = json.loads(said)["error"]["data"]["reason"] if said else ""
+    same(found, reason, f"the reason in the answer to {row[:3]}")
+
+
+@server_check()
+def requests_that_are_refused(subject: ServerSubject) -> None:
+    """A request that cannot be served is refused with its own status and reason.
+
+    Feed the head and the body as they are, and send what the machine answers, headers included.
+    """
+    limits = Limits(max_message_bytes=10_000)
+    with serving(subject, limits=limits) as (_, running):
+        for row in _REFUSED:
+            with Connection(running.url) as connection:
+                _refused(running, connection, row)
+        with Connection(running.url) as connection:
+            connection.send(request(running.url, "GET", {}, target="/nothing"))
+            same(connection.response(to="GET").status, 404, "the status of an unknown path")
+        alive(running)
+
+
+@server_check()
+def connections_serve_many_requests(subject: ServerSubject) -> None:
+    """Requests come one after the other on one connection, answered in whatever form."""
+    with serving(subject) as (tools, running), Peer(running.url, LEGACY) as peer:
+        tools.go_on.set()
+        connection = peer.connect()
+        for number in range(5):
+            same(
+                peer.call("echo", {"n": number}, connection), {"echo": {"n": number}}, "the result"
+            )
+            same(peer.call("wait", on=connection), {"done": True}, "the result on a stream")
+            _refused(running, connection, ("GET", {"accept": "a/b"}, b"", 406, "not_acceptable"))
+
+
+@server_check(Feature.OWN_HTTP)
+def requests_sent_ahead(subject: ServerSubject) -> None:
+    """Requests that come before the answer to the one before are answered in their order.
+
+    Feed ServerConnection what comes, also while it sends; for Idle.PAUSED read no more.
+    """
+    with serving(subject) as (_, running), Peer(running.url, MODERN) as peer:
+        connection = peer.connect()
+        connection.send(b"".join(peer.tool("echo", {"n": number}) for number in range(50)))
+        for number in range(50):
+            answer = connection.response().answer()
+            same(answer["result"]["echo"], {"n": number}, "the result")
+
+
+@server_check()
+def requests_in_pieces(subject: ServerSubject) -> None:
+    """A request may come byte by byte."""
+    with serving(subject) as (_, running), Peer(running.url, MODERN) as peer:
+        connection = peer.connect()
+        for byte in peer.tool("echo", {"a": 1}):
+            connection.send(bytes((byte,)))
+        same(connection.response().answer()["result"]["echo"], {"a": 1}, "the result")
+
+
+@server_check(Feature.OWN_HTTP)
+def bodies_that_wait_for_leave(subject: ServerSubject) -> None:
+    """A client that expects ``100 Continue`` gets it, and its body is read; or a refusal at once.
+
+    Pull the effects of a connection after each time that something was fed.
+    """
+    with serving(subject) as (_, running), Peer(running.url, MODERN) as peer:
+        head, _, body = peer.tool("echo", {"a": 1}).partition(b"\r\n\r\n")
+        connection = peer.connect()
+        connection.send(head + b"\r\nexpect: 100-continue\r\n\r\n")
+        same(connection.response().status, 100, "the status before the body")
+        connection.send(body)
+        same(connection.response().answer()["result"]["echo"], {"a": 1}, "the result")
+        refused = peer.connect()
+        headers = {**POST_HEADERS, "expect": "100-continue", "content-length": "1000000000"}
+        refused.send(request(running.url, "POST", headers))
+        same(refused.response().status, 413, "the status of a body that is too large")
+
+
+@server_check()
+def clients_that_leave(subject: ServerSubject) -> None:
+    """Wherever in its request a client breaks off, nobody else is harmed.
+
+    Whatever a connection raises is its end: feed PeerGone, or call connection_lost().
+    """
+    with serving(subject) as (_, running), Peer(running.url, MODERN) as peer:
+        whole = peer.tool("wait", {"text": "x" * 100})
+        for cut in range(0, len(whole) + 1, 7):
+            for leave in (Connection.reset, Connection.close):
+                with Connection(running.url) as connection:
+                    connection.send(whole[:cut])
+                    leave(connection)
+        for cut in (1, 20, 200):
+            with Connection(running.url) as connection:
+                connection.send(whole)
+                connection.read(cut)
+                connection.reset()
+        alive(running)
+
+
+@server_check(Feature.OWN_HTTP)
+def what_is_not_http(subject: ServerSubject) -> None:
+    """What is no HTTP/1.1, or too large, is refused, and the connection closed.
+
+    Close a connection for CloseConnection only: the refusal has to be read before.
+    """
+    with serving(subject) as (_, running):
+        for data, status in (
+            (b"\x16\x03\x01\x02\x00\x01\x00\x01\r\n\r\n", 400),
+            (b"POST /mcp HTTP/1.1\r\nhost: a\r\ncontent-length: x\r\n\r\n", 400),
+            (b"POST /mcp HTTP/1.1\r\nhost: a\r\n" + b"x-a: b\r\n" * 20_000, 431),
+        ):
+            with Connection(running.url) as connection:
+                connection.send(data)
+                response = connection.response()
+                same(response.status, status, f"the status of {data[:60]!r}")
+                response.body()
+                connection.half_close()
+                expect(connection.is_closed(), f"the connection after {data[:60]!r} is still open")
+        alive(running)
+
+
+@server_check(Feature.OWN_HTTP)
+def clients_that_are_too_slow(subject: ServerSubject) -> None:
+    """A request that does not come to its end is refused in time, an idle connection closed.
+
+    Tick the timers of each ServerConnection: it has a next_deadline() of its own.
+    """
+    limits = Limits(head_timeout=0.1, body_timeout=0.1, keep_alive_timeout=0.1)
+    with serving(subject, limits=limits) as (_, running), Peer(running.url, MODERN) as peer:
+        whole = peer.tool("echo")
+        for cut in (10, whole.index(b"\r\n\r\n") + 6):
+            connection = peer.connect()
+            connection.send(whole[:cut])
+            same(connection.response().status, 408, f"the status after {cut} bytes")
+        connection = peer.connect()
+        expect(connection.is_closed(), "a connection without a request is still open")
+        connection = peer.connect()
+        same(peer.call("echo", on=connection), {"echo": {}}, "the result")
+        expect(connection.is_closed(), "a connection after a request is still open")
