@@ -53,7 +53,7 @@ def test_a_stream_answer(bench: Bench) -> None:
     assert bench.client.next_deadline() is None
 
 
-@requirement("JSONRPC-B-005", "JSONRPC-B-006", "PROGRESS-B-002")
+@requirement("JSONRPC-B-005", "JSONRPC-B-006", "PROGRESS-B-002", "PROGRESS-B-003")
 def test_ids_and_tokens_never_repeat(bench: Bench) -> None:
     ids: list[tuple[Any, Any]] = []
     for _ in range(20):
@@ -86,16 +86,17 @@ def test_an_answer_to_nobody_is_reported(bench: Bench, id: Any) -> None:
     assert bench.events == [CallCompleted(handle, {})]
 
 
-@requirement("JSONRPC-B-014", "JSONRPC-B-028")
+@requirement("JSONRPC-B-014", "JSONRPC-B-028", "JSONRPC-C-001")
 @pytest.mark.parametrize("id", ["own", None])
-def test_errors_of_the_server(bench: Bench, id: Any) -> None:
+@pytest.mark.parametrize("code", [-32001, -32002])
+def test_errors_of_the_server(bench: Bench, id: Any, code: int) -> None:
     handle, asked = bench.call()
-    message = error(asked.id if id == "own" else None, -32001, "nope")
+    message = error(asked.id if id == "own" else None, code, "nope")
     message["error"]["data"] = {"x": [1]}
     asked.answer(message)
     failure = only_failure(bench, handle)
     assert isinstance(failure, JsonRpcError)
-    assert (failure.code, failure.message, failure.data) == (-32001, "nope", {"x": [1]})
+    assert (failure.code, failure.message, failure.data) == (code, "nope", {"x": [1]})
     assert (failure.method, failure.request_id, failure.http_status) == (
         "tools/call",
         asked.id,

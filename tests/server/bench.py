@@ -350,7 +350,7 @@ def expect(talk: Talk, status: int, reason: str, code: int = -32600, id: Any = N
     answer = talk.json
     assert answer["error"]["code"] == code
     assert answer["error"]["data"]["reason"] == reason
-    assert answer["error"]["message"]
+    assert len(answer["error"]["message"].splitlines()) == 1
     assert answer.get("id") == id
     assert ("id" in answer) == (id is not None)
     event = talk.bench.events[-1]

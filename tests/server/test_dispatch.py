@@ -37,7 +37,7 @@ def test_0_1_the_path_with_and_without_slash(bench: Bench, target: str) -> None:
     expect(bench.send("POST", {}, PING, target=target), 415, "unsupported_media_type")
 
 
-@requirement("SEC-S-001", "SEC-S-002", "SEC-S-003")
+@requirement("SEC-S-001", "SEC-S-002", "SEC-S-003", "JSONRPC-B-016")
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE", "PUT"])
 def test_0_2_origin_and_host(bench: Bench, method: str) -> None:
     expect(bench.send(method, {"origin": "http://evil.example"}), 403, "origin_not_allowed")

@@ -63,7 +63,7 @@ def test_4_3_parameters_and_case_do_not_matter(bench: Bench, kind: str) -> None:
     assert bench.post(initialize(), headers={"content-type": kind}).status == 200
 
 
-@requirement("JSONRPC-B-023", "SHTTP-S-004")
+@requirement("JSONRPC-B-023", "SHTTP-S-004", "JSONRPC-B-016")
 @pytest.mark.parametrize(
     ("body", "reason"),
     [

@@ -46,7 +46,7 @@ def test_a_question_goes_out_on_the_stream_of_its_call(bench: Bench) -> None:
     assert len(talk.messages) == 2
 
 
-@requirement("SHTTP-S-013")
+@requirement("SHTTP-S-013", "SHTTP-S-021")
 @pytest.mark.parametrize("method", ["elicitation/create", "sampling/createMessage", "roots/list"])
 def test_a_question_never_goes_out_on_the_standalone_stream(bench: Bench, method: str) -> None:
     everything: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}

@@ -223,7 +223,7 @@ def test_5_4_no_header_comes_twice(bench: ModernBench, name: bytes, value: bytes
 # 5.5 and 5.6: what is served
 
 
-@requirement("VERS-S-003", "VERS-S-004", "VERS-S-005")
+@requirement("VERS-S-003", "VERS-S-004", "VERS-S-005", "JSONRPC-B-016")
 @pytest.mark.parametrize("version", ["1900-01-01", "2030-01-01", "", LATEST, "2026-07-28 "])
 @pytest.mark.both_eras
 def test_5_5_a_version_that_is_not_served(bench: ModernBench, version: str) -> None:
