@@ -1,0 +1,66 @@
+"""The ASGI adapter does what the published checks want of one, under several servers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import sansmcp
+from sansmcp.testing.check_adapter import Check, Feature, ServerSubject, server_checks
+from sansmcp_asgi import asgi_app
+from sansmcp_loop import current_loop
+
+from .conftest import Host
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class AsgiRunning:
+    def __init__(self, host: Host, app: Any) -> None:
+        self._stack = ExitStack()
+        self._url = self._stack.enter_context(host.serve(app))
+
+    @property
+    def url(self) -> str:
+        return f"{self._url}/mcp"
+
+    def stop(self) -> None:
+        self._stack.close()
+
+
+class AsgiServers:
+    lacks: Mapping[Feature, str] = {
+        Feature.STDIO: "it is for HTTP",
+        Feature.OWN_HTTP: "HTTP/1.1 is up to the server",
+        Feature.GRACE: "servers end all requests before they say that they stop",
+    }
+    is_async = True
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def sleep(self, call: Any, seconds: float) -> Any:
+        loop = current_loop()
+        return loop.within(seconds, loop.event().wait)
+
+    def serve(
+        self,
+        app: sansmcp.App,
+        *,
+        resumable: bool,
+        grace: float,
+        **settings: Unpack[sansmcp.ServerSettings],
+    ) -> AsgiRunning:
+        return AsgiRunning(self._host, asgi_app(app, resumable=resumable, grace=grace, **settings))
+
+    def stdio_command(self) -> Any:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("check", server_checks(), ids=str)
+def test_server(host: Host, check: Check[ServerSubject]) -> None:
+    check(AsgiServers(host))
