@@ -115,6 +115,15 @@ class Limits:
     max_pending_calls: int = 1024
     """Requests a client has in flight or waiting for the handshake; and answers of it under way."""
 
+    cached_results: int = 1000
+    """Results that a client keeps because their server allows it; those used last are kept."""
+
+    cached_bytes: int = 16 * 1024 * 1024
+    """The same, counted in bytes of JSON."""
+
+    cached_age: float = 86_400.0
+    """How long a client keeps a result, whatever time to live the server gives it."""
+
     max_rounds: int = 32
     """How often a server may ask for input within one request. The official Python SDK: 10."""
 

@@ -17,6 +17,7 @@
 ``modern.discovery``      how a server is asked whether it does without a handshake
 ``modern.requests``       requests that stand alone, and the headers that repeat parts of them
 ``modern.refresh``        looking up once more which parts
+``modern.cache``          results that are kept for as long as the server says that they hold
 ``modern.rounds``         questions that come in the result of a call, and what follows them
 ------------------------  --------------------------------------------------------------------------
 ``legacy.era``            all that servers of the handshake revisions take:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ..codecs import json
-from ..codecs.jsonrpc import HEADER_MISMATCH
+from ..codecs.jsonrpc import HEADER_MISMATCH, INVALID_PARAMS
 from ..errors import (
     CallError,
     Disconnected,
@@ -75,6 +75,8 @@ class ClientCall:
     _rounds: int = attrs.field(default=0, init=False)
     _refresh: ToolRefresh | None = attrs.field(default=None, init=False)
     """How the headers of the tool were looked up once more."""
+    _changes: int = attrs.field(default=0, init=False)
+    """The state of the cache when the request was made."""
 
     def begin(self) -> None:
         """Start the clocks."""
@@ -82,7 +84,12 @@ class ClientCall:
         self._core.timers.set(Timer.REQUEST, self, self.started + self.timeout)
 
     def send(self) -> None:
-        """Make the request, with a new id."""
+        """Make the request, with a new id, unless the result is known."""
+        kept = self._core.cache.find(self.method, self._params_of_round, self._core.now)
+        if kept is not None:
+            self.complete(kept)
+            return
+        self._changes = self._core.cache.changes
         if self._carrier is None:
             self._carrier = self._conversation.transport.carrier(self, self.handle)
         self.request_id = self._core.next_request_id()
@@ -90,10 +97,14 @@ class ClientCall:
         self._carrier.post(self.request)
 
     @property
+    def _params_of_round(self) -> dict[str, Any]:
+        return {**(self._params or {}), **self._round}
+
+    @property
     def request(self) -> Request:
         """The request, with its id as progress token: progress moves the deadline."""
         assert self.request_id is not None
-        params = {**(self._params or {}), **self._round}
+        params = self._params_of_round
         params["_meta"] = {**params.get("_meta", {}), "progressToken": self.request_id}
         return Request(self.request_id, self.method, params)
 
@@ -140,9 +151,12 @@ class ClientCall:
             return
         if self._may_refresh(message):
             self._leave_stream(complete=True)
+            self._core.cache.forget("tools/list")
             self._refresh = ToolRefresh(self._core, self._conversation, self)
             self._refresh.start()
             return
+        if message.code == INVALID_PARAMS and "cursor" in (self._params or {}):
+            self._core.cache.forget(self.method)  # the pages do not belong together any more
         error = JsonRpcError(
             message.code,
             message.message,
@@ -169,8 +183,11 @@ class ClientCall:
             text = f"The answer to {self.method} is of the unknown kind {what}"
             self.fail(self._error(InvalidResponse, text), complete=True)
         else:
-            is_list = self.method == "tools/list"
-            self.complete(learn_tools(self._core, result) if is_list else result)
+            if self.method == "tools/list":
+                result = learn_tools(self._core, result)
+            if self._core.is_modern and self._changes == self._core.cache.changes:
+                self._core.cache.keep(self.method, self._params_of_round, result, self._core.now)
+            self.complete(result)
 
     def _next_questions(self, members: dict[str, Any]) -> None:
         request_id = self.request_id

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..codecs import json
-from ..codecs.headers import Headers, check_further_headers
+from ..codecs.headers import Headers
 from ..codecs.jsonrpc import METHOD_NOT_FOUND
 from ..effects import ClientEffect
 from ..errors import JsonRpcError, LocalProtocolError, error_response
@@ -76,6 +76,7 @@ class Client:
         reconnect: ReconnectPolicy | None = None,
         verdicts: Verdicts | None = None,
         limits: Limits | None = None,
+        cache: bool = False,
         trace: Tracer | None = None,
     ) -> None:
         """Set up a client; :meth:`start` opens the conversation.
@@ -100,6 +101,9 @@ class Client:
             reconnect: how broken streams are resumed; see ReconnectPolicy.
             verdicts: remembers which servers speak which transport; shared by several clients.
             limits: bounds; see Limits.
+            cache: keep lists and resources for as long as the server says that they hold, and
+                answer from there (2026-07-28). That a server tells of changes takes a call of
+                ``subscriptions/listen``.
             trace: is told everything that is sent and received.
 
         Raises LocalProtocolError for a URL or command that is none, for a version this library does
@@ -107,7 +111,6 @@ class Client:
         zero.
         """
         check_versions(versions)
-        check_further_headers(headers)
         check_seconds(timeout, total_timeout, connect_timeout, probe_timeout, close_timeout)
         command = () if isinstance(target, str) else tuple(target)
         self._core = ClientCore(
@@ -125,12 +128,13 @@ class Client:
             close_timeout=close_timeout,
             reconnect=reconnect or ReconnectPolicy(),
             limits=limits or Limits(),
+            caches=cache,
             jitter=jitter,
         )
         self._timeout, self._total_timeout = timeout, total_timeout
         self._conversation = Conversation(self._core)
-        is_url = self._core.url is not None
-        self._stdio = None if is_url else Stdio(self._core, self._conversation, command)
+        has_url = self._core.url is not None
+        self._stdio = None if has_url else Stdio(self._core, self._conversation, command)
         self._handles: Iterator[int] = itertools.count(1)
         self._trace = trace
 

@@ -173,6 +173,7 @@ class Conversation:
 
     def discovered(self) -> None:
         """The server needs no handshake."""
+        self._core.cache.clear()  # this may be another one, or another version of it
         self._advance(ClientEvent.DISCOVERED)
         self._open(Era.MODERN)
 

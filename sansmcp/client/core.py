@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ..codecs import json, jsonrpc
-from ..codecs.headers import Headers
+from ..codecs.headers import Headers, check_further_headers
 from ..effects import AbortExchange, ClientEffect, OpenExchange
 from ..errors import LocalProtocolError
 from ..events import ClientEvent
@@ -22,6 +22,7 @@ from ..timers import Timer, TimerTable
 from ..types import Era, Secret
 from .detection import Verdicts
 from .exchange import ClientExchange, ExchangeOwner, Nobody
+from .modern.cache import Cache
 from .modern.requests import ToolHeaders, dress, headers_of
 
 if TYPE_CHECKING:
@@ -72,6 +73,10 @@ def check_params(params: Params | None) -> None:
     json.encode(params)
 
 
+def _sendable(core: ClientCore, attribute: attrs.Attribute[Headers], headers: Headers) -> None:
+    check_further_headers(headers)
+
+
 @attrs.define(eq=False, kw_only=True)
 class ClientCore:
     """The common ground of the parts of a client; nobody outside the machine sees it."""
@@ -83,7 +88,7 @@ class ClientCore:
     info: Mapping[str, Any]
     capabilities: Mapping[str, Any]
     versions: tuple[str, ...]
-    headers: Headers
+    headers: Headers = attrs.field(validator=_sendable)
     transports: tuple[str, ...]
     """How to talk to a URL."""
     verdicts: Verdicts
@@ -93,6 +98,8 @@ class ClientCore:
     probe_timeout: float
     reconnect: ReconnectPolicy
     limits: Limits
+    caches: bool
+    """Whether results are kept."""
     jitter: Callable[[], float]
 
     now: float = 0.0
@@ -117,6 +124,10 @@ class ClientCore:
     """The highest JSON-RPC id that was used."""
 
     tools: ToolHeaders = attrs.field(factory=ToolHeaders, init=False)
+    cache: Cache = attrs.field(
+        default=attrs.Factory(lambda core: Cache(core.limits, core.caches), takes_self=True),
+        init=False,
+    )
 
     @property
     def is_modern(self) -> bool:

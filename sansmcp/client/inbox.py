@@ -83,6 +83,7 @@ class Inbox:
             case Notification("notifications/cancelled", params):
                 self._cancelled(params or {})
             case Notification():
+                self._core.cache.notified(message)
                 call = call or self._subscription_of(message)
                 handle = call.handle if call is not None else None
                 self._core.events.append(ServerNotified(handle, message))

@@ -46,6 +46,7 @@ class ClientSettings(TypedDict, total=False):
     reconnect: ReconnectPolicy | None
     verdicts: Verdicts | None
     limits: Limits | None
+    cache: bool
     trace: Tracer | None
 
 
