@@ -87,6 +87,7 @@ class Backend(AuthenticationBackend):
         return AuthCredentials(), SimpleUser(name)
 
 
+@pytest.mark.requirement("SEC-S-005", "SEC-B-001", "SESSION-S-008")
 async def test_a_session_is_its_users_alone(host: Host, world: World) -> None:
     @world.tool
     async def whoami(call: Call) -> Any:

@@ -18,11 +18,24 @@ def awaiting(script: Script) -> Callable[[Any], Awaitable[Any]]:
 
     async def run(handle: Any) -> Any:
         steps, value = script(handle), None
-        while True:
-            try:
-                wanted = steps.send(value)
-            except StopIteration as end:
-                return end.value
-            value = await wanted
+        try:
+            while True:
+                value = await steps.send(value)
+        except StopIteration as end:
+            return end.value
+
+    return run
+
+
+def blocking(script: Script) -> Callable[[Any], Any]:
+    """The script as a function."""
+
+    def run(handle: Any) -> Any:
+        steps, value = script(handle), None
+        try:
+            while True:
+                value = steps.send(value)
+        except StopIteration as end:
+            return end.value
 
     return run
