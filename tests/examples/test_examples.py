@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -19,16 +21,28 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 
 
-def start(script: Path, *arguments: str) -> subprocess.Popen[str]:
+@contextlib.contextmanager
+def start(script: Path, *arguments: str) -> Generator[subprocess.Popen[str]]:
+    """Run a script, but not for longer than somebody is interested in it."""
     paths = os.pathsep.join((str(ROOT), str(ROOT / "adapters")))
-    return subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, str(script), *arguments],
         env={**os.environ, "PYTHONPATH": paths, "PYTHONUTF8": "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
-    )
+        preexec_fn=can_be_interrupted,
+    ) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def can_be_interrupted() -> None:
+    """A shell lets what it starts in the background ignore Ctrl-C, and all that this starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def output_of(script: Path, *arguments: str) -> str:
@@ -79,27 +93,30 @@ def test_without_io() -> None:
     assert lines[-1].strip().startswith("CallCompleted(call=1, ")
 
 
-def code_blocks() -> list[str]:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+def programs(port: int) -> list[str]:
+    """The code in the README that stands alone: with its imports."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("8000", str(port))
+    blocks: list[str] = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [block for block in blocks if block.startswith(("import ", "from "))]
 
 
 def test_the_readme(tmp_path: Path) -> None:
     port = free_port()
-    server_code, client_code, *parsers = (
-        block.replace("8000", str(port)) for block in code_blocks()
-    )
-    for name, code in (("server.py", server_code), ("client.py", client_code)):
-        (tmp_path / name).write_text(code, encoding="utf-8")
-    with start(tmp_path / "server.py") as server:
+    clients: list[Path] = []
+    others: list[Path] = []
+    for number, code in enumerate(programs(port)):
+        script = tmp_path / f"{number}.py"
+        script.write_text(code, encoding="utf-8")
+        (clients if ".connect(" in code else others).append(script)
+    with start(others.pop(0)) as server:
         wait_for(port)
-        assert output_of(tmp_path / "client.py") == "Hello Ada\n"
+        for script in clients:
+            assert output_of(script) == "Hello Ada\n"
         server.send_signal(signal.SIGINT)
         _, err = server.communicate(timeout=20)
     assert err.endswith("\nKeyboardInterrupt\n")  # the interrupt itself, and no group of them
-    for number, code in enumerate(parsers):
-        (tmp_path / f"{number}.py").write_text(code, encoding="utf-8")
-        output_of(tmp_path / f"{number}.py")
+    for script in others:
+        output_of(script)
 
 
 def free_port() -> int:
