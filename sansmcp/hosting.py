@@ -49,7 +49,7 @@ class ServerHost(abc.ABC):
     async def finish(self, call: Call, result: Awaitable[Any]) -> None:
         """Await what a handler has given, and answer the call with what comes of it."""
         try:
-            call.respond(await result, now=self._now())
+            self._respond(call, await result)
         except Exception as error:
             self._fail(call, error)
         self.settle()
@@ -99,9 +99,12 @@ class ServerHost(abc.ABC):
             if _is_awaitable(result):
                 self._run(call, result)
             else:
-                call.respond(result, now=self._now())
+                self._respond(call, result)
         except Exception as error:
             self._fail(call, error)
+
+    def _respond(self, call: Call, result: Any) -> None:
+        call.respond(result, now=self._now())
 
     def _fail(self, call: Call, error: Exception) -> None:
         if not isinstance(error, JsonRpcError):

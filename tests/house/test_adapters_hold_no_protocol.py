@@ -24,6 +24,13 @@ DRIVE_LOOPS = {
     "sansmcp_asgi": [
         ["_exchange.Exchange.run", "_exchange.Exchange._perform", "_exchange.Exchange._wait"]
     ],
+    "sansmcp_blocking": [
+        ["_server._Driver._run", "_server._Driver._wait"],
+        ["_client.Client._carry"],
+        ["_client.Client._turn_until", "_client.Client._turn"],
+        ["_loop.Loop.wait", "_loop.Loop.go_on", "_loop.Loop._step"],
+    ],
+    "sansmcp_threads": [["_host.Host.wait"]],
     "sansmcp_trio": [
         ["_server._Driver.run", "_server._Driver._wait"],
         ["_client.Client._carry"],

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import ssl
 from typing import Any
 
 import pytest
 import trio
-import trustme
 
 import sansmcp
 import sansmcp_trio
@@ -16,16 +14,12 @@ from sansmcp import Disconnected, Limits
 from sansmcp.events import ServerNotified
 from sansmcp_trio import Call
 
+from ..tls import contexts
 from .conftest import Start, World
 
 
 async def test_a_server_over_tls(start: Start) -> None:
-    authority = trustme.CA()
-    server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.tempfile() as path:
-        server_context.load_cert_chain(path)
-    client_context = ssl.create_default_context()
-    client_context.load_verify_locations(cadata=authority.cert_pem.bytes().decode("ascii"))
+    server_context, client_context = contexts()
     serving = await start(ssl_context=server_context)
     assert serving.url.startswith("https://127.0.0.1:")
     async with sansmcp_trio.connect(serving.url, ssl_context=client_context) as client:

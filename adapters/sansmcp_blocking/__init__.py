@@ -1,0 +1,25 @@
+"""MCP with blocking I/O: a client without threads, and a server whose handlers are functions.
+
+    with sansmcp_blocking.connect("http://127.0.0.1:8000/mcp") as client:
+        result = client.call_tool("echo", {"text": "hi"}, timeout=30)
+
+    with sansmcp_blocking.serve(app, http=("127.0.0.1", 8000)) as serving:
+        serving.wait()
+
+All decisions are made by :mod:`sansmcp`; here is only what sockets, pipes and threads have to do
+for it.
+"""
+
+from sansmcp_threads import Call
+
+from ._client import Client, PendingCall, connect
+from ._server import Serving, serve
+
+__all__ = [
+    "Call",
+    "Client",
+    "PendingCall",
+    "Serving",
+    "connect",
+    "serve",
+]

@@ -1,0 +1,350 @@
+"""The client: as long as a method waits, it turns a loop of its own, and the machine with it.
+
+There is no thread and no loop in the background. Whatever happens to a connection ends in its task
+and becomes an input of the machine; what the machine has to say to the application is delivered
+between two turns.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import random
+import ssl
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from subprocess import Popen
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import sansmcp
+from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
+from sansmcp.events import CallCompleted, CallFailed, ClientEvent, ServerAsked, ServerWithdrew
+from sansmcp_local import interrupts_allowed, undisturbed
+from sansmcp_threads import Promise
+
+from ._loop import Loop, Steps, Task
+from ._pool import Pool
+from ._process import ServerProcess
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from sansmcp.handles import OnProgress
+    from sansmcp.messages import Params, Request
+    from sansmcp.process import ProcessPart
+
+_logger = logging.getLogger("sansmcp")
+
+_FLUSH = 5.0
+"""Seconds for what nobody waits for to be sent; what is left goes out with the next method."""
+
+Answerer: TypeAlias = Callable[[Mapping[str, Any]], Any]
+"""Answers a request of the server: from its parameters to the result, or raises JsonRpcError."""
+
+
+class PendingCall(Promise):
+    """A call under way; :meth:`Client.start_call` makes it."""
+
+    def __init__(self, client: Client, handle: int) -> None:
+        super().__init__()
+        self._client = client
+        self.handle = handle
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the end of the call; returns its result or raises CallError.
+
+        Raises TimeoutError if it has not ended after ``timeout`` seconds: the call goes on.
+        """
+        if not self._client.wait(lambda: self.is_delivered, timeout):
+            raise TimeoutError(f"The call has not ended in {timeout} seconds")
+        return self.get()
+
+    def cancel(self) -> None:
+        """End the call: it fails with RequestCancelled, and the server is told."""
+        self._client.cancel(self)
+
+
+class Client(sansmcp.ClientHandle[Any, None]):
+    """A connected client; made by :func:`connect`. A context manager that closes it at the end.
+
+    While no method is running, nothing is read, answered or resumed. One thread may use it at a
+    time: a second one gets LocalProtocolError. The functions that it calls (answers, progress
+    reports) may use it. Ctrl-C interrupts a method where it waits; the client can be used
+    afterwards, and a call that was interrupted is cancelled.
+    """
+
+    def __init__(
+        self,
+        core: sansmcp.Client,
+        answers: Mapping[str, Answerer],
+        ssl_context: ssl.SSLContext | None,
+        popen: Callable[..., Popen[Any]],
+    ) -> None:
+        self._is_open, self._is_closed = Promise(), Promise()
+        super().__init__(self._is_open, self._is_closed)
+        self._core = core
+        self._loop = Loop()
+        self._pool = Pool(core, ssl_context)
+        self._process = ServerProcess(self._loop, self._feed, popen)
+        self._answers = answers
+        self._lock = threading.RLock()
+        self._carrying: dict[int, Task] = {}
+        self._unsent: set[int] = set()
+        self._asked: deque[Request] = deque()
+        self._events: deque[ClientEvent] = deque()
+        self._keeps_events = False
+
+    # For applications
+
+    def call(
+        self,
+        method: str,
+        params: Params | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+        **options: Unpack[sansmcp.CallOptions],
+    ) -> Any:
+        """Make any request, and wait for its end. Interrupting the wait cancels the request."""
+        with undisturbed(self._lock):
+            pending = self.start_call(method, params, on_progress=on_progress, **options)
+            try:
+                return pending.result()
+            finally:
+                pending.cancel()
+
+    def start_call(
+        self,
+        method: str,
+        params: Params | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+        **options: Unpack[sansmcp.CallOptions],
+    ) -> PendingCall:
+        """Make any request, and return once it is sent: several can be under way at once.
+
+        They all go on while any method waits. The arguments are those of :meth:`call`.
+        """
+        with undisturbed(self._lock):
+            handle = self._core.call(method, params, now=time.monotonic(), **options)
+            pending = PendingCall(self, handle)
+            self._waiting[handle] = pending, on_progress
+            try:
+                self._flush()
+            except BaseException:
+                pending.cancel()
+                raise
+            return pending
+
+    def cancel(self, pending: PendingCall) -> None:
+        """End a call; the same as its own method."""
+        with undisturbed(self._lock):
+            if pending.handle in self._waiting:
+                self._waiting[pending.handle] = pending, None  # who cancels wants no more reports
+                self._core.cancel(pending.handle, now=time.monotonic())
+                self._flush()
+
+    def notify(self, method: str, params: Params | None = None) -> None:
+        """Send a notification."""
+        with undisturbed(self._lock):
+            self._core.notify(method, params, now=time.monotonic())
+            self._flush()
+
+    def events(self, timeout: float | None = None) -> Iterator[ClientEvent]:
+        """What happens and belongs to no call: notifications, reconnections, a lost session.
+
+        The iterator waits for each event. It ends when the client is closed, or when nothing has
+        happened for ``timeout`` seconds; 0 takes what is there. Events are kept from the moment
+        this is first called, ``limits.max_queued_events`` of them; see :meth:`wait`.
+        """
+        self._keeps_events = True
+        return iter(partial(self._next_event, timeout), None)
+
+    def _next_event(self, timeout: float | None) -> ClientEvent | None:
+        if not self._events:
+            self.wait(lambda: bool(self._events) or self._is_closed.is_delivered, timeout)
+        return self._events.popleft() if self._events else None
+
+    def close(self) -> None:
+        """End the session. Calls under way fail with RequestCancelled. May be called twice.
+
+        It takes no longer than ``close_timeout`` allows, whatever the server does.
+        """
+        with undisturbed(self._lock):
+            try:
+                self._core.close(now=time.monotonic())
+                self.wait(lambda: self._is_closed.is_delivered)
+            finally:
+                self._loop.close()
+                self._process.close()
+                self._pool.close()
+
+    def open(self) -> None:
+        """Do the handshake; :func:`connect` does it. Raises CallError where it fails."""
+        with undisturbed(self._lock):
+            self._core.start(now=time.monotonic())
+            self.wait(lambda: self._is_open.is_delivered)
+            self._is_open.get()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # The machine
+
+    def wait(self, is_done: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Let everything go on until something is so; False if it is not after ``timeout`` seconds.
+
+        When as many events wait as may, a wait with a timeout reads no more: they can be taken
+        after it. Otherwise the oldest are dropped, for it has to end. Raises what functions of the
+        application have raised, except those that answer the server.
+        """
+        return self._turn_until(is_done, timeout, may_pause=timeout is not None)
+
+    def _flush(self) -> None:
+        """Wait until all is sent that is to be sent now."""
+        self._turn_until(
+            lambda: not (self._unsent or self._process.to_write), _FLUSH, may_pause=False
+        )
+
+    def _turn_until(
+        self, is_done: Callable[[], bool], timeout: float | None, *, may_pause: bool
+    ) -> bool:
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        is_late = False
+        with undisturbed(self._lock):
+            while True:
+                self._core.drive(self._perform, self._happened)
+                if self._asked:
+                    self._answer(self._asked.popleft())
+                elif is_done() or is_late:
+                    return is_done()
+                else:
+                    self._turn(deadline, may_read=self._make_room(may_pause=may_pause))
+                    is_late = time.monotonic() >= deadline
+
+    def _turn(self, deadline: float, *, may_read: bool) -> None:
+        due = self._core.next_deadline()
+        until = deadline if due is None else min(deadline, due)
+        with interrupts_allowed():
+            ready = self._loop.wait(until) if may_read else self._loop.sleep(until)
+        self._core.handle_timeout(now=time.monotonic())
+        self._loop.go_on(ready)
+
+    def _perform(self, effect: ClientEffect) -> None:
+        match effect:
+            case OpenExchange(exchange=exchange):
+                self._unsent.add(exchange)
+                self._carrying[exchange] = self._loop.start(self._carry(effect))
+            case AbortExchange(exchange=exchange):
+                if exchange in self._carrying:
+                    self._loop.stop(self._carrying.pop(exchange))
+                    self._unsent.discard(exchange)
+            case _:
+                self._process.perform(effect)
+
+    def _happened(self, event: ClientEvent) -> None:
+        match event:
+            case ServerAsked(_, request):
+                self._asked.append(request)
+            case ServerWithdrew(request_id):
+                self._asked = deque(one for one in self._asked if one.id != request_id)
+            case CallCompleted(handle) | CallFailed(handle):
+                self._take(event)
+                self._waiting.pop(handle, None)
+            case _:
+                if not self._take(event) and self._keeps_events:
+                    self._events.append(event)
+
+    def _feed(self, part: ProcessPart) -> None:
+        self._core.receive_from_process(part, now=time.monotonic())
+
+    def _carry(self, effect: OpenExchange) -> Steps[None]:
+        """Carry one HTTP exchange, from its request to the end of its response."""
+        try:
+            stream, pump = yield from self._pool.take(effect.url)
+            try:
+                yield from stream.send(pump.begin(effect))
+                self._unsent.discard(effect.exchange)
+                while not pump.is_done:
+                    yield stream.reading()
+                    data = stream.receive()
+                    if data:
+                        pump.receive_data(data, now=time.monotonic())
+                    elif data is not None:
+                        pump.receive_eof(now=time.monotonic())
+            finally:
+                self._pool.give_back(stream, pump)
+        except OSError as error:
+            gone = sansmcp.PeerGone(str(error) or "connection lost")
+            self._core.receive(effect.exchange, gone, now=time.monotonic())
+        finally:
+            self._unsent.discard(effect.exchange)
+            self._carrying.pop(effect.exchange, None)
+
+    def _answer(self, request: Request) -> None:
+        """Answer a request of the server with what the application's function for it returns."""
+        answerer = self._answers.get(request.method)
+        if answerer is None:
+            self._core.decline(request.id, now=time.monotonic())
+            return
+        try:
+            with interrupts_allowed():
+                result = answerer(request.params or {})
+            self._core.respond(request.id, result, now=time.monotonic())
+        except Exception as error:
+            if not isinstance(error, sansmcp.JsonRpcError):
+                _logger.error("answering %s failed", request.method, exc_info=error)
+            self._core.fail_with(request.id, error, now=time.monotonic())
+
+    def _make_room(self, *, may_pause: bool) -> bool:
+        """Keep no more events than may wait; False if nothing may be read for that."""
+        excess = len(self._events) - self._core.limits.max_queued_events
+        if excess > 0 and not may_pause:
+            _logger.warning("%d events were not taken, and are dropped", excess)
+            for _ in range(excess):
+                self._events.popleft()
+        return excess < 0 or not may_pause
+
+
+_VERDICTS = sansmcp.Verdicts()
+
+
+def connect(
+    target: str | Sequence[str],
+    *,
+    answers: Mapping[str, Answerer] | None = None,
+    ssl_context: ssl.SSLContext | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    **settings: Unpack[sansmcp.ClientSettings],
+) -> Client:
+    """Connect to an MCP server. The client is closed by its method, or as a context manager.
+
+    Args:
+        target: the URL of an MCP endpoint, http or https; or a command, such as
+            ``["python", "server.py"]``, that starts a server on stdio (not on Windows). When the
+            client is closed, the process ends, with all that it has started.
+        answers: functions from the parameters of a request to its result, for each request that the
+            server may make, such as ``"elicitation/create"``; ``capabilities`` has to declare them.
+        ssl_context: verifies an https server; by default as the standard library does.
+        env, cwd: environment and directory of the process; None: ours.
+        settings: see :class:`sansmcp.Client`. All clients of this program share their ``verdicts``,
+            unless they are set.
+
+    Raises CallError if the handshake fails, LocalProtocolError if the target or a setting is wrong.
+    """
+    settings.setdefault("verdicts", _VERDICTS)
+    core = sansmcp.Client(target, jitter=random.random, **settings)
+    client = Client(core, answers or {}, ssl_context, partial(Popen, env=env, cwd=cwd))
+    try:
+        client.open()
+    except BaseException:
+        client.close()
+        raise
+    return client

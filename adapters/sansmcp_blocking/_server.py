@@ -1,0 +1,304 @@
+"""The server: one thread for all connections, and one for each call that runs.
+
+A connection is a task of the loop, which is the only one to read from it and write to it. A handler
+that has something for it to send wakes it. One thread for each connection would have to wait for
+its socket and for its handler at the same time, which takes a selector for each as well.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+import sansmcp
+from sansmcp import Idle, ServerConnection, ServerPipe
+from sansmcp.effects import CloseConnection, SendBytes
+from sansmcp_local import StandardStreams, StateFile, listen
+from sansmcp_threads import Host
+
+from ._loop import READ, Loop, Steps, Task, Wait
+from ._stdio import StdioStream
+from ._streams import SocketStream
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from sansmcp_threads import HostSettings
+
+_logger = logging.getLogger("sansmcp")
+
+_FLUSH = 1.0
+"""Seconds for the last bytes of all streams, and for cancelled handlers, when the server stops."""
+
+
+class _Driver:
+    """Drives one connection, or the pipes of stdio: the only one that touches its stream."""
+
+    def __init__(
+        self,
+        serving: Serving,
+        stream: SocketStream | StdioStream,
+        kind: Callable[..., ServerConnection | ServerPipe],
+        patience: float,
+    ) -> None:
+        self._serving = serving
+        self._stream = stream
+        self._patience = patience
+        self._connection = kind(serving.host.core, host=self, now=time.monotonic())
+        self._task = serving.take(self, self._run())
+
+    def wake(self) -> None:
+        """There is something to send."""
+        self._serving.wake(self._task)
+
+    def _run(self) -> Steps[None]:
+        """Serve the connection until it is closed by either side."""
+        try:
+            yield from self._stream.shake_hands(self._patience)
+            while not isinstance(effect := self._connection.next_effect(), CloseConnection):
+                if isinstance(effect, SendBytes):
+                    yield from self._stream.send(effect.data, self._patience)
+                elif self._serving.has_ended:
+                    break
+                else:
+                    yield from self._wait(effect)
+        except OSError as error:
+            _logger.debug("connection lost: %s", error)
+        finally:
+            self._connection.connection_lost(now=time.monotonic())
+            self._stream.close()
+            self._serving.left(self)
+
+    def _wait(self, idle: Idle) -> Steps[None]:
+        """Wait for bytes, for the connection's deadline, or to be woken."""
+        self._serving.host.settle()
+        deadline = self._connection.next_deadline()
+        until = math.inf if deadline is None else deadline
+        is_paused = idle is Idle.PAUSED
+        has_come = yield Wait(deadline=until) if is_paused else self._stream.reading(until)
+        data = self._stream.receive() if has_come else None
+        if data:
+            self._connection.receive_data(data, now=time.monotonic())
+        elif data is not None:
+            self._connection.receive_eof(now=time.monotonic())
+        else:
+            self._connection.handle_timeout(now=time.monotonic())
+
+
+class Serving:
+    """A running server; :func:`serve` gives it. A context manager that closes it at the end.
+
+    Its methods, and those of its :attr:`host`, may be called from any thread.
+    """
+
+    def __init__(self, host: Host, grace: float) -> None:
+        self.host = host
+        self.url = ""
+        """Where the MCP endpoint is."""
+        self.has_ended = False
+        """All streams have been ended: connections that have nothing to send are to be closed."""
+        self._grace = grace
+        self._is_stopped = False
+        self._is_asleep = False
+        self._loop = Loop()
+        self.connections: set[_Driver] = set()
+        self._last: _Driver | None = None
+        self._accepting: list[Task] = []
+        self._nudged, self._nudge = socket.socketpair()
+        self._nudge.settimeout(0)
+        self._loop.start(self._hear())
+
+    def stop(self) -> None:
+        """Stop: no new requests, a moment for those that run, a proper end for every stream.
+
+        Does not wait for that. May be called from a signal handler, too.
+        """
+        self._is_stopped = True
+        self._rouse()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it has stopped; False if it has not after ``timeout`` seconds."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def close(self) -> None:
+        """Stop, and wait until nothing is left. May be called twice."""
+        self.stop()
+        self.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # For serve()
+
+    def begin(self, resources: ExitStack) -> None:
+        """Serve from now on, in a thread; the resources are closed at the end."""
+        # Who forgets to close it wants to end nevertheless.
+        self._thread = threading.Thread(target=self._run, args=(resources,), daemon=True)
+        self._thread.start()
+
+    def release(self) -> None:
+        """Let go of what it has opened."""
+        with self.host.moved:
+            self._loop.close()
+            self._nudged.close()
+            self._nudge.close()
+
+    def accept_from(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
+        """Take connections."""
+        self._accepting.append(self._loop.start(self._accept(listener, context)))
+
+    def converse_on(self, streams: StandardStreams, *, is_last: bool) -> None:
+        """Take a client on stdio; ``is_last``: and stop when it has gone."""
+        pipe = partial(ServerPipe, grace=self._grace)
+        # Whoever started us may stop reading for as long as it likes, under a debugger, say.
+        driver = _Driver(self, StdioStream(streams), pipe, math.inf)
+        self._last = driver if is_last else None
+
+    # For the drivers; all under the lock
+
+    def take(self, driver: _Driver, steps: Steps[None]) -> Task:
+        """There is a new connection."""
+        self.connections.add(driver)
+        return self._loop.start(steps)
+
+    def wake(self, task: Task) -> None:
+        """A task has something to do."""
+        self._loop.wake(task)
+        if self._is_asleep:
+            self._is_asleep = False
+            self._rouse()
+
+    def left(self, driver: _Driver) -> None:
+        """A connection is gone."""
+        self.connections.discard(driver)
+        self.host.settle()
+        if driver is self._last:
+            self.stop()
+
+    # The thread
+
+    def _run(self, resources: ExitStack) -> None:
+        with resources:
+            self._turn_until(lambda: self._is_stopped)
+            for task in self._accepting:
+                self._loop.stop(task)
+            self._shut_down()
+
+    def _turn_until(self, is_done: Callable[[], bool], seconds: float = math.inf) -> None:
+        end = time.monotonic() + seconds
+        while not is_done() and time.monotonic() < end:
+            with self.host.moved:
+                self.host.settle()
+                deadline = self.host.core.next_deadline()
+                self._is_asleep = True
+            ready = self._loop.wait(end if deadline is None else min(deadline, end))
+            with self.host.moved:
+                self._is_asleep = False
+                self.host.core.handle_timeout(now=time.monotonic())
+                self._loop.go_on(ready)
+
+    def _shut_down(self) -> None:
+        core = self.host.core
+        with self.host.moved:
+            core.drain(now=time.monotonic())
+        self._turn_until(lambda: not core.is_busy, self._grace)
+        with self.host.moved:
+            self.host.shut_down()
+            self.has_ended = True
+            for driver in self.connections:
+                driver.wake()
+        self._turn_until(lambda: not self.connections, _FLUSH)
+        self.host.join(_FLUSH)
+
+    def _rouse(self) -> None:
+        with suppress(OSError):  # it was told often enough, or has ended
+            self._nudge.send(b"!")
+
+    def _hear(self) -> Steps[None]:
+        """Let the loop turn when another thread wants it to."""
+        while True:
+            yield Wait(self._nudged.fileno(), READ)
+            self._nudged.recv(4096)
+
+    def _accept(self, listener: socket.socket, context: ssl.SSLContext | None) -> Steps[None]:
+        while True:
+            yield Wait(listener.fileno(), READ)
+            try:
+                accepted, _ = listener.accept()
+            except OSError as error:
+                _logger.debug("cannot accept: %s", error)
+                yield Wait(deadline=time.monotonic() + 0.1)  # there are too many open files, say
+            else:
+                if context is not None:
+                    accepted = context.wrap_socket(
+                        accepted, server_side=True, do_handshake_on_connect=False
+                    )
+                stream = SocketStream(accepted)
+                _Driver(self, stream, ServerConnection, self.host.core.limits.send_timeout)
+
+
+def serve(
+    app: sansmcp.App,
+    *,
+    http: tuple[str, int | range] | None = None,
+    ssl_context: ssl.SSLContext | None = None,
+    stdio: bool = False,
+    stop_with_stdin: bool | None = None,
+    grace: float = 5.0,
+    state_file: str | os.PathLike[str] | None = None,
+    **settings: Unpack[HostSettings],
+) -> Serving:
+    """Serve an application over HTTP, on stdio, or both, in a thread of its own.
+
+    ``with serve(...) as serving`` serves as long as the block lasts; ``serving.wait()`` in it lasts
+    until the server is stopped, or interrupted. When it stops, handlers that still run after the
+    grace are cancelled (:attr:`Call.cancelled`).
+
+    Args:
+        app: its handlers are plain functions of a :class:`Call`; each call runs in a thread.
+        http: host and port to listen on; port 0 takes a free one, a range its first free one.
+        ssl_context: serve https with this.
+        stdio: serve on standard input and output, too (not on Windows); until the server stops, a
+            ``print`` goes to standard error.
+        stop_with_stdin: stop when standard input ends; by default where there is no HTTP.
+        grace: seconds that running calls get when the server stops, or standard input has ended.
+        state_file: tells other processes where this server is (:func:`sansmcp_local.read_state`).
+        settings: see :class:`sansmcp_threads.Host` and :class:`sansmcp.Server`.
+
+    Raises OSError if the address cannot be bound or the file not be written, and LocalProtocolError
+    for settings that make no sense.
+    """
+    if http is None and not stdio:
+        raise sansmcp.LocalProtocolError("Nothing to serve on: set http, stdio, or both")
+    host = Host(app, **settings)
+    with ExitStack() as stack:
+        serving = Serving(host, grace)
+        stack.callback(serving.release)
+        if http is not None:
+            listeners = [stack.enter_context(one) for one in listen(*http)]
+            for listener in listeners:
+                serving.accept_from(listener, ssl_context)
+            scheme = "http" if ssl_context is None else "https"
+            port = listeners[0].getsockname()[1]
+            serving.url = str(sansmcp.Url(scheme, http[0], port, host.core.path))
+        if stdio:
+            ends = http is None if stop_with_stdin is None else stop_with_stdin
+            serving.converse_on(stack.enter_context(StandardStreams()), is_last=ends)
+        if state_file is not None:
+            transports = host.core.transports(http=http is not None, stdio=stdio)
+            stack.enter_context(StateFile(state_file, url=serving.url, transports=transports))
+        serving.begin(stack.pop_all())
+    return serving

@@ -1,0 +1,110 @@
+"""Sockets, with TLS and without, that never block: their methods are steps of a task."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import sansmcp
+
+from ._loop import READ, WRITE, Steps, Wait
+
+_T = TypeVar("_T")
+
+
+class SocketStream:
+    """A connection. What fails raises OSError."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        connected.settimeout(0)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = connected
+        self._fd = connected.fileno()
+
+    def reading(self, deadline: float = math.inf) -> Wait:
+        """What to wait for before :meth:`receive`."""
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return Wait(None, READ)
+        return Wait(self._fd, READ, deadline)
+
+    def receive(self) -> bytes | None:
+        """What has come; empty at the end, None if there is nothing yet."""
+        try:
+            return self._socket.recv(65536)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return None
+
+    def send(self, data: bytes, patience: float = math.inf) -> Steps[None]:
+        """Send it all. Raises TimeoutError if nothing is taken for ``patience`` seconds."""
+        view = memoryview(data)
+        while view:
+            sent = yield from self._attempt(partial(self._socket.send, view), patience)
+            view = view[sent:]
+
+    def shake_hands(self, patience: float = math.inf) -> Steps[None]:
+        """Begin TLS, if it is to be spoken. Raises as :meth:`send` does."""
+        if isinstance(self._socket, ssl.SSLSocket):
+            yield from self._attempt(self._socket.do_handshake, patience)
+
+    def close(self) -> None:
+        """Close it at once."""
+        self._socket.close()
+
+    def _attempt(self, act: Callable[[], _T], patience: float) -> Steps[_T]:
+        deadline = time.monotonic() + patience
+        while True:
+            wanted = WRITE
+            try:
+                return act()
+            except (BlockingIOError, ssl.SSLWantWriteError):
+                pass
+            except ssl.SSLWantReadError:
+                wanted = READ
+            yield Wait(self._fd, wanted, deadline)
+            if time.monotonic() >= deadline:
+                raise TimeoutError("The peer takes nothing")
+
+
+def open_stream(url: sansmcp.Url, ssl_context: ssl.SSLContext | None) -> Steps[SocketStream]:
+    """Connect to a server. Raises OSError.
+
+    Its addresses are tried one after the other. Looking up a name blocks, for as long as the
+    operating system likes.
+    """
+    found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
+    for family, _, _, _, address in found[:-1]:
+        with contextlib.suppress(OSError):
+            return (yield from _connect(socket.socket(family), address, url, ssl_context))
+    family, _, _, _, address = found[-1]
+    return (yield from _connect(socket.socket(family), address, url, ssl_context))
+
+
+def _connect(
+    connecting: socket.socket, address: Any, url: sansmcp.Url, ssl_context: ssl.SSLContext | None
+) -> Steps[SocketStream]:
+    try:
+        connecting.settimeout(0)
+        with contextlib.suppress(BlockingIOError):
+            connecting.connect(address)
+        yield Wait(connecting.fileno(), WRITE)
+        error = connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            raise OSError(error, os.strerror(error))
+        if url.scheme == "https":
+            context = ssl_context or ssl.create_default_context()
+            connecting = context.wrap_socket(
+                connecting, server_hostname=url.host, do_handshake_on_connect=False
+            )
+        stream = SocketStream(connecting)
+        yield from stream.shake_hands()
+    except BaseException:
+        connecting.close()
+        raise
+    return stream

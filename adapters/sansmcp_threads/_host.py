@@ -1,0 +1,221 @@
+"""A server machine among threads: one lock for all of it, and whoever waits keeps the time."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Awaitable, Callable, Generator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import sansmcp
+from sansmcp.events import ClientAnswered, ServerEvent
+
+from ._promise import Promise
+from ._workers import Workers
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from sansmcp.messages import Params
+
+_logger = logging.getLogger("sansmcp")
+
+
+class Call(sansmcp.CallHandle[Any, None]):
+    """What a handler gets. Its methods may be called from any thread.
+
+    When nobody wants the answer any more, :attr:`cancelled` is set, and every method raises
+    RequestCancelled. No thread can be stopped from outside: a handler that works for long without
+    calling any method has to look, or to sleep by ``call.cancelled.wait(seconds)``.
+    """
+
+    def __init__(self, call: sansmcp.Call, host: Host) -> None:
+        super().__init__(call)
+        self._host = host
+        self.cancelled = threading.Event()
+
+    def progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None:
+        """Report progress, if the client asked for it."""
+        with self._alone():
+            super().progress(progress, total, message)
+
+    def notify(self, method: str, params: Params | None = None) -> None:
+        """Send a notification that has to do with this request."""
+        with self._alone():
+            super().notify(method, params)
+
+    def disconnect(self, *, retry: float | None = None) -> None:
+        """Let the client go, and come back after ``retry`` seconds for the rest (SEP-1699)."""
+        with self._alone():
+            super().disconnect(retry=retry)
+
+    def ask(self, method: str, params: Params | None = None, *, timeout: float = 300.0) -> Any:
+        """Ask the client something, and wait for its answer."""
+        with self._alone():
+            return super().ask(method, params, timeout=timeout)
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more; the host calls it."""
+        self.cancelled.set()
+
+    def _now(self) -> float:
+        return time.monotonic()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Generator[None]:
+        """Has the machine to itself. Raises RequestCancelled if nobody wants the answer any more.
+
+        That is so before something is said, and after the wait for room.
+        """
+        with self._host.moved:
+            self._check()
+            yield
+            self._check()
+
+    def _check(self) -> None:
+        if self.cancelled.is_set():
+            raise sansmcp.RequestCancelled(
+                "Nobody wants the answer any more", method=self.method, request_id=self.request_id
+            )
+
+    def _settle(self) -> None:
+        self._host.wait(lambda: not self._call.congested or self.cancelled.is_set())
+
+    def _answer_to(self, id: int) -> Any:
+        return self._host.answer_to(self._call, id)
+
+
+class HostSettings(sansmcp.ServerSettings, total=False):
+    """The settings of :class:`Host`, which explains them."""
+
+    threads: int
+    store: sansmcp.Store | None
+    resumable: bool
+
+
+class Host(sansmcp.ServerHost):
+    """A server machine, and the threads of its handlers. Its methods may be called from any thread.
+
+    Whoever touches the machine holds :attr:`moved`, and calls :meth:`settle` afterwards.
+    """
+
+    def __init__(
+        self,
+        app: sansmcp.App,
+        *,
+        threads: int = 32,
+        store: sansmcp.Store | None = None,
+        resumable: bool = True,
+        **settings: Unpack[sansmcp.ServerSettings],
+    ) -> None:
+        """Set up the machine.
+
+        Args:
+            app: the application.
+            threads: how many handlers run at a time; further calls wait their turn.
+            store: where streams are kept for clients that come back; in memory if None.
+            resumable: False: keep nothing. Broken streams cannot be resumed then.
+            settings: see :class:`sansmcp.Server`.
+
+        Raises LocalProtocolError for settings that make no sense.
+        """
+        # One of its own for each process: for several behind one address, give all the same keys.
+        seal = sansmcp.StateSeal(keys=(secrets.token_bytes(32),), clock=time.time)
+        settings.setdefault("seal", seal)
+        core = sansmcp.Server(app, new_token=secrets.token_urlsafe, resumable=resumable, **settings)
+        super().__init__(core, sansmcp.MemoryStore(core.limits) if store is None else store)
+        self.moved = threading.Condition()
+        """The lock of the machine; is notified when something has changed."""
+        self._workers = Workers(threads)
+
+    def publish(self, method: str, params: Params | None = None) -> None:
+        """Tell the clients that something has changed; see :meth:`sansmcp.Server.publish`."""
+        with self.moved:
+            super().publish(method, params)
+
+    def settle(self) -> None:
+        """Perform what the machine wants, and take what it tells, until it has nothing more."""
+        with self.moved:
+            super().settle()
+            self.moved.notify_all()
+
+    def wait(self, is_done: Callable[[], bool]) -> None:
+        """Wait until something is so, after a change to the machine."""
+        with self.moved:
+            self.settle()
+            while not is_done():
+                deadline = self.core.next_deadline()
+                patience = None if deadline is None else max(0.0, deadline - time.monotonic())
+                # To settle whenever others did would wake them in turn, for ever.
+                if not self.moved.wait(patience):
+                    self.core.handle_timeout(now=time.monotonic())
+                    self.settle()
+
+    def answer_to(self, call: sansmcp.Call, id: int) -> Any:
+        """Wait for the client's answer to a question, and return or raise what it brings."""
+        promise = self._questions[call, id] = Promise()
+        try:
+            self.wait(lambda: promise.is_delivered)
+        finally:
+            del self._questions[call, id]
+        answered: ClientAnswered = promise.get()
+        return answered.result()
+
+    def shut_down(self) -> None:
+        """End all streams, and cancel all calls."""
+        with self.moved:
+            self.core.shut_down(now=time.monotonic())
+            self.settle()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the handlers; one that does not look whether it is cancelled goes on."""
+        if not self._workers.wait(seconds):
+            _logger.warning("a handler goes on, though it was cancelled")
+
+    # The handlers
+
+    def _start(self, call: sansmcp.Call) -> None:
+        call.host = Call(call, self)
+        self._workers.run(partial(self._work, call))
+
+    def _work(self, call: sansmcp.Call) -> None:
+        if not call.host.cancelled.is_set():  # or its turn has come too late
+            try:
+                super()._start(call)
+            except SystemExit as error:
+                self._fail(call, RuntimeError(f"a handler wanted to exit: {error}"))
+            self.settle()
+
+    def _handle(self, call: sansmcp.Call) -> Call:
+        handle: Call = call.host
+        return handle
+
+    def _run(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
+        if inspect.iscoroutine(result):
+            result.close()
+        raise sansmcp.LocalProtocolError("Here handlers are plain functions, and this one is async")
+
+    def _respond(self, call: sansmcp.Call, result: Any) -> None:
+        with self.moved:
+            super()._respond(call, result)
+
+    def _fail(self, call: sansmcp.Call, error: Exception) -> None:
+        with self.moved:
+            super()._fail(call, error)
+
+    def _failed(self, call: sansmcp.Call, error: Exception) -> None:
+        if not isinstance(error, sansmcp.RequestCancelled):
+            _logger.error("%s failed", call.request.method, exc_info=error)
+
+    def _observe(self, event: ServerEvent) -> None:
+        _logger.debug("%r", event)
+
+    def _now(self) -> float:
+        return time.monotonic()

@@ -1,0 +1,63 @@
+"""The blocking adapter as a subject of the published checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import sansmcp_blocking
+from sansmcp.events import ClientEvent, Connected
+from sansmcp.handles import OnProgress
+from sansmcp.messages import Params
+from sansmcp.testing.check_adapter import Answer, ClientSubject, ConnectedClient, Feature, Pending
+
+from ..trio.programs import outside
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    import sansmcp
+
+
+class _Client(ConnectedClient):
+    def __init__(self, client: sansmcp_blocking.Client) -> None:
+        self._client = client
+
+    @property
+    def connected(self) -> Connected:
+        return self._client.connected
+
+    def start(
+        self,
+        method: str,
+        params: Params | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+        **options: Unpack[sansmcp.CallOptions],
+    ) -> Pending:
+        return self._client.start_call(method, params, on_progress=on_progress, **options)
+
+    def notify(self, method: str, params: Params | None = None) -> None:
+        self._client.notify(method, params)
+
+    def events(self) -> Iterator[ClientEvent]:
+        return self._client.events()
+
+    def work(self, seconds: float) -> None:
+        self._client.wait(lambda: False, seconds)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class BlockingClients(ClientSubject):
+    lacks: Mapping[Feature, str] = {}
+
+    def connect(
+        self,
+        target: str | Sequence[str],
+        *,
+        answers: Mapping[str, Answer],
+        **settings: Unpack[sansmcp.ClientSettings],
+    ) -> ConnectedClient:
+        return _Client(sansmcp_blocking.connect(target, answers=answers, env=outside(), **settings))

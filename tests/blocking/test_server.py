@@ -1,0 +1,344 @@
+"""The threaded server, as its users see it: handlers in threads, sockets, and its end."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sansmcp
+import sansmcp_blocking
+from sansmcp import Disconnected, JsonRpcError, Limits, LocalProtocolError, RequestCancelled
+from sansmcp.events import Reconnecting
+from sansmcp.revisions import HANDSHAKE_VERSIONS
+from sansmcp_blocking import Call, Serving
+from sansmcp_local import read_state
+
+from ..tls import contexts
+from .conftest import PATIENCE, Start, World, happens
+
+# Handlers
+
+
+def test_handlers_that_fail(start: Start, world: World, caplog: pytest.LogCaptureFixture) -> None:
+    @world.tool
+    def fail(call: Call) -> Any:
+        raise ValueError("the password is hunter2")
+
+    @world.tool
+    def leave(call: Call) -> Any:
+        raise SystemExit(3)
+
+    @world.tool
+    async def wait(call: Call) -> Any:
+        return {}
+
+    @world.tool
+    def no_json(call: Call) -> Any:
+        return object()
+
+    @world.tool
+    def refuse(call: Call) -> Any:
+        raise JsonRpcError(-7, "no")
+
+    serving = start()
+    with sansmcp_blocking.connect(serving.url) as client:
+        for name in ("fail", "leave", "wait", "no_json", "unknown"):
+            with pytest.raises(JsonRpcError) as caught:
+                client.call_tool(name)
+            assert (caught.value.code, caught.value.message) == (-32603, "Internal error")
+        with pytest.raises(JsonRpcError, match="no"):
+            client.call_tool("refuse")
+        assert client.call_tool("echo")["echo"] == {}
+    assert "hunter2" in caplog.text
+    assert "plain functions" in caplog.text
+
+
+def test_more_calls_than_threads_wait_their_turn(start: Start, world: World) -> None:
+    running: list[int] = []
+    lock = threading.Lock()
+
+    @world.tool
+    def work(call: Call) -> Any:
+        with lock:
+            running.append(len(running))
+            seen = len(running)
+        call.cancelled.wait(0.01)
+        with lock:
+            running.pop()
+        return {"seen": seen}
+
+    serving = start(threads=2)
+    with sansmcp_blocking.connect(serving.url) as client:
+        pending = [client.start_call("tools/call", {"name": "work"}) for _ in range(10)]
+        assert {each.result()["seen"] for each in pending} <= {1, 2}
+
+
+def test_a_call_whose_turn_comes_too_late_is_not_begun(start: Start, world: World) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    worked: list[Any] = []
+
+    @world.tool
+    def work(call: Call) -> Any:
+        worked.append(call.params["arguments"])
+        begun.set()
+        happens(go_on)
+        return {}
+
+    serving = start(threads=1)
+    with sansmcp_blocking.connect(serving.url, versions=HANDSHAKE_VERSIONS) as client:
+        first = client.start_call("tools/call", {"name": "work", "arguments": 1})
+        happens(begun)
+        second = client.start_call("tools/call", {"name": "work", "arguments": 2})
+        second.cancel()
+        client.ping()
+        go_on.set()
+        first.result()
+        client.call_tool("work")
+    assert worked == [1, {}]
+
+
+def test_a_cancelled_handler_is_told_by_every_method(start: Start, world: World) -> None:
+    begun = threading.Event()
+    ended: list[BaseException] = []
+    all_ended = threading.Event()
+
+    @world.tool
+    def hang(call: Call) -> Any:
+        begun.set()
+        happens(call.cancelled)
+        for act in (
+            lambda: call.progress(1),
+            lambda: call.notify("n"),
+            lambda: call.disconnect(),
+            lambda: call.ask("elicitation/create"),
+        ):
+            with pytest.raises(RequestCancelled) as caught:
+                act()
+            ended.append(caught.value)
+        all_ended.set()
+        call.progress(2)
+
+    serving = start()
+    with sansmcp_blocking.connect(serving.url) as client:
+        pending = client.start_call("tools/call", {"name": "hang"})
+        happens(begun)
+        pending.cancel()
+        happens(all_ended)
+    assert len(ended) == 4
+
+
+def test_a_question_ends_when_its_call_is_cancelled(start: Start, world: World) -> None:
+    ended = threading.Event()
+
+    @world.tool
+    def ask(call: Call) -> Any:
+        try:
+            call.ask("elicitation/create", {})
+        except RequestCancelled:
+            ended.set()
+            raise
+
+    def answer(params: Any) -> Any:
+        pending.cancel()
+        return {}
+
+    serving = start()
+    with sansmcp_blocking.connect(
+        serving.url,
+        versions=HANDSHAKE_VERSIONS,
+        capabilities={"elicitation": {}},
+        answers={"elicitation/create": answer},
+    ) as client:
+        pending = client.start_call("tools/call", {"name": "ask"})
+        with pytest.raises(RequestCancelled):
+            pending.result()
+        happens(ended)
+
+
+def test_a_question_that_is_not_answered_in_time(start: Start, world: World) -> None:
+    @world.tool
+    def ask(call: Call) -> Any:
+        with pytest.raises(sansmcp.RequestTimeout):
+            call.ask("elicitation/create", {}, timeout=0.05)
+        return {"gave": "up"}
+
+    serving = start()
+    never = threading.Event()
+    with sansmcp_blocking.connect(
+        serving.url,
+        versions=HANDSHAKE_VERSIONS,
+        capabilities={"elicitation": {}},
+        answers={"elicitation/create": lambda params: never.wait(0.1)},
+    ) as client:
+        assert client.call_tool("ask")["gave"] == "up"
+
+
+def test_a_client_that_is_let_go_comes_back_for_the_rest(start: Start, world: World) -> None:
+    @world.tool
+    def work(call: Call) -> Any:
+        call.progress(1)
+        call.disconnect(retry=0.01)
+        call.progress(2)
+        return {"done": True}
+
+    serving = start()
+    with sansmcp_blocking.connect(serving.url, versions=("2025-11-25",)) as client:
+        seen: list[float] = []
+        events = client.events(0)
+        result = client.call_tool("work", on_progress=lambda report: seen.append(report.progress))
+        assert (result, seen) == ({"done": True}, [1, 2])
+        assert any(isinstance(event, Reconnecting) for event in events)
+
+
+# Sockets
+
+
+def test_over_tls(start: Start) -> None:
+    server_context, client_context = contexts()
+    serving = start(ssl_context=server_context)
+    assert serving.url.startswith("https://127.0.0.1:")
+    large = {"text": "x" * 1_000_000}
+    with sansmcp_blocking.connect(serving.url, ssl_context=client_context) as client:
+        for _ in range(3):
+            assert client.call_tool("echo", large)["echo"] == large
+    with pytest.raises(Disconnected, match="certificate verify failed"):
+        sansmcp_blocking.connect(serving.url)
+
+
+def raw(serving: Serving) -> socket.socket:
+    place = ("127.0.0.1", sansmcp.Url.parse(serving.url).port)
+    return socket.create_connection(place, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("data", [b"", b"GET", b"\x16\x03\x01", b"POST /mcp HTTP/1.1\r\nhost: a"])
+def test_peers_that_leave_leave_nothing(start: Start, data: bytes) -> None:
+    serving = start()
+    for _ in range(20):
+        with raw(serving) as peer:
+            peer.sendall(data)
+    with sansmcp_blocking.connect(serving.url, listen=False) as client:
+        assert client.call_tool("echo")["echo"] == {}
+    serving.host.wait(lambda: not serving.connections)
+
+
+def test_a_peer_that_takes_nothing_is_dropped(start: Start, world: World) -> None:
+    @world.tool
+    def chatter(call: Call) -> Any:
+        for _ in range(100):
+            call.notify("n", {"text": "x" * 100_000})
+        return {}
+
+    serving = start(limits=Limits(send_timeout=0.1), resumable=False)
+    with raw(serving) as peer:
+        request = (
+            b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"chatter","_meta":'
+            b'{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
+            b'"io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"},'
+            b'"io.modelcontextprotocol/clientCapabilities":{}}}}'
+        )
+        peer.sendall(
+            b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+            b"accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n"
+            b"mcp-method: tools/call\r\nmcp-name: chatter\r\ncontent-length: %d\r\n\r\n%s"
+            % (len(request), request)
+        )
+        assert peer.recv(12) == b"HTTP/1.1 200"
+        serving.host.wait(lambda: not serving.connections)
+
+
+def test_ports(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+        with pytest.raises(OSError, match="in use"):
+            start(http=("127.0.0.1", port))
+        serving = start(http=("127.0.0.1", range(port, port + 20)))
+        assert port < sansmcp.Url.parse(serving.url).port < port + 20
+    with pytest.raises(LocalProtocolError, match="range"):
+        start(http=("127.0.0.1", range(0)))
+    with pytest.raises(LocalProtocolError, match="Nothing to serve on"):
+        start(http=None)
+
+
+def test_a_host_with_several_addresses(start: Start) -> None:
+    serving = start(http=("localhost", 0))
+    with sansmcp_blocking.connect(serving.url) as client:
+        assert client.call_tool("echo")["echo"] == {}
+
+
+def test_a_state_file_lasts_as_long_as_the_server(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "server.json"
+    serving = start(state_file=path, http_sse="/sse")
+    state = read_state(path)
+    assert state is not None
+    assert (state.url, state.transports) == (serving.url, ("streamable-http", "http+sse"))
+    serving.close()
+    serving.close()
+    assert not path.exists()
+
+
+# The end
+
+
+def test_calls_that_run_get_a_moment_when_the_server_stops(start: Start, world: World) -> None:
+    begun = threading.Event()
+
+    @world.tool
+    def work(call: Call) -> Any:
+        begun.set()
+        serving.stop()
+        assert not serving.wait(0.05)
+        return {"done": True}
+
+    serving = start()
+    with sansmcp_blocking.connect(serving.url) as client:
+        assert client.call_tool("work")["done"]
+    assert serving.wait(PATIENCE)
+
+
+def test_calls_that_run_for_longer_are_cancelled(start: Start, world: World) -> None:
+    begun, cancelled = threading.Event(), threading.Event()
+
+    @world.tool
+    def hang(call: Call) -> Any:
+        begun.set()
+        happens(call.cancelled)
+        cancelled.set()
+
+    serving = start(grace=0.05)
+    with sansmcp_blocking.connect(serving.url) as client:
+        pending = client.start_call("tools/call", {"name": "hang"})
+        happens(begun)
+        serving.close()
+        assert cancelled.is_set()
+        with pytest.raises(sansmcp.CallError):
+            pending.result()
+
+
+def test_a_handler_that_does_not_look_is_left_behind(
+    start: Start, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    @world.tool
+    def hang(call: Call) -> Any:
+        begun.set()
+        happens(go_on)
+        ended.set()
+
+    serving = start(grace=0.01)
+    client = sansmcp_blocking.connect(serving.url, listen=False, close_timeout=0.1)
+    client.start_call("tools/call", {"name": "hang"})
+    happens(begun)
+    began = time.monotonic()
+    serving.close()
+    assert time.monotonic() - began < 10
+    assert "a handler goes on" in caplog.text
+    client.close()
+    go_on.set()
+    happens(ended)
+    serving.host.join(PATIENCE)
