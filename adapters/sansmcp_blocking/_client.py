@@ -26,7 +26,7 @@ from sansmcp.events import CallCompleted, CallFailed, ClientEvent, ServerAsked, 
 from sansmcp_local import interrupts_allowed, undisturbed
 from sansmcp_threads import Promise
 
-from ._loop import Loop, Steps, Task
+from ._loop import Loop, Steps, Task, Wait
 from ._pool import Pool
 from ._process import ServerProcess
 
@@ -89,7 +89,7 @@ class Client(sansmcp.ClientHandle[Any, None]):
         self._core = core
         self._loop = Loop()
         self._pool = Pool(core, ssl_context)
-        self._process = ServerProcess(self._loop, self._feed, popen)
+        self._process = ServerProcess(self._loop, self._feed, self._is_full, popen)
         self._answers = answers
         self._lock = threading.RLock()
         self._carrying: dict[int, Task] = {}
@@ -158,7 +158,8 @@ class Client(sansmcp.ClientHandle[Any, None]):
 
         The iterator waits for each event. It ends when the client is closed, or when nothing has
         happened for ``timeout`` seconds; 0 takes what is there. Events are kept from the moment
-        this is first called, ``limits.max_queued_events`` of them; see :meth:`wait`.
+        this is first called, ``limits.max_queued_events`` of them: when nobody takes them, nothing
+        more is read from the server, and calls end by their timeouts.
         """
         self._keeps_events = True
         return iter(partial(self._next_event, timeout), None)
@@ -166,6 +167,7 @@ class Client(sansmcp.ClientHandle[Any, None]):
     def _next_event(self, timeout: float | None) -> ClientEvent | None:
         if not self._events:
             self.wait(lambda: bool(self._events) or self._is_closed.is_delivered, timeout)
+        self._loop.wake_idle()
         return self._events.popleft() if self._events else None
 
     def close(self) -> None:
@@ -200,21 +202,8 @@ class Client(sansmcp.ClientHandle[Any, None]):
     def wait(self, is_done: Callable[[], bool], timeout: float | None = None) -> bool:
         """Let everything go on until something is so; False if it is not after ``timeout`` seconds.
 
-        When as many events wait as may, a wait with a timeout reads no more: they can be taken
-        after it. Otherwise the oldest are dropped, for it has to end. Raises what functions of the
-        application have raised, except those that answer the server.
+        Raises what functions of the application have raised, except those that answer the server.
         """
-        return self._turn_until(is_done, timeout, may_pause=timeout is not None)
-
-    def _flush(self) -> None:
-        """Wait until all is sent that is to be sent now."""
-        self._turn_until(
-            lambda: not (self._unsent or self._process.to_write), _FLUSH, may_pause=False
-        )
-
-    def _turn_until(
-        self, is_done: Callable[[], bool], timeout: float | None, *, may_pause: bool
-    ) -> bool:
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         is_late = False
         with undisturbed(self._lock):
@@ -225,16 +214,20 @@ class Client(sansmcp.ClientHandle[Any, None]):
                 elif is_done() or is_late:
                     return is_done()
                 else:
-                    self._turn(deadline, may_read=self._make_room(may_pause=may_pause))
+                    due = self._core.next_deadline()
+                    with interrupts_allowed():
+                        ready = self._loop.wait(deadline if due is None else min(deadline, due))
+                    self._core.handle_timeout(now=time.monotonic())
+                    self._loop.go_on(ready)
                     is_late = time.monotonic() >= deadline
 
-    def _turn(self, deadline: float, *, may_read: bool) -> None:
-        due = self._core.next_deadline()
-        until = deadline if due is None else min(deadline, due)
-        with interrupts_allowed():
-            ready = self._loop.wait(until) if may_read else self._loop.sleep(until)
-        self._core.handle_timeout(now=time.monotonic())
-        self._loop.go_on(ready)
+    def _flush(self) -> None:
+        """Wait until all is sent that is to be sent now."""
+        self.wait(lambda: not (self._unsent or self._process.to_write), _FLUSH)
+
+    def _is_full(self) -> bool:
+        """Whether the application has to take events before more is read."""
+        return len(self._events) >= self._core.limits.max_queued_events
 
     def _perform(self, effect: ClientEffect) -> None:
         match effect:
@@ -260,6 +253,8 @@ class Client(sansmcp.ClientHandle[Any, None]):
             case _:
                 if not self._take(event) and self._keeps_events:
                     self._events.append(event)
+                    if self._is_full():
+                        _logger.warning("nothing more is read until events are taken")
 
     def _feed(self, part: ProcessPart) -> None:
         self._core.receive_from_process(part, now=time.monotonic())
@@ -272,6 +267,8 @@ class Client(sansmcp.ClientHandle[Any, None]):
                 yield from stream.send(pump.begin(effect))
                 self._unsent.discard(effect.exchange)
                 while not pump.is_done:
+                    while self._is_full():
+                        yield Wait()
                     yield stream.reading()
                     data = stream.receive()
                     if data:
@@ -301,15 +298,6 @@ class Client(sansmcp.ClientHandle[Any, None]):
             if not isinstance(error, sansmcp.JsonRpcError):
                 _logger.error("answering %s failed", request.method, exc_info=error)
             self._core.fail_with(request.id, error, now=time.monotonic())
-
-    def _make_room(self, *, may_pause: bool) -> bool:
-        """Keep no more events than may wait; False if nothing may be read for that."""
-        excess = len(self._events) - self._core.limits.max_queued_events
-        if excess > 0 and not may_pause:
-            _logger.warning("%d events were not taken, and are dropped", excess)
-            for _ in range(excess):
-                self._events.popleft()
-        return excess < 0 or not may_pause
 
 
 _VERDICTS = sansmcp.Verdicts()

@@ -64,6 +64,12 @@ class Loop:
         """Let a task go on at the next turn, whatever it waits for."""
         self._due.setdefault(task, 0)
 
+    def wake_idle(self) -> None:
+        """Let all tasks go on that wait for nothing but to be woken."""
+        for task in self._tasks:
+            if task.wait == Wait():
+                self.wake(task)
+
     def stop(self, task: Task) -> None:
         """End a task where it waits."""
         if task in self._tasks:
@@ -83,11 +89,6 @@ class Loop:
         deadline = 0.0 if self._due else min(deadline, until)
         seconds = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
         return self._selector.select(seconds)
-
-    def sleep(self, until: float) -> Ready:
-        """Wait until a time, whatever could go on."""
-        time.sleep(max(0.0, until - time.monotonic()))
-        return []
 
     def go_on(self, ready: Ready) -> None:
         """Let each task that can go on do so, until it waits again."""

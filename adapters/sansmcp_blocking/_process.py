@@ -28,9 +28,11 @@ class ServerProcess:
         self,
         loop: Loop,
         tell: Callable[[parts.ProcessPart], None],
+        is_full: Callable[[], bool],
         popen: Callable[..., Popen[Any]],
     ) -> None:
         """``popen``: Popen, as far as the application has given its arguments."""
+        self._is_full = is_full
         self._loop = loop
         self._tell = tell
         self._popen = popen
@@ -124,6 +126,8 @@ class ServerProcess:
     ) -> Steps[None]:
         data = b"?"
         while data:
+            while some is parts.Output and self._is_full():
+                yield Wait()
             yield Wait(stream.fileno(), READ)
             data = os.read(stream.fileno(), 65536)
             self._tell(some(data) if data else end())

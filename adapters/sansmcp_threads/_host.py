@@ -31,7 +31,7 @@ class Call(sansmcp.CallHandle[Any, None]):
 
     When nobody wants the answer any more, :attr:`cancelled` is set, and every method raises
     RequestCancelled. No thread can be stopped from outside: a handler that works for long without
-    calling any method has to look, or to sleep by ``call.cancelled.wait(seconds)``.
+    calling any method has to look.
     """
 
     def __init__(self, call: sansmcp.Call, host: Host) -> None:
@@ -60,6 +60,11 @@ class Call(sansmcp.CallHandle[Any, None]):
         """Ask the client something, and wait for its answer."""
         with self._alone():
             return super().ask(method, params, timeout=timeout)
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep, as long as somebody wants the answer."""
+        self.cancelled.wait(seconds)
+        self._check()
 
     def cancel(self) -> None:
         """Nobody wants the answer any more; the host calls it."""

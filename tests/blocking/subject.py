@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,14 +10,22 @@ import sansmcp_blocking
 from sansmcp.events import ClientEvent, Connected
 from sansmcp.handles import OnProgress
 from sansmcp.messages import Params
-from sansmcp.testing.check_adapter import Answer, ClientSubject, ConnectedClient, Feature, Pending
-
-from ..trio.programs import outside
+from sansmcp.testing.check_adapter import (
+    Answer,
+    ClientSubject,
+    ConnectedClient,
+    Feature,
+    Pending,
+    Running,
+    ServerSubject,
+    stdio_app,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     import sansmcp
+    from sansmcp_blocking import Call
 
 
 class _Client(ConnectedClient):
@@ -60,4 +69,46 @@ class BlockingClients(ClientSubject):
         answers: Mapping[str, Answer],
         **settings: Unpack[sansmcp.ClientSettings],
     ) -> ConnectedClient:
-        return _Client(sansmcp_blocking.connect(target, answers=answers, env=outside(), **settings))
+        return _Client(sansmcp_blocking.connect(target, answers=answers, **settings))
+
+
+class _Running(Running):
+    def __init__(self, serving: sansmcp_blocking.Serving) -> None:
+        self._serving = serving
+
+    @property
+    def url(self) -> str:
+        return self._serving.url
+
+    def stop(self) -> None:
+        self._serving.close()
+
+
+class BlockingServers(ServerSubject):
+    lacks: Mapping[Feature, str] = {}
+    is_async = False
+
+    def sleep(self, call: Call, seconds: float) -> None:
+        call.sleep(seconds)
+
+    def serve(
+        self,
+        app: sansmcp.App,
+        *,
+        resumable: bool,
+        grace: float,
+        **settings: Unpack[sansmcp.ServerSettings],
+    ) -> Running:
+        return _Running(
+            sansmcp_blocking.serve(
+                app, http=("127.0.0.1", 0), resumable=resumable, grace=grace, **settings
+            )
+        )
+
+    def stdio_command(self) -> list[str]:
+        return [sys.executable, __file__]
+
+
+if __name__ == "__main__":
+    with sansmcp_blocking.serve(stdio_app(BlockingServers()), stdio=True) as main:
+        main.wait()

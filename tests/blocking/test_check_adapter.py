@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from sansmcp.testing.check_adapter import Check, ClientSubject, client_checks
+from sansmcp.testing.check_adapter import (
+    Check,
+    ClientSubject,
+    ServerSubject,
+    client_checks,
+    server_checks,
+)
 
-from .subject import BlockingClients
+from .subject import BlockingClients, BlockingServers
 
 
 @pytest.mark.parametrize("check", client_checks(), ids=str)
 def test_client(check: Check[ClientSubject]) -> None:
     check(BlockingClients())
+
+
+@pytest.mark.parametrize("check", server_checks(), ids=str)
+def test_server(check: Check[ServerSubject]) -> None:
+    check(BlockingServers())

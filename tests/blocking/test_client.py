@@ -220,23 +220,27 @@ def test_events_are_taken_after_calls_or_waited_for(start: Start, world: World) 
         client.ping()
 
 
-def test_a_call_drops_the_oldest_events_rather_than_to_wait_for_ever(
+def test_events_that_nobody_takes_hold_up_calls(
     start: Start, world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     @world.tool
     def chatter(call: Call) -> Any:
         for number in range(200):
-            call.notify("n", {"number": number, "text": "x" * 2000})
-        return {}
+            call.notify("n", {"number": number, "text": "x" * 20_000})
+        return {"said": 200}
 
-    serving = start(limits=Limits(max_unsent_bytes=10_000))
+    serving = start(limits=Limits(max_unsent_bytes=10_000), resumable=False)
     limits = Limits(max_queued_events=5)
     with sansmcp_blocking.connect(serving.url, limits=limits) as client:
-        events = client.events(0)
-        client.call_tool("chatter", timeout=PATIENCE)
-        last = [event for event in events if isinstance(event, ServerNotified)][-1]
-        assert (last.notification.params or {})["number"] == 199
-    assert "dropped" in caplog.text
+        events = client.events(PATIENCE)
+        pending = client.start_call("tools/call", {"name": "chatter"})
+        with pytest.raises(TimeoutError):
+            pending.result(timeout=0.1)
+        assert "until events are taken" in caplog.text
+        notified = (event for event in events if isinstance(event, ServerNotified))
+        numbers = [(next(notified).notification.params or {})["number"] for _ in range(200)]
+        assert numbers == list(range(200))
+        assert pending.result()["said"] == 200
 
 
 # Threads and interrupts

@@ -27,7 +27,7 @@ DRIVE_LOOPS = {
     "sansmcp_blocking": [
         ["_server._Driver._run", "_server._Driver._wait"],
         ["_client.Client._carry"],
-        ["_client.Client._turn_until", "_client.Client._turn"],
+        ["_client.Client.wait"],
         ["_loop.Loop.wait", "_loop.Loop.go_on", "_loop.Loop._step"],
     ],
     "sansmcp_threads": [["_host.Host.wait"]],
