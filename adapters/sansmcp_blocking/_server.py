@@ -41,13 +41,13 @@ _FLUSH = 1.0
 
 
 class _Driver:
-    """Drives one connection, or the pipes of stdio: the only one that touches its stream."""
+    """A connection, or the pipes of stdio; nobody else touches the stream."""
 
     def __init__(
         self,
         serving: Serving,
-        stream: SocketStream | StdioStream,
         kind: Callable[..., ServerConnection | ServerPipe],
+        stream: SocketStream | StdioStream,
         patience: float,
     ) -> None:
         self._serving = serving
@@ -164,7 +164,7 @@ class Serving:
         """Take a client on stdio; ``is_last``: and stop when it has gone."""
         pipe = partial(ServerPipe, grace=self._grace)
         # Whoever started us may stop reading for as long as it likes, under a debugger, say.
-        driver = _Driver(self, StdioStream(streams), pipe, math.inf)
+        driver = _Driver(self, pipe, StdioStream(streams), math.inf)
         self._last = driver if is_last else None
 
     # For the drivers; all under the lock
@@ -247,7 +247,7 @@ class Serving:
                         accepted, server_side=True, do_handshake_on_connect=False
                     )
                 stream = SocketStream(accepted)
-                _Driver(self, stream, ServerConnection, self.host.core.limits.send_timeout)
+                _Driver(self, ServerConnection, stream, self.host.core.limits.send_timeout)
 
 
 def serve(
