@@ -9,6 +9,7 @@ others (``sansmcp_trio``); any other event loop or HTTP stack can embed the mach
   :class:`ClientConnection` and :class:`ServerConnection` (bytes of HTTP/1.1).
 * To parse, use the codecs alone: :class:`SseDecoder`, :func:`encode_event`, :func:`decode_message`,
   :func:`encode_message`, :class:`NdjsonDecoder`.
+* To route messages and not to open them, use :func:`decode_envelope`.
 """
 
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ from .client.client import Client
 from .client.core import ReconnectPolicy
 from .client.detection import Verdicts
 from .client.settings import CallOptions, ClientSettings
+from .codecs.envelope import Envelope
+from .codecs.envelope import decode as decode_envelope
 from .codecs.jsonrpc import Batch
 from .codecs.jsonrpc import decode as decode_message
 from .codecs.jsonrpc import encode as encode_message
@@ -97,6 +100,7 @@ __all__ = [
     "ClientSettings",
     "Disconnected",
     "Entry",
+    "Envelope",
     "Era",
     "ErrorResponse",
     "EventId",
@@ -144,6 +148,7 @@ __all__ = [
     "StreamKey",
     "Url",
     "Verdicts",
+    "decode_envelope",
     "decode_message",
     "encode_event",
     "encode_line",

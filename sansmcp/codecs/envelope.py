@@ -1,0 +1,157 @@
+"""The outside of a JSON-RPC message, without a look at what it carries.
+
+A gateway routes a message by its method, or by the id that it answers, and passes it on. It has to
+know that it is a message, not what is in it: the payload stays JSON text, byte for byte, and costs
+next to nothing.
+
+What is outside keeps all rules of :mod:`sansmcp.codecs.jsonrpc`. What is inside is well-formed JSON
+in UTF-8; the other rules of :mod:`sansmcp.codecs.json` (names, depth, numbers) hold for it when it
+is opened. As there, the rules are written once, on the standard library, and ``msgspec`` does the
+work for messages of which it provably comes to the same result.
+"""
+
+from __future__ import annotations
+
+import json as standard
+import re
+from typing import NoReturn
+
+import attrs
+
+from ..limits import Limits
+from ..messages import ErrorResponse, Message, Notification, Request, RequestId, Response
+from ..types import elide, never
+from . import json, jsonrpc
+
+try:
+    from .members import read
+except ImportError:  # not CPython: everything takes the plain path
+    read = None  # type: ignore[assignment]
+
+_PAYLOADS = {"params", "result", "error"}
+_STAND_IN = {"code": 0, "message": ""}
+"""For a payload that is an object: nothing that is not in it can be wrong with the message."""
+
+_MEMBER = re.compile(
+    r'[ \t\n\r]*([{,])[ \t\n\r]*("(?:[^"\\]|\\.)*")[ \t\n\r]*:[ \t\n\r]*', re.DOTALL
+)
+_END = re.compile(r"[ \t\n\r]*}[ \t\n\r]*")
+
+
+@attrs.define
+class Envelope:
+    """A message with its payload unopened; :func:`decode_envelope` gives it.
+
+    Attributes:
+        id: of a request, or of the request that is answered; None for a notification, and for an
+            error that answers no request in particular.
+        method: of a request or notification; None for an answer.
+        params, result, error: the payload as JSON text. An answer has a result or an error, a
+            request or notification may have params; the others are None.
+    """
+
+    id: RequestId | None = None
+    method: str | None = None
+    params: bytes | None = attrs.field(default=None, repr=elide)
+    result: bytes | None = attrs.field(default=None, repr=elide)
+    error: bytes | None = attrs.field(default=None, repr=elide)
+
+    def encode(self) -> bytes:
+        """The message as one JSON object, the payload as it was.
+
+        To pass it on with another id, assign that first.
+        """
+        members = [b'{"jsonrpc":"2.0"']
+        if self.id is not None:
+            members.append(b'"id":' + json.encode(self.id))
+        if self.method is not None:
+            members.append(b'"method":' + json.encode(self.method))
+        if self.params is not None:
+            members.append(b'"params":' + self.params)
+        if self.result is not None:
+            members.append(b'"result":' + self.result)
+        if self.error is not None:
+            members.append(b'"error":' + self.error)
+        return b",".join(members) + b"}"
+
+    def open(self, limits: Limits) -> Message:
+        """The message with its payload decoded.
+
+        Raises RemoteProtocolError like :func:`~sansmcp.codecs.jsonrpc.decode`.
+        """
+        return jsonrpc.message_from(json.decode(self.encode(), limits.max_json_depth))
+
+
+def decode(data: bytes, limits: Limits) -> Envelope:
+    """The envelope of one message.
+
+    Raises RemoteProtocolError like :func:`~sansmcp.codecs.jsonrpc.decode`, but not for what is
+    wrong with the payload alone; and -32600 (``invalid_message``) for a batch.
+    """
+    members = None if read is None else read(data)
+    if members is not None:
+        id, method = members.id, members.method
+        params, result, error = members.params, members.result, members.error
+        payload = bytes(params or result or error)
+        is_object = payload[:1] == b"{"
+        if method is not None:
+            if not (result or error) and (is_object or not payload):
+                return Envelope(id, method, payload or None)
+        elif id is not None and not params:
+            if result and not error:
+                return Envelope(id, None, None, payload)
+            if error and not result and is_object:
+                return Envelope(id, None, None, None, payload)
+    return decode_plainly(data, limits)
+
+
+def decode_plainly(data: bytes, limits: Limits) -> Envelope:
+    """:func:`decode` by the standard library alone: the rules in full, slower."""
+    payloads: dict[str, bytes] = {}
+    texts = _texts(data, limits)
+    if texts is None:  # malformed, or no object, or an empty one
+        members = json.decode(data, limits.max_json_depth)
+    else:
+        members = {}
+        for name, text in texts.items():
+            if name in _PAYLOADS:
+                payloads[name] = text
+                members[name] = _STAND_IN if text.startswith(b"{") else None
+            else:
+                members[name] = json.decode(text, limits.max_json_depth)
+    match jsonrpc.message_from(members):
+        case Request(id, method):
+            return Envelope(id, method, params=payloads.get("params"))
+        case Notification(method):
+            return Envelope(None, method, params=payloads.get("params"))
+        case Response(id):
+            return Envelope(id, result=payloads["result"])
+        case ErrorResponse(id):
+            return Envelope(id, error=payloads["error"])
+        case _ as impossible:
+            never(impossible)
+
+
+def _texts(data: bytes, limits: Limits) -> dict[str, bytes] | None:
+    """The members of an object as they are written; None if they cannot be told."""
+    texts: dict[str, bytes] = {}
+    end = 0
+    try:
+        text = data.decode()
+        while (member := _MEMBER.match(text, end)) and (member[1] == "{") == (end == 0):
+            name = json.decode(member[2].encode(), limits.max_json_depth)
+            start = member.end()
+            _, end = _SCANNER.raw_decode(text, start)
+            if name in texts:
+                return None
+            texts[name] = text[start:end].encode()
+    except (ValueError, RecursionError):
+        return None
+    return texts if _END.fullmatch(text, end) else None
+
+
+def _no_constant(literal: str) -> NoReturn:
+    raise ValueError(literal)
+
+
+_SCANNER = standard.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_no_constant)

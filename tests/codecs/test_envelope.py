@@ -1,0 +1,180 @@
+"""An envelope tells what its message is, opens to it, and is the same whichever way it was read."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sansmcp import (
+    Batch,
+    Envelope,
+    Limits,
+    Message,
+    Notification,
+    RemoteProtocolError,
+    Request,
+    decode_envelope,
+    decode_message,
+)
+from sansmcp.codecs import envelope
+
+LIMITS = Limits()
+GIVEN = b'{"jsonrpc":"2.0",%s}'
+
+
+def refusal(decode: Callable[[bytes, Limits], object], data: bytes) -> RemoteProtocolError:
+    with pytest.raises(RemoteProtocolError) as caught:
+        decode(data, LIMITS)
+    return caught.value
+
+
+def test_a_gateway_gives_a_request_another_id_and_leaves_the_rest_alone() -> None:
+    params = b'{"name":"add", "arguments":{"a":1.50,"b":"\\u0031"}}'
+    data = GIVEN % (b'"id":7,"method":"tools/call","params":' + params)
+    envelope = decode_envelope(data, LIMITS)
+    assert envelope == Envelope(7, "tools/call", params)
+    envelope.id = "gateway-1"
+    passed_on = envelope.encode()
+    assert params in passed_on
+    arguments = {"a": 1.5, "b": "1"}
+    expected = Request("gateway-1", "tools/call", {"name": "add", "arguments": arguments})
+    assert decode_message(passed_on, LIMITS) == expected
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        (b'"method":"m"', Envelope(None, "m")),
+        (b'"method":"m","params":{}', Envelope(None, "m", b"{}")),
+        (b'"id":"a","method":"m"', Envelope("a", "m")),
+        (b'"id":1,"result":[1,{"a":null}]', Envelope(1, result=b'[1,{"a":null}]')),
+        (b'"id":1,"result":null', Envelope(1, result=b"null")),
+        (b'"id":1,"error":{"code":1}', Envelope(1, error=b'{"code":1}')),
+        (b'"error":{"code":1}', Envelope(error=b'{"code":1}')),
+        (b'"error":{"code":1},"id":null', Envelope(error=b'{"code":1}')),
+        (b'"id":1.0,"result":2', Envelope(1, result=b"2")),
+        (b'"method" : "\\u006d" , "params"\t:\n{ } ', Envelope(None, "m", b"{ }")),
+        (b'"method":"m","result":{},"\\u0069d":1', None),
+        (b'"method":"m","params":[]', None),
+        (b'"method":"m","params":null', None),
+        (b'"method":"m","id":null', None),
+        (b'"method":"m","id":1.0', None),
+        (b'"method":"m","id":true', None),
+        (b'"method":"m","method":"n"', None),
+        (b'"method":"m","\\u006dethod":"n"', None),
+        (b'"method":"m","x":{"a":1,"a":2}', None),
+        (b'"method":"m","\\ud800":1', None),
+        (b'"method":1', None),
+        (b'"result":1', None),
+        (b'"id":1,"error":[]', None),
+        (b'"id":1,"result":1,"error":{}', None),
+        (b'"id":1', None),
+        (b'"id":1,"result":1,', None),
+        (b'"id":1,"result":NaN', None),
+        (b'"id":1,"result":"\xff"', None),
+    ],
+)
+def test_what_is_outside_keeps_the_rules(members: bytes, expected: Envelope | None) -> None:
+    data = GIVEN % members
+    if expected is None:
+        reason = refusal(decode_message, data).reason
+        assert refusal(decode_envelope, data).reason == reason
+        assert refusal(envelope.decode_plainly, data).reason == reason
+    else:
+        assert decode_envelope(data, LIMITS) == expected
+        assert envelope.decode_plainly(data, LIMITS) == expected
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        (b'{"a":1,"a":2}', "duplicate_name"),
+        (b"[" * 65 + b"]" * 65, "too_deep"),
+        (b"1e999", "number_too_large"),
+        (b"9" * 5000, "number_too_large"),
+        (b'["\\ud800"]', "lone_surrogate"),
+    ],
+)
+def test_what_is_inside_is_judged_when_it_is_opened(payload: bytes, reason: str) -> None:
+    data = GIVEN % (b'"id":1,"result":' + payload)
+    for decode in (decode_envelope, envelope.decode_plainly):
+        found = decode(data, LIMITS)
+        assert found == Envelope(1, result=payload)
+        with pytest.raises(RemoteProtocolError) as caught:
+            found.open(LIMITS)
+        assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("data", [b"", b"1", b"{}", b"[]", b"[" * 100_000, b'{"a":1}{', b"\xff"])
+def test_what_is_no_message_is_refused(data: bytes) -> None:
+    assert refusal(decode_envelope, data).jsonrpc_code in (-32700, -32600)
+
+
+def test_without_msgspec_everything_takes_the_plain_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sansmcp.codecs.members", None)
+    monkeypatch.delitem(sys.modules, envelope.__name__)
+    monkeypatch.setattr("sansmcp.codecs.envelope", envelope)  # back again afterwards
+    plain = importlib.import_module(envelope.__name__)
+    assert plain is not envelope
+    assert plain.decode(GIVEN % b'"method":"m"', LIMITS).method == "m"
+
+
+SPACES = st.sampled_from(["", "", "", " ", "\r\n\t"])
+NAMES = st.sampled_from(
+    ["jsonrpc", "id", "method", "params", "result", "error", "x", "\\u0069d", '\\"', "m\u00e9"]
+)
+VALUES = st.sampled_from(
+    [
+        *('"2.0"', '"m"', "1", "1.0", "-0", "null", "{}", '{"a":1,"a":2}', "[]", "1e9", "1e999"),
+        *('{"code":1,"message":""}', '"é\\n"', '"\\ud800"', "[[1 ]", "tru", '"2\\u002e0"'),
+    ]
+)
+TYPICAL = st.sampled_from(
+    [
+        {"jsonrpc": '"2.0"', "id": "1", "method": '"m"', "params": '{"a":[1.50, 2]}'},
+        {"method": '"m"', "jsonrpc": '"2.0"'},
+        {"jsonrpc": '"2.0"', "id": '"a"', "result": '"é"'},
+        {"jsonrpc": '"2.0"', "id": "7", "error": '{"code":1,"message":"m"}'},
+    ]
+)
+
+RULES_INSIDE = ("duplicate_name", "lone_surrogate", "number_too_large")
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> bytes:
+    """Messages, and what differs from them in a member or two."""
+    members = list(draw(TYPICAL).items())
+    for name, value in draw(st.lists(st.tuples(NAMES, VALUES), max_size=2)):
+        members.insert(draw(st.integers(0, len(members))), (name, value))
+    space = draw(SPACES)
+    text = f",{space}".join(f'"{name}"{space}:{space}{value}' for name, value in members)
+    return f"{space}{{{text}{space}}}{space}".encode()
+
+
+def outcome(decode: Callable[[bytes, Limits], object], data: bytes) -> object:
+    try:
+        return repr(decode(data, LIMITS))
+    except RemoteProtocolError as error:
+        return error.reason
+
+
+@given(documents())
+def test_an_envelope_opens_to_what_its_message_is(data: bytes) -> None:
+    def opened(data: bytes, limits: Limits) -> Message | Batch:
+        found = decode_envelope(data, limits)
+        message = found.open(limits)
+        assert found.id == (None if isinstance(message, Notification) else message.id)
+        assert found.method == getattr(message, "method", None)
+        return message
+
+    assert outcome(decode_envelope, data) == outcome(envelope.decode_plainly, data)
+    expected = outcome(decode_message, data)
+    # A message that breaks several rules may be refused for another one, and what does not belong
+    # to it is not looked at.
+    assert outcome(opened, data) == expected or expected in RULES_INSIDE
