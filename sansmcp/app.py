@@ -47,6 +47,7 @@ class App:
             {"listChanged": True}}``. A method's capability is declared by registering its handler.
         input_schema: gives the input schema of a tool, or None for one that there is not; needed
             only where schemas have ``x-mcp-header``, so that those headers can be checked.
+        anonymous: do not tell who we are where the protocol leaves that open (2026-07-28).
     """
 
     name: str
@@ -54,6 +55,7 @@ class App:
     instructions: str | None = None
     capabilities: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     input_schema: Callable[[str], Mapping[str, Any] | None] | None = None
+    anonymous: bool = False
     handlers: dict[str, Handler] = attrs.field(factory=dict[str, Handler], init=False)
 
     def handler(self, method: str) -> Callable[[_H], _H]:

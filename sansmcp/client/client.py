@@ -18,9 +18,8 @@ sends makes the machine raise.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..codecs import json
@@ -45,7 +44,7 @@ from .core import ClientCore, ReconnectPolicy, check_params, check_seconds
 from .detection import URL_TRANSPORTS, Verdicts, usable_transports
 from .exchange import ClientExchange
 from .modern.discovery import Discovery
-from .modern.requests import StatelessCarrier
+from .modern.requests import StatelessCarrier, check_repeated
 from .posts import Post
 from .settings import SAFE_METHODS
 from .stdio import Stdio
@@ -63,6 +62,7 @@ class Client:
         jitter: Callable[[], float],
         name: str = "sansmcp",
         version: str = "0",
+        anonymous: bool = False,
         capabilities: Mapping[str, Any] | None = None,
         versions: tuple[str, ...] = tuple(REVISIONS),
         headers: Headers = (),
@@ -87,6 +87,7 @@ class Client:
             jitter: gives a random number from 0 (inclusive) to 1 at each call, e.g.
                 ``random.random``.
             name, version: what the server is told about us (``clientInfo``).
+            anonymous: tell that only where the protocol requires it (``initialize``).
             capabilities: what the server may ask of us, e.g. ``{"elicitation": {}}``.
             versions: the protocol versions we speak, oldest first; the newest one that the server
                 speaks, too, is used.
@@ -117,6 +118,7 @@ class Client:
             target=target if isinstance(target, str) else " ".join(command),
             url=Url.parse(target) if isinstance(target, str) else None,
             info={"name": name, "version": version},
+            anonymous=anonymous,
             capabilities=dict(capabilities or {}),
             versions=versions,
             headers=headers,
@@ -133,9 +135,7 @@ class Client:
         )
         self._timeout, self._total_timeout = timeout, total_timeout
         self._conversation = Conversation(self._core)
-        has_url = self._core.url is not None
-        self._stdio = None if has_url else Stdio(self._core, self._conversation, command)
-        self._handles: Iterator[int] = itertools.count(1)
+        self._stdio = None if self._core.url else Stdio(self._core, self._conversation, command)
         self._trace = trace
 
     @property
@@ -177,8 +177,9 @@ class Client:
                 nothing to resume). By default only methods that merely read are.
 
         Before the handshake is done calls wait for it. Raises LocalProtocolError, and changes
-        nothing, if the client is closed, ``initialize`` is asked for, the parameters are not JSON,
-        a time is not above zero, or too many calls are under way.
+        nothing, if the client is closed, ``initialize`` is asked for, the parameters are not JSON
+        (or have a number too large for the header that must repeat it), a time is not above zero,
+        or too many calls are under way.
         """
         self._check_open()
         lasts = method == LISTEN
@@ -194,11 +195,12 @@ class Client:
                 f"{self._core.limits.max_pending_calls} calls are under way already"
             )
         check_params(params)
+        check_repeated(self._core, method, params)
         self._core.now = now
         call = ClientCall(
             self._core,
             self._conversation,
-            next(self._handles),
+            next(self._conversation.handles),
             method,
             params,
             timeout,

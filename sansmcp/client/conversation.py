@@ -9,7 +9,8 @@ Source: 2025-03-26 to 2025-11-25, basic/lifecycle, basic/transports: Session Man
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -50,6 +51,8 @@ class Conversation:
 
     _core: ClientCore
     state: ClientState = attrs.field(default=ClientState.NEW, init=False)
+    handles: Iterator[int] = attrs.field(factory=lambda: itertools.count(1), init=False)
+    """For calls."""
     calls: dict[int, ClientCall] = attrs.field(factory=dict[int, ClientCall], init=False)
     """The calls that have not ended, by handle."""
     by_id: dict[RequestId | None, ClientCall] = attrs.field(

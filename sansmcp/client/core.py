@@ -86,6 +86,9 @@ class ClientCore:
     url: Url | None
     """The MCP endpoint; None where the server is a process."""
     info: Mapping[str, Any]
+    """Who we are."""
+    anonymous: bool
+    """Whether that is told only where it has to be."""
     capabilities: Mapping[str, Any]
     versions: tuple[str, ...]
     headers: Headers = attrs.field(validator=_sendable)

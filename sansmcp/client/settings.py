@@ -33,6 +33,7 @@ class ClientSettings(TypedDict, total=False):
 
     name: str
     version: str
+    anonymous: bool
     capabilities: Mapping[str, Any] | None
     versions: tuple[str, ...]
     headers: Headers

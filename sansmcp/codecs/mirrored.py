@@ -41,11 +41,19 @@ def text_of(value: Any) -> str | None:
     """What a header says of a value; None where there is none, or it is of no type for headers."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, int):
-        return str(value) if -_LARGEST <= value <= _LARGEST else None
+    if _is_integer(value):
+        return None if is_too_large(value) else str(int(value))
     return value if isinstance(value, str) else None
+
+
+def is_too_large(value: Any) -> bool:
+    """Whether a value is an integer that not everybody can read exactly."""
+    return _is_integer(value) and not -_LARGEST <= value <= _LARGEST
+
+
+def _is_integer(value: Any) -> bool:
+    """Whether a value is an integer, as JSON Schema has it: 1.0 is one."""
+    return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
 
 
 def encode(text: str) -> bytes:

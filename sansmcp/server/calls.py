@@ -18,10 +18,11 @@ from typing import Any, Protocol
 import attrs
 
 from ..codecs import json, jsonrpc
-from ..codecs.jsonrpc import INTERNAL_ERROR
+from ..codecs.jsonrpc import INTERNAL_ERROR, MISSING_CAPABILITY
 from ..errors import (
     CallError,
     LocalProtocolError,
+    RemoteProtocolError,
     RequestCancelled,
     RequestTimeout,
     error_response,
@@ -115,8 +116,8 @@ class AnswerForm(Protocol):
         """Something to say before the answer; returns False if it is lost."""
         ...
 
-    def respond(self, data: bytes, error_code: int | None = None) -> bool:
-        """The answer of one call, an error if it has a code; returns False if it is lost."""
+    def respond(self, data: bytes, http_status: int = 200) -> bool:
+        """The answer of one call, and its status where it stands alone; False if it is lost."""
         ...
 
     def withdraw(self) -> None:
@@ -305,6 +306,13 @@ class Call:
         self._answer.withdraw()
         self._core.events.append(CallCancelled(self, reason))
 
+    def abandon(self, refusal: RemoteProtocolError) -> None:
+        """The server ends before there is an answer; not for applications."""
+        self.state = advance(CALL, self.state, CallEvent.CANCEL)
+        self._leave(withdraw=False)
+        self._answer.respond(jsonrpc.encode(refusal.reply), refusal.http_status)
+        self._core.events.append(CallCancelled(self, "the server shuts down"))
+
     def _ask(self, method: str, params: Params | None, timeout: float) -> int | None:
         """Make a request to the client; None if it has left."""
         id = self.session.next_question(self, method)
@@ -335,8 +343,8 @@ class Call:
         if not was_running:
             return False
         self._leave(withdraw=True)
-        code = message.code if isinstance(message, ErrorResponse) else None
-        if self._answer.respond(data, code):
+        is_row_5_8 = isinstance(message, ErrorResponse) and message.code == MISSING_CAPABILITY
+        if self._answer.respond(data, 400 if is_row_5_8 else 200):
             return True
         self._core.events.append(MessageLost(self, "the client left before it could be answered"))
         return False

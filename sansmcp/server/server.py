@@ -39,6 +39,7 @@ from ..timers import Timer
 from ..trace import Tracer
 from ..turns import StateSeal
 from ..types import HTTP_SSE, STDIO, STREAMABLE_HTTP, Idle, never
+from . import refusals
 from .answers import HttpAnswer
 from .channel import Channel, Outlet
 from .core import ServerCore
@@ -315,11 +316,14 @@ class Server(StoreCompletions):
         self._core.draining = True
 
     def shut_down(self, *, now: float) -> None:
-        """End all sessions, and all streams with a proper end of body."""
+        """End all sessions, and all streams with a proper end of body.
+
+        Calls that stand alone are answered with an error, for nobody can come back to them.
+        """
         self.drain(now=now)
         self._modern.subscriptions.end_all()
         for call in tuple(self._core.stateless):
-            call.cancel("the server shuts down")
+            call.abandon(refusals.shutting_down(call.request.id))
         if self._legacy is not None:
             self._legacy.sessions.end_all("the server shuts down")
         for outlet in self._core.outlets:

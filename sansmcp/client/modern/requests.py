@@ -9,6 +9,7 @@ Source: 2026-07-28 basic, basic/transports; SEP-2575, SEP-2243.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -17,9 +18,9 @@ from ...codecs import json, jsonrpc, mirrored
 from ...codecs.headers import Headers
 from ...codecs.jsonrpc import Batch
 from ...codecs.sse import SseEvent
-from ...errors import RemoteProtocolError
+from ...errors import LocalProtocolError, RemoteProtocolError
 from ...events import Reconnecting, ToolRejected
-from ...messages import Message, Notification, Request
+from ...messages import Message, Notification, Params, Request
 from ...meta import CAPABILITIES, CLIENT_INFO, NAMED, VERSION
 from ...timers import Timer
 from ..detection import is_temporary
@@ -42,7 +43,8 @@ def dress(core: ClientCore, message: Message) -> Message:
     meta: dict[str, Any] = {VERSION: core.revision.name}
     if isinstance(message, Request):
         meta[CAPABILITIES] = core.capabilities
-        meta[CLIENT_INFO] = core.info
+        if not core.anonymous:
+            meta[CLIENT_INFO] = core.info
     params["_meta"] = {**params.get("_meta", {}), **meta}
     return attrs.evolve(message, params=params)
 
@@ -69,14 +71,29 @@ def headers_of(core: ClientCore, message: Message) -> Headers:
     name = params.get(NAMED.get(message.method, ""))
     if isinstance(name, str):
         found.append((b"mcp-name", mirrored.encode(name)))
-    if message.method == "tools/call":
-        arguments = json.as_object(params.get("arguments")) or {}
-        for header, path in core.tools.headers_of(name).items():
-            text = mirrored.text_of(mirrored.argument_at(arguments, path))
-            if text is not None:
-                pair = (b"mcp-param-" + header.lower().encode(), mirrored.encode(text))
-                found.append(pair)
+    for header, value in _repeated(core, message.method, params):
+        text = mirrored.text_of(value)
+        if text is not None:
+            found.append((b"mcp-param-" + header.lower().encode(), mirrored.encode(text)))
     return tuple(found)
+
+
+def check_repeated(core: ClientCore, method: str, params: Params | None) -> None:
+    """Raises LocalProtocolError for an argument that its header could not repeat exactly."""
+    for header, value in _repeated(core, method, params or {}):
+        if mirrored.is_too_large(value):
+            raise LocalProtocolError(
+                f"{value} is too large for the header Mcp-Param-{header}, which has to repeat it: "
+                "integers there lie between -(2**53 - 1) and 2**53 - 1"
+            )
+
+
+def _repeated(core: ClientCore, method: str, params: Params) -> Iterator[tuple[str, Any]]:
+    """The arguments of a tool that headers repeat, by header."""
+    if method == "tools/call" and uses_headers(core):
+        arguments = json.as_object(params.get("arguments")) or {}
+        for header, path in core.tools.headers_of(params.get("name")).items():
+            yield header, mirrored.argument_at(arguments, path)
 
 
 @attrs.define(eq=False)

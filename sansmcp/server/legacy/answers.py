@@ -51,7 +51,7 @@ class Answer(PlainResults, HttpAnswer):
         stream = self.open()
         return stream is not None and stream.append(data)
 
-    def respond(self, data: bytes, error_code: int | None = None) -> bool:
+    def respond(self, data: bytes, http_status: int = 200) -> bool:
         """The answer of one call; returns False if it is lost."""
         self.open_calls -= 1
         if self.stream is not None:

@@ -48,7 +48,7 @@ class LineAnswer(PlainResults):
         """Send it; returns False if nobody is there any more."""
         return self._outlet.send(data)
 
-    def respond(self, data: bytes, error_code: int | None = None) -> bool:
+    def respond(self, data: bytes, http_status: int = 200) -> bool:
         """The answer of one call; returns False if nobody is there any more."""
         self.open_calls -= 1
         if not self.is_batch:

@@ -60,8 +60,12 @@ class StatelessResults:
         return wanted in LEVELS and level in LEVELS and LEVELS.index(level) >= LEVELS.index(wanted)
 
     def _response(self, request: Request, members: dict[str, Any]) -> Response:
-        meta = {SERVER_INFO: self._core.app.server_info} | (json.as_object(members["_meta"]) or {})
-        return Response(request.id, {**members, "_meta": meta})
+        app = self._core.app
+        meta = {} if app.anonymous else {SERVER_INFO: app.server_info}
+        members["_meta"] = meta | (json.as_object(members["_meta"]) or {})
+        if not members["_meta"]:
+            del members["_meta"]
+        return Response(request.id, members)
 
 
 def _complete(request: Request, result: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import attrs
 
 from ...codecs import headers, jsonrpc
-from ...codecs.jsonrpc import MISSING_CAPABILITY, Batch
+from ...codecs.jsonrpc import Batch
 from ...codecs.sse import encode_event
 from ...http import RequestHead
 from ...messages import Message, Notification, Request, RequestId
@@ -51,11 +51,11 @@ class StatelessAnswer(StatelessResults, HttpAnswer):
         self.exchange.send(encode_event(data))
         return True
 
-    def respond(self, data: bytes, error_code: int | None = None) -> bool:
+    def respond(self, data: bytes, http_status: int = 200) -> bool:
         """The answer."""
         self._over()
-        if self.exchange.state is ExchangeState.DECIDING:  # row 5.8
-            self.exchange.reply(400 if error_code == MISSING_CAPABILITY else 200, data)
+        if self.exchange.state is ExchangeState.DECIDING:
+            self.exchange.reply(http_status, data)
         else:
             self.exchange.send(encode_event(data))
             self.exchange.end()
@@ -101,7 +101,7 @@ class StatelessLine(StatelessResults):
         """Something to say before the answer; returns False if nobody is there any more."""
         return self._outlet.send(data)
 
-    def respond(self, data: bytes, error_code: int | None = None) -> bool:
+    def respond(self, data: bytes, http_status: int = 200) -> bool:
         """The answer; returns False if nobody is there any more."""
         self.open_calls = 0
         return self._outlet.send(data)

@@ -69,10 +69,21 @@ def tell(bench: ModernBench, method: str, **params: Any) -> None:
 # How long
 
 
-def test_it_has_to_be_wanted() -> None:
+@requirement("CACHE-C-018")
+def test_otherwise_every_call_is_a_request_and_hints_are_passed_on() -> None:
     bench = ModernBench().connect()
-    fetch(bench)
-    assert known(bench) is None
+    result: dict[str, Any] = {
+        "resources": [],
+        "ttlMs": 60000,
+        "cacheScope": "public",
+        "nextCursor": "",
+    }
+    for params in ({}, {}, {"cursor": ""}):
+        handle, asked = bench.call("resources/list", params=params)
+        assert asked.json["params"].get("cursor") == params.get("cursor")
+        asked.result(result)
+        assert bench.take_events() == [CallCompleted(handle, result)]
+        assert bench.client.next_deadline() is None
 
 
 @requirement("CACHE-C-002", "CACHE-C-005", "CACHE-C-006")

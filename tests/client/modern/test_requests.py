@@ -33,6 +33,7 @@ from .bench import (
     PREFIX,
     ModernBench,
     ModernProcess,
+    discovered,
     ends,
     failed,
     violations,
@@ -99,6 +100,23 @@ def test_every_line_says_all() -> None:
             }
         },
     }
+
+
+@requirement("MODERN-C-007")
+def test_who_we_are_may_be_kept_to_ourselves() -> None:
+    bench = ModernBench(name="mine", anonymous=True)
+    asked = bench.start()
+    assert "mine" not in str(asked.json)
+    asked.answer(discovered(asked.id))
+    assert PREFIX + "clientInfo" not in bench.call()[1].json["params"]["_meta"]
+
+
+@requirement("MODERN-C-007")
+@pytest.mark.both_eras
+def test_a_handshake_tells_it_all_the_same() -> None:
+    bench = ModernBench(name="mine", anonymous=True)
+    bench.start().refuse(400)
+    assert bench.take().json["params"]["clientInfo"] == {"name": "mine", "version": "0"}
 
 
 def test_an_application_cannot_speak_of_another_version(bench: ModernBench) -> None:
@@ -362,22 +380,3 @@ def test_progress_puts_the_timeout_off(bench: ModernBench) -> None:
     assert ends(bench) == []
     bench.wait(1)
     assert isinstance(only_failure(bench, handle), RequestTimeout)
-
-
-# Caching, where it is not wanted
-
-
-@requirement("CACHE-C-018")
-def test_every_call_is_a_request_and_hints_are_passed_on(bench: ModernBench) -> None:
-    result: dict[str, Any] = {
-        "resources": [],
-        "ttlMs": 60000,
-        "cacheScope": "public",
-        "nextCursor": "",
-    }
-    for params in ({}, {}, {"cursor": ""}):
-        handle, asked = bench.call("resources/list", params=params)
-        assert asked.json["params"].get("cursor") == params.get("cursor")
-        asked.result(result)
-        assert bench.take_events() == [CallCompleted(handle, result)]
-        assert bench.client.next_deadline() is None

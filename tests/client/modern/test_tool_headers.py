@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp import JsonRpcError, RequestTimeout, Verdicts
+from sansmcp import JsonRpcError, LocalProtocolError, RequestTimeout, Verdicts
 from sansmcp.events import CallCompleted, ToolRejected, Violation
 
 from ..bench import URL, Asked, error, notification, only_failure, response
@@ -80,7 +80,7 @@ def test_how_values_are_written(
     assert asked.json["params"]["arguments"] == {"region": value, "other": 1}
 
 
-@requirement("HEADERS-C-022", "HEADERS-C-008", "HEADERS-B-006")
+@requirement("HEADERS-C-022", "HEADERS-C-008")
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -91,13 +91,23 @@ def test_how_values_are_written(
         {"Region": "x"},
         {"region": ["x"]},
         {"region": {"region": "x"}},
-        {"region": 2**53},
         {"region": 1.5},
     ],
 )
 def test_what_is_not_there_has_no_header(bench: ModernBench, arguments: Any) -> None:
     bench.learn(tool("query", region=mirrored("Region")))
     assert parameters(call(bench, arguments)[1]) == {}
+
+
+@requirement("HEADERS-B-006")
+@pytest.mark.parametrize("number", [2**53, -(2**53), 10**400, 1e300])
+def test_an_integer_that_is_too_large_is_refused_here(bench: ModernBench, number: float) -> None:
+    bench.learn(tool("query", n=mirrored("Number", "integer")))
+    before = bench.client.next_deadline()
+    with pytest.raises(LocalProtocolError, match="too large for the header Mcp-Param-Number"):
+        call(bench, {"n": number})
+    assert (bench.client.next_deadline(), bench.requests) == (before, [])
+    assert parameters(call(bench, {"m": number})[1]) == {}
 
 
 @requirement("HEADERS-C-008", "HEADERS-B-007")

@@ -303,6 +303,18 @@ def test_a_client_that_goes_before_its_request_is_complete(bench: ModernBench) -
     assert talk.head is None
 
 
+@requirement("MODERN-S-022")
+def test_who_we_are_may_be_kept_to_ourselves() -> None:
+    app = modern_app()
+    app.anonymous = True
+    bench = ModernBench(app)
+    for result, shown in (({}, {}), ({"_meta": {"x": 1}}, {"_meta": {"x": 1}})):
+        talk, call = bench.start()
+        bench.do(call.respond, result)
+        assert talk.json["result"] == {"resultType": "complete", **shown}
+    assert "_meta" not in bench.ask(modern(1, "server/discover")).json["result"]
+
+
 # Ending
 
 
@@ -319,13 +331,18 @@ def test_a_server_that_drains_lets_run_what_runs(bench: ModernBench) -> None:
 
 
 @pytest.mark.parametrize("streams", [True, False])
-def test_what_runs_when_the_server_shuts_down_is_broken_off(streams: bool) -> None:
-    """A stream without its answer must not look complete."""
+def test_what_runs_when_the_server_shuts_down_is_told_so(streams: bool) -> None:
     bench = ModernBench(stream_after=0 if streams else 1)
     talk, call = bench.start()
     bench.do(bench.server.shut_down)
     assert bench.events == [CallCancelled(call, "the server shuts down")]
-    assert (talk.ended, talk.aborted) == (False, True)
+    assert talk.ended
+    if streams:
+        (answer,) = talk.messages
+    else:
+        answer = talk.json
+        assert talk.status == 503
+    assert (answer["id"], answer["error"]["data"]["reason"]) == (1, "shutting_down")
     assert not bench.server.is_busy
     assert bench.server.next_deadline() is None
 
