@@ -51,28 +51,25 @@ class Check(Generic[S]):
         """
         for feature in sorted(self.needs & subject.lacks.keys(), key=str):
             raise unittest.SkipTest(f"{feature.value}: {subject.lacks[feature]}")
-        failure = _fails(self._run, subject, patience)
-        if failure is not None:
-            what = str(failure) if isinstance(failure, Broken) else f"raised {failure!r}"
-            raise AssertionError(f"{what}\n\n{self.name}: {self.obligation}") from failure
+        failures: list[BaseException] = []
+        thread = threading.Thread(target=_run_and_tell, args=(self._run, subject, failures))
+        thread.daemon = True  # what hangs is left behind
+        thread.start()
+        thread.join(patience)
+        promise = f"{self.name}: {self.obligation}"
+        if thread.is_alive():
+            hangs = f"it did not end within {patience:g} s"
+            raise AssertionError(f"{hangs}\n\n{promise}\n\nThreads are at\n{_stacks()}")
+        for failure in failures:
+            what = str(failure) if isinstance(failure, Broken) else f"it raised {failure!r}"
+            raise AssertionError(f"{what}\n\n{promise}") from failure
 
 
-def _fails(run: _Run[S], subject: S, patience: float) -> BaseException | None:
-    """Run in a thread, so that what hangs can be left behind."""
-    failures: list[BaseException] = []
-
-    def run_and_tell() -> None:
-        try:
-            run(subject)
-        except BaseException as failure:
-            failures.append(failure)
-
-    thread = threading.Thread(target=run_and_tell, daemon=True)
-    thread.start()
-    thread.join(patience)
-    if thread.is_alive():
-        return Broken(f"did not end within {patience:g} s; its threads are at\n{_stacks()}")
-    return failures[0] if failures else None
+def _run_and_tell(run: _Run[S], subject: S, failures: list[BaseException]) -> None:
+    try:
+        run(subject)
+    except BaseException as failure:
+        failures.append(failure)
 
 
 def _stacks() -> str:

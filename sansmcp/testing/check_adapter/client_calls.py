@@ -8,9 +8,8 @@ from typing import Any
 
 from ...client.settings import ClientSettings
 from ...errors import JsonRpcError
-from ...events import ServerNotified
 from .check import client_check, expect, happened, raises, same
-from .clients import LEGACY, MODERN, OLDEST, call, connected, start, talking, until
+from .clients import LEGACY, MODERN, OLDEST, call, connected, notified, start, talking, until
 from .fake_server import (
     Exchange,
     FakeServer,
@@ -208,13 +207,7 @@ def progress_and_notifications(subject: ClientSubject) -> None:
         events = client.events()
         call(client, on_progress=lambda report: reports.append(report.progress))
         same(reports, [1, 2, 3], "the progress reports")
-        numbers: list[Any] = []
-        while len(numbers) < 3:
-            match next(events):
-                case ServerNotified(_, notification):
-                    numbers.append((notification.params or {})["number"])
-                case _:
-                    pass
+        numbers = [each["number"] for each in notified(events, 3)]
         same(numbers, [1, 2, 3], "the notifications")
 
 

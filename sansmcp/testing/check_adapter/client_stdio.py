@@ -6,13 +6,13 @@ import socket
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...errors import Disconnected, ProcessEnded, RequestTimeout
-from ...events import ServerLogged, ServerNotified
+from ...errors import Disconnected, ProcessEnded
+from ...events import ServerLogged
 from ...limits import Limits
-from .check import MOMENT, Broken, client_check, expect, raises, same
-from .clients import LEGACY, call, connected, start
+from .check import MOMENT, client_check, expect, raises, same
+from .clients import LEGACY, call, connected, notified, start, until
 from .subjects import ClientSubject, Feature
 
 if TYPE_CHECKING:
@@ -31,13 +31,6 @@ class _Program:
         self._listener.settimeout(MOMENT)
         return self
 
-    @property
-    def command(self) -> list[str]:
-        """The command."""
-        program = Path(__file__).with_name("stdio_program.py")
-        port = self._listener.getsockname()[1]
-        return [sys.executable, "-IS", str(program), str(port), self._manners]
-
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -46,18 +39,29 @@ class _Program:
     ) -> None:
         with self._listener:
             for _ in range(self._processes if error is None else 0):
-                self._wait_for_the_end_of_one()
+                with self.witness() as process:
+                    expect(_hears(process) == b"", "a process of the server still lives")
 
-    def _wait_for_the_end_of_one(self) -> None:
+    @property
+    def command(self) -> list[str]:
+        """The command."""
+        program = Path(__file__).with_name("stdio_program.py")
+        port = self._listener.getsockname()[1]
+        return [sys.executable, "-IS", str(program), str(port), self._manners]
+
+    def witness(self) -> socket.socket:
+        """The next process that has connected itself; it tells things besides its output."""
         process, _ = self._listener.accept()
-        with process:
-            process.settimeout(MOMENT)
-            try:
-                process.recv(1)
-            except ConnectionResetError:
-                pass
-            except TimeoutError:
-                raise Broken("a process of the server still lives") from None
+        process.settimeout(MOMENT)
+        return process
+
+
+def _hears(process: socket.socket) -> bytes | None:
+    """What a process tells: nothing at its end, None if it waits."""
+    try:
+        return process.recv(100)
+    except TimeoutError:
+        return None
 
 
 @client_check(Feature.STDIO)
@@ -70,9 +74,8 @@ def calls_to_a_process(subject: ClientSubject) -> None:
         same(client.connected.transport, "stdio", "the transport")
         for text in ("a\u2028ä😀", "x" * 5_000_000):
             expect(call(client, {"text": text}) == {"text": text}, "the result is another one")
-        same(
-            call(client, {"noise": "hello\n{\n"}), {"noise": "hello\n{\n"}, "the result after noise"
-        )
+        noise = {"noise": "hello\n{\n"}
+        same(call(client, noise), noise, "the result after noise")
 
 
 @client_check(Feature.STDIO)
@@ -85,8 +88,7 @@ def standard_error_is_read(subject: ClientSubject) -> None:
         events = client.events()
         log = "noted\n" + "x" * 200_000 + "\n"
         same(call(client, {"log": log}), {"log": log}, "the result")
-        while next(events) != ServerLogged("noted"):
-            pass
+        expect(ServerLogged("noted") in events, "the client was closed")
 
 
 @client_check(Feature.STDIO)
@@ -140,20 +142,22 @@ def output_that_nobody_takes(subject: ClientSubject) -> None:
     """
     count = 200
     limits = Limits(max_queued_events=8)
+    heard: list[bytes | None] = []
     with (
-        _Program() as program,
+        _Program(processes=0) as program,
         connected(subject, program.command, versions=LEGACY, limits=limits) as client,
+        program.witness() as process,
     ):
+        process.settimeout(0.01)
         events = client.events()
         pending = start(client, {"flood": count})
-        client.work(0.1)
-        raises(RequestTimeout, lambda: call(client, timeout=0.1), "a call that cannot be answered")
-        numbers: list[Any] = []
-        while len(numbers) < count:
-            match next(events):
-                case ServerNotified(_, notification):
-                    numbers.append((notification.params or {}).get("number"))
-                case _:
-                    pass
+
+        def hears_something() -> bytes | None:
+            heard.append(_hears(process))
+            return heard[-1]
+
+        until(client, hears_something, "the flood")
+        same(heard[-1], b"held up", "the output, though nobody takes the events")
+        numbers = [each["number"] for each in notified(events, count)]
         same(numbers, list(range(count)), "the notifications")
         same(pending.result(), {"flood": count}, "the result")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
-from ...events import ServerNotified
 from ...handles import OnProgress
 from ...limits import Limits
 from .check import client_check, expect, happened, same
-from .clients import LEGACY, call, connected, start, talking, until
+from .clients import LEGACY, call, connected, notified, start, talking, until
 from .fake_server import Exchange, FakeServer, event, progress
 from .subjects import ClientSubject, Feature
 
@@ -106,8 +104,7 @@ def the_standalone_stream(subject: ClientSubject) -> None:
         events = client.events()
         same(call(client, {"a": 1}), {"a": 1}, "the result of a call meanwhile")
         listening.set()
-        while not isinstance(next(events), ServerNotified):
-            pass
+        notified(events, 1)
 
 
 class _Flood:
@@ -156,12 +153,6 @@ def events_that_nobody_takes(subject: ClientSubject) -> None:
             flood.sent < flood.count,
             "the client read on though nobody took its events",
         )
-        numbers: list[Any] = []
-        while len(numbers) < flood.count:
-            match next(events):
-                case ServerNotified(_, notification):
-                    numbers.append((notification.params or {})["number"])
-                case _:
-                    pass
+        numbers = [each["number"] for each in notified(events, flood.count)]
         same(numbers, list(range(flood.count)), "the notifications")
         same(pending.result(), {}, "the result")

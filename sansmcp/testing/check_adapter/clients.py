@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ...client.core import ReconnectPolicy
 from ...client.settings import CallOptions, ClientSettings
+from ...events import ClientEvent, ServerNotified
+from ...messages import Params
 from .check import MOMENT, Broken
 from .fake_server import SCRIPTS, FakeServer, Script
 from .subjects import Answer, ClientSubject, ConnectedClient, Pending
@@ -75,6 +78,12 @@ def start(
     """Call a tool, and do not wait."""
     params = {"name": "tool", "arguments": dict(arguments or {})}
     return client.start("tools/call", params, on_progress=on_progress, **options)
+
+
+def notified(events: Iterator[ClientEvent], count: int) -> list[Params]:
+    """The parameters of the next notifications; other events are passed over."""
+    found = (each.notification for each in events if isinstance(each, ServerNotified))
+    return [each.params or {} for each in itertools.islice(found, count)]
 
 
 def until(client: ConnectedClient, condition: Callable[[], object], what: str) -> None:

@@ -103,8 +103,8 @@ class Exchange:
     def wait_until_gone(self) -> None:
         """Say nothing, until the client has left."""
         try:
-            while self._connection.recv(65536):
-                pass
+            with self._connection.makefile("rb") as rest:
+                rest.read()
         finally:
             self.gone.set()
 
@@ -269,6 +269,7 @@ class FakeServer:
                     with self._moved:
                         self.exchanges.append(exchange)
                         self._moved.notify_all()
+                    expect(exchange.key in self._scripts, f"nobody wants {exchange.key!r}")
                     self._scripts[exchange.key](exchange)
         except OSError:
             pass  # the client has left, or the script

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import struct
@@ -24,6 +25,7 @@ POST_HEADERS = {
     "accept": "application/json, text/event-stream",
 }
 _INFO = {"name": "peer", "version": "1"}
+_ADDED = ("resultType", "_meta")
 _MOST = 64 * 1024 * 1024
 
 
@@ -71,6 +73,15 @@ class Connection:
         """Send bytes."""
         self._socket.sendall(data)
 
+    def send_until_held_up(self, data: bytes, most: int) -> int:
+        """Send the same again and again, until nothing is taken for a while; how much that was."""
+        self._socket.settimeout(0.3)
+        sent = 0
+        with contextlib.suppress(TimeoutError):
+            while sent < most:
+                sent += self._socket.send(data)
+        return sent
+
     def response(self, *, to: str = "POST") -> Response:
         """The next response, as far as its head."""
         return Response(self, to)
@@ -85,10 +96,10 @@ class Connection:
 
     def is_closed(self) -> bool:
         """Wait for the end: whether nothing more comes."""
-        try:
-            return self._reader.read() == b""
-        except ConnectionError:
-            return True
+        rest = b""
+        with contextlib.suppress(ConnectionError):
+            rest = self._reader.read()
+        return rest == b""
 
     def half_close(self) -> None:
         """Say that nothing more will be sent."""
@@ -158,8 +169,20 @@ class Response:
             yield json.loads(self.body())
 
     def answer(self) -> dict[str, Any]:
-        """The last message: the answer, if all is well."""
-        return list(self.messages())[-1]
+        """The last message, which is the answer."""
+        messages = list(self.messages())
+        expect(messages, f"the response has ended without an answer, its status is {self.status}")
+        return messages[-1]
+
+    def result(self) -> Any:
+        """The result in the answer, without what the revision adds."""
+        return result_of(self.answer())
+
+
+def result_of(answer: Mapping[str, Any]) -> Any:
+    """The result in an answer, without what the revision adds."""
+    expect("result" in answer, f"there is no result in the answer {answer}")
+    return {name: answer["result"][name] for name in answer["result"] if name not in _ADDED}
 
 
 class Peer:
@@ -184,7 +207,7 @@ class Peer:
         if not self._is_modern:
             params = {"protocolVersion": self._version, "capabilities": self._capabilities}
             response = self.send(self.message("initialize", {**params, "clientInfo": _INFO}))
-            self.connected = response.answer()["result"]
+            self.connected = response.result()
             self.session = {"mcp-protocol-version": self._version}
             if "mcp-session-id" in response.headers:
                 self.session["mcp-session-id"] = response.headers["mcp-session-id"]
@@ -248,12 +271,8 @@ class Peer:
     def call(
         self, tool: str, arguments: Mapping[str, Any] | None = None, on: Connection | None = None
     ) -> Any:
-        """Call a tool; returns its result, or its error, without what the revision adds."""
-        answer = self.begin(tool, arguments, on).answer()
-        found = answer.get("error") or dict(answer["result"])
-        for name in ("resultType", "_meta"):
-            found.pop(name, None)
-        return found
+        """Call a tool; returns its result."""
+        return self.begin(tool, arguments, on).result()
 
     def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...limits import Limits
 from .check import expect, same, server_check
-from .raw_client import Peer, Response
+from .raw_client import Peer, Response, result_of
 from .servers import LEGACY, MODERN, alive, begun, serving
 from .subjects import ServerSubject
 
@@ -39,8 +39,8 @@ def calls_that_stand_alone(subject: ServerSubject) -> None:
         Peer(running.url, MODERN) as peer,
         Peer(running.url, LEGACY) as older,
     ):
-        discovered = peer.send(peer.message("server/discover")).answer()
-        expect(MODERN in discovered["result"]["supportedVersions"], f"discovered: {discovered}")
+        discovered = peer.send(peer.message("server/discover")).result()
+        expect(MODERN in discovered["supportedVersions"], f"discovered: {discovered}")
         same(peer.call("echo", _WORDS), {"echo": _WORDS}, "the result")
         same(older.call("echo", _WORDS), {"echo": _WORDS}, "the result in a session")
 
@@ -59,7 +59,7 @@ def servers_without_sessions(subject: ServerSubject) -> None:
 def _reports(response: Response) -> tuple[list[float], Any]:
     """The progress that a response reports, and the result in it."""
     *reports, answer = response.messages()
-    return [report["params"]["progress"] for report in reports], answer.get("result")
+    return [report["params"]["progress"] for report in reports], result_of(answer)
 
 
 @server_check()
@@ -75,7 +75,7 @@ def progress_comes_as_it_happens(subject: ServerSubject) -> None:
             begun(tools)
             tools.go_on.set()
             same(next(messages)["params"]["progress"], 2, "the progress after the wait")
-            expect("result" in next(messages), "no result came")
+            same(result_of(next(messages)), {"done": True}, "the result")
 
 
 @server_check()
@@ -131,8 +131,9 @@ def handlers_that_fail(subject: ServerSubject) -> None:
         for version in (LEGACY, MODERN):
             with Peer(running.url, version) as peer:
                 wanted = {"code": -7, "message": "no", "data": [1]}
-                same(peer.call("refuse"), wanted, "the error that a handler has raised")
-                found = peer.call("raise")
+                found = peer.begin("refuse").answer()["error"]
+                same(found, wanted, "the error that a handler has raised")
+                found = peer.begin("raise").answer()["error"]
                 same(found["code"], -32603, "the error code for a handler that failed")
                 expect("hunter2" not in str(found), f"the error tells too much: {found}")
         alive(running)
@@ -160,7 +161,7 @@ def handlers_that_ask(subject: ServerSubject) -> None:
         question = next(messages)
         same(question["params"]["message"], "name?", "the question")
         peer.respond(question["id"], {"name": "Ada"})
-        same(next(messages)["result"], {"answer": {"name": "Ada"}}, "the result")
+        same(result_of(next(messages)), {"answer": {"name": "Ada"}}, "the result")
 
 
 @server_check()
@@ -170,7 +171,7 @@ def handlers_that_ask_in_rounds(subject: ServerSubject) -> None:
     Give sansmcp.Server a seal, with keys of your own where the application has set none.
     """
     with serving(subject) as (_, running), Peer(running.url, MODERN, _ASKED) as peer:
-        asked = peer.begin("ask in rounds").answer()["result"]
+        asked = peer.begin("ask in rounds").result()
         same(list(asked["inputRequests"]), ["name"], "the questions")
         params = {
             "name": "ask in rounds",
@@ -178,5 +179,5 @@ def handlers_that_ask_in_rounds(subject: ServerSubject) -> None:
             "inputResponses": {"name": {"action": "accept", "content": {"name": "Ada"}}},
             "requestState": asked["requestState"],
         }
-        result = peer.send(peer.message("tools/call", params)).answer()["result"]
+        result = peer.send(peer.message("tools/call", params)).result()
         same(result["answer"]["content"], {"name": "Ada"}, "the answer that the handler got")

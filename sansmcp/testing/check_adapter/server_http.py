@@ -9,7 +9,7 @@ from typing import Any
 from ...limits import Limits
 from .check import expect, same, server_check
 from .raw_client import POST_HEADERS, Connection, Peer, request
-from .servers import LEGACY, MODERN, alive, serving
+from .servers import LEGACY, MODERN, alive, begun, serving
 from .subjects import Feature, Running, ServerSubject
 
 _BAD_JSON = b'{"jsonrpc": "2.0", "id":'
@@ -88,8 +88,23 @@ def requests_sent_ahead(subject: ServerSubject) -> None:
         connection = peer.connect()
         connection.send(b"".join(peer.tool("echo", {"n": number}) for number in range(50)))
         for number in range(50):
-            answer = connection.response().answer()
-            same(answer["result"]["echo"], {"n": number}, "the result")
+            result = connection.response().result()
+            same(result, {"echo": {"n": number}}, "the result")
+
+
+@server_check(Feature.OWN_HTTP)
+def requests_sent_too_far_ahead(subject: ServerSubject) -> None:
+    """A client that sends more and more while a call runs is not read further.
+
+    For Idle.PAUSED read no more until the connection is woken.
+    """
+    with serving(subject) as (tools, running), Peer(running.url, LEGACY) as peer:
+        connection = peer.connect()
+        connection.send(peer.tool("wait"))
+        begun(tools)
+        ahead = peer.tool("echo") * 1000
+        sent = connection.send_until_held_up(ahead, 64 * 1024 * 1024)
+        expect(sent < 64 * 1024 * 1024, "the server reads all that comes while it works")
 
 
 @server_check()
@@ -99,7 +114,7 @@ def requests_in_pieces(subject: ServerSubject) -> None:
         connection = peer.connect()
         for byte in peer.tool("echo", {"a": 1}):
             connection.send(bytes((byte,)))
-        same(connection.response().answer()["result"]["echo"], {"a": 1}, "the result")
+        same(connection.response().result(), {"echo": {"a": 1}}, "the result")
 
 
 @server_check(Feature.OWN_HTTP)
@@ -114,7 +129,7 @@ def bodies_that_wait_for_leave(subject: ServerSubject) -> None:
         connection.send(head + b"\r\nexpect: 100-continue\r\n\r\n")
         same(connection.response().status, 100, "the status before the body")
         connection.send(body)
-        same(connection.response().answer()["result"]["echo"], {"a": 1}, "the result")
+        same(connection.response().result(), {"echo": {"a": 1}}, "the result")
         refused = peer.connect()
         headers = {**POST_HEADERS, "expect": "100-continue", "content-length": "1000000000"}
         refused.send(request(running.url, "POST", headers))

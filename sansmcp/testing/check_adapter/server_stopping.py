@@ -33,8 +33,9 @@ def calls_get_time_to_end(subject: ServerSubject) -> None:
         response = peer.begin("wait")
         begun(tools)
         stopped = _stopping(running)
+        expect(not stopped.wait(0.2), "the server did not wait for the call")
         tools.go_on.set()
-        same(response.answer()["result"], {"done": True}, "the result")
+        same(response.result(), {"done": True}, "the result")
         expect(response.is_complete, "the response was broken off instead of ended")
         happened(stopped, "the server did not stop")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...limits import Limits
 from .check import expect, happened, same, server_check
-from .raw_client import Peer, Response
+from .raw_client import Peer, Response, result_of
 from .servers import LEGACY, MODERN, alive, begun, serving
 from .subjects import Feature, ServerSubject
 
@@ -160,7 +160,7 @@ def clients_that_do_not_read(subject: ServerSubject) -> None:
         *notifications, answer = response.messages()
         numbers = [each["params"]["data"]["number"] for each in notifications]
         same(numbers, list(range(_COUNT)), "the notifications")
-        expect("result" in answer, f"the answer: {answer}")
+        same(result_of(answer), {"done": True}, "the result")
 
 
 @server_check(Feature.OWN_HTTP)

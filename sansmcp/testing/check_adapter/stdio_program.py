@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -26,28 +27,43 @@ def initialize(version: str) -> dict[str, Any]:
     return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
 
 
-def call(arguments: dict[str, Any]) -> Any:
+def flood(count: int, witness: socket.socket) -> None:
+    """Write many notifications, and tell the witness whether they are taken."""
+    data = b""
+    for number in range(count):
+        params = {"number": number, "text": "x" * 16_000}
+        message = {"jsonrpc": "2.0", "method": "notifications/x", "params": params}
+        data += json.dumps(message).encode() + b"\n"
+    os.set_blocking(1, False)
+    while data:
+        if not select.select([], [1], [], 0.5)[1]:
+            witness.sendall(b"held up")
+            select.select([], [1], [])
+        data = data[os.write(1, data[:65536]) :]
+    os.set_blocking(1, True)
+    witness.sendall(b"all was taken")
+
+
+def call(arguments: dict[str, Any], witness: socket.socket) -> Any:
     """The one tool, which does what its arguments say."""
     sys.stderr.write(arguments.get("log", ""))
     sys.stderr.flush()
     sys.stdout.write(arguments.get("noise", ""))
-    for number in range(arguments.get("flood", 0)):
-        say(method="notifications/x", params={"number": number, "text": "x" * 16_000})
+    if "flood" in arguments:
+        flood(arguments["flood"], witness)
     if "exit" in arguments:
         os._exit(arguments["exit"])
     return arguments
 
 
-def take(message: dict[str, Any]) -> None:
+def take(message: dict[str, Any], witness: socket.socket) -> None:
     """Answer a request."""
     params = message.get("params", {})
     match message["method"]:
         case "initialize":
             say(id=message["id"], result=initialize(params["protocolVersion"]))
         case "tools/call":
-            say(id=message["id"], result=call(params["arguments"]))
-        case "notifications/cancelled":
-            say(method="notifications/x", params={"cancelled": params["requestId"]})
+            say(id=message["id"], result=call(params["arguments"], witness))
         case _:
             pass
 
@@ -59,7 +75,7 @@ def main(port: int, manners: str) -> None:
         os.fork()
     witness = socket.create_connection(("127.0.0.1", port))
     for line in sys.stdin.buffer:
-        take(json.loads(line))
+        take(json.loads(line), witness)
     while manners == "stubborn":
         signal.pause()
     witness.close()
