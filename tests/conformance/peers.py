@@ -14,7 +14,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 _FIXTURE = (sys.executable, "-m", f"{__package__}.fixture")
 
 BOTH = ("server", "client")
-ADAPTERS = {"trio": BOTH, "asgi": ("server",)}
+ADAPTERS = {"trio": BOTH, "blocking": BOTH, "asgi": ("server",)}
 """Our adapters, and what each of them can be."""
 
 
@@ -35,7 +35,7 @@ class Peer:
 
 @contextmanager
 def adapter(name: str) -> Generator[Peer, None, None]:
-    """Our fixtures on an adapter."""
+    """Our fixtures on an adapter. Raises RuntimeError if its server does not start."""
     legs = ADAPTERS[name]
     # The suite runs this in a shell: without exec it could stop nothing but the shell.
     command = " ".join(("exec", *_FIXTURE, "client", name)) if "client" in legs else None
@@ -47,6 +47,9 @@ def adapter(name: str) -> Generator[Peer, None, None]:
     ) as server:
         assert server.stdout is not None
         try:
-            yield Peer(name, server.stdout.readline().strip(), command)
+            url = server.stdout.readline().strip()
+            if not url:
+                raise RuntimeError(f"The server on {name} has not started")
+            yield Peer(name, url, command)
         finally:
             server.kill()

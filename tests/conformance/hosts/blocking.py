@@ -1,0 +1,25 @@
+"""The fixtures on blocking I/O."""
+
+from __future__ import annotations
+
+import sansmcp_blocking
+
+from ..application import Application
+from ..scripts import CAPABILITIES, accept
+from ..steps import Script, blocking
+
+
+def serve(port: int) -> None:
+    """Serve the application, and print its URL."""
+    application = Application(blocking)
+    with sansmcp_blocking.serve(application.app, http=("localhost", port)) as serving:
+        application.publish = serving.host.publish
+        print(serving.url, flush=True)
+        serving.wait()
+
+
+def talk(url: str, script: Script) -> None:
+    """Connect, and run a script."""
+    answers = {"elicitation/create": accept}
+    with sansmcp_blocking.connect(url, answers=answers, capabilities=CAPABILITIES) as client:
+        blocking(script)(client)
