@@ -60,8 +60,9 @@ class StoreAppend:
     """Append to a log, creating it if need be, then tell ``server.stored(effect, now=...)``.
 
     Stored means: a reader that comes later, from another process after a crash if the store
-    promises that much, finds the entries. On failure tell ``server.store_failed(effect, why,
-    now=...)``.
+    promises that much, finds the entries. Where the first of them is not the next of a log that
+    there is, nothing is to be appended: tell ``server.overtaken(effect, now=...)``. On failure tell
+    ``server.store_failed(effect, why, now=...)``.
     """
 
     stream: StreamKey

@@ -104,6 +104,9 @@ class Limits:
     replay_page_entries: int = 128
     """Messages read from the store at once when a stream is replayed."""
 
+    follow_interval: float = 0.25
+    """How often a stream that another instance writes is looked at in the store."""
+
     max_batch: int = 100
     """Messages in one JSON-RPC batch (revision 2025-03-26)."""
 

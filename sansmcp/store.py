@@ -1,14 +1,19 @@
-"""What a store keeps: the logs of streams.
+"""What a store keeps: logs.
 
 A *stream* is the ordered log of what the server has to say about one client request, or about
-nothing in particular (a standalone stream). HTTP responses only read it. The core mints the
-sequence numbers, so a store is a dumb
-thing: it appends, reads in pages and forgets. It is reached by effects (:mod:`sansmcp.effects`),
-    never called by the core.
+nothing in particular (a standalone stream). HTTP responses only read it. Whatever else the
+instances of one server have to know of each other is a log, too: the answers to the questions of a
+handler, and that a session exists.
+
+The core mints the sequence numbers, so a store is a dumb thing: it appends, reads in pages and
+forgets. One promise is all it takes for several instances to agree: of two who append the same
+number to a log, only one succeeds. A store is reached by effects (:mod:`sansmcp.effects`), never
+called by the core.
 """
 
 from __future__ import annotations
 
+import enum
 from typing import Protocol
 
 import attrs
@@ -31,19 +36,40 @@ class StreamKey:
     stream: str = attrs.field(repr=redact)
 
 
+class EntryKind(enum.Enum):
+    """What an entry is to those who read the log; the values are for stores that write them."""
+
+    MESSAGE = "message"
+    BUFFER_INPUT = "buffer_input"
+    """The client shall keep its answers until it is told to send them (SEP-1858)."""
+    INPUT_REQUIRED = "input_required"
+    """It shall send them now. The data is not for the client: it is what the handler needs to be
+    entered again.
+    """
+    TURN = "turn"
+    """The same, where the client is not told."""
+
+
 @attrs.frozen
 class Entry:
-    """One message in a log.
+    """One entry of a log.
 
     Attributes:
         seq: its place, counted from 1 without gaps.
-        data: the encoded JSON-RPC message.
+        data: the encoded JSON-RPC message, or what the kind says.
         final: nothing follows: the request of this stream is answered.
+        kind: what it is.
     """
 
     seq: int
     data: bytes = attrs.field(repr=elide)
     final: bool = False
+    kind: EntryKind = EntryKind.MESSAGE
+
+    @property
+    def waits(self) -> bool:
+        """Whether what follows is up to the client, who has been asked for input."""
+        return self.kind in (EntryKind.TURN, EntryKind.INPUT_REQUIRED)
 
 
 @attrs.frozen
@@ -52,26 +78,31 @@ class Page:
 
     Attributes:
         entries: what follows the place that was asked for, in order; possibly not all of it.
-        last_seq: the highest sequence number in the log.
+        last: the last entry of the log; a store may leave its data out.
     """
 
     entries: tuple[Entry, ...]
-    last_seq: int
+    last: Entry
 
 
 class Store(Protocol):
     """A store that works at once: :class:`~sansmcp.memory.MemoryStore` and its like.
 
-    ``now`` is in seconds, on the clock of the machine; it only serves to let old messages go.
+    ``now`` is in seconds, on the clock of the machine; it only serves to let old entries go.
     """
 
-    def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> None:
-        """Add messages to the end of a log, and create it if need be."""
+    def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> bool:
+        """Add entries to the end of a log, all or none of them, and create it if need be.
+
+        Returns False, and adds nothing, where the first of them is not the next of a log that there
+        is: somebody else was faster.
+        """
+        ...
 
     def read(self, key: StreamKey, after: int, *, limit: int, max_bytes: int) -> Page | None:
         """What follows ``after``, or None where there is no such log.
 
-        At most ``limit`` messages, and ``max_bytes`` unless the first alone has more.
+        At most ``limit`` entries, and ``max_bytes`` unless the first alone has more.
         """
 
     def drop(self, principal: str, session: str) -> None:

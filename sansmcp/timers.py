@@ -50,6 +50,9 @@ class Timer(enum.Enum):
     CLIENT_ANSWER = enum.auto()
     """Server: the client did not answer a request that the server made."""
 
+    FOLLOW = enum.auto()
+    """Server: a stream that another instance writes is to be looked at again."""
+
     SESSION_IDLE = enum.auto()
     """Server: a session was not used for too long."""
 

@@ -96,10 +96,11 @@ class AnswerForm(Protocol):
         """A result as the revision wants it. Raises LocalProtocolError if it has no such thing."""
         ...
 
-    def require(self, call: Call, required: InputRequired) -> Response | ErrorResponse | None:
-        """Ask the client for what a handler needs: by a result, or (None) by requests.
+    def require(self, call: Call, required: InputRequired) -> Response | ErrorResponse | bool:
+        """Ask the client for what a handler needs: by a result, or by requests.
 
-        Raises LocalProtocolError, and does nothing, for what cannot be asked.
+        Returns that result, or whether the client is there to be asked. Raises LocalProtocolError,
+        and does nothing, for what cannot be asked.
         """
         ...
 
@@ -146,10 +147,12 @@ class Call:
     """With what a handler that has asked the client for input is entered again: CallReceived names
     the same call once more.
     """
+    rounds: int = 0
+    """How often its handler has asked for input."""
+    last_progress: float | None = None
     state: CallState = attrs.field(default=CallState.RUNNING, init=False)
     host: Any = attrs.field(default=None, init=False)
     """For the adapter, to find its own things when an event names this call."""
-    _last_progress: float | None = attrs.field(default=None, init=False)
     _asked: dict[int, str | None] = attrs.field(factory=dict[int, "str | None"], init=False)
     """Our requests to the client that are not answered yet; those of an InputRequired with their
     names.
@@ -159,7 +162,6 @@ class Call:
     )
     """The answers to that InputRequired, as far as they have come."""
     _saved: Any = attrs.field(default=None, init=False)
-    _rounds: int = attrs.field(default=0, init=False)
 
     def __repr__(self) -> str:
         return f"<call {self.request.id!r} {self.request.method}: {self.state.name.lower()}>"
@@ -183,8 +185,8 @@ class Call:
         if not isinstance(result, InputRequired):
             return self._end(self._answer.shape(self.request, result), now)
         self._core.now = now
-        message = self._answer.require(self, result) if self.is_running else None
-        return self.is_running if message is None else self._end(message, now)
+        asked = self.is_running and self._answer.require(self, result)
+        return asked if isinstance(asked, bool) else self._end(asked, now)
 
     def fail(self, code: int, message: str, data: Any = None, *, now: float) -> bool:
         """Answer with a JSON-RPC error. Returns and raises as :meth:`respond` does.
@@ -222,15 +224,15 @@ class Call:
         token = meta.get("progressToken")
         if not jsonrpc.is_request_id(token) or not self.is_running:
             return False
-        if self._last_progress is not None and progress <= self._last_progress:
-            raise LocalProtocolError(f"Progress must grow: {progress} after {self._last_progress}")
+        if self.last_progress is not None and progress <= self.last_progress:
+            raise LocalProtocolError(f"Progress must grow: {progress} after {self.last_progress}")
         params: dict[str, Any] = {"progressToken": token, "progress": progress}
         if total is not None:
             params["total"] = total
         if message is not None:
             params["message"] = message
         said = self._say(Notification("notifications/progress", params), now)
-        self._last_progress = progress
+        self.last_progress = progress
         return said
 
     def ask(self, method: str, params: Params | None = None, *, timeout: float, now: float) -> int:
@@ -259,24 +261,26 @@ class Call:
         milliseconds = None if retry is None else round(retry * 1000)
         return self.is_running and self._answer.disconnect(milliseconds)
 
-    def ask_for(self, required: InputRequired) -> None:
-        """Ask what a handler needs to go on; not for applications.
-
-        Raises LocalProtocolError, and does nothing, for what is not JSON or asked too often.
-        """
+    def check_required(self, required: InputRequired) -> None:
+        """Raises LocalProtocolError for what is not JSON, too much, or asked too often."""
         json.encode([required.state, [each.params for each in required.requests.values()]])
         limits = self._core.limits
-        if self._rounds == limits.max_rounds:
-            raise LocalProtocolError(f"The client was asked for input {self._rounds} times already")
-        self._rounds += 1
+        if len(required.requests) > limits.max_batch:
+            raise LocalProtocolError(f"More than {limits.max_batch} questions at once")
+        if self.rounds == limits.max_rounds:
+            raise LocalProtocolError(f"The client was asked for input {self.rounds} times already")
+
+    def ask_for(self, required: InputRequired) -> bool:
+        """Ask what a handler needs to go on; False if nobody can be asked. Not for applications."""
+        self.rounds += 1
         self._answers, self._saved = {}, required.state
         for name, question in required.requests.items():
-            id = self._ask(question.method, question.params, limits.input_timeout)
+            id = self._ask(question.method, question.params, self._core.limits.input_timeout)
             if id is None:
-                self.fail(INTERNAL_ERROR, "The client has left", now=self._core.now)
-                return
+                return self.fail(INTERNAL_ERROR, "The client has left", now=self._core.now)
             self._asked[id] = name
         self._go_on()
+        return True
 
     def answered(self, id: int, answer: Response | ErrorResponse | CallError) -> None:
         """One of our requests to the client has ended; not for applications."""
@@ -298,6 +302,11 @@ class Call:
         )
         self._withdraw_question(id, "timed out")
         self.answered(id, error)
+
+    def leave(self) -> None:
+        """The handler is done, and somebody else goes on with the call; not for applications."""
+        self.state = advance(CALL, self.state, CallEvent.ANSWER)
+        self._leave(withdraw=True)
 
     def cancel(self, reason: str) -> None:
         """The client wants no answer any more; not for applications."""

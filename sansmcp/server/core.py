@@ -38,6 +38,8 @@ class ServerCore:
     resumable: bool
     """Whether there is a store."""
     stream_after: float
+    shared_store: bool = False
+    """Other instances use the same store."""
     new_token: Callable[[], str]
     seal: StateSeal | None = None
 
@@ -56,6 +58,10 @@ class ServerCore:
     outlets: set[Outlet] = attrs.field(factory=set["Outlet"], init=False)
     """Those of the channels that are open."""
 
+    def __attrs_post_init__(self) -> None:
+        if self.shared_store and not self.resumable:
+            raise LocalProtocolError("A store that is shared has to be used: set resumable")
+
     @property
     def is_full(self) -> bool:
         """Whether the application must take events before more is read.
@@ -65,6 +71,11 @@ class ServerCore:
         most = self.limits.max_queued_events
         self._is_full = len(self.events) >= (most // 2 + 1 if self._is_full else most)
         return self._is_full
+
+    @property
+    def keeping_interval(self) -> float:
+        """Seconds after which what is used is stored again, so that it does not grow too old."""
+        return self.limits.stored_age / 3
 
     @property
     def handshake_versions(self) -> tuple[str, ...]:

@@ -69,6 +69,7 @@ class Server(StoreCompletions):
         http_sse: str | None = None,
         versions: tuple[str, ...] = tuple(REVISIONS),
         resumable: bool = True,
+        shared_store: bool = False,
         sessions: bool = True,
         listening: bool = True,
         stream_after: float = 0.05,
@@ -89,6 +90,8 @@ class Server(StoreCompletions):
             versions: the protocol versions to serve, oldest first.
             resumable: there is a store: perform the store effects. Without one, streams cannot be
                 resumed.
+            shared_store: other instances of this server use the same store, so any of them may get
+                the next request of a session.
             sessions: give clients a session. Without, every request stands alone, and the server
                 cannot ask clients anything.
             listening: offer standalone event streams (GET) for what belongs to no request.
@@ -112,6 +115,7 @@ class Server(StoreCompletions):
             versions=versions,
             limits=limits or Limits(),
             resumable=resumable,
+            shared_store=shared_store,
             stream_after=stream_after,
             new_token=new_token,
             seal=seal,

@@ -16,6 +16,7 @@ class ServerSettings(TypedDict, total=False):
     path: str
     http_sse: str | None
     versions: tuple[str, ...]
+    shared_store: bool
     sessions: bool
     listening: bool
     stream_after: float

@@ -15,7 +15,7 @@ from .core import ServerCore
 
 if TYPE_CHECKING:
     from .legacy.era import Legacy
-    from .legacy.streams import StreamTable
+    from .legacy.logs import StreamTable
 
 
 class StoreCompletions:
@@ -32,23 +32,32 @@ class StoreCompletions:
     def stored(self, effect: StoreAppend, *, now: float) -> None:
         """A StoreAppend is done."""
         self._core.now = now
-        stream = self._streams.take(effect)
-        if stream is not None:
-            stream.stored()
-            self._streams.tidy(stream)
+        user = self._streams.take(effect)
+        if user is not None:
+            user.stored()
+            self._streams.settle(user)
+
+    def overtaken(self, effect: StoreAppend, *, now: float) -> None:
+        """A StoreAppend was not done, for the log has gone on meanwhile."""
+        self._core.now = now
+        user = self._streams.take(effect)
+        if user is not None:
+            user.overtaken()
+            self._streams.settle(user)
 
     def replayed(self, effect: StoreRead, page: Page | None, *, now: float) -> None:
         """A StoreRead is done. ``page`` is None where the store knows no such log."""
         self._core.now = now
-        stream = self._streams.take(effect)
-        if stream is not None:
-            stream.replayed(effect, page)
+        user = self._streams.take(effect)
+        if user is not None:
+            user.replayed(effect, page)
+            self._streams.settle(user)
 
     def store_failed(self, effect: StoreEffect, reason: str, *, now: float) -> None:
         """A store effect could not be performed, and will not be."""
         self._core.now = now
-        stream = self._streams.take(effect)
-        is_lost = stream is not None and not stream.failed(effect)
+        user = self._streams.take(effect)
+        is_lost = user is not None and not user.failed(effect)
         self._core.events.append(StoreFailed(reason, is_lost))
 
     def use_store(self, effect: StoreEffect, store: Store, *, now: float) -> None:
@@ -57,10 +66,11 @@ class StoreCompletions:
         What such a store raises is a failure of the effect.
         """
         page: Page | None = None
+        is_added = False
         try:
             match effect:
                 case StoreAppend():
-                    store.append(effect.stream, effect.entries, now=now)
+                    is_added = store.append(effect.stream, effect.entries, now=now)
                 case StoreRead(stream=key, after=after, limit=limit, max_bytes=most):
                     page = store.read(key, after, limit=limit, max_bytes=most)
                 case StoreDrop():
@@ -71,6 +81,6 @@ class StoreCompletions:
             self.store_failed(effect, f"{type(error).__name__}: {error}", now=now)
             return
         if isinstance(effect, StoreAppend):
-            self.stored(effect, now=now)
+            (self.stored if is_added else self.overtaken)(effect, now=now)
         elif isinstance(effect, StoreRead):
             self.replayed(effect, page, now=now)

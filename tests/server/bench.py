@@ -147,11 +147,12 @@ class Bench:
         resumable: bool = True,
         store_works: bool = True,
         store: MemoryStore | None = None,
+        tokens: str = "token",
         **settings: Unpack[ServerSettings],
     ) -> None:
         self.now = 0.0
         self.server = Server(
-            app or example_app(), new_token=counting_tokens(), resumable=resumable, **settings
+            app or example_app(), new_token=counting_tokens(tokens), resumable=resumable, **settings
         )
         if store is not None:
             self.store = store

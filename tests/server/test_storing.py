@@ -169,7 +169,7 @@ def test_when_the_store_cannot_be_read_the_reader_is_told() -> None:
 class BrokenStore(MemoryStore):
     """Raises at every use."""
 
-    def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> None:
+    def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> bool:
         raise OSError("disk full")
 
     def drop(self, principal: str, session: str) -> None:

@@ -111,7 +111,7 @@ class StreamsAgainstAList(RuleBasedStateMachine):
                 assert last is not None
                 page = self.bench.store.read(self.key(), 0, limit=1000, max_bytes=10**9)
                 assert page is not None
-                assert last.seq <= page.last_seq
+                assert last.seq <= page.last.seq
 
     @invariant()
     def what_waits_is_bounded(self) -> None:

@@ -38,9 +38,11 @@ class NotingStore(MemoryStore):
         super().__init__(limits)
         self.ids: set[str] = set()
 
-    def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> None:
-        super().append(key, entries, now=now)
-        self.ids |= {f"{key.stream}-{entry.seq}" for entry in entries}
+    def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> bool:
+        is_added = super().append(key, entries, now=now)
+        if is_added:
+            self.ids |= {f"{key.stream}-{entry.seq}" for entry in entries}
+        return is_added
 
 
 class WatchedServer(Server):

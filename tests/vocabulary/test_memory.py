@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from sansmcp import Entry, Limits, MemoryStore, Page, StreamKey
 
 KEY = StreamKey("me", "session", "stream")
+LAST = Entry(3, b"last", final=True)
 
 
 def entries(*seqs: int, size: int = 1) -> tuple[Entry, ...]:
@@ -27,11 +28,11 @@ def read(
 def test_what_was_appended_is_read() -> None:
     store = MemoryStore()
     store.append(KEY, entries(1, 2), now=0)
-    store.append(KEY, (Entry(3, b"last", final=True),), now=0)
-    assert read(store, KEY, 0) == Page((*entries(1, 2), Entry(3, b"last", final=True)), 3)
+    store.append(KEY, (LAST,), now=0)
+    assert read(store, KEY, 0) == Page((*entries(1, 2), LAST), LAST)
     assert seqs(read(store, KEY, 2)) == [3]
-    assert read(store, KEY, 3) == Page((), 3)
-    assert read(store, KEY, 9) == Page((), 3)
+    assert read(store, KEY, 3) == Page((), LAST)
+    assert read(store, KEY, 9) == Page((), LAST)
     assert store.count == 3
 
 
@@ -75,7 +76,9 @@ def test_the_oldest_go_first_by_count_bytes_and_age() -> None:
         store.append(KEY, entries(1), now=0)
         store.append(KEY, entries(2), now=5)
         store.append(KEY, entries(3), now=11)
-        assert read(store, KEY, 0) == Page(entries(2, 3), 3)  # the hole shows: 1 is missing
+        assert read(store, KEY, 0) == Page(
+            entries(2, 3), *entries(3)
+        )  # the hole shows: 1 is missing
 
 
 def test_a_log_that_has_lost_everything_is_unknown() -> None:
@@ -85,7 +88,7 @@ def test_a_log_that_has_lost_everything_is_unknown() -> None:
     store.append(other, entries(1), now=0)
     assert read(store, KEY, 0) is None
     store.append(KEY, entries(2), now=0)
-    assert read(store, KEY, 0) == Page(entries(2), 2)
+    assert read(store, KEY, 0) == Page(entries(2), *entries(2))
 
 
 @given(

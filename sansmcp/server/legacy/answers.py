@@ -12,12 +12,15 @@ import attrs
 
 from ...codecs import jsonrpc
 from ...timers import Timer
+from ...turns import InputRequired
 from ..answers import HttpAnswer
+from ..calls import Call
 from ..core import ServerCore
 from ..exchange import ServerExchange
 from .results import PlainResults
 from .sessions import Session
 from .streams import Stream
+from .turns import park
 
 _LARGEST_PLAIN_ANSWER = 16 * 1024
 """Bytes. A larger answer takes long enough to be cut, so it goes out as a stream where that can be
@@ -81,6 +84,15 @@ class Answer(PlainResults, HttpAnswer):
                 self.stream.append(data, final=is_last)
             self._collected.clear()
         return self.stream
+
+    def ask(self, call: Call, required: InputRequired) -> bool:
+        """Ask. Where there is a log the call is parked; without questions it goes on at once."""
+        is_kept = self.is_batch or self.session.id is None or not required.requests
+        stream = None if is_kept else self.open()
+        if stream is None or not stream.logged:
+            return call.ask_for(required)
+        park(call, stream, self.session, required)
+        return True
 
     def disconnect(self, retry: int | None) -> bool:
         """Close the connection; the client reads on later. False, and no change, if it cannot."""

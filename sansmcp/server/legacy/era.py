@@ -18,9 +18,10 @@ from ..exchange import ServerExchange
 from .http_sse import HttpSse
 from .inbox import Inbox
 from .lines import SessionLines
+from .logs import StreamTable
 from .sessions import Session, SessionTable
 from .streamable_http import StreamableHttp
-from .streams import StreamTable
+from .streams import Stream
 
 
 class Legacy:
@@ -82,6 +83,8 @@ class Legacy:
         match timer, owner:
             case Timer.CLIENT_ANSWER, (Session() as session, int(id)):
                 session.asked[id].ask_timed_out(id)
+            case Timer.FOLLOW, Stream():
+                owner.look()
             case Timer.SESSION_IDLE, Session():
                 self.sessions.expire(owner)
             case _:  # pragma: no cover - no other timers are set

@@ -24,6 +24,7 @@ from .. import refusals
 from ..calls import AnswerForm, Call, Caller
 from ..core import ServerCore
 from .sessions import Session
+from .turns import deliver
 
 
 @attrs.frozen
@@ -127,6 +128,8 @@ class Inbox:
                 self._core.events.append(ClientNotified(session, message))
             case Response(id) | ErrorResponse(id) if type(id) is int and id in session.asked:
                 session.asked[id].answered(id, message)
+            case Response() | ErrorResponse():
+                deliver(self._core, session, message)
             case _:
                 pass
 

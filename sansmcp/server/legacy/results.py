@@ -24,14 +24,18 @@ class PlainResults:
         """The result, as it is."""
         return Response(request.id, result)
 
-    def require(self, call: Call, required: InputRequired) -> ErrorResponse | None:
+    def require(self, call: Call, required: InputRequired) -> ErrorResponse | bool:
         """Ask by requests, and wait for the answers."""
         check_asking(call.request, required)
         missing = missing_capabilities(required, call.session)
         if missing:
             return missing_capability(missing, call.request.id, INVALID_REQUEST).reply
-        call.ask_for(required)
-        return None
+        call.check_required(required)
+        return self.ask(call, required)
+
+    def ask(self, call: Call, required: InputRequired) -> bool:
+        """Ask, and keep the call until all answers are there. False if nobody can be asked."""
+        return call.ask_for(required)
 
     def may_say(self, request: Request, message: Message) -> bool:
         """Whatever the application says."""

@@ -18,6 +18,7 @@ the Server.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -40,7 +41,8 @@ from ..calls import Call, Caller
 from ..channel import Outlet
 from ..core import ServerCore
 from ..exchange import ServerExchange
-from .streams import Stream, StreamTable
+from .logs import StreamTable
+from .streams import Stream
 
 
 @attrs.define(eq=False)
@@ -71,10 +73,15 @@ class Session(Caller):
     """
 
     _core: ServerCore = attrs.field(alias="core")
-    _table: StreamTable = attrs.field(alias="streams")
+    table: StreamTable = attrs.field(alias="streams")
+    """Where its streams are, and its way to the store; not for applications."""
     id: Secret | None
     outlet: Outlet | None = None
     """Where all messages go, on a transport that has one stream for them; not for applications."""
+    multi_turn: bool = False
+    """Both sides have named SEP-1858."""
+    written: float = attrs.field(default=-math.inf, init=False)
+    """When it was last written down for other instances."""
     state: SessionState = attrs.field(default=SessionState.OPENING, init=False)
     asked: dict[int, Call] = attrs.field(factory=dict[int, Call], init=False)
     """Which call made the request to the client that waits under this id; not for applications."""
@@ -145,14 +152,13 @@ class Session(Caller):
     def touch(self) -> None:
         """The session was used: start waiting for it to be idle, unless it is busy."""
         if self.id is not None and self.state is not SessionState.ENDED:
-            deadline = self._core.now + self._core.limits.session_idle_timeout
-            self._core.timers.set(Timer.SESSION_IDLE, self, deadline)
+            idle = self._core.limits.session_idle_timeout
+            after = self._core.keeping_interval if self._core.shared_store else idle
+            self._core.timers.set(Timer.SESSION_IDLE, self, self._core.now + after)
 
     def new_stream(self) -> Stream:
         """A new stream of this session."""
-        return self._table.new(
-            self.principal, self.id, self._streams, polling=self.revision.polling
-        )
+        return self.table.new(self.principal, self.id, self._streams, polling=self.revision.polling)
 
     def listen(self, exchange: ServerExchange) -> None:
         """Give a GET without a cursor a standalone stream.
@@ -168,10 +174,16 @@ class Session(Caller):
 
     def resume(self, exchange: ServerExchange, cursor: EventId) -> None:
         """Give a GET with a cursor the rest of the stream that it names."""
-        session = self.id.reveal() if self.id is not None else ""
-        key = StreamKey(self.principal, session, cursor.stream)
-        stream = self._table.find(key, polling=self.revision.polling)
-        self.read(exchange, stream, cursor.seq, prime=False)
+        self.read(exchange, self.find_stream(cursor.stream), cursor.seq, prime=False)
+
+    def log_key(self, name: str) -> StreamKey:
+        """The name of a log of this session."""
+        return StreamKey(self.principal, self.id.reveal() if self.id is not None else "", name)
+
+    def find_stream(self, name: str) -> Stream:
+        """The stream of that name; whether there is one, reading it will tell."""
+        key = self.log_key(name)
+        return self.table.find(key, self._streams, polling=self.revision.polling)
 
     def read(
         self, exchange: ServerExchange, stream: Stream, after: int | None, *, prime: bool
@@ -186,12 +198,15 @@ class Session(Caller):
 
     def reader_left(self, exchange: ServerExchange, stream: Stream) -> None:
         """An exchange of this session is over."""
-        self._table.tidy(stream)
+        self.table.tidy(stream)
         self._readers.pop(exchange, None)
         self.touch()
 
-    def end(self, reason: str) -> None:
-        """End the session: cancel what runs, end what streams, forget what is stored."""
+    def end(self, reason: str, *, everywhere: bool) -> None:
+        """End the session: cancel what runs, end what streams.
+
+        ``everywhere``: forget what is stored, so that it has ended for other instances, too.
+        """
         self.state = advance(SESSION, self.state, SessionEvent.END)
         for call in tuple(self.calls.values()):
             call.cancel(reason)
@@ -202,9 +217,9 @@ class Session(Caller):
             exchange.stop()
         for stream in tuple(self._streams):
             stream.close()
-            self._table.tidy(stream)
+            self.table.tidy(stream)
         self._core.timers.stop(Timer.SESSION_IDLE, self)
-        if self._core.resumable and self.id is not None:
+        if everywhere and self._core.resumable and self.id is not None:
             self._core.effects.append(StoreDrop(principal=self.principal, session=self.id.reveal()))
         self._core.events.append(SessionClosed(self, reason))
 
@@ -219,7 +234,7 @@ class SessionTable:
     """The sessions that are alive: by principal and id, or without one where a channel has them."""
 
     _core: ServerCore
-    _streams: StreamTable
+    streams: StreamTable
     _sessions: dict[tuple[str, Secret | Session], Session] = attrs.field(
         factory=dict[tuple[str, "Secret | Session"], Session], init=False
     )
@@ -244,7 +259,7 @@ class SessionTable:
         """A session that is not known by its id yet, or never will be."""
         return Session(
             core=self._core,
-            streams=self._streams,
+            streams=self.streams,
             id=id,
             principal=principal,
             revision=revision,
@@ -275,18 +290,18 @@ class SessionTable:
         return None if id is None else self._sessions.get((principal, Secret(id)))
 
     def expire(self, session: Session) -> None:
-        """The idle timer of a session went off."""
+        """The idle timer of a session went off. Others may use what is shared."""
         if session.is_busy:
             session.touch()
         else:
-            self.end(session, "idle for too long")
+            self.end(session, "idle for too long", everywhere=not self._core.shared_store)
 
-    def end(self, session: Session, reason: str) -> None:
-        """End a session and forget it."""
+    def end(self, session: Session, reason: str, *, everywhere: bool = True) -> None:
+        """End a session and forget it: everywhere, or only here."""
         del self._sessions[session.principal, session.id or session]
-        session.end(reason)
+        session.end(reason, everywhere=everywhere)
 
     def end_all(self, reason: str) -> None:
-        """End all sessions."""
+        """End all sessions here."""
         for session in self:
-            self.end(session, reason)
+            self.end(session, reason, everywhere=not self._core.shared_store)

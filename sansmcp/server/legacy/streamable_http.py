@@ -9,13 +9,15 @@ Source: 2025-03-26 to 2025-11-25, basic/transports: Streamable HTTP.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import attrs
 
 from ...codecs.jsonrpc import Batch
+from ...errors import RemoteProtocolError
 from ...http import RequestHead
-from ...messages import Message, Request
+from ...messages import Message, Notification, Request
 from .. import refusals
 from ..core import ServerCore
 from ..dispatch import Endpoint
@@ -31,6 +33,8 @@ from .ladder import (
     session_lives,
 )
 from .sessions import Session, SessionTable
+from .shared import SharedSession
+from .turns import deliver
 
 
 @attrs.define(eq=False)
@@ -43,13 +47,56 @@ class StreamableHttp:
     _inbox: Inbox
 
     def check_head(self, head: RequestHead) -> None:
-        """Refuse what can be refused without a body. Raises RemoteProtocolError."""
-        check_head(self._asked(head))
+        """Refuse what can be refused without a body. Raises RemoteProtocolError.
+
+        What depends on sessions is not known yet where other instances may know them.
+        """
+        if not self._core.shared_store:
+            check_head(self._asked(head))
 
     def complete(self, exchange: ServerExchange) -> None:
         """A GET or DELETE is complete. Raises RemoteProtocolError: the refusal."""
+        self._find_session(exchange, partial(self._read_or_end, exchange))
+
+    def post(self, exchange: ServerExchange, messages: Message | Batch) -> None:
+        """A POST is complete. Raises RemoteProtocolError: the refusal."""
+        self._find_session(exchange, partial(self._post, exchange, messages))
+
+    def _find_session(
+        self, exchange: ServerExchange, then: Callable[[AskedInSession], None]
+    ) -> None:
+        """Do something, after the session was looked up in the store, if it may be shared."""
         assert exchange.head is not None
         asked = self._asked(exchange.head)
+        id, principal = asked.session_id, asked.head.principal
+        if not self._core.shared_store:
+            then(asked)
+        elif id is None or not self._endpoint.sessions:
+            check_head(asked)
+            then(asked)
+        else:
+            found = partial(self._found_session, exchange, asked, then)
+            SharedSession.of(self._core, self._table, principal, id, found).look_up()
+
+    def _found_session(
+        self,
+        exchange: ServerExchange,
+        asked: AskedInSession,
+        then: Callable[[AskedInSession], None],
+        refusal: RemoteProtocolError | None,
+    ) -> None:
+        """The store has told whether the session exists."""
+        if exchange.is_done:
+            return
+        try:
+            if refusal is not None:
+                raise refusal
+            check_head(asked)
+            then(asked)
+        except RemoteProtocolError as error:
+            exchange.refuse(error)
+
+    def _read_or_end(self, exchange: ServerExchange, asked: AskedInSession) -> None:
         session_lives(asked)  # it may have ended since the head came
         session = asked.session or self._lone_session(asked)
         session.touch()
@@ -63,10 +110,9 @@ class StreamableHttp:
         else:
             session.listen(exchange)
 
-    def post(self, exchange: ServerExchange, messages: Message | Batch) -> None:
-        """A POST is complete. Raises RemoteProtocolError: the refusal."""
-        assert exchange.head is not None
-        asked = self._asked(exchange.head)
+    def _post(
+        self, exchange: ServerExchange, messages: Message | Batch, asked: AskedInSession
+    ) -> None:
         check_message(asked, messages)
         if isinstance(messages, Request) and messages.method == "initialize":
             self._initialize(exchange, asked, messages)
@@ -81,7 +127,9 @@ class StreamableHttp:
             self._inbox.check_call(session, messages)
             answer = Answer(self._core, session, exchange, 1, is_batch=False)
             self._inbox.start((messages,), answer)
-        else:
+        elif isinstance(messages, Notification) or not deliver(
+            self._core, session, messages, exchange
+        ):
             self._inbox.take(session, messages)
             exchange.reply(202)
 
@@ -104,7 +152,30 @@ class StreamableHttp:
             negotiated.client_capabilities,
         )
         assert session.id is not None
-        exchange.reply(200, negotiated.reply, ((SESSION_ID, session.id.reveal().encode()),))
+        opened = partial(self._opened, exchange, session, negotiated.reply)
+        if self._core.shared_store:
+            id = session.id.reveal()
+            SharedSession.of(self._core, self._table, session.principal, id, opened).write(session)
+        else:
+            opened(None)
+
+    def _opened(
+        self,
+        exchange: ServerExchange,
+        session: Session,
+        reply: bytes,
+        refusal: RemoteProtocolError | None,
+    ) -> None:
+        """The session is open, and can be found; or it could not be stored."""
+        assert session.id is not None
+        if refusal is not None:
+            self._table.end(session, "it could not be stored")
+        if exchange.is_done:
+            return
+        if refusal is not None:
+            exchange.refuse(refusal)
+        else:
+            exchange.reply(200, reply, ((SESSION_ID, session.id.reveal().encode()),))
 
     def _lone_session(self, asked: AskedInSession) -> Session:
         """Stands in for a session where there are none, for the length of one request."""

@@ -17,6 +17,10 @@ is not after it any more. A reader whose peer is slow falls behind the tail by i
 in memory, and reads pages again when it has sent what it had. Disconnecting a reader (SEP-1699)
 leaves the log as it is.
 
+One writer at a time adds to a log, and it need not be the same for ever: a call that waits for the
+client's answers goes on wherever these arrive (:mod:`.turns`). Then its log is *written elsewhere*,
+and its readers follow it in the store.
+
 Without a store there are no event ids: messages go to the reader, if there is one, and are gone.
 
 Source: 2025-11-25 basic/transports: Resumability and Redelivery; SEP-1699.
@@ -24,73 +28,22 @@ Source: 2025-11-25 basic/transports: Resumability and Redelivery; SEP-1699.
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
 from ...codecs.event_id import EventId
 from ...codecs.sse import encode_event
 from ...effects import StoreAppend, StoreEffect, StoreRead
-from ...limits import Limits
 from ...states import ExchangeState
-from ...store import Entry, Page, StreamKey
-from ...types import Secret
+from ...store import Entry, EntryKind, Page, StreamKey
 from .. import refusals
-from ..core import ServerCore
 from ..exchange import ServerExchange
 
-
-@attrs.define(eq=False)
-class StreamTable:
-    """The streams that are written here, and the store effects that are under way for them."""
-
-    core: ServerCore
-    _streams: dict[StreamKey, Stream] = attrs.field(factory=dict[StreamKey, "Stream"], init=False)
-    """Those with a log that are not settled."""
-    _waiting: dict[StoreEffect, Stream] = attrs.field(
-        factory=dict[StoreEffect, "Stream"], init=False
-    )
-
-    @property
-    def limits(self) -> Limits:
-        """The bounds that were set."""
-        return self.core.limits
-
-    def new(
-        self, principal: str, session: Secret | None, siblings: set[Stream], *, polling: bool
-    ) -> Stream:
-        """A new stream: with a log if there is a store, registered so that readers find it.
-
-        It is added to its siblings, for as long as it is not settled.
-        """
-        if not self.core.resumable:
-            return Stream(key=None, polling=False, table=self)
-        key = StreamKey(principal, session.reveal() if session else "", self.core.token())
-        stream = self._streams[key] = Stream(key, polling, self, siblings=siblings)
-        siblings.add(stream)
-        return stream
-
-    def find(self, key: StreamKey, *, polling: bool) -> Stream:
-        """The stream of that name; one that is not written here only the store may know."""
-        stream = self._streams.get(key)
-        return stream or Stream(key, polling, self, written_elsewhere=True)
-
-    def tidy(self, stream: Stream) -> None:
-        """Let go of a stream that is settled: what there is to know of it is in the store."""
-        if stream.is_settled and stream.key is not None:
-            self._streams.pop(stream.key, None)
-            stream.siblings.discard(stream)
-
-    def put(self, effect: StoreAppend | StoreRead, stream: Stream) -> None:
-        """Ask for a use of the store; :meth:`take` gives the stream back when it is done."""
-        self._waiting[effect] = stream
-        self.core.effects.append(effect)
-
-    def take(self, effect: StoreEffect) -> Stream | None:
-        """The stream that a completed effect belongs to; None for one that was reported before."""
-        return self._waiting.pop(effect, None)
+if TYPE_CHECKING:
+    from .logs import StreamTable
 
 
 @attrs.define(eq=False)
@@ -104,7 +57,9 @@ class Stream:
     """
     table: StreamTable
     written_elsewhere: bool = False
-    """Only the store knows this log: it was finished before, or another process writes it."""
+    """Only the store knows what follows in this log: it was finished before, or somebody else goes
+    on with it.
+    """
     siblings: set[Stream] = attrs.field(factory=set["Stream"])
     """The streams of the same session that are not settled."""
 
@@ -113,7 +68,8 @@ class Stream:
     reader: ServerExchange | None = attrs.field(default=None, init=False)
     finished: bool = attrs.field(default=False, init=False)
     """Nothing can follow: the request is answered or cancelled, or the session has ended."""
-    _next_seq: int = attrs.field(default=1, init=False)
+    next_seq: int = attrs.field(default=1, init=False)
+    """The number of the next entry that is written here."""
     _stored: int = attrs.field(default=0, init=False)
     """The log is known to hold everything up to here."""
     _unstored: deque[Entry] = attrs.field(factory=deque[Entry], init=False)
@@ -143,16 +99,19 @@ class Stream:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is left to do here: it is finished and stored, and nobody reads."""
-        return self.finished and self._appending is None and self.reader is None
+        """Whether nothing is left to do here: nothing follows, all is stored, and nobody reads."""
+        is_written = self.finished or self.written_elsewhere
+        return is_written and self._appending is None and self.reader is None
 
     def append(self, message: bytes, *, final: bool = False) -> bool:
         """Add a message. Returns False if it is lost: nothing stores it and nobody reads it.
 
         An empty message is only the end of the log: its request was cancelled.
         """
-        entry = Entry(self._next_seq, message, final)
-        self._next_seq += 1
+        if self.written_elsewhere:
+            return False
+        entry = Entry(self.next_seq, message, final)
+        self.next_seq += 1
         self.finished = final
         if not self.logged:
             is_read = self.reader is not None
@@ -162,6 +121,19 @@ class Stream:
         self._unstored.append(entry)
         self._append_next()
         return True
+
+    def hand_over(self, entries: Sequence[Entry]) -> None:
+        """Add entries at once, after which somebody else goes on with the log."""
+        self._unstored.extend(entries)
+        self.written_elsewhere = True
+        self._append_next()
+
+    def take_over(self, seq: int) -> None:
+        """Go on with the log after the entry of that number."""
+        self.written_elsewhere = False
+        self.next_seq = seq + 1
+        self._stored = max(self._stored, seq)
+        self.catch_up()
 
     def stored(self) -> None:
         """The store has what it was given."""
@@ -173,6 +145,12 @@ class Stream:
             self._give(entries)
         self.catch_up()
         self._append_next()
+
+    def overtaken(self) -> None:
+        """Somebody else writes this log: what they say counts."""
+        self._appending = None
+        self._unstored.clear()
+        self.written_elsewhere = True
 
     def failed(self, effect: StoreEffect) -> bool:
         """The store could not do what it was asked. Returns False if messages are lost by that."""
@@ -243,13 +221,13 @@ class Stream:
             if not self._primes:
                 self._lose_reader()
                 return
-            page = page or Page((), self._stored)
-            self._position = page.entries[0].seq - 1 if page.entries else page.last_seq
-        self._stored = max(self._stored, page.last_seq)
+            page = page or Page((), Entry(self._stored, b""))
+            self._position = page.entries[0].seq - 1 if page.entries else page.last.seq
+        self._stored = max(self._stored, page.last.seq)
         if self.reader.state is ExchangeState.DECIDING:
             self._open(self.reader)
         self._give(page.entries)
-        if self.written_elsewhere and self._position == self._stored:
+        if self._position == self._stored and self._is_over(page):
             self.detach_reader()
         self.catch_up()
 
@@ -258,6 +236,25 @@ class Stream:
         is_ready = self.reader is not None and self._reading is None and self.reader.unsent == 0
         if is_ready and self._position < self._stored:
             self._read_page()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a reader waits for what another instance writes: look for it after a while."""
+        is_followed = (
+            self.table.core.shared_store and self.written_elsewhere and self._appending is None
+        )
+        return is_followed and self._is_read_up_to(self._stored)
+
+    def look(self) -> None:
+        """See whether the log has gone on."""
+        if self.is_waiting:
+            self._read_page()
+
+    def _is_over(self, page: Page) -> bool:
+        """Whether nobody goes on with a log that is read up to its end."""
+        if not self.written_elsewhere or self._appending is not None:
+            return False
+        return page.last.final or not (self.table.core.shared_store or page.last.waits)
 
     def _open(self, exchange: ServerExchange) -> None:
         exchange.open_stream()
@@ -274,7 +271,7 @@ class Stream:
         entries = (*self._appending.entries, *self._unstored)
         self._appending = None
         self._unstored.clear()
-        is_read = self._is_read_up_to(entries[0].seq - 1)
+        is_read = self._is_read_up_to(entries[0].seq - 1) and not self.written_elsewhere
         if not is_read:
             self._lose_reader()
         self.logged = False
@@ -284,10 +281,8 @@ class Stream:
 
     def _append_next(self) -> None:
         if self._appending is None and self._unstored and self.key is not None:
-            entries = tuple(itertools.islice(self._unstored, self.table.limits.replay_page_entries))
-            for _ in entries:
-                self._unstored.popleft()
-            self._appending = StoreAppend(stream=self.key, entries=entries)
+            self._appending = StoreAppend(stream=self.key, entries=tuple(self._unstored))
+            self._unstored.clear()
             self.table.put(self._appending, self)
 
     def _is_read_up_to(self, seq: int) -> bool:
@@ -315,11 +310,20 @@ class Stream:
         for entry in entries:
             if self.reader is not None and entry.seq > self._position:
                 self._position = entry.seq
-                if entry.data:
-                    event = encode_event(entry.data, event="message", id=self._id(entry.seq))
+                event = self._event(entry)
+                if event is not None:
                     self.reader.send(event)
-                if entry.final:
+                if entry.final or entry.kind is EntryKind.INPUT_REQUIRED:
                     self.detach_reader()
+
+    def _event(self, entry: Entry) -> bytes | None:
+        """What a reader is sent; None where an entry is not for clients."""
+        id = self._id(entry.seq)
+        if entry.kind is EntryKind.MESSAGE:
+            return encode_event(entry.data, event="message", id=id) if entry.data else None
+        if entry.kind is EntryKind.TURN:
+            return None
+        return encode_event(None, event=entry.kind.value, id=id)
 
     def _lose_reader(self) -> None:
         """What the reader should get next cannot be had: say so, as well as is still possible."""
@@ -340,4 +344,4 @@ def _follows(page: Page, position: int) -> bool:
     """Whether a page starts right after a position, so that nothing in between is missing."""
     if page.entries:
         return page.entries[0].seq == position + 1
-    return page.last_seq == position
+    return page.last.seq == position

@@ -1,0 +1,108 @@
+"""The logs of a server, and its way to the store that keeps them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import attrs
+
+from ...codecs.jsonrpc import INTERNAL_ERROR
+from ...effects import StoreAppend, StoreEffect, StoreRead
+from ...errors import RemoteProtocolError
+from ...limits import Limits
+from ...store import Page, StreamKey
+from ...timers import Timer
+from ...types import Secret
+from ..core import ServerCore
+from .streams import Stream
+
+
+def store_failed() -> RemoteProtocolError:
+    """The store did not do what was asked of it."""
+    return RemoteProtocolError(
+        "The store of this server does not work: try again later",
+        reason="store_failed",
+        http_status=503,
+        jsonrpc_code=INTERNAL_ERROR,
+    )
+
+
+class StoreUser(Protocol):
+    """Who has asked for a use of the store, and is told what comes of it."""
+
+    def stored(self) -> None:
+        """The store has what it was given."""
+
+    def overtaken(self) -> None:
+        """It has not, for the log has gone on meanwhile."""
+
+    def replayed(self, effect: StoreRead, page: Page | None) -> None:
+        """A page has come; None where there is no such log."""
+
+    def failed(self, effect: StoreEffect) -> bool:
+        """The store could not do what it was asked. Returns False if messages are lost by that."""
+        ...
+
+
+@attrs.define(eq=False)
+class StreamTable:
+    """The streams that are written or read here, and the store effects that are under way."""
+
+    core: ServerCore
+    _streams: dict[StreamKey, Stream] = attrs.field(factory=dict[StreamKey, "Stream"], init=False)
+    """Those with a log that are not settled."""
+    _waiting: dict[StoreEffect, StoreUser] = attrs.field(
+        factory=dict[StoreEffect, StoreUser], init=False
+    )
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds that were set."""
+        return self.core.limits
+
+    def new(
+        self, principal: str, session: Secret | None, siblings: set[Stream], *, polling: bool
+    ) -> Stream:
+        """A new stream: with a log if there is a store, registered so that readers find it.
+
+        It is added to its siblings, for as long as it is not settled.
+        """
+        if not self.core.resumable:
+            return Stream(key=None, polling=False, table=self)
+        key = StreamKey(principal, session.reveal() if session else "", self.core.token())
+        stream = self._streams[key] = Stream(key, polling, self, siblings=siblings)
+        siblings.add(stream)
+        return stream
+
+    def find(self, key: StreamKey, siblings: set[Stream], *, polling: bool) -> Stream:
+        """The stream of that name; one that nobody here knows may be in the store."""
+        stream = self._streams.get(key)
+        if stream is None:
+            stream = Stream(key, polling, self, written_elsewhere=True, siblings=siblings)
+            self._streams[key] = stream
+            siblings.add(stream)
+        return stream
+
+    def settle(self, user: StoreUser) -> None:
+        """Whose effect is completed: a stream may be done with, or is to be looked at again."""
+        if isinstance(user, Stream):
+            self.tidy(user)
+            if user.is_waiting:
+                deadline = self.core.now + self.limits.follow_interval
+                self.core.timers.set(Timer.FOLLOW, user, deadline)
+
+    def tidy(self, stream: Stream) -> None:
+        """Let go of a stream that is settled: what there is to know of it is in the store."""
+        if stream.is_settled and stream.key is not None:
+            self.core.timers.stop(Timer.FOLLOW, stream)
+            self._streams.pop(stream.key, None)
+            stream.siblings.discard(stream)
+
+    def put(self, effect: StoreAppend | StoreRead, user: StoreUser) -> None:
+        """Ask for a use of the store; :meth:`take` gives the user back when it is done."""
+        self._waiting[effect] = user
+        self.core.effects.append(effect)
+
+    def take(self, effect: StoreEffect) -> StoreUser | None:
+        """Whose effect has been completed; None for one that was reported before."""
+        return self._waiting.pop(effect, None)

@@ -1,0 +1,127 @@
+"""Sessions that other instances know, too.
+
+Where instances share a store, that a session exists is a log in it: whoever opens one writes down
+what was negotiated before the client learns the id. A request that names a session looks there
+first. So it may come to any instance, and what was ended anywhere has ended everywhere. What is
+used is written again from time to time, for what a store keeps grows old: a session that nobody
+uses for ``stored_age`` is forgotten with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import attrs
+
+from ...codecs import json
+from ...effects import StoreAppend, StoreEffect, StoreRead
+from ...errors import RemoteProtocolError
+from ...revisions import REVISIONS
+from ...store import Entry, Page, StreamKey
+from ...types import Secret
+from ..core import ServerCore
+from .logs import store_failed
+from .sessions import Session, SessionTable
+
+_LOG = ".session"
+"""No stream has this name: there is no point in tokens."""
+
+Done: TypeAlias = Callable[["RemoteProtocolError | None"], None]
+"""Is called at the end, with the refusal if there is one."""
+
+
+def is_known(error: RemoteProtocolError | None) -> None:
+    """The end of a use of the store that nobody waits for."""
+
+
+@attrs.define(eq=False)
+class SharedSession:
+    """A use of the store for one session: to write it down, or to look it up."""
+
+    _core: ServerCore
+    _table: SessionTable
+    _key: StreamKey
+    _done: Done = is_known
+
+    @classmethod
+    def of(
+        cls,
+        core: ServerCore,
+        table: SessionTable,
+        principal: str,
+        id: str,
+        done: Done = is_known,
+    ) -> SharedSession:
+        """The session of that id, of that principal."""
+        return cls(core, table, StreamKey(principal, id, _LOG), done)
+
+    def write(self, session: Session, seq: int = 1) -> None:
+        """Write down that the session exists."""
+        session.written = self._core.now
+        about = {
+            "revision": session.revision.name,
+            "client_info": session.client_info,
+            "client_capabilities": session.client_capabilities,
+            "multi_turn": session.multi_turn,
+        }
+        entries = (Entry(seq, json.encode(about)),)
+        self._table.streams.put(StoreAppend(stream=self._key, entries=entries), self)
+
+    def look_up(self) -> None:
+        """Let the table know whether the session exists."""
+        limits = self._core.limits
+        read = StoreRead(
+            stream=self._key,
+            after=0,
+            limit=limits.replay_page_entries,
+            max_bytes=limits.stored_bytes,
+        )
+        self._table.streams.put(read, self)
+
+    def stored(self) -> None:
+        """It is written down."""
+        self._done(None)
+
+    def overtaken(self) -> None:
+        """Another instance has just written the same."""
+        self._done(None)
+
+    def failed(self, effect: StoreEffect) -> bool:
+        """Nobody can tell whether it exists."""
+        self._done(store_failed())
+        return True
+
+    def replayed(self, effect: StoreRead, page: Page | None) -> None:
+        """What the store knows of it."""
+        session = self._table.find(self._key.principal, self._key.session)
+        refusal = None
+        if page is None:
+            if session is not None:
+                self._table.end(session, "ended at another instance", everywhere=False)
+        else:
+            try:
+                session = session or self._adopt(page.entries[-1].data)
+            except RemoteProtocolError as error:
+                refusal = error
+            else:
+                self._keep(session, page.last.seq)
+        self._done(refusal)
+
+    def _adopt(self, data: bytes) -> Session:
+        """Another instance has opened it. Raises RemoteProtocolError if there are too many here."""
+        self._table.check_room()
+        about = json.decode(data, self._core.limits.max_json_depth)
+        revision = REVISIONS[about["revision"]]
+        session = self._table.new(Secret(self._key.session), self._key.principal, revision)
+        session.client_info = about["client_info"]
+        session.client_capabilities = about["client_capabilities"]
+        session.multi_turn = about["multi_turn"]
+        session.initialized()
+        self._table.add(session)
+        return session
+
+    def _keep(self, session: Session, last_seq: int) -> None:
+        """Write it down once more before the store forgets it."""
+        if self._core.now - session.written > self._core.keeping_interval:
+            SharedSession(self._core, self._table, self._key).write(session, last_seq + 1)

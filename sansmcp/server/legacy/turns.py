@@ -1,0 +1,339 @@
+"""Calls that wait for the client's answers in the store, so that any instance can go on with them.
+
+When a handler needs input, and its call has a log, the call is *parked*: the questions go into the
+log, and after them, in the same append, all that it takes to enter the handler again. Nothing is
+held in memory. What the client answers is a log, too, one for each turn. Whoever receives an answer
+adds it there; of two who add at the same place one succeeds, so exactly one instance adds the
+answer that was missing, and that one takes the call over: it enters the handler, and goes on with
+the log of the call. Readers follow that log, wherever they are.
+
+How questions and answers travel is negotiated:
+
+* The questions are requests on the open stream. Each answer is a POST of its own, and the id of a
+  question tells which turn it belongs to.
+* SEP-1858: the questions stand between two events, ``buffer_input`` and ``input_required``, and
+  the response ends after them. The answers come as one array, by a POST whose ``Last-Event-ID``
+  names the second event, and the call goes on in the response to that POST. The same POST again
+  finds the answers there, and only reads.
+
+An instance that dies while a handler runs takes that call along: nobody could tell what the handler
+has done. The client's timeout ends it.
+
+Source: SEP-1858; 2025-03-26 to 2025-11-25, basic/transports: Sending Messages to the Server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+
+from ...codecs import json, jsonrpc
+from ...codecs.event_id import EventId
+from ...codecs.jsonrpc import Batch
+from ...effects import StoreAppend, StoreEffect, StoreRead
+from ...errors import RemoteProtocolError
+from ...events import BadRequest, CallReceived
+from ...messages import ErrorResponse, Request, RequestId, Response
+from ...states import SessionState
+from ...store import Entry, EntryKind, Page
+from ...turns import Answers, InputRequired, Turn
+from .. import refusals
+from ..calls import Call
+from ..core import ServerCore
+from ..exchange import ServerExchange
+from .logs import store_failed
+from .results import PlainResults
+from .sessions import Session
+from .streams import Stream
+
+Answered: TypeAlias = Response | ErrorResponse
+
+
+@attrs.frozen
+class Parked:
+    """All that it takes to enter a handler again."""
+
+    request: Request
+    names: Mapping[RequestId, str]
+    """The names of the questions by their ids."""
+    state: Any
+    """What the handler has saved."""
+    rounds: int
+    progress: float | None
+    """What was reported last."""
+
+    def encode(self) -> bytes:
+        """As the data of an entry. Raises LocalProtocolError for a state that is not JSON."""
+        return json.encode(attrs.asdict(self))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Parked:
+        """What :meth:`encode` has made."""
+        members = json.decode(data, max_depth=500)
+        return cls(**{**members, "request": Request(**members["request"])})
+
+
+def park(call: Call, stream: Stream, session: Session, required: InputRequired) -> None:
+    """Let a call wait for the answers, in the store."""
+    assert stream.key is not None
+    first = stream.next_seq + session.multi_turn
+    turn = EventId(stream.key.stream, first + len(required.requests))
+    ids = [f"{turn.encode()}.{number}" for number in range(len(required.requests))]
+    entries = [
+        Entry(seq, jsonrpc.encode(Request(id, question.method, question.params)))
+        for seq, id, question in zip(
+            range(first, turn.seq), ids, required.requests.values(), strict=True
+        )
+    ]
+    parked = Parked(
+        call.request,
+        dict(zip(ids, required.requests, strict=True)),
+        required.state,
+        call.rounds + 1,
+        call.last_progress,
+    )
+    kind = EntryKind.INPUT_REQUIRED if session.multi_turn else EntryKind.TURN
+    entries.append(Entry(turn.seq, parked.encode(), kind=kind))
+    if session.multi_turn:
+        entries.insert(0, Entry(first - 1, b"", kind=EntryKind.BUFFER_INPUT))
+    call.leave()
+    stream.hand_over(entries)
+
+
+def turn_of(id: RequestId) -> EventId | None:
+    """The turn that a question belongs to; None for an id that is not of such a question."""
+    turn, dot, _ = str(id).rpartition(".")
+    return EventId.decode(turn) if dot else None
+
+
+def _answers_missing() -> RemoteProtocolError:
+    """A continuation that does not answer what was asked."""
+    return RemoteProtocolError(
+        "All questions of the turn must be answered, each once, in one array",
+        reason="answers_missing",
+    )
+
+
+def _cursor_used() -> RemoteProtocolError:
+    """A continuation of a turn that was continued with other answers."""
+    return RemoteProtocolError(
+        "The turn that Last-Event-ID names was continued before, with other answers",
+        reason="cursor_used",
+    )
+
+
+def is_continuation(session: Session | None, cursor: str | None, messages: object) -> bool:
+    """Whether an array is the answers of a turn, and no batch. Row 4.5."""
+    is_possible = session is not None and session.multi_turn and cursor is not None
+    return (
+        is_possible
+        and isinstance(messages, Batch)
+        and bool(messages.items)
+        and all(isinstance(item, Answered) for item in messages.items)
+    )
+
+
+@attrs.define(eq=False)
+class ContinuedAnswer(PlainResults):
+    """How a call is answered that was parked: in its log."""
+
+    session: Session
+    _stream: Stream
+    open_calls: int = attrs.field(default=1, init=False)
+    is_batch: bool = attrs.field(default=False, init=False)
+
+    def start(self) -> None:
+        """The stream is there."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether to wait: the store does not keep up."""
+        return self._stream.congested
+
+    def message(self, data: bytes) -> bool:
+        """Something to say before the answer; returns False if it is lost."""
+        return self._stream.append(data)
+
+    def respond(self, data: bytes, error_code: int | None = None) -> bool:
+        """The answer; returns False if it is lost."""
+        self.open_calls = 0
+        return self._stream.append(data, final=True)
+
+    def withdraw(self) -> None:
+        """The call ends without an answer."""
+        self.open_calls = 0
+        self._stream.append(b"", final=True)
+
+    def disconnect(self, retry: int | None) -> bool:
+        """Close the connection; the client reads on later. False, and no change, if it cannot."""
+        return self._stream.disconnect(retry)
+
+    def ask(self, call: Call, required: InputRequired) -> bool:
+        """Ask, and park the call; without questions it goes on at once."""
+        if not self._stream.logged or not required.requests:
+            return call.ask_for(required)
+        park(call, self._stream, self.session, required)
+        return True
+
+
+@attrs.define(eq=False)
+class Delivery:
+    """Answers on their way to the turn that they belong to.
+
+    Three uses of the store: read the turn, read the answers that are there, add those that are new.
+    """
+
+    _core: ServerCore
+    _session: Session
+    _turn: EventId
+    _answers: Sequence[Answered]
+    _exchange: ServerExchange | None
+    """What waits for the outcome; None: nothing."""
+    _continues: bool
+    """The exchange is to be the continuation of the call (SEP-1858)."""
+    _parked: Parked | None = attrs.field(default=None, init=False)
+    _given: dict[RequestId, Answered] = attrs.field(factory=dict[RequestId, "Answered"], init=False)
+    """The answers that are stored."""
+    _last_seq: int = attrs.field(default=0, init=False)
+
+    def start(self) -> None:
+        """Read the turn."""
+        self._read(self._turn.stream, self._turn.seq - 1, 1)
+
+    def replayed(self, effect: StoreRead, page: Page | None) -> None:
+        """A page has come: of the call's log, then of the turn's answers."""
+        if self._parked is None:
+            entry = page.entries[0] if page is not None and page.entries else None
+            if entry is None or entry.seq != self._turn.seq or not entry.waits:
+                self._not_found()
+                return
+            self._parked = Parked.decode(entry.data)
+            self._read_answers()
+            return
+        for entry in page.entries if page is not None else ():
+            batch = jsonrpc.decode(entry.data, self._core.limits)
+            assert isinstance(batch, Batch)
+            self._take(item for item in batch.items if isinstance(item, Answered))
+            self._last_seq = entry.seq
+        self._add(self._parked)
+
+    def stored(self) -> None:
+        """The answers were added."""
+        assert self._parked is not None
+        self._take(self._answers)
+        if len(self._given) == len(self._parked.names):
+            self._go_on(self._parked)
+        self._done()
+
+    def overtaken(self) -> None:
+        """Others have added answers meanwhile."""
+        self._read_answers()
+
+    def failed(self, effect: StoreEffect) -> bool:
+        """The store failed: the client may try again."""
+        self._refuse(store_failed())
+        return True
+
+    def _add(self, parked: Parked) -> None:
+        """Add what is new of the answers."""
+        new = [
+            answer
+            for answer in self._answers
+            if answer.id in parked.names and answer.id not in self._given
+        ]
+        if self._continues and self._given:
+            self._come_back()
+        elif self._continues and len({answer.id for answer in new}) < len(parked.names):
+            self._refuse(_answers_missing())
+        elif new:
+            data = jsonrpc.encode_batch([jsonrpc.encode(answer) for answer in new])
+            key = self._session.log_key(f"{self._turn.encode()}.")
+            entries = (Entry(self._last_seq + 1, data),)
+            self._session.table.put(StoreAppend(stream=key, entries=entries), self)
+        else:
+            self._done()
+
+    def _come_back(self) -> None:
+        """The same POST again: its response is lost, and the call goes on or has ended."""
+        if all(self._given.get(answer.id or 0) == answer for answer in self._answers):
+            self._done()
+        else:
+            self._refuse(_cursor_used())
+
+    def _go_on(self, parked: Parked) -> None:
+        """All answers are there, and it was us who added the last one: enter the handler again."""
+        session = self._session
+        if session.state is SessionState.ENDED:
+            return
+        stream = session.find_stream(self._turn.stream)
+        stream.take_over(self._turn.seq)
+        names = parked.names
+        answers = Answers({names[id]: answer for id, answer in self._given.items()})
+        call = Call(
+            self._core,
+            session,
+            parked.request,
+            ContinuedAnswer(session, stream),
+            Turn(answers, parked.state),
+            rounds=parked.rounds,
+            last_progress=parked.progress,
+        )
+        session.calls[parked.request.id] = call
+        self._core.events.append(CallReceived(call))
+
+    def _done(self) -> None:
+        """The answers are where they belong."""
+        exchange = self._exchange
+        if exchange is None or exchange.is_done:
+            return
+        if self._continues:
+            stream = self._session.find_stream(self._turn.stream)
+            self._session.read(exchange, stream, self._turn.seq, prime=False)
+        else:
+            exchange.reply(202)
+
+    def _not_found(self) -> None:
+        """There is no such turn, or not any more. Late answers are ignored."""
+        if self._continues:
+            self._refuse(refusals.unknown_event_id())
+        else:
+            self._done()
+
+    def _refuse(self, error: RemoteProtocolError) -> None:
+        if self._exchange is None or self._exchange.is_done:
+            self._core.events.append(BadRequest(error))
+        else:
+            self._exchange.refuse(error)
+
+    def _take(self, answers: Any) -> None:
+        for answer in answers:
+            self._given[answer.id] = answer
+
+    def _read_answers(self) -> None:
+        assert self._parked is not None
+        self._read(f"{self._turn.encode()}.", self._last_seq, len(self._parked.names))
+
+    def _read(self, log: str, after: int, limit: int) -> None:
+        effect = StoreRead(
+            stream=self._session.log_key(log),
+            after=after,
+            limit=limit,
+            max_bytes=self._core.limits.stored_bytes,
+        )
+        self._session.table.put(effect, self)
+
+
+def deliver(
+    core: ServerCore,
+    session: Session,
+    answer: Answered,
+    exchange: ServerExchange | None = None,
+) -> bool:
+    """Bring an answer to the turn that it belongs to; False if its id names none."""
+    turn = turn_of(answer.id) if isinstance(answer.id, str) else None
+    if turn is None or session.id is None or not core.resumable:
+        return False
+    Delivery(core, session, turn, (answer,), exchange, continues=False).start()
+    return True

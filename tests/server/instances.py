@@ -1,0 +1,49 @@
+"""Several instances of one server that share nothing but a store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sansmcp import Call, Limits, MemoryStore
+from sansmcp.events import CallReceived
+
+from .bench import LATEST, Bench
+
+
+class Instances(list[Bench]):
+    """Instances on the bench; the first one opens the sessions."""
+
+    def __init__(self, count: int = 2, limits: Limits | None = None, **settings: Any) -> None:
+        limits = limits or Limits()
+        self.store = MemoryStore(limits)
+        super().__init__(
+            Bench(
+                store=self.store,
+                tokens=f"instance-{number}",
+                shared_store=True,
+                limits=limits,
+                **settings,
+            )
+            for number in range(count)
+        )
+
+    def open_session(
+        self, version: str = LATEST, capabilities: Mapping[str, Any] | None = None
+    ) -> str:
+        return self[0].open_session(version, capabilities)
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass for all, a little at a time."""
+        for _ in range(round(seconds / 0.25)):
+            for bench in self:
+                bench.wait(0.25)
+
+    @property
+    def entered(self) -> list[Call]:
+        """The calls whose handlers are to be entered, anywhere, since the last look."""
+        calls: list[Call] = []
+        for bench in self:
+            calls += [event.call for event in bench.events if isinstance(event, CallReceived)]
+            bench.events.clear()
+        return calls

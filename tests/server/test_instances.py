@@ -1,0 +1,161 @@
+"""Sessions and streams, when each request may come to another instance."""
+
+from __future__ import annotations
+
+import pytest
+
+from sansmcp import (
+    App,
+    Limits,
+    LocalProtocolError,
+    Server,
+)
+from sansmcp.events import SessionClosed
+from sansmcp.testing import counting_tokens
+
+from .bench import LATEST, PING, Bench, expect, initialize, methods, say
+from .instances import Instances
+from .pipe_bench import result
+from .test_rounds import ALL
+
+requirement = pytest.mark.requirement
+OLDER = ["2025-03-26", "2025-06-18", "2025-11-25"]
+
+
+# Sessions
+
+
+def test_a_session_is_known_everywhere() -> None:
+    instances = Instances(3)
+    session = instances.open_session(capabilities=ALL)
+    for bench in instances:
+        assert bench.post(PING, session).status == 200
+        (known,) = bench.server.sessions
+        assert (known.revision.name, known.client_capabilities) == (LATEST, ALL)
+        assert known.client_info == {"name": "bench", "version": "1"}
+
+
+@pytest.mark.parametrize("principal", ["eve", ""])
+def test_it_is_known_to_its_principal_only(principal: str) -> None:
+    first, second = Instances()
+    session = first.open_session(principal="alice")
+    id = session if principal else f"{session}x"
+    expect(second.post(PING, id, principal=principal), 404, "session_not_found", id=7)
+    expect(second.get(id, principal=principal), 404, "session_not_found")
+    assert second.server.sessions == ()
+
+
+def test_what_has_ended_anywhere_has_ended_everywhere() -> None:
+    first, second = Instances()
+    session = first.open_session()
+    assert second.post(PING, session).status == 200
+    assert second.send("DELETE", {"mcp-session-id": session}).status == 200
+    expect(first.post(PING, session), 404, "session_not_found", id=7)
+    assert any(isinstance(event, SessionClosed) for event in first.events)
+    assert first.server.sessions == second.server.sessions == ()
+
+
+def test_the_client_learns_the_id_when_others_can_find_the_session() -> None:
+    bench = Bench(store_works=False, shared_store=True)
+    talk = bench.post(initialize())
+    assert talk.head is None
+    bench.use_store_once()
+    assert talk.status == 200
+    gone = bench.post(initialize()).gone()
+    bench.use_store_once()
+    assert gone.head is None
+
+
+def test_a_session_that_cannot_be_stored_is_none() -> None:
+    bench = Bench(store_works=False, shared_store=True)
+    talk, gone = bench.post(initialize()), bench.post(initialize()).gone()
+    for _ in range(2):
+        bench.fail_store_once()
+    assert talk.status == 503
+    assert talk.error["data"]["reason"] == "store_failed"
+    assert gone.head is None
+    assert bench.server.sessions == ()
+
+
+def test_a_request_waits_until_its_session_is_looked_up() -> None:
+    bench = Bench(store_works=False, shared_store=True)
+    opened = bench.post(initialize())
+    bench.use_store_once()
+    session = opened.header("mcp-session-id")
+    talk = bench.post(PING, session)
+    assert talk.head is None
+    bench.use_store_once()
+    assert talk.json == result(7)
+    gone = bench.post(PING, session).gone()
+    bench.use_store_once()
+    assert gone.head is None
+    failed = bench.post(PING, session)
+    bench.fail_store_once()
+    assert failed.status == 503
+
+
+def test_there_are_only_so_many_sessions_at_an_instance() -> None:
+    first, second = Instances(limits=Limits(max_sessions=1))
+    session, other = first.open_session(), second.open_session()
+    assert second.post(PING, session).error["data"]["reason"] == "too_many_sessions"
+    assert second.post(PING, other).status == 200
+
+
+def test_a_session_in_use_is_not_forgotten_by_the_store() -> None:
+    instances = Instances(limits=Limits(stored_age=90))
+    session = instances.open_session()
+    for number in range(20):
+        instances.wait(20)
+        assert instances[number % 2].post(PING, session).status == 200
+    instances.wait(200)
+    instances.open_session()  # something is stored, so what is old goes
+    expect(instances[1].post(PING, session), 404, "session_not_found", id=7)
+
+
+def test_an_idle_instance_forgets_it_and_finds_it_again() -> None:
+    first, second = Instances(limits=Limits(stored_age=90))
+    session = first.open_session()
+    second.post(PING, session)
+    second.wait(31)
+    assert second.server.sessions == ()
+    assert second.post(PING, session).status == 200
+    talk, _ = second.call(session)
+    second.wait(60)
+    assert len(second.server.sessions) == 1  # it is busy
+    assert not talk.ended
+
+
+def test_an_instance_that_shuts_down_ends_no_session_of_others() -> None:
+    first, second = Instances()
+    session = first.open_session()
+    first.do(first.server.shut_down)
+    assert second.post(PING, session).status == 200
+
+
+def test_a_store_that_is_shared_is_used() -> None:
+    with pytest.raises(LocalProtocolError, match="resumable"):
+        Server(App("x"), new_token=counting_tokens(), resumable=False, shared_store=True)
+
+
+# Streams
+
+
+def test_a_stream_is_followed_at_another_instance() -> None:
+    first, second = instances = Instances()
+    session = instances.open_session()
+    talk, call = first.call(session)
+    say(first, call, "a")
+    talk.gone()
+    resumed = second.get(session, talk.events[0].id)
+    assert methods(resumed) == ["a"]
+    say(first, call, "b")
+    assert methods(resumed) == ["a"]
+    instances.wait(0.5)
+    assert methods(resumed) == ["a", "b"]
+    first.do(call.respond, {})
+    instances.wait(0.5)
+    assert methods(resumed) == ["a", "b", "answer"]
+    assert resumed.ended
+    again = second.get(session, resumed.last_id)
+    assert (again.status, again.events, again.ended) == (200, [], True)
+    assert second.server.next_deadline() == pytest.approx(second.now + 300, abs=2)

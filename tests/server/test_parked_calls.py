@@ -1,0 +1,264 @@
+"""Calls that wait for answers in the store, and go on wherever these come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sansmcp import (
+    Entry,
+    EventId,
+    InputRequired,
+    Limits,
+    LocalProtocolError,
+    StreamKey,
+)
+from sansmcp.effects import StoreAppend, StoreRead
+from sansmcp.events import CallReceived, MessageLost, StoreFailed
+
+from .bench import LATEST, PING, Bench, Talk, methods, say
+from .instances import Instances
+from .pipe_bench import result
+from .test_rounds import ACCEPTED, ALL, NAME, ROOTS
+
+requirement = pytest.mark.requirement
+OLDER = ["2025-03-26", "2025-06-18", "2025-11-25"]
+
+
+def ask(instances: Instances, *names: str, version: str = LATEST) -> tuple[str, Talk, list[Any]]:
+    """A call at the first instance that is parked; its stream, and the questions."""
+    session = instances.open_session(version, ALL)
+    talk, call = instances[0].call(session, "original", version=version, token=7)
+    instances[0].do(call.progress, 1)
+    required = InputRequired(dict.fromkeys(names or ("name",), NAME), {"saved": [1]})
+    assert instances[0].do(call.respond, required) is True
+    return session, talk, talk.messages[1:]
+
+
+def answer_to(question: dict[str, Any]) -> dict[str, Any]:
+    return result(question["id"], ACCEPTED)
+
+
+@requirement("MTURN-S-008", "MTURN-S-009", "MTURN-S-011")
+@pytest.mark.parametrize("version", OLDER)
+def test_an_answer_at_another_instance_goes_on_there(version: str) -> None:
+    first, second = instances = Instances()
+    session, talk, (question,) = ask(instances, version=version)
+    assert not first.server.is_busy
+    assert second.post(answer_to(question), session, version).status == 202
+    call = second.last_call()
+    assert (call.request.id, call.request.method) == ("original", "tools/call")
+    assert call.turn.answers == {"name": ACCEPTED}
+    assert call.turn.state == {"saved": [1]}
+    with pytest.raises(LocalProtocolError, match="grow"):
+        call.progress(1, now=second.now)
+    second.do(call.progress, 2)
+    second.do(call.respond, {"done": True})
+    assert not talk.ended
+    instances.wait(0.5)
+    assert talk.messages[2]["params"] == {"progressToken": 7, "progress": 2}
+    assert talk.messages[3:] == [result("original", {"done": True})]
+    assert talk.ended
+
+
+def test_rounds_at_one_instance_after_the_other() -> None:
+    instances = Instances(3)
+    session, talk, questions = ask(instances)
+    for number in (1, 2, 0, 0, 1):
+        bench = instances[number]
+        bench.post(answer_to(questions[-1]), session)
+        call = bench.last_call()
+        bench.do(call.respond, InputRequired({"again": NAME}))
+        instances.wait(0.5)
+        questions = talk.messages[1:]
+    instances[2].post(answer_to(questions[-1]), session)
+    instances[2].do(instances[2].last_call().respond, {})
+    instances.wait(0.5)
+    assert talk.messages[-1] == result("original")
+    assert talk.ended
+    assert len({question["id"] for question in questions}) == 6
+    assert instances.entered == []
+
+
+def test_answers_at_several_instances_enter_the_handler_once() -> None:
+    instances = Instances(3)
+    session, _, questions = ask(instances, "a", "b", "c")
+    for bench, question in zip(instances, questions, strict=True):
+        assert instances.entered == []
+        bench.post(answer_to(question), session)
+    assert set(instances[2].last_call().turn.answers) == {"a", "b", "c"}
+    for bench in instances:
+        for question in questions:
+            assert bench.post(answer_to(question), session).status == 202
+    assert instances.entered == []
+
+
+def test_two_instances_add_an_answer_at_the_same_time() -> None:
+    """Both have read the answers before one of them adds to them."""
+    instances = Instances(3)
+    session, _, (a, b) = ask(instances, "a", "b")
+    first, second = instances[1:]
+    for bench in (first, second):
+        bench.post(PING, session)
+        bench.store_works = False
+    talks = first.post(answer_to(a), session), second.post(answer_to(b), session)
+    for bench in (first, second):
+        for kind in (StoreRead, StoreRead, StoreRead):  # session, turn, answers
+            assert isinstance(bench.use_store_once(), kind)
+    assert isinstance(first.use_store_once(), StoreAppend)
+    assert (talks[0].status, talks[1].status) == (202, None)
+    assert isinstance(second.use_store_once(), StoreAppend)
+    assert isinstance(second.use_store_once(), StoreRead)
+    assert isinstance(second.use_store_once(), StoreAppend)
+    assert talks[1].status == 202
+    (call,) = instances.entered
+    assert set(call.turn.answers) == {"a", "b"}
+
+
+def test_the_asking_instance_is_killed() -> None:
+    first, second, third = instances = Instances(3)
+    session, talk, (question,) = ask(instances)
+    talk.gone()
+    instances.remove(first)
+    resumed = third.get(session, talk.last_id)
+    second.post(answer_to(question), session)
+    second.do(second.last_call().respond, {})
+    instances.wait(0.5)
+    assert resumed.messages == [result("original")]
+    assert resumed.ended
+
+
+def test_answers_of_a_batch_find_their_turn() -> None:
+    first, second = instances = Instances()
+    session, _, (a, b) = ask(instances, "a", "b", version="2025-03-26")
+    answers = [answer_to(a), answer_to(b)]
+    assert second.post(answers, session, "2025-03-26").status == 202
+    assert set(second.last_call().turn.answers) == {"a", "b"}
+    assert first.events == []
+
+
+@pytest.mark.parametrize("wrong", ["x", "0-1.0", "nothing-here-at-all-1.0", ".", "token-1.", "1.1"])
+def test_answers_to_nothing_are_ignored(wrong: str) -> None:
+    instances = Instances()
+    session = instances.open_session()
+    assert instances[1].post(result(wrong), session).status == 202
+    assert instances.entered == []
+
+
+def test_an_answer_names_a_turn_and_nothing_else() -> None:
+    """The number of another entry of the same log, or another question of the same turn."""
+    instances = Instances()
+    session, _, (question,) = ask(instances)
+    turn, _, _ = question["id"].rpartition(".")
+    stream, _, seq = turn.rpartition("-")
+    for wrong in (f"{stream}-{int(seq) - 1}.0", f"{stream}-{int(seq) + 1}.0", f"{turn}.1"):
+        assert instances[1].post(result(wrong), session).status == 202
+    assert instances.entered == []
+
+
+def test_nobody_answers_the_questions_of_another_session() -> None:
+    first, second = instances = Instances()
+    session, _, (question,) = ask(instances)
+    for principal in ("", "eve"):
+        other = first.open_session(capabilities=ALL, principal=principal)
+        talk = second.post(answer_to(question), other, principal=principal)
+        assert talk.status == 202
+    assert instances.entered == []
+    second.post(answer_to(question), session)
+    assert len(instances.entered) == 1
+
+
+def test_turns_expire_with_what_is_stored() -> None:
+    instances = Instances(limits=Limits(stored_age=90))
+    session, _, (question,) = ask(instances)
+    for _ in range(5):
+        instances.wait(20)
+        instances[1].post(PING, session)
+    instances[0].open_session()  # something is stored, so what is old goes
+    assert instances[1].post(answer_to(question), session).status == 202
+    assert instances.entered == []
+
+
+def test_a_store_that_fails_lets_the_client_answer_again() -> None:
+    instances = Instances()
+    second = instances[1]
+    session, _, (question,) = ask(instances)
+    second.post(PING, session)
+    second.store_works = False
+    for uses in range(1, 4):
+        talk = second.post(answer_to(question), session)
+        for _ in range(uses):
+            second.use_store_once()
+        second.fail_store_once()
+        assert (talk.status, talk.error["data"]["reason"]) == (503, "store_failed")
+    lost = second.post(answer_to(question), session)
+    second.use_store_once()
+    lost.gone()
+    second.fail_store_once()
+    assert lost.head is None
+    second.store_works = True
+    assert second.post(answer_to(question), session).status == 202
+    assert len(instances.entered) == 1
+
+
+def test_a_store_that_fails_while_a_call_is_parked_loses_the_call() -> None:
+    bench = Bench(store_works=False)
+    session = bench.open_session(capabilities=ALL)
+    talk, call = bench.call(session)
+    bench.do(call.respond, InputRequired({"name": NAME}))
+    bench.fail_store_once()
+    assert talk.aborted
+    (event,) = bench.events
+    assert isinstance(event, StoreFailed)
+    assert event.lost
+
+
+def test_without_a_store_any_more_the_call_waits_in_memory() -> None:
+    bench = Bench(store_works=False)
+    session = bench.open_session(capabilities=ALL)
+    talk, call = bench.call(session)
+    say(bench, call, "a")
+    bench.fail_store_once()
+    bench.do(call.respond, InputRequired({"name": NAME, "roots": ROOTS}))
+    for question in talk.messages[1:]:
+        bench.post(answer_to(question), session)
+    bench.do(bench.last_call().respond, {})
+    assert talk.messages[-1] == result(1)
+
+
+def test_a_session_that_ends_takes_its_parked_calls_along() -> None:
+    bench = Bench(store_works=False)
+    session = bench.open_session(capabilities=ALL)
+    talk, call = bench.call(session)
+    bench.do(call.respond, InputRequired({"name": NAME}))
+    bench.use_store_once()
+    (question,) = talk.messages
+    bench.post(answer_to(question), session)
+    bench.use_store_once()
+    bench.send("DELETE", {"mcp-session-id": session})
+    while bench.waiting:
+        bench.use_store_once()
+    assert talk.ended
+    assert not any(isinstance(event, CallReceived) for event in bench.events)
+
+
+def test_what_another_instance_goes_on_with_is_not_written_here_any_more() -> None:
+    """Should two ever write one log, those that came first count."""
+    first, second = instances = Instances()
+    session = instances.open_session()
+    talk, call = first.call(session)
+    say(first, call, "a")
+    cursor = EventId.decode(talk.last_id)
+    assert cursor is not None
+    log = StreamKey("", session, cursor.stream)
+    final = b'{"jsonrpc":"2.0","id":1,"result":{}}'
+    assert instances.store.append(log, (Entry(2, final, final=True),), now=0)
+    assert not instances.store.append(log, (Entry(2, final, final=True),), now=0)
+    say(first, call, "b")
+    assert first.do(call.respond, {}) is False
+    assert isinstance(first.events[-1], MessageLost)
+    instances.wait(0.5)
+    assert methods(talk) == ["a", "answer"]
+    assert talk.ended
+    assert second.events == []
