@@ -5,6 +5,7 @@ Source: 2026-07-28 basic: ``_meta``; SEP-2575.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from .codecs import json
@@ -21,6 +22,9 @@ SUBSCRIPTION_ID = _PREFIX + "subscriptionId"
 PROTOCOL_VERSION = b"mcp-protocol-version"
 """The header that names the version of a message."""
 
+MULTI_TURN = "sansmcp/multi-turn-sse"
+"""The experimental capability of both sides that stands for SEP-1858."""
+
 LISTEN = "subscriptions/listen"
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The parameter that ``Mcp-Name`` repeats."""
@@ -34,6 +38,17 @@ CLIENT_CAPABILITIES = {
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """Of log messages, the least important first."""
+
+
+def names_multi_turn(capabilities: Mapping[str, Any]) -> bool:
+    """Whether capabilities, of either side, name SEP-1858."""
+    return MULTI_TURN in (json.as_object(capabilities.get("experimental")) or {})
+
+
+def with_multi_turn(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """Capabilities that name SEP-1858."""
+    experimental = json.as_object(capabilities.get("experimental")) or {}
+    return {**capabilities, "experimental": {**experimental, MULTI_TURN: {"sep": 1858}}}
 
 
 def meta_of(message: Message) -> dict[str, Any]:

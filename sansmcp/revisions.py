@@ -39,6 +39,9 @@ class Revision:
     basic/transports.
     """
 
+    multi_turn: bool = False
+    """SEP-1858 may be negotiated, an experiment that never became part of a revision."""
+
     error_without_id: bool = False
     """An error whose request id is unknown leaves ``id`` out; before, ``id`` is null. Source:
     2025-11-25 schema.
@@ -62,6 +65,7 @@ REVISIONS = MappingProxyType(
                 era=Era.LEGACY,
                 version_header=True,
                 polling=True,
+                multi_turn=True,
                 error_without_id=True,
             ),
             Revision(

@@ -40,6 +40,8 @@ class ServerCore:
     stream_after: float
     shared_store: bool = False
     """Other instances use the same store."""
+    multi_turn: bool = False
+    """SEP-1858 is offered."""
     new_token: Callable[[], str]
     seal: StateSeal | None = None
 
@@ -59,8 +61,8 @@ class ServerCore:
     """Those of the channels that are open."""
 
     def __attrs_post_init__(self) -> None:
-        if self.shared_store and not self.resumable:
-            raise LocalProtocolError("A store that is shared has to be used: set resumable")
+        if (self.shared_store or self.multi_turn) and not self.resumable:
+            raise LocalProtocolError("This needs a store that is used: set resumable")
 
     @property
     def is_full(self) -> bool:

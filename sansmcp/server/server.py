@@ -70,6 +70,7 @@ class Server(StoreCompletions):
         versions: tuple[str, ...] = tuple(REVISIONS),
         resumable: bool = True,
         shared_store: bool = False,
+        multi_turn: bool = False,
         sessions: bool = True,
         listening: bool = True,
         stream_after: float = 0.05,
@@ -92,6 +93,9 @@ class Server(StoreCompletions):
                 resumed.
             shared_store: other instances of this server use the same store, so any of them may get
                 the next request of a session.
+            multi_turn: offer SEP-1858, an experiment for clients of 2025-11-25 that name it, too:
+                they send all answers to an InputRequired at once, and the call goes on in the
+                response to that.
             sessions: give clients a session. Without, every request stands alone, and the server
                 cannot ask clients anything.
             listening: offer standalone event streams (GET) for what belongs to no request.
@@ -116,6 +120,7 @@ class Server(StoreCompletions):
             limits=limits or Limits(),
             resumable=resumable,
             shared_store=shared_store,
+            multi_turn=multi_turn,
             stream_after=stream_after,
             new_token=new_token,
             seal=seal,

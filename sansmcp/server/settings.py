@@ -17,6 +17,7 @@ class ServerSettings(TypedDict, total=False):
     http_sse: str | None
     versions: tuple[str, ...]
     shared_store: bool
+    multi_turn: bool
     sessions: bool
     listening: bool
     stream_after: float

@@ -159,3 +159,22 @@ def test_a_stream_is_followed_at_another_instance() -> None:
     again = second.get(session, resumed.last_id)
     assert (again.status, again.events, again.ended) == (200, [], True)
     assert second.server.next_deadline() == pytest.approx(second.now + 300, abs=2)
+
+
+def test_two_instances_write_a_session_down_at_the_same_time() -> None:
+    instances = Instances(3, limits=Limits(stored_age=90))
+    session = instances.open_session()
+    instances.wait(40)
+    for bench in instances[1:]:
+        bench.store_works = False
+        bench.post(PING, session)
+        bench.use_store_once()
+    for bench in instances[1:]:
+        assert isinstance(bench.use_store_once(), StoreAppend)
+        assert bench.waiting == []
+
+
+def test_completions_of_nothing_change_nothing() -> None:
+    bench = Bench(shared_store=True)
+    bench.server.overtaken(StoreAppend(stream=StreamKey("", "", ""), entries=()), now=0)
+    assert bench.events == []

@@ -262,3 +262,11 @@ def test_what_another_instance_goes_on_with_is_not_written_here_any_more() -> No
     assert methods(talk) == ["a", "answer"]
     assert talk.ended
     assert second.events == []
+
+
+def test_there_are_only_so_many_questions_at_once() -> None:
+    bench = Bench(limits=Limits(max_batch=2))
+    _, call = bench.call(bench.open_session(capabilities=ALL))
+    with pytest.raises(LocalProtocolError, match="More than 2"):
+        call.respond(InputRequired(dict.fromkeys("abc", NAME)), now=0)
+    assert call.is_running

@@ -19,6 +19,7 @@ from ...codecs.jsonrpc import Batch
 from ...errors import RemoteProtocolError
 from ...events import BadRequest, CallReceived, ClientNotified
 from ...messages import ErrorResponse, Message, Notification, Params, Request, Response
+from ...meta import names_multi_turn, with_multi_turn
 from ...revisions import REVISIONS, Revision
 from .. import refusals
 from ..calls import AnswerForm, Call, Caller
@@ -36,6 +37,8 @@ class Negotiated:
     client_capabilities: Mapping[str, Any]
     reply: bytes
     """The answer, encoded."""
+    multi_turn: bool
+    """Both sides have named SEP-1858."""
 
 
 @attrs.define(eq=False)
@@ -44,8 +47,10 @@ class Inbox:
 
     _core: ServerCore
 
-    def negotiate(self, request: Request) -> Negotiated:
+    def negotiate(self, request: Request, *, multi_turn: bool = False) -> Negotiated:
         """What ``initialize`` settles; an unknown version is answered with our newest.
+
+        ``multi_turn``: SEP-1858 is possible. It is named to clients that have named it.
 
         Raises RemoteProtocolError if it names no version, or nothing new is taken. Source:
         basic/lifecycle: Version Negotiation.
@@ -57,14 +62,15 @@ class Inbox:
             raise refusals.invalid_params("protocolVersion must be a string", request.id)
         if version not in self._core.handshake_versions:
             version = self._core.handshake_versions[-1]
-        result = self._core.app.initialize_result(version)
-        return Negotiated(
-            REVISIONS[version],
-            # Some clients leave these out.
-            json.as_object(params.get("clientInfo")) or {},
-            json.as_object(params.get("capabilities")) or {},
-            jsonrpc.encode(Response(request.id, result)),
-        )
+        revision, result = REVISIONS[version], self._core.app.initialize_result(version)
+        # Some clients leave these out.
+        client_info = json.as_object(params.get("clientInfo")) or {}
+        capabilities = json.as_object(params.get("capabilities")) or {}
+        multi_turn = multi_turn and revision.multi_turn and names_multi_turn(capabilities)
+        if multi_turn:
+            result["capabilities"] = with_multi_turn(result["capabilities"])
+        reply = jsonrpc.encode(Response(request.id, result))
+        return Negotiated(revision, client_info, capabilities, reply, multi_turn)
 
     def check_call(self, session: Caller, request: Request) -> None:
         """Raises RemoteProtocolError for a request that must not run."""

@@ -173,7 +173,7 @@ def check_message(asked: AskedInSession, message: Message | Batch) -> None:
 
     Raises RemoteProtocolError: the refusal.
     """
-    if isinstance(message, Batch):
+    if isinstance(message, Batch) and not is_continuation(asked, message):
         check_batch(asked.revision, message)  # rows 4.6 to 4.8
     request_id = message.id if isinstance(message, Request) else None
     if isinstance(message, Request) and message.method == "initialize":
@@ -192,6 +192,20 @@ def _check_version(asked: AskedInSession, request_id: RequestId | None) -> None:
     known_version(asked, request_id)
     if asked.version is not None and asked.version not in asked.endpoint.handshake_versions:
         raise refusals.version_not_served(asked.version, asked.endpoint.versions, request_id)
+
+
+def is_continuation(asked: AskedInSession, batch: Batch) -> bool:
+    """Whether an array is the answers of a turn, as far as can be told. Row 4.5.
+
+    Where the session is unknown, that is the reason to refuse it. Source: SEP-1858.
+    """
+    has_cursor = headers.get(asked.head.headers, LAST_EVENT_ID) is not None
+    may_be = asked.endpoint.sessions and (asked.session is None or asked.session.multi_turn)
+    return has_cursor and may_be and bool(batch.items) and _are_answers(batch)
+
+
+def _are_answers(batch: Batch) -> bool:
+    return all(isinstance(item, Response | ErrorResponse) for item in batch.items)
 
 
 def check_batch(revision: Revision, batch: Batch) -> None:

@@ -34,7 +34,7 @@ from .ladder import (
 )
 from .sessions import Session, SessionTable
 from .shared import SharedSession
-from .turns import deliver
+from .turns import continue_call, deliver
 
 
 @attrs.define(eq=False)
@@ -119,7 +119,9 @@ class StreamableHttp:
             return
         session = asked.session or self._lone_session(asked)
         session.touch()
-        if isinstance(messages, Batch):
+        if isinstance(messages, Batch) and session.multi_turn:
+            continue_call(self._core, session, resumption_point(asked), messages, exchange)
+        elif isinstance(messages, Batch):
             new_answer = partial(Answer, self._core, session, exchange, is_batch=True)
             if not self._inbox.batch(session, messages, new_answer):
                 exchange.reply(202)
@@ -140,7 +142,8 @@ class StreamableHttp:
         self, exchange: ServerExchange, asked: AskedInSession, request: Request
     ) -> None:
         """Open a session, and tell its id. Source: basic/transports: Session Management."""
-        negotiated = self._inbox.negotiate(request)
+        multi_turn = self._core.multi_turn and self._endpoint.sessions
+        negotiated = self._inbox.negotiate(request, multi_turn=multi_turn)
         if not self._endpoint.sessions:
             exchange.reply(200, negotiated.reply)
             return
@@ -151,6 +154,7 @@ class StreamableHttp:
             negotiated.client_info,
             negotiated.client_capabilities,
         )
+        session.multi_turn = negotiated.multi_turn
         assert session.id is not None
         opened = partial(self._opened, exchange, session, negotiated.reply)
         if self._core.shared_store:

@@ -72,7 +72,8 @@ class Parked:
     def decode(cls, data: bytes) -> Parked:
         """What :meth:`encode` has made."""
         members = json.decode(data, max_depth=500)
-        return cls(**{**members, "request": Request(**members["request"])})
+        request = Request(**members.pop("request"))
+        return cls(request, **members)
 
 
 def park(call: Call, stream: Stream, session: Session, required: InputRequired) -> None:
@@ -121,17 +122,6 @@ def _cursor_used() -> RemoteProtocolError:
     return RemoteProtocolError(
         "The turn that Last-Event-ID names was continued before, with other answers",
         reason="cursor_used",
-    )
-
-
-def is_continuation(session: Session | None, cursor: str | None, messages: object) -> bool:
-    """Whether an array is the answers of a turn, and no batch. Row 4.5."""
-    is_possible = session is not None and session.multi_turn and cursor is not None
-    return (
-        is_possible
-        and isinstance(messages, Batch)
-        and bool(messages.items)
-        and all(isinstance(item, Answered) for item in messages.items)
     )
 
 
@@ -191,7 +181,7 @@ class Delivery:
     _answers: Sequence[Answered]
     _exchange: ServerExchange | None
     """What waits for the outcome; None: nothing."""
-    _continues: bool
+    continues: bool
     """The exchange is to be the continuation of the call (SEP-1858)."""
     _parked: Parked | None = attrs.field(default=None, init=False)
     _given: dict[RequestId, Answered] = attrs.field(factory=dict[RequestId, "Answered"], init=False)
@@ -243,9 +233,9 @@ class Delivery:
             for answer in self._answers
             if answer.id in parked.names and answer.id not in self._given
         ]
-        if self._continues and self._given:
+        if self.continues and self._given:
             self._come_back()
-        elif self._continues and len({answer.id for answer in new}) < len(parked.names):
+        elif self.continues and len({answer.id for answer in new}) < len(parked.names):
             self._refuse(_answers_missing())
         elif new:
             data = jsonrpc.encode_batch([jsonrpc.encode(answer) for answer in new])
@@ -288,7 +278,7 @@ class Delivery:
         exchange = self._exchange
         if exchange is None or exchange.is_done:
             return
-        if self._continues:
+        if self.continues:
             stream = self._session.find_stream(self._turn.stream)
             self._session.read(exchange, stream, self._turn.seq, prime=False)
         else:
@@ -296,7 +286,7 @@ class Delivery:
 
     def _not_found(self) -> None:
         """There is no such turn, or not any more. Late answers are ignored."""
-        if self._continues:
+        if self.continues:
             self._refuse(refusals.unknown_event_id())
         else:
             self._done()
@@ -337,3 +327,16 @@ def deliver(
         return False
     Delivery(core, session, turn, (answer,), exchange, continues=False).start()
     return True
+
+
+def continue_call(
+    core: ServerCore,
+    session: Session,
+    turn: EventId | None,
+    batch: Batch,
+    exchange: ServerExchange,
+) -> None:
+    """Go on with a call in the response to the answers that it needs. Source: SEP-1858."""
+    assert turn is not None, "the ladder lets no other array through"
+    answers = tuple(item for item in batch.items if isinstance(item, Answered))
+    Delivery(core, session, turn, answers, exchange, continues=True).start()

@@ -1,0 +1,326 @@
+"""SEP-1858: questions between two events, answers as one array, at any instance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sansmcp import App, InputRequired, Limits, LocalProtocolError, Server
+from sansmcp.testing import counting_tokens
+
+from .bench import LATEST, Bench, Talk, expect, initialize, methods, request
+from .instances import Instances
+from .pipe_bench import Pipe, result
+from .test_rounds import ACCEPTED, ALL, NAME
+
+requirement = pytest.mark.requirement
+KEY = "sansmcp/multi-turn-sse"
+BOTH: dict[str, Any] = {**ALL, "experimental": {KEY: {"sep": 1858}}}
+
+
+def ask(instances: Instances, *names: str) -> tuple[str, Talk, list[Any]]:
+    """A call at the first instance that asks; its stream, and the questions."""
+    session = instances.open_session(capabilities=BOTH)
+    talk, call = instances[0].call(session, "original", token=7)
+    instances[0].do(call.progress, 1)
+    instances[0].do(call.respond, InputRequired(dict.fromkeys(names or ("name",), NAME), [1]))
+    return session, talk, talk.messages[1:]
+
+
+def new_instances(count: int = 2, **settings: Any) -> Instances:
+    return Instances(count, multi_turn=True, **settings)
+
+
+def send(bench: Bench, session: str, cursor: str | None, answers: list[Any]) -> Talk:
+    """The answers, in one POST."""
+    return bench.post(answers, session, headers={"last-event-id": cursor})
+
+
+def answers_to(questions: list[Any]) -> list[Any]:
+    return [result(question["id"], ACCEPTED) for question in questions]
+
+
+# The agreement
+
+
+@requirement("MTURN-S-001", "MTURN-S-011")
+@pytest.mark.parametrize(
+    ("offered", "capabilities", "version", "agreed"),
+    [
+        (True, BOTH, LATEST, True),
+        (False, BOTH, LATEST, False),
+        (True, ALL, LATEST, False),
+        (True, {**ALL, "experimental": {"other": {}}}, LATEST, False),
+        (True, {**ALL, "experimental": [KEY]}, LATEST, False),
+        (True, BOTH, "2025-06-18", False),
+        (True, BOTH, "2025-03-26", False),
+    ],
+)
+def test_both_sides_must_name_it(
+    offered: bool, capabilities: dict[str, Any], version: str, agreed: bool
+) -> None:
+    bench = Bench(App("x", capabilities={"experimental": {"mine": {}}}), multi_turn=offered)
+    bench.server.app.handler("tools/call")(lambda: None)
+    talk = bench.post(initialize(version, capabilities))
+    named: dict[str, Any] = {"mine": {}}
+    if agreed:
+        named[KEY] = {"sep": 1858}
+    assert talk.json["result"]["capabilities"]["experimental"] == named
+    session = talk.header("mcp-session-id")
+    talk, call = bench.call(session, version=version)
+    bench.do(call.respond, InputRequired({"name": NAME}))
+    kinds = [event.event for event in talk.events if event.data != ""]
+    if agreed:
+        assert kinds == ["buffer_input", "message", "input_required"]
+        assert talk.ended
+    else:
+        assert kinds == ["message"]
+        assert not talk.ended
+        refused = send(bench, session or "", talk.last_id, answers_to(talk.messages))
+        assert refused.status == (202 if version == "2025-03-26" else 400)
+
+
+def test_it_is_not_for_other_transports_and_eras() -> None:
+    pipe = Pipe(multi_turn=False)
+    (answer,) = pipe.say(initialize(capabilities=BOTH)).said
+    assert "experimental" not in answer["result"]["capabilities"]
+    bench = Bench(multi_turn=True, sessions=False)
+    talk = bench.post(initialize(capabilities=BOTH))
+    assert "experimental" not in talk.json["result"]["capabilities"]
+
+
+def test_it_needs_a_store() -> None:
+    with pytest.raises(LocalProtocolError, match="resumable"):
+        Server(App("x"), new_token=counting_tokens(), resumable=False, multi_turn=True)
+
+
+# A turn
+
+
+@requirement("MTURN-S-002", "MTURN-S-003", "MTURN-S-004", "MTURN-S-005", "MTURN-S-006")
+def test_the_questions_stand_between_two_events_without_data() -> None:
+    instances = new_instances()
+    _, talk, (first, second) = ask(instances, "a", "b")
+    _, _, opens, _, _, closes = talk.events
+    assert f"event: buffer_input\nid: {opens.id}\n\n".encode() in talk.body
+    assert talk.body.endswith(f"event: input_required\nid: {closes.id}\n\n".encode())
+    assert methods(talk) == ["notifications/progress", *[NAME.method] * 2]
+    assert first["params"] == second["params"] == NAME.params
+    assert talk.ended
+    assert not instances[0].server.is_busy
+    assert b"original" not in talk.body  # what the server needs is not for the client
+
+
+@requirement("MTURN-S-008")
+def test_what_is_needed_is_stored_before_the_client_is_told() -> None:
+    bench = Bench(multi_turn=True, store_works=False)
+    talk, call = bench.call(bench.open_session(capabilities=BOTH))
+    bench.do(call.respond, InputRequired({"name": NAME}, [1]))
+    assert methods(talk) == []
+    bench.use_store_once()
+    assert talk.events[-1].event == "input_required"
+
+
+@requirement("MTURN-S-007", "MTURN-S-009", "MTURN-S-010")
+@pytest.mark.parametrize("names", [("a",), ("a", "b", "c")])
+@pytest.mark.parametrize("where", [0, 1])
+def test_the_call_goes_on_in_the_response_to_the_answers(names: tuple[str], where: int) -> None:
+    instances = new_instances()
+    session, talk, questions = ask(instances, *names)
+    going_on = send(instances[where], session, talk.last_id, answers_to(questions)[::-1])
+    assert (going_on.status, going_on.header("content-type")) == (200, "text/event-stream")
+    (call,) = instances.entered
+    assert (call.request.id, call.turn.state) == ("original", [1])
+    assert dict(call.turn.answers) == dict.fromkeys(names, ACCEPTED)
+    instances[where].do(call.progress, 2)
+    instances[where].do(call.respond, {"done": True})
+    report, answer = going_on.messages
+    assert report["params"] == {"progressToken": 7, "progress": 2}
+    assert answer == result("original", {"done": True})
+    assert going_on.ended
+
+
+@requirement("MTURN-B-001")
+def test_many_turns_each_at_another_instance() -> None:
+    instances = new_instances(3)
+    session, talk, questions = ask(instances)
+    for number in (1, 2, 0, 0, 1):
+        bench = instances[number]
+        talk = send(bench, session, talk.last_id, answers_to(questions))
+        bench.do(bench.last_call().respond, InputRequired({"again": NAME}))
+        assert talk.ended
+        questions = talk.messages
+    talk = send(instances[2], session, talk.last_id, answers_to(questions))
+    instances[2].do(instances[2].last_call().respond, {})
+    assert talk.messages == [result("original")]
+
+
+def test_without_questions_nothing_is_said_of_turns() -> None:
+    bench = Bench(multi_turn=True)
+    talk, call = bench.call(bench.open_session(capabilities=BOTH))
+    bench.do(call.respond, InputRequired(state=1))
+    bench.do(bench.last_call().respond, {})
+    assert talk.json == result(1)
+    talk, call = bench.call(bench.open_session(capabilities=BOTH))
+    bench.do(call.respond, InputRequired({"name": NAME}))
+    session = bench.server.sessions[-1].id
+    assert session is not None
+    talk = send(bench, session.reveal(), talk.last_id, answers_to(talk.messages))
+    bench.do(bench.last_call().respond, InputRequired(state=1))
+    bench.do(bench.last_call().respond, {})
+    assert talk.messages == [result(2)]
+
+
+def test_an_error_of_the_client_is_an_answer() -> None:
+    instances = new_instances()
+    session, talk, (question,) = ask(instances)
+    declined = {"jsonrpc": "2.0", "id": question["id"], "error": {"code": -1, "message": "no"}}
+    assert send(instances[1], session, talk.last_id, [declined]).status == 200
+    (call,) = instances.entered
+    with pytest.raises(Exception, match="no"):
+        call.turn.answers["name"]
+
+
+# Accidents
+
+
+def test_a_turn_whose_stream_broke_is_read_by_get() -> None:
+    instances = new_instances()
+    session, talk, (question,) = ask(instances)
+    for index, event in enumerate(talk.events[:-1]):
+        rest = instances[index % 2].get(session, event.id)
+        assert [each.id for each in rest.events] == [each.id for each in talk.events[index + 1 :]]
+        assert rest.ended
+    assert send(instances[1], session, talk.last_id, answers_to([question])).status == 200
+    assert len(instances.entered) == 1
+
+
+def test_the_same_answers_again_do_not_run_it_twice() -> None:
+    instances = new_instances(3)
+    session, talk, questions = ask(instances)
+    cut = send(instances[1], session, talk.last_id, answers_to(questions)).gone()
+    (call,) = instances.entered
+    again = send(instances[2], session, talk.last_id, answers_to(questions))
+    newest = send(instances[1], session, talk.last_id, answers_to(questions))
+    instances[1].do(call.respond, {"done": True})
+    instances.wait(0.5)
+    for reader in (again, newest, send(instances[0], session, talk.last_id, answers_to(questions))):
+        assert reader.messages == [result("original", {"done": True})]
+        assert reader.ended
+    assert cut.messages == []
+    assert instances.entered == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        ([{"action": "decline"}, ACCEPTED], "cursor_used"),
+        ([{"action": "decline"}], "cursor_used"),
+    ],
+)
+def test_a_turn_is_not_continued_twice(answers: list[Any], reason: str) -> None:
+    instances = new_instances()
+    session, talk, questions = ask(instances, "a", "b")
+    send(instances[0], session, talk.last_id, answers_to(questions))
+    others = [result(q["id"], a) for q, a in zip(questions, answers, strict=False)]
+    expect(send(instances[1], session, talk.last_id, others), 400, reason)
+    assert len(instances.entered) == 1
+
+
+@pytest.mark.parametrize("wrong", ["too few", "strangers", "twice"])
+def test_all_questions_are_to_be_answered(wrong: str) -> None:
+    instances = new_instances()
+    session, talk, questions = ask(instances, "a", "b")
+    answers = answers_to(questions)
+    given = {
+        "too few": answers[:1],
+        "strangers": [answers[0], result("x")],
+        "twice": [answers[0], answers[0]],
+    }
+    expect(send(instances[1], session, talk.last_id, given[wrong]), 400, "answers_missing")
+    assert send(instances[1], session, talk.last_id, answers).status == 200
+    assert len(instances.entered) == 1
+
+
+def test_cursors_of_others_are_unknown() -> None:
+    instances = new_instances()
+    session, talk, questions = ask(instances)
+    other = instances.open_session(capabilities=BOTH)
+    eve = instances[0].open_session(capabilities=BOTH, principal="eve")
+    expect(send(instances[1], other, talk.last_id, answers_to(questions)), 400, "unknown_event_id")
+    foreign = instances[1].post(
+        answers_to(questions), eve, headers={"last-event-id": talk.last_id}, principal="eve"
+    )
+    expect(foreign, 400, "unknown_event_id")
+    for principal in ("eve", ""):
+        stolen = instances[1].post(
+            answers_to(questions),
+            session if principal else eve,
+            headers={"last-event-id": talk.last_id},
+            principal=principal,
+        )
+        expect(stolen, 404, "session_not_found")
+    assert instances.entered == []
+
+
+def test_a_cursor_must_be_that_of_the_turn() -> None:
+    instances = new_instances()
+    session, talk, questions = ask(instances)
+    cursors = [event.id for event in talk.events[:-1]]
+    for cursor in [*cursors, f"{talk.last_id}1", "nonsense", "token-000000000009-1"]:
+        refused = send(instances[1], session, cursor, answers_to(questions))
+        expect(refused, 400, "unknown_event_id")
+    assert instances.entered == []
+
+
+def test_a_cursor_expires() -> None:
+    instances = new_instances(limits=Limits(stored_age=90))
+    session, talk, questions = ask(instances)
+    for _ in range(5):
+        instances.wait(20)
+        instances[1].post(request(1, "ping"), session)
+    instances[0].open_session()  # something is stored, so what is old goes
+    late = send(instances[1], session, talk.last_id, answers_to(questions))
+    expect(late, 400, "unknown_event_id")
+
+
+@pytest.mark.parametrize("body", [[], [request(1, "ping")], [result("x"), request(1, "ping")]])
+def test_other_arrays_are_no_answers(body: list[Any]) -> None:
+    instances = new_instances()
+    session, talk, _ = ask(instances)
+    assert send(instances[1], session, talk.last_id, body).status == 400
+    assert instances[1].post([result("x")], session).status == 400
+
+
+def test_a_client_that_leaves_too_early_finds_the_result() -> None:
+    bench = Bench(multi_turn=True, store_works=False)
+    session = bench.open_session(capabilities=BOTH)
+    talk, call = bench.call(session)
+    bench.do(call.respond, InputRequired({"name": NAME}))
+    bench.use_store_once()
+    gone = send(bench, session, talk.last_id, answers_to(talk.messages)).gone()
+    for _ in range(3):
+        bench.use_store_once()
+    assert gone.head is None
+    bench.store_works = True
+    bench.do(bench.last_call().respond, {})
+    again = send(bench, session, talk.last_id, answers_to(talk.messages))
+    assert again.messages == [result(1)]
+
+
+def test_a_call_that_goes_on_is_a_call_like_others() -> None:
+    instances = new_instances()
+    session, talk, questions = ask(instances)
+    going_on = send(instances[1], session, talk.last_id, answers_to(questions))
+    (call,) = instances.entered
+    assert instances[1].server.is_busy
+    assert not call.congested
+    assert instances[1].do(call.disconnect, retry=1) is True
+    assert going_on.ended
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
+    params = {"requestId": "original"}
+    instances[1].post({**cancelled, "params": params}, session)
+    assert not call.is_running
+    rest = instances[0].get(session, going_on.last_id)
+    assert (rest.status, rest.messages, rest.ended) == (200, [], True)
