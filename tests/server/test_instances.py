@@ -9,7 +9,9 @@ from sansmcp import (
     Limits,
     LocalProtocolError,
     Server,
+    StreamKey,
 )
+from sansmcp.effects import StoreAppend
 from sansmcp.events import SessionClosed
 from sansmcp.testing import counting_tokens
 
