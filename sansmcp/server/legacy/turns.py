@@ -146,7 +146,7 @@ class ContinuedAnswer(PlainResults):
         """Something to say before the answer; returns False if it is lost."""
         return self._stream.append(data)
 
-    def respond(self, data: bytes, error_code: int | None = None) -> bool:
+    def respond(self, data: bytes, http_status: int = 200) -> bool:
         """The answer; returns False if it is lost."""
         self.open_calls = 0
         return self._stream.append(data, final=True)
