@@ -27,7 +27,10 @@ Result = TypeVar("Result")
 Done = TypeVar("Done")
 
 OnProgress: TypeAlias = Callable[[ProgressReceived], None]
-"""Called with each progress report of a call, in order. It must not block."""
+"""Called with each progress report of a call, in order. It must not block.
+
+What it raises ends the call, and is raised by the method that has made the call.
+"""
 
 
 class Waiter(Protocol):
@@ -132,9 +135,12 @@ class ClientHandle(abc.ABC, Generic[Result, Done]):
             case CallFailed(handle, error) if handle in self._waiting:
                 self._waiting[handle][0].deliver(error=error)
             case ProgressReceived(call=handle) if handle in self._waiting:
-                on_progress = self._waiting[handle][1]
+                waiter, on_progress = self._waiting[handle]
                 if on_progress is not None:
-                    on_progress(event)
+                    try:
+                        on_progress(event)
+                    except Exception as error:  # is for who has given us the function
+                        waiter.deliver(error=error)
             case CallCompleted() | CallFailed() | ProgressReceived():
                 pass  # nobody waits any more
             case Connected() if not hasattr(self, "connected"):

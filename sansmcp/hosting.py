@@ -52,7 +52,11 @@ class ServerHost(abc.ABC):
             self._respond(call, await result)
         except Exception as error:
             self._fail(call, error)
-        self.settle()
+        except BaseException:  # cancelled, and not always by the client: nobody may wait for ever
+            call.fail_with(RuntimeError(), now=self._now())
+            raise
+        finally:
+            self.settle()
 
     @abc.abstractmethod
     def _now(self) -> float:

@@ -2,13 +2,16 @@
 
 The real standard input and output (:class:`StandardStreams`), the process group of a server that
 was started (:func:`signal_group`), the file by which processes find a server
-(:class:`StateFile`), where a server listens (:func:`listen`), and when Ctrl-C interrupts those who
-block (:func:`undisturbed`).
+(:class:`StateFile`), where a server listens (:func:`listen`), its randomness and its clock
+(:func:`new_server`), whether a connection can be used again (:func:`is_readable`), and when Ctrl-C
+interrupts those who block (:func:`undisturbed`).
 """
 
 from ._interrupts import interrupts_allowed, undisturbed
 from ._listening import listen
+from ._machine import new_server
 from ._processes import signal_group
+from ._sockets import is_readable
 from ._state_file import State, StateFile, read_state
 from ._streams import StandardStreams
 
@@ -17,7 +20,9 @@ __all__ = [
     "State",
     "StateFile",
     "interrupts_allowed",
+    "is_readable",
     "listen",
+    "new_server",
     "read_state",
     "signal_group",
     "undisturbed",

@@ -4,8 +4,21 @@ It is no layer on which applications could be written: no nurseries, no sockets,
 that of whole tasks.
 """
 
+from ._client import Answerer, Client
 from ._loops import Event, Loop, Task, current_loop
 from ._machine import Clock, Promise
-from ._serving import Call, Serving
+from ._serving import Call, Serving, Timekeeper
 
-__all__ = ["Call", "Clock", "Event", "Loop", "Promise", "Serving", "Task", "current_loop"]
+__all__ = [
+    "Answerer",
+    "Call",
+    "Client",
+    "Clock",
+    "Event",
+    "Loop",
+    "Promise",
+    "Serving",
+    "Task",
+    "Timekeeper",
+    "current_loop",
+]

@@ -79,9 +79,11 @@ class Serving(sansmcp.ServerHost):
     async def shut_down(self, grace: float) -> None:
         """Take nothing new, give running calls some seconds, and end all streams properly."""
         self.core.drain(now=self._now())
-        await self.loop.within(grace, self.until, lambda: not self.core.is_busy)
-        self.core.shut_down(now=self._now())
-        self.settle()
+        try:
+            await self.loop.within(grace, self.until, lambda: not self.core.is_busy)
+        finally:
+            self.core.shut_down(now=self._now())
+            self.settle()
 
     def _now(self) -> float:
         return self.loop.now()

@@ -7,137 +7,54 @@ ends in its task and becomes an input of the machine.
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import ssl
-from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 import sansmcp
+import sansmcp_loop
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
-from sansmcp.events import ClientEvent, ServerAsked, ServerWithdrew
+from sansmcp_loop import Answerer, current_loop
 
-from ._machine import Clock, Promise
+from ._machine import Clock
 from ._pool import Pool
 from ._process import ServerProcess
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from sansmcp.handles import OnProgress
-    from sansmcp.messages import Params, Request, RequestId
     from sansmcp.process import ProcessPart
 
-_logger = logging.getLogger("sansmcp")
 
-Answerer: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Any]]
-"""Answers a request of the server: from its parameters to the result, or raises JsonRpcError."""
-
-
-class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.AsyncResource):
+class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
     """A connected client; made by :func:`connect`. All methods may be called from any task."""
+
+    _clock: Clock
 
     def __init__(
         self,
         core: sansmcp.Client,
         nursery: trio.Nursery,
         pool: Pool,
-        answers: Mapping[str, Answerer],
+        answers: Mapping[str, Answerer] | None,
         environment: Mapping[str, str] | None,
         directory: str | os.PathLike[str] | None,
     ) -> None:
-        self._is_open, self._is_closed = Promise(), Promise()
-        super().__init__(self._is_open, self._is_closed)
-        self._core = core
-        self._clock = Clock(core)
+        super().__init__(core, current_loop(), Clock(core), answers)
         self._nursery = nursery
         self._pool = pool
-        self._answers = answers
         self._process = ServerProcess(self, nursery, environment, directory)
         self._carrying: dict[int, trio.CancelScope] = {}
-        self._answering: dict[RequestId, trio.CancelScope] = {}
-        self._events: deque[ClientEvent] = deque()
-        self._keeps_events = False
-        self._is_paused = False
-
-    # For applications
-
-    async def call(
-        self,
-        method: str,
-        params: Params | None = None,
-        *,
-        on_progress: OnProgress | None = None,
-        **options: Unpack[sansmcp.CallOptions],
-    ) -> Any:
-        """Make any request. Cancelling the caller cancels the request."""
-        handle = self._core.call(method, params, now=trio.current_time(), **options)
-        promise = Promise()
-        self._waiting[handle] = promise, on_progress
-        self._settle()
-        try:
-            return await promise.wait()
-        finally:
-            del self._waiting[handle]
-            if self._core.cancel(handle, now=trio.current_time()):
-                self._settle()
-
-    async def notify(self, method: str, params: Params | None = None) -> None:
-        """Send a notification."""
-        self._core.notify(method, params, now=trio.current_time())
-        self._settle()
-        await trio.lowlevel.checkpoint()
-
-    def events(self) -> AsyncGenerator[ClientEvent, None]:
-        """What happens and belongs to no call: notifications, reconnections, a lost session.
-
-        Events are kept from the moment this is called, a limited number; when nobody takes them,
-        nothing more is read from the server. So take them, until the client is closed and they end,
-        or close the generator.
-        """
-        self._keeps_events = True
-        return self._next_events()
-
-    async def _next_events(self) -> AsyncGenerator[ClientEvent, None]:
-        try:
-            while self._events or not self._is_closed.is_delivered:
-                if self._events:
-                    event = self._events.popleft()
-                    self._settle()
-                    yield event
-                else:
-                    await self._clock.moved.wait()
-        finally:
-            self._keeps_events = False
-            self._events.clear()
-            self._settle()
-
-    async def aclose(self) -> None:
-        """End the session. Calls under way fail with RequestCancelled. May be called twice."""
-        self._core.close(now=trio.current_time())
-        self._settle()
-        await self._is_closed.wait()
 
     async def open(self) -> None:
         """Do the handshake; :func:`connect` does it. Raises CallError where it fails."""
         self._nursery.start_soon(self._keep_time)
-        self._core.start(now=trio.current_time())
-        self._settle()
-        await self._is_open.wait()
-
-    # The machine
-
-    def _settle(self) -> None:
-        """Perform what the machine wants, and take what it tells, until it has nothing more."""
-        # What ends a call must not wait behind events that nobody takes: only the reading does.
-        self._core.drive(self._perform, self._happened)
-        self._is_paused = len(self._events) >= self._core.limits.max_queued_events
-        self._clock.tick()
+        await self._open()
 
     def _perform(self, effect: ClientEffect) -> None:
         match effect:
@@ -150,16 +67,10 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
             case _:
                 self._process.perform(effect)
 
-    def _happened(self, event: ClientEvent) -> None:
-        match event:
-            case ServerAsked(_, request):
-                self._nursery.start_soon(self._answer, request)
-            case ServerWithdrew(request_id):
-                if request_id in self._answering:
-                    self._answering[request_id].cancel()
-            case _:
-                if not self._take(event) and self._keeps_events:
-                    self._events.append(event)
+    def _run(self, work: Coroutine[Any, Any, None]) -> trio.CancelScope:
+        scope = trio.CancelScope()
+        self._nursery.start_soon(_within, scope, work)
+        return scope
 
     async def _keep_time(self) -> None:
         while True:
@@ -196,22 +107,10 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]], trio.abc.Asy
         del self._carrying[effect.exchange]
         self._settle()
 
-    async def _answer(self, request: Request) -> None:
-        """Answer a request of the server with what the application's function for it returns."""
-        answerer = self._answers.get(request.method)
-        with trio.CancelScope() as self._answering[request.id]:
-            if answerer is None:
-                self._core.decline(request.id, now=trio.current_time())
-            else:
-                try:
-                    result = await answerer(request.params or {})
-                    self._core.respond(request.id, result, now=trio.current_time())
-                except Exception as error:
-                    if not isinstance(error, sansmcp.JsonRpcError):
-                        _logger.error("answering %s failed", request.method, exc_info=error)
-                    self._core.fail_with(request.id, error, now=trio.current_time())
-        del self._answering[request.id]
-        self._settle()
+
+async def _within(scope: trio.CancelScope, work: Coroutine[Any, Any, None]) -> None:
+    with scope:
+        await work
 
 
 _VERDICTS = sansmcp.Verdicts()
@@ -258,7 +157,7 @@ async def connect(
     failure: Exception | KeyboardInterrupt | None = None
     try:
         async with trio.open_nursery() as nursery:
-            client = Client(core, nursery, pool, answers or {}, env, cwd)
+            client = Client(core, nursery, pool, answers, env, cwd)
             # An exception must not go through the nursery: it would come out as a group.
             try:
                 await client.open()

@@ -11,9 +11,7 @@ import errno
 import logging
 import math
 import os
-import secrets
 import ssl
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from functools import partial
@@ -25,7 +23,7 @@ import sansmcp
 import sansmcp_loop
 from sansmcp import Idle, ServerConnection, ServerPipe
 from sansmcp.effects import CloseConnection, SendBytes
-from sansmcp_local import StandardStreams, StateFile
+from sansmcp_local import StandardStreams, StateFile, new_server
 from sansmcp_loop import current_loop
 
 from ._machine import Clock
@@ -213,10 +211,7 @@ async def serve(
     """
     if http is None and not stdio:
         raise sansmcp.LocalProtocolError("Nothing to serve on: set http, stdio, or both")
-    # One of its own for each process: for several behind one address, give all the same keys.
-    seal = sansmcp.StateSeal(keys=(secrets.token_bytes(32),), clock=time.time)
-    settings.setdefault("seal", seal)
-    core = sansmcp.Server(app, new_token=secrets.token_urlsafe, resumable=resumable, **settings)
+    core = new_server(app, resumable=resumable, **settings)
     serving = Serving(core, sansmcp.MemoryStore(core.limits) if store is None else store)
     stops_at_end = http is None if stop_with_stdin is None else stop_with_stdin
     interrupt: KeyboardInterrupt | None = None

@@ -373,7 +373,6 @@ class Client:
 
     def _answer(self, message: Response | ErrorResponse, now: float) -> bool:
         json.encode(message.result if isinstance(message, Response) else message.data)
-        self._check_open()
         self._core.now = now
         return self._conversation.questions.answer(message)
 

@@ -82,8 +82,7 @@ def test_closing_ends_the_session_and_all_calls(bench: Bench, status: int | None
     for command in (bench.client.call, bench.client.notify):
         with pytest.raises(LocalProtocolError, match="closed"):
             command("x", now=0)
-    with pytest.raises(LocalProtocolError, match="closed"):
-        bench.client.respond(1, {}, now=0)
+    assert not bench.client.respond(1, {}, now=0)  # nobody wants the answer any more
 
 
 def test_closing_does_not_wait_for_ever(bench: Bench) -> None:

@@ -24,6 +24,21 @@ DRIVE_LOOPS = {
     "sansmcp_asgi": [
         ["_exchange.Exchange.run", "_exchange.Exchange._perform", "_exchange.Exchange._wait"]
     ],
+    "sansmcp_asyncio": [
+        [
+            "_connection.Connection.connection_made",
+            "_connection.Connection.data_received",
+            "_connection.Connection.wake",
+            "_connection.Connection._go_on",
+            "_connection.Connection._read",
+        ],
+        [
+            "_pool.Pool.carry",
+            "_pool.Pool._open",
+            "_pool.Connection.data_received",
+            "_pool.Connection._go_on",
+        ],
+    ],
     "sansmcp_blocking": [
         ["_server._Driver._run", "_server._Driver._wait"],
         ["_client.Client._carry"],

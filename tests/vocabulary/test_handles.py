@@ -16,6 +16,7 @@ from sansmcp.events import (
     ListenerStopped,
     ProgressReceived,
 )
+from sansmcp.handles import OnProgress
 from sansmcp.messages import Params
 
 from ..server.bench import Bench
@@ -41,6 +42,9 @@ class Recorder(ClientHandle[Any, None]):
         self._waiting[1] = self.ended, self.reports.append
         self._waiting[2] = self.ended, None
         self.notified: list[str] = []
+
+    def listen(self, call: int, report: OnProgress) -> None:
+        self._waiting[call] = self.ended, report
 
     def take(self, *events: ClientEvent) -> list[bool]:
         return [self._take(event) for event in events]
@@ -110,6 +114,18 @@ def test_events_are_brought_to_whom_they_concern() -> None:
     reports = [ProgressReceived(call=call, progress=call) for call in (1, 2, 99)]
     assert recorder.take(*reports) == [True] * 3
     assert recorder.reports == reports[:1]
+
+
+def test_what_a_function_for_progress_raises_ends_the_call() -> None:
+    broken = ZeroDivisionError()
+
+    def report(_: ProgressReceived) -> None:
+        raise broken
+
+    recorder = Recorder()
+    recorder.listen(1, report)
+    assert recorder.take(ProgressReceived(call=1, progress=1)) == [True]
+    assert recorder.ended.mail == [broken]
 
 
 def test_the_opening_and_the_end_are_brought_too() -> None:

@@ -1,0 +1,16 @@
+"""MCP on asyncio: a client and a server over TCP, TLS and stdio.
+
+    async with sansmcp_asyncio.connect("http://127.0.0.1:8000/mcp") as client:
+        result = await client.call_tool("echo", {"text": "hi"}, timeout=30)
+
+    await sansmcp_asyncio.serve(app, http=("127.0.0.1", 8000))
+
+All decisions are made by :mod:`sansmcp`; here is only what asyncio has to do for it.
+"""
+
+from sansmcp_loop import Call
+
+from ._client import Client, connect
+from ._server import Serving, serve
+
+__all__ = ["Call", "Client", "Serving", "connect", "serve"]

@@ -1,0 +1,153 @@
+"""The client: no task of its own but to open connections and to answer the server.
+
+A call changes the machine, performs what the machine then wants (which is: write to sockets), and
+waits for its own promise. Whatever happens to a connection is an input of the machine.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import ssl
+from collections.abc import Coroutine, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import sansmcp
+import sansmcp_loop
+from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
+from sansmcp_loop import Answerer, current_loop
+
+from ._machine import Clock, Task, Tasks, surely
+from ._pool import Pool
+from ._process import ServerProcess
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from typing_extensions import Unpack
+
+    from sansmcp.process import ProcessPart
+
+
+class Client(sansmcp_loop.Client):
+    """A client; made by :func:`connect`. All methods may be called from any task of its loop.
+
+    Awaiting it, or entering its block, does the handshake and gives the client itself.
+    """
+
+    _clock: Clock
+
+    def __init__(
+        self,
+        core: sansmcp.Client,
+        answers: Mapping[str, Answerer] | None,
+        ssl_context: ssl.SSLContext | None,
+        environment: Mapping[str, str] | None,
+        directory: str | os.PathLike[str] | None,
+    ) -> None:
+        super().__init__(core, current_loop(), Clock(core, self._settle), answers)
+        self._tasks = Tasks()
+        self._pool = Pool(core, self._settle, self._tasks, ssl_context)
+        self._process = ServerProcess(self._feed, self._tasks, environment, directory)
+        self._has_begun = False
+        self._is_over = False
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> Self:
+        if not self._has_begun:
+            self._has_begun = True
+            try:
+                await self._open()
+            except BaseException:
+                await self._leave()
+                raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End the session. Calls under way fail with RequestCancelled. May be called twice.
+
+        The server gets ``close_timeout`` seconds to agree, unless this is cancelled.
+        """
+        try:
+            await super().aclose()
+        finally:
+            await self._leave()
+
+    async def _leave(self) -> None:
+        """Leave nothing behind: no task, no socket, no process, and nobody who waits."""
+        self._core.close(now=self._loop.now())
+        self._settle()
+        self._is_over = True
+        self._is_closed.deliver()
+        self._clock.stop()
+        try:
+            await surely(self._tasks.cancel())
+        finally:
+            await self._pool.close()
+
+    # The machine
+
+    def _settle(self) -> None:
+        if not self._is_over:
+            super()._settle()
+            if self._is_paused is not self._pool.is_paused:
+                self._pool.pause(is_paused=self._is_paused)
+                self._process.pause(is_paused=self._is_paused)
+
+    def _perform(self, effect: ClientEffect) -> None:
+        match effect:
+            case OpenExchange():
+                self._pool.carry(effect)
+            case AbortExchange(exchange=exchange):
+                self._pool.abort(exchange)
+            case _:
+                self._process.perform(effect)
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> Task:
+        return self._tasks.start(work)
+
+    def _feed(self, part: ProcessPart) -> None:
+        self._core.receive_from_process(part, now=self._loop.now())
+        self._settle()
+
+
+_VERDICTS = sansmcp.Verdicts()
+
+
+def connect(
+    target: str | Sequence[str],
+    *,
+    answers: Mapping[str, Answerer] | None = None,
+    ssl_context: ssl.SSLContext | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    **settings: Unpack[sansmcp.ClientSettings],
+) -> Client:
+    """Connect to an MCP server.
+
+    ``async with connect(...) as client:`` closes the client when the block ends. After ``client =
+    await connect(...)`` it is to be closed by ``await client.aclose()``, in whatever task.
+
+    Args:
+        target: the URL of an MCP endpoint, http or https; or the command that starts a server on
+            stdio, e.g. ``["python", "server.py"]``. That process, and all that it has started, end
+            with the client.
+        answers: for each request that the server may make, an async function from its parameters
+            to the result: ``{"elicitation/create": ask_user}``. The server makes only those that
+            ``capabilities`` declares.
+        ssl_context: how to verify an https server; the standard library's default if None.
+        env, cwd: environment and directory of the process; None: the same as ours.
+        settings: see :class:`sansmcp.Client`. Unless ``verdicts`` is set, all clients of this
+            program share one.
+
+    Raises LocalProtocolError if the target or a setting is wrong, and RuntimeError where no loop is
+    running; awaiting the client raises CallError if the handshake fails.
+    """
+    settings.setdefault("verdicts", _VERDICTS)
+    core = sansmcp.Client(target, jitter=random.random, **settings)
+    return Client(core, answers, ssl_context, env, cwd)

@@ -1,0 +1,120 @@
+"""A connection of a server, or the pipes of stdio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from sansmcp import Idle, ServerConnection, ServerPipe
+from sansmcp.effects import CloseConnection, SendBytes
+
+from ._machine import Alarm
+
+if TYPE_CHECKING:
+    from ._server import Serving
+
+
+class Connection(asyncio.Protocol):
+    """Feeds what comes, and sends what is to be sent, all of it in one write."""
+
+    _transport: asyncio.Transport
+
+    def __init__(
+        self,
+        serving: Serving,
+        kind: Callable[..., ServerConnection | ServerPipe],
+        send_timeout: float,
+    ) -> None:
+        self._serving = serving
+        self._send_timeout = send_timeout
+        self._connection = kind(serving.core, host=self, now=serving.loop.now())
+        self._alarm = Alarm(self._due)
+        self._is_reading = True
+        self._is_blocked = False
+        """The peer does not take what is sent."""
+        self._is_closing = False
+        self.lost = asyncio.get_running_loop().create_future()
+
+    def wake(self) -> None:
+        """There may be something to send."""
+        if self._is_blocked:
+            return
+        pieces: list[bytes] = []
+        while isinstance(effect := self._connection.next_effect(), SendBytes):
+            pieces.append(effect.data)
+        if pieces:
+            # Not by writelines(): that of Python 3.12 does not pause us (CVE-2024-12254).
+            self._transport.write(b"".join(pieces))
+        if isinstance(effect, CloseConnection) or self._serving.has_ended:
+            self._is_closing = True
+        if self._is_blocked:
+            return
+        if self._is_closing:
+            self._transport.close()
+            self._alarm.set(self._serving.loop.now() + self._send_timeout)
+        else:
+            self._read(is_wanted=effect is Idle.NEED_DATA)
+            self._alarm.set(self._connection.next_deadline())
+
+    def abort(self) -> None:
+        """Close it, whatever is still to be sent."""
+        self._transport.abort()
+
+    def _go_on(self) -> None:
+        self.wake()
+        self._serving.settle()
+
+    def _read(self, *, is_wanted: bool) -> None:
+        if is_wanted is not self._is_reading:
+            self._is_reading = is_wanted
+            if is_wanted:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def _due(self) -> None:
+        if self._is_blocked or self._is_closing:
+            self.abort()
+        else:
+            self._connection.handle_timeout(now=self._serving.loop.now())
+            self._go_on()
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is open."""
+        self._transport = cast(asyncio.Transport, transport)  # what uvloop has is like it
+        # So that we are paused as soon as anything waits. TLS takes 0 for "always".
+        self._transport.set_write_buffer_limits(high=1)
+        self._serving.connections.add(self)
+        self._go_on()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come."""
+        self._connection.receive_data(data, now=self._serving.loop.now())
+        self._go_on()
+
+    def eof_received(self) -> None:
+        """No more will come."""
+        self._connection.receive_eof(now=self._serving.loop.now())
+        self._go_on()
+
+    def pause_writing(self) -> None:
+        """The peer has to take something first."""
+        self._is_blocked = True
+        self._read(is_wanted=False)
+        self._alarm.set(self._serving.loop.now() + self._send_timeout)
+
+    def resume_writing(self) -> None:
+        """It has taken everything."""
+        self._is_blocked = False
+        self._go_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is closed, by whomever."""
+        self._alarm.stop()
+        self._connection.connection_lost(now=self._serving.loop.now())
+        self._serving.connections.discard(self)
+        self.lost.set_result(None)
+        self._serving.settle()

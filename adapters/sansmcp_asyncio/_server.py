@@ -1,0 +1,208 @@
+"""The server: a protocol for each connection, and a task for each handler that has to be awaited.
+
+Whatever happens (bytes come, a handler says something, a deadline passes) is told to the machine,
+which then names the connections that have something to send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import ssl
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import sansmcp
+import sansmcp_loop
+from sansmcp_local import StandardStreams, StateFile, listen, new_server
+from sansmcp_loop import current_loop
+
+from ._connection import Connection
+from ._machine import Clock, Task, Tasks, surely
+from ._stdio import StdioTransport
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from typing_extensions import Unpack
+
+
+_FLUSH = 1.0
+"""Seconds for the last bytes of all streams when the server stops."""
+
+
+class Serving(sansmcp_loop.Serving):
+    """A server; made by :func:`serve`. All methods are to be called in its loop.
+
+    Entering its block starts it, and leaving the block stops it. Awaiting it does both, and waits
+    in between until it is stopped.
+    """
+
+    _clock: Clock
+
+    def __init__(
+        self,
+        core: sansmcp.Server,
+        store: sansmcp.Store,
+        grace: float,
+        start: Callable[[Serving, ExitStack], Awaitable[None]],
+    ) -> None:
+        super().__init__(core, store, current_loop(), Clock(core, self.settle))
+        self.url = ""
+        """Where the MCP endpoint is."""
+        self.stopped = asyncio.Event()
+        """Is set once the server was told to stop."""
+        self.has_ended = False
+        """All streams have been ended: connections that have nothing to send are to be closed."""
+        self.connections: set[Connection] = set()
+        self._grace = grace
+        self._start_at = start
+        self._listeners: list[asyncio.Server] = []
+        self._taken = ExitStack()
+        self._tasks = Tasks()
+        self._ending: Task | None = None
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._serve().__await__()
+
+    async def _serve(self) -> None:
+        async with self:
+            await self.stopped.wait()
+
+    async def __aenter__(self) -> Self:
+        with ExitStack() as stack:
+            await self._start_at(self, stack)
+            self._taken = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop()
+        assert self._ending is not None
+        try:
+            await asyncio.wait([self._ending.task])
+        finally:
+            self._ending.cancel()  # has an effect only if we are cancelled: no more grace
+            await surely([self._ending.task])
+
+    def stop(self) -> None:
+        """Stop: no new requests, a moment for those that run, a proper end for every stream."""
+        if self._ending is None:
+            self.stopped.set()
+            self._ending = Task(self._end())
+
+    async def _end(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        try:
+            await self.shut_down(self._grace)
+        finally:
+            self.has_ended = True
+            for connection in tuple(self.connections):
+                connection.wake()
+            try:
+                await self.loop.within(_FLUSH, self.until, lambda: not self.connections)
+            finally:
+                await self._leave()
+
+    async def _leave(self) -> None:
+        """Leave nothing behind: no task, no socket, no file."""
+        for connection in self.connections:
+            connection.abort()
+        lost = [connection.lost for connection in self.connections]
+        try:
+            await surely([*self._tasks.cancel(), *lost])
+        finally:
+            self._clock.stop()
+            self._taken.close()
+
+    def _run(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
+        call.host = self._tasks.start(self.finish(call, result))
+
+    # Where it serves
+
+    async def listen(
+        self, host: str, port: int | range, ssl_context: ssl.SSLContext | None, stack: ExitStack
+    ) -> None:
+        """Accept connections from now on; see :func:`sansmcp_local.listen` for what it raises."""
+        sockets = listen(host, port)
+        for each in sockets:
+            stack.callback(each.close)
+        scheme = "http" if ssl_context is None else "https"
+        number = sockets[0].getsockname()[1]
+        self.url = str(sansmcp.Url(scheme, host, number, self.core.path))
+        limits = self.core.limits
+        accept = partial(Connection, self, sansmcp.ServerConnection, limits.send_timeout)
+        patience = None if ssl_context is None else limits.head_timeout
+        for each in sockets:
+            listener = await asyncio.get_running_loop().create_server(
+                accept, sock=each, ssl=ssl_context, ssl_handshake_timeout=patience
+            )
+            stack.callback(listener.close)
+            self._listeners.append(listener)
+
+    def converse_on(self, streams: StandardStreams, *, is_last: bool) -> None:
+        """Serve on stdio; ``is_last``: and stop when that is over."""
+        pipe = partial(sansmcp.ServerPipe, grace=self._grace)
+        # Whoever started us may stop reading for as long as it likes, under a debugger, say.
+        connection = Connection(self, pipe, math.inf)
+        StdioTransport(streams, connection)
+        if is_last:
+            connection.lost.add_done_callback(lambda _: self.stop())
+
+
+def serve(
+    app: sansmcp.App,
+    *,
+    http: tuple[str, int | range] | None = None,
+    ssl_context: ssl.SSLContext | None = None,
+    stdio: bool = False,
+    stop_with_stdin: bool | None = None,
+    grace: float = 5.0,
+    store: sansmcp.Store | None = None,
+    resumable: bool = True,
+    state_file: str | os.PathLike[str] | None = None,
+    **settings: Unpack[sansmcp.ServerSettings],
+) -> Serving:
+    """Serve an application over HTTP, on stdio, or both.
+
+    ``await serve(...)`` serves until cancelled. ``async with serve(...) as serving:`` serves as
+    long as the block lasts, and accepts connections from its beginning.
+
+    Args:
+        app: its handlers are functions or async functions of a :class:`Call`.
+        http: host and port to listen on; port 0 takes a free one, a range its first free one.
+        ssl_context: serve https with this.
+        stdio: serve on standard input and output; a ``print`` goes to standard error meanwhile.
+        stop_with_stdin: stop when standard input ends; by default where there is no HTTP.
+        grace: seconds that running calls get when the server stops, or standard input has ended.
+            They do not get them if what waits for the stop is cancelled, too.
+        store: where streams are kept for clients that come back; in memory if None.
+        resumable: False: keep nothing. Broken streams cannot be resumed then.
+        state_file: tells other processes where this server is, as long as it runs
+            (:func:`sansmcp_local.read_state`).
+        settings: see :class:`sansmcp.Server`; ``http_sse="/sse"`` serves HTTP+SSE, too. Where
+            several processes serve one address, set ``seal`` to the same keys in all of them.
+
+    Raises LocalProtocolError for settings that make no sense, and RuntimeError where no loop is
+    running; starting raises OSError if the address cannot be bound or the file not be written.
+    """
+    if http is None and not stdio:
+        raise sansmcp.LocalProtocolError("Nothing to serve on: set http, stdio, or both")
+    core = new_server(app, resumable=resumable, **settings)
+    is_last = http is None if stop_with_stdin is None else stop_with_stdin
+
+    async def start(serving: Serving, stack: ExitStack) -> None:
+        if http is not None:
+            await serving.listen(*http, ssl_context, stack)
+        streams = stack.enter_context(StandardStreams()) if stdio else None
+        if state_file is not None:
+            transports = core.transports(http=http is not None, stdio=stdio)
+            stack.enter_context(StateFile(state_file, url=serving.url, transports=transports))
+        if streams is not None:
+            serving.converse_on(streams, is_last=is_last)
+
+    kept = sansmcp.MemoryStore(core.limits) if store is None else store
+    return Serving(core, kept, grace, start)

@@ -1,0 +1,165 @@
+"""What clients in event loops have in common: awaiting results and events, and answering."""
+
+from __future__ import annotations
+
+import abc
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import sansmcp
+from sansmcp.effects import ClientEffect
+from sansmcp.events import ClientEvent, ServerAsked, ServerWithdrew
+
+from ._loops import Loop, Task
+from ._machine import Promise
+from ._serving import Timekeeper
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from sansmcp.handles import OnProgress
+    from sansmcp.messages import Params, Request, RequestId
+
+_logger = logging.getLogger("sansmcp")
+
+Answerer: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Any]]
+"""Answers a request of the server: from its parameters to the result, or raises JsonRpcError."""
+
+
+class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]]):
+    """A client in an event loop; made by ``connect``. All methods may be called from any task."""
+
+    def __init__(
+        self,
+        core: sansmcp.Client,
+        loop: Loop,
+        clock: Timekeeper,
+        answers: Mapping[str, Answerer] | None,
+    ) -> None:
+        self._is_open, self._is_closed = Promise(loop.event()), Promise(loop.event())
+        super().__init__(self._is_open, self._is_closed)
+        self._core = core
+        self._loop = loop
+        self._clock = clock
+        self._answers = answers or {}
+        self._answering: dict[RequestId, Task] = {}
+        self._events: deque[ClientEvent] = deque()
+        self._keeps_events = False
+
+    # For applications
+
+    async def call(
+        self,
+        method: str,
+        params: Params | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+        **options: Unpack[sansmcp.CallOptions],
+    ) -> Any:
+        """Make any request. Cancelling the caller cancels the request."""
+        handle = self._core.call(method, params, now=self._loop.now(), **options)
+        promise = Promise(self._loop.event())
+        self._waiting[handle] = promise, on_progress
+        self._settle()
+        try:
+            return await promise.wait()
+        finally:
+            del self._waiting[handle]
+            if self._core.cancel(handle, now=self._loop.now()):
+                self._settle()
+
+    async def notify(self, method: str, params: Params | None = None) -> None:
+        """Send a notification."""
+        self._core.notify(method, params, now=self._loop.now())
+        self._settle()
+        await self._loop.checkpoint()
+
+    def events(self) -> AsyncGenerator[ClientEvent, None]:
+        """What happens and belongs to no call: notifications, reconnections, a lost session.
+
+        Events are kept from the moment this is called, a limited number; when nobody takes them,
+        nothing more is read from the server. So take them, until the client is closed and they end,
+        or close the generator.
+        """
+        self._keeps_events = True
+        return self._next_events()
+
+    async def _next_events(self) -> AsyncGenerator[ClientEvent, None]:
+        try:
+            while self._events or not self._is_closed.is_delivered:
+                if self._events:
+                    event = self._events.popleft()
+                    self._settle()
+                    yield event
+                else:
+                    await self._clock.moved.wait()
+        finally:
+            self._keeps_events = False
+            self._events.clear()
+            self._settle()
+
+    async def aclose(self) -> None:
+        """End the session. Calls under way fail with RequestCancelled. May be called twice."""
+        self._core.close(now=self._loop.now())
+        self._settle()
+        await self._is_closed.wait()
+
+    # For adapters
+
+    @property
+    def _is_paused(self) -> bool:
+        """Whether the application has to take events before more is read."""
+        return len(self._events) >= self._core.limits.max_queued_events
+
+    async def _open(self) -> None:
+        """Do the handshake. Raises CallError where it fails."""
+        self._core.start(now=self._loop.now())
+        self._settle()
+        await self._is_open.wait()
+
+    def _settle(self) -> None:
+        """Perform what the machine wants, and take what it tells, until it has nothing more."""
+        # What ends a call must not wait behind events that nobody takes: only the reading does.
+        self._core.drive(self._perform, self._happened)
+        self._clock.tick()
+
+    @abc.abstractmethod
+    def _perform(self, effect: ClientEffect) -> None:
+        """Do what the machine wants; what takes time happens in a task."""
+
+    @abc.abstractmethod
+    def _run(self, work: Coroutine[Any, Any, None]) -> Task:
+        """Let something go on in a task, which ends with the client."""
+
+    def _happened(self, event: ClientEvent) -> None:
+        match event:
+            case ServerAsked(_, request):
+                self._answering[request.id] = self._run(self._answer(request))
+            case ServerWithdrew(request_id):
+                if request_id in self._answering:
+                    self._answering.pop(request_id).cancel()
+            case _:
+                if not self._take(event) and self._keeps_events:
+                    self._events.append(event)
+
+    async def _answer(self, request: Request) -> None:
+        """Answer a request of the server with what the application's function for it returns."""
+        try:
+            if request.method in self._answers:
+                result = await self._answers[request.method](request.params or {})
+                self._core.respond(request.id, result, now=self._loop.now())
+            else:
+                self._core.decline(request.id, now=self._loop.now())
+        except Exception as error:
+            if not isinstance(error, sansmcp.JsonRpcError):
+                _logger.error("answering %s failed", request.method, exc_info=error)
+            self._core.fail_with(request.id, error, now=self._loop.now())
+        except BaseException:
+            # Cancelled: by the server, who wants no answer, or the function has cancelled itself.
+            self._core.fail_with(request.id, RuntimeError(), now=self._loop.now())
+            raise
+        finally:
+            self._answering.pop(request.id, None)
+            self._settle()

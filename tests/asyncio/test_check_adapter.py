@@ -1,0 +1,25 @@
+"""The asyncio adapter does what the published checks want of an adapter, on both loops."""
+
+from __future__ import annotations
+
+import pytest
+
+from sansmcp.testing.check_adapter import (
+    Check,
+    ClientSubject,
+    ServerSubject,
+    client_checks,
+    server_checks,
+)
+
+from .subject import AsyncioClients, AsyncioServers
+
+
+@pytest.mark.parametrize("check", client_checks(), ids=str)
+def test_client(loop: str, check: Check[ClientSubject]) -> None:
+    check(AsyncioClients(loop))
+
+
+@pytest.mark.parametrize("check", server_checks(), ids=str)
+def test_server(loop: str, check: Check[ServerSubject]) -> None:
+    check(AsyncioServers(loop))

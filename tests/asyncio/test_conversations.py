@@ -1,0 +1,237 @@
+"""Client and server on asyncio, over real sockets: calls, progress, questions, notifications."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+import sansmcp
+from sansmcp import InputRequest, InputRequired, JsonRpcError, LocalProtocolError, RequestTimeout
+from sansmcp.events import ClientEvent, ProgressReceived, Reconnecting, ServerNotified
+from sansmcp.revisions import REVISIONS
+from sansmcp_asyncio import Call, Client, connect
+
+from .conftest import World
+
+requirement = pytest.mark.requirement
+
+ASKED: dict[str, Any] = {"capabilities": {"elicitation": {}, "roots": {}}}
+
+
+@pytest.mark.parametrize("version", REVISIONS)
+async def test_calls_at_every_revision(world: World, version: str) -> None:
+    async with (
+        world.serve(versions=tuple(REVISIONS)) as serving,
+        connect(serving.url, versions=(version,)) as client,
+    ):
+        assert client.connected.version == version
+        assert client.connected.server_info == {"name": "asyncio-tests", "version": "1"}
+        result = await client.call_tool("echo", {"a": "ä\u2028"})
+        assert result["echo"] == {"a": "ä\u2028"}
+        assert (await client.list_tools())["tools"] == [{"name": "echo"}]
+        await client.ping()
+        with pytest.raises(JsonRpcError) as caught:
+            await client.call("nope/nope")
+        assert caught.value.code == -32601
+
+
+@pytest.mark.parametrize("transport", ["streamable-http", "http+sse"])
+async def test_both_transports_on_one_port(world: World, transport: str) -> None:
+    async with world.serve(http_sse="/sse") as serving:
+        url = serving.url if transport == "streamable-http" else serving.url.replace("mcp", "sse")
+        async with connect(url) as client:
+            assert client.connected.transport == transport
+            assert await client.call_tool("echo", {"a": 1}) == {"echo": {"a": 1}}
+
+
+async def test_many_callers_at_once(world: World) -> None:
+    @world.tool
+    async def number(call: Call) -> Any:
+        await asyncio.sleep(0)
+        return call.params["arguments"]
+
+    async with world.serve() as serving, connect(serving.url) as client:
+        calls = [client.call_tool("number", {"value": value}) for value in range(100)]
+        assert await asyncio.gather(*calls) == [{"value": value} for value in range(100)]
+
+
+async def test_large_messages_both_ways(world: World) -> None:
+    text = "ö" * 5_000_000
+    async with world.serve() as serving, connect(serving.url) as client:
+        assert await client.call_tool("echo", {"text": text}) == {"echo": {"text": text}}
+
+
+async def test_a_handler_need_not_be_async(world: World) -> None:
+    @world.app.handler("resources/read")
+    def read(call: Call) -> Any:
+        return {"contents": [{"uri": call.params["uri"]}]}
+
+    @world.app.handler("resources/list")
+    def broken(call: Call) -> Any:
+        raise JsonRpcError(-7, "mine")
+
+    async with world.serve() as serving, connect(serving.url) as client:
+        assert (await client.read_resource("a:b"))["contents"] == [{"uri": "a:b"}]
+        with pytest.raises(JsonRpcError, match="mine"):
+            await client.list_resources()
+
+
+async def test_progress_arrives_while_the_tool_works(world: World) -> None:
+    reports: list[ProgressReceived] = []
+    moved = asyncio.Event()
+
+    @world.tool
+    async def work(call: Call) -> dict[str, Any]:
+        await call.progress(1, 2, "half")
+        await moved.wait()
+        await call.progress(2, 2)
+        return {}
+
+    def on_progress(report: ProgressReceived) -> None:
+        reports.append(report)
+        moved.set()
+
+    async with world.serve() as serving, connect(serving.url) as client:
+        await client.call_tool("work", on_progress=on_progress)
+    assert [(report.progress, report.message) for report in reports] == [(1, "half"), (2, None)]
+
+
+@requirement("POLL-C-002", "POLL-S-003", "POLL-C-003")
+async def test_the_server_lets_go_and_the_client_comes_back(world: World) -> None:
+    back = asyncio.Event()
+    reports: list[float] = []
+
+    @world.tool
+    async def work(call: Call) -> dict[str, Any]:
+        await call.progress(1)
+        await call.disconnect(retry=0.01)
+        await back.wait()
+        await call.progress(2)
+        return {"done": True}
+
+    async def watch(client: Client) -> None:
+        async for event in client.events():
+            if isinstance(event, Reconnecting):
+                back.set()
+
+    policy = sansmcp.ReconnectPolicy(initial=0.01)
+    async with world.serve() as serving, connect(serving.url, reconnect=policy) as client:
+        watching = asyncio.create_task(watch(client))
+        result = await client.call_tool(
+            "work", on_progress=lambda report: reports.append(report.progress)
+        )
+    await watching
+    assert (result, reports) == ({"done": True}, [1, 2])
+
+
+# Questions
+
+
+async def elicit(params: Any) -> Any:
+    await asyncio.sleep(0)
+    if params["message"] == "fail":
+        raise JsonRpcError(-1, "declined")
+    return {"action": "accept", "content": {"name": "Ada"}}
+
+
+@requirement("LIFECYCLE-C-008", "SHTTP-S-012")
+async def test_a_tool_asks_the_user(world: World) -> None:
+    @world.tool
+    async def ask(call: Call) -> Any:
+        first = await call.ask("elicitation/create", {"message": "name?"})
+        with pytest.raises(JsonRpcError) as caught:
+            await call.ask("elicitation/create", {"message": "fail"})
+        return {"name": first["content"]["name"], "second": caught.value.message}
+
+    answers = {"elicitation/create": elicit}
+    async with world.serve() as serving, connect(serving.url, answers=answers, **ASKED) as client:
+        assert await client.call_tool("ask") == {"name": "Ada", "second": "declined"}
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+async def test_a_tool_that_is_entered_again_with_the_answers(world: World, version: str) -> None:
+    @world.tool
+    async def greet(call: Call) -> Any:
+        names: list[Any] = [*(call.saved_state or ()), *call.answers.values()]
+        if len(names) < 2:
+            question = InputRequest("elicitation/create", {"message": "name?"})
+            return InputRequired({"who": question}, names)
+        return {"names": [name["content"]["name"] for name in names]}
+
+    answers = {"elicitation/create": elicit}
+    async with (
+        world.serve(versions=(version,)) as serving,
+        connect(serving.url, answers=answers, **ASKED) as client,
+    ):
+        assert (await client.call_tool("greet"))["names"] == ["Ada", "Ada"]
+
+
+async def test_what_nobody_answers_is_declined(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    @world.tool
+    async def ask(call: Call) -> Any:
+        codes: list[int] = []
+        for method in ("custom/method", "elicitation/create", "roots/list"):
+            with pytest.raises(JsonRpcError) as caught:
+                await call.ask(method)
+            codes.append(caught.value.code)
+        with pytest.raises(LocalProtocolError):
+            await call.ask("sampling/createMessage")
+        return codes
+
+    async def broken(params: Any) -> Any:
+        raise RuntimeError("secret")
+
+    async def gives_up(params: Any) -> Any:
+        raise asyncio.CancelledError
+
+    answers = {"elicitation/create": broken, "roots/list": gives_up}
+    async with world.serve() as serving, connect(serving.url, answers=answers, **ASKED) as client:
+        assert await client.call_tool("ask") == [-32601, -32603, -32603]
+    assert "answering elicitation/create failed" in caplog.text
+
+
+async def test_a_question_that_is_withdrawn_stops_its_answerer(world: World) -> None:
+    stopped = asyncio.Event()
+
+    @world.tool
+    async def ask(call: Call) -> Any:
+        with pytest.raises(RequestTimeout):
+            await call.ask("elicitation/create", timeout=0.01)
+        await stopped.wait()
+        return {"late": True}
+
+    async def slow(params: Any) -> Any:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    answers = {"elicitation/create": slow}
+    async with world.serve() as serving, connect(serving.url, answers=answers, **ASKED) as client:
+        assert await client.call_tool("ask") == {"late": True}
+
+
+# Notifications
+
+
+async def test_notifications_reach_the_client(world: World) -> None:
+    @world.tool
+    async def notify(call: Call) -> dict[str, Any]:
+        await call.notify("notifications/message", {"level": "info", "data": "x"})
+        return {}
+
+    async with world.serve() as serving, connect(serving.url) as client:
+        seen: list[ClientEvent] = []
+        async with aclosing(client.events()) as events:
+            await client.call_tool("notify")
+            await client.notify("notifications/roots/list_changed")
+            serving.publish("notifications/tools/list_changed")
+            while len(seen) < 2:
+                seen.append(await anext(events))
+    names = {event.notification.method for event in seen if isinstance(event, ServerNotified)}
+    assert names == {"notifications/message", "notifications/tools/list_changed"}
