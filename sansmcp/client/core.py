@@ -41,7 +41,8 @@ class ReconnectPolicy:
 
     Delays grow exponentially, and are random so that clients do not come in step.
     Attempt n (from 1) comes ``retry + random * min(cap, initial * 2 ** (n - 1))`` seconds after the
-    break, where ``retry`` is what the server asked for, or 0. Only progress (a new event id, a
+    break, where ``retry`` is what the server asked for, or 0: ``retry`` of the stream, or
+    ``Retry-After`` of a refusal, of which five minutes count. Only progress (a new event id, a
     message) starts the count again; a connection that opens and ends without any does not. Where
     nothing can be resumed (at the stateless revisions), only a stream that has lasted for longer
     than ``cap`` does.

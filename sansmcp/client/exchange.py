@@ -11,6 +11,7 @@ Source: 2025-03-26 to 2025-11-25, basic/transports: Sending Messages to the Serv
 from __future__ import annotations
 
 import enum
+import re
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 _DIAGNOSIS_BYTES = 64 * 1024
 """How much of a refusal's body is looked at."""
+_LONGEST_WAIT = 300.0
+"""Seconds; a server that wants more is asked in vain now and then."""
+_SECONDS = re.compile("[0-9]{1,9}")
 
 
 @attrs.frozen
@@ -53,6 +57,15 @@ class Refusal:
         data = json.as_object(self.error.data) if self.error is not None else None
         reason = data.get("reason") if data is not None else None
         return reason if isinstance(reason, str) else None
+
+    @property
+    def retry_after(self) -> float:
+        """Seconds that the server wants us to wait before we ask again; 0 if it does not say.
+
+        Dates are not understood: there is no such clock here. Source: RFC 9110, 10.2.3.
+        """
+        value = headers.single(self.headers, b"retry-after") or ""
+        return min(float(value), _LONGEST_WAIT) if _SECONDS.fullmatch(value) else 0.0
 
     @property
     def message(self) -> str:

@@ -52,9 +52,10 @@ class Post(Nobody):
         if refusal.status == 404 and refusal.session_id is not None:
             self._conversation.expire(refusal)
         else:
-            self._failed(refusal.message, may_pass=is_temporary(refusal.status))
+            may_pass = is_temporary(refusal.status)
+            self._failed(refusal.message, may_pass=may_pass, wait=refusal.retry_after)
 
-    def _failed(self, reason: str, *, may_pass: bool) -> None:
+    def _failed(self, reason: str, *, may_pass: bool, wait: float = 0.0) -> None:
         policy = self._core.reconnect
         self._attempts += 1
         is_notification = isinstance(self._message, Notification)
@@ -63,5 +64,5 @@ class Post(Nobody):
             self._core.events.append(NotDelivered(self._message, reason))
             self._conversation.undelivered(self._message, reason)
         else:
-            delay = policy.delay(self._attempts, 0.0, self._core.jitter())
+            delay = policy.delay(self._attempts, wait, self._core.jitter())
             self._core.timers.set(Timer.RECONNECT, self, self._core.now + delay)

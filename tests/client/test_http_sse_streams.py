@@ -181,6 +181,16 @@ def test_attempts_without_any_message_are_further_and_further_apart_and_bounded(
     assert only_failure(bench, handle).__cause__ is failure
 
 
+def test_the_server_may_say_how_long_to_wait_at_least(bench: SseBench) -> None:
+    bench.stream.cut()
+    bench.wait(0.5)
+    bench.take("GET").refuse(503, retry_after="20")
+    bench.wait(21)
+    bench.take("GET").cut()  # now it has not said so
+    delays = [event.delay for event in bench.take_events() if isinstance(event, Reconnecting)]
+    assert delays == [0.5, 21.0, 2.0]
+
+
 def test_a_message_starts_the_count_again(bench: SseBench) -> None:
     for _ in range(10):
         bench.stream.cut()

@@ -141,6 +141,16 @@ def test_the_same_question_twice_is_one(able: Bench) -> None:
 # Answers that do not arrive
 
 
+def test_an_answer_is_sent_again_when_the_server_wants_it(able: Bench) -> None:
+    asked_by_server(able, timeout=1000)
+    able.do(able.client.respond, "q", {})
+    able.take().refuse(429, retry_after="20")
+    able.wait(20.4)
+    assert able.requests == []
+    able.wait(0.1)
+    able.take().accept()
+
+
 @pytest.mark.parametrize(("failures", "arrives"), [(2, True), (5, False)])
 def test_an_answer_is_sent_again_when_it_may_help(
     able: Bench, failures: int, arrives: bool

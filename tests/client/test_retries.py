@@ -191,6 +191,33 @@ def test_what_cannot_be_resumed_is_repeated_if_it_may_be(bench: Bench) -> None:
     assert bench.events[-1] == CallCompleted(handle, {})
 
 
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("7", 7),
+        ("0", 0),
+        ("301", 300),
+        ("999999999", 300),
+        ("1" * 5000, 0),
+        ("-1", 0),
+        ("1.5", 0),
+        ("\u0664", 0),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", 0),
+    ],
+)
+def test_a_server_that_is_busy_says_how_long_to_wait_at_least(
+    bench: Bench, value: str, seconds: float
+) -> None:
+    """The answer to a resumption; dates and nonsense are as good as nothing."""
+    _, asked = open_call(bench)
+    asked.cut()
+    bench.wait(0.5)
+    bench.take("GET").refuse(503, retry_after=value)
+    event = bench.events[-1]
+    assert isinstance(event, Reconnecting)
+    assert event.delay == seconds + 1.0
+
+
 def test_a_refused_request_is_not_repeated(bench: Bench) -> None:
     _, asked = bench.call(idempotent=True)
     asked.refuse(503)

@@ -141,7 +141,7 @@ class Cursor:
         """
         assert self._exchange is not None
         if self._exchange.method == b"GET" and is_temporary(refusal.status):
-            self._schedule(refusal.message)
+            self._schedule(refusal.message, refusal.retry_after)
         elif self._last_event_id and refusal.status != 404:
             self._last_event_id = ""
             self.ended(f"it cannot be resumed: {refusal.message}")
@@ -169,15 +169,15 @@ class Cursor:
             if len(self._seen) > self._core.limits.max_seen_event_ids:
                 del self._seen[next(iter(self._seen))]
 
-    def _schedule(self, reason: str) -> None:
-        """Try again after a while, unless that was tried often enough."""
+    def _schedule(self, reason: str, wait: float = 0.0) -> None:
+        """Try again after a while, ``wait`` at least, unless that was tried often enough."""
         policy = self._core.reconnect
         self._attempts += 1
         if self._attempts > policy.attempts:
             self._lose(f"given up after {policy.attempts} attempts without progress: {reason}")
             return
         self._advance(CursorEvent.BROKEN)
-        delay = policy.delay(self._attempts, self._retry, self._core.jitter())
+        delay = policy.delay(self._attempts, max(self._retry, wait), self._core.jitter())
         self._core.timers.set(Timer.RECONNECT, self, self._core.now + delay)
         self._core.events.append(
             Reconnecting(call=self._call, delay=delay, attempt=self._attempts, reason=reason)

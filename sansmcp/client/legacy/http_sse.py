@@ -55,6 +55,8 @@ class HttpSse:
     _exchange: ClientExchange | None = attrs.field(default=None, init=False)
     _attempts: int = attrs.field(default=0, init=False)
     """Streams that were lost since the last message of the server."""
+    _wait: float = attrs.field(default=0.0, init=False)
+    """Seconds that the server wants us to wait before the next one."""
 
     # What the conversation wants
 
@@ -64,7 +66,8 @@ class HttpSse:
             self.open()
             return
         policy = self._core.reconnect
-        delay = policy.delay(self._attempts, 0.0, self._core.jitter())
+        delay = policy.delay(self._attempts, self._wait, self._core.jitter())
+        self._wait = 0.0
         self._core.timers.set(Timer.RECONNECT, self, self._core.now + delay)
         self._core.events.append(
             Reconnecting(
@@ -144,6 +147,7 @@ class HttpSse:
     def refused(self, refusal: Refusal) -> None:
         """No stream here."""
         self._attempts += 1
+        self._wait = refusal.retry_after
         error, status = refused(refusal, _OPENING, None), refusal.status
         self._fail(error, after_get(status), may_pass=is_temporary(status))
 

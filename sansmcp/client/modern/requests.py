@@ -205,16 +205,20 @@ class StatelessCarrier:
     def refused(self, refusal: Refusal) -> None:
         """The server said no; while a broken stream is replaced, that may pass."""
         may_pass = is_temporary(refusal.status) and refusal.error is None
-        if not (self._attempts and may_pass and self._tries_again(refusal.message)):
+        wait = refusal.retry_after
+        if not (self._attempts and may_pass and self._tries_again(refusal.message, wait)):
             self._owner.refused(refusal)
 
-    def _tries_again(self, why: str) -> bool:
-        """Let the request be made again after a while, if that may be and is of any use."""
+    def _tries_again(self, why: str, wait: float = 0.0) -> bool:
+        """Let the request be made again after a while, if that may be and is of any use.
+
+        ``wait``: seconds that the server wants us to wait at least.
+        """
         policy = self._core.reconnect
         self._attempts += 1
         if not self._owner.restarts or self._attempts > policy.attempts:
             return False
-        delay = policy.delay(self._attempts, 0.0, self._core.jitter())
+        delay = policy.delay(self._attempts, wait, self._core.jitter())
         self._core.timers.set(Timer.RECONNECT, self, self._core.now + delay)
         self._core.events.append(
             Reconnecting(call=self._call, delay=delay, attempt=self._attempts, reason=why)

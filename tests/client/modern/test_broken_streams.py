@@ -156,6 +156,14 @@ def test_while_a_stream_is_replaced_the_server_may_be_away(bench: ModernBench, s
     assert ends(bench) == [CallCompleted(handle, {})]
 
 
+def test_the_server_may_say_how_long_to_wait_at_least(bench: ModernBench) -> None:
+    _, asked = bench.call("tools/list")
+    asked.cut()
+    bench.wait(0.5)
+    bench.take().refuse(503, retry_after="20")
+    assert reconnecting(bench) == [(1, 0.5), (2, 21.0)]
+
+
 def test_but_not_for_ever(bench: ModernBench) -> None:
     handle, asked = bench.call("tools/list")
     asked.cut()
