@@ -243,7 +243,7 @@ class ListenerStopped:
 
 @attrs.frozen
 class SessionExpired:
-    """The server has forgotten the session; the client opens a new one.
+    """The server has forgotten the session, or speaks other versions now; the client begins again.
 
     ``failed``: the calls that ended by this.
     """

@@ -56,7 +56,9 @@ class ClientEvent(enum.Enum):
     DISCOVERED = enum.auto()
     """The server needs no handshake."""
     EXPIRED = enum.auto()
-    """The session is lost: the server does not know it any more, or its one stream broke."""
+    """The session is lost: the server does not know it any more, or its one stream broke. Or the
+    server does not speak the version in force any more.
+    """
     CLOSE = enum.auto()
     DONE = enum.auto()
 

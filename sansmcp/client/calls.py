@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ..codecs import json
-from ..codecs.jsonrpc import HEADER_MISMATCH, INVALID_PARAMS
+from ..codecs.jsonrpc import HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_VERSION
 from ..errors import (
     CallError,
     Disconnected,
@@ -75,6 +75,8 @@ class ClientCall:
     _rounds: int = attrs.field(default=0, init=False)
     _refresh: ToolRefresh | None = attrs.field(default=None, init=False)
     """How the headers of the tool were looked up once more."""
+    _renegotiated: bool = attrs.field(default=False, init=False)
+    """The server was asked again which versions it speaks."""
     _changes: int = attrs.field(default=0, init=False)
     """The state of the cache when the request was made."""
 
@@ -134,6 +136,15 @@ class ClientCall:
             self._questions = 1
             self.told()
 
+    @property
+    def survives(self) -> bool:
+        """Whether it can be made in another session, as it is.
+
+        Source: server/utilities/pagination: a cursor is of one session.
+        """
+        is_harmless = self.idempotent and "cursor" not in (self._params or {})
+        return is_harmless or self.request_id is None
+
     # How a call ends
 
     def complete(self, result: Any) -> None:
@@ -154,6 +165,11 @@ class ClientCall:
             self._core.cache.forget("tools/list")
             self._refresh = ToolRefresh(self._core, self._conversation, self)
             self._refresh.start()
+            return
+        if self._may_renegotiate(message):
+            self._leave_stream(complete=True)
+            self._renegotiated = True
+            self._conversation.renegotiate()
             return
         if message.code == INVALID_PARAMS and "cursor" in (self._params or {}):
             self._core.cache.forget(self.method)  # the pages do not belong together any more
@@ -203,6 +219,11 @@ class ClientCall:
         """Whether it may be our idea of the tool's headers that is wrong."""
         is_mismatch = uses_headers(self._core) and error.code == HEADER_MISMATCH
         return is_mismatch and self.method == "tools/call" and self._refresh is None
+
+    def _may_renegotiate(self, error: ErrorResponse) -> bool:
+        """Whether the server has not even looked at the request, because of its version."""
+        is_unsupported = self._core.is_modern and error.code == UNSUPPORTED_VERSION
+        return is_unsupported and not self._renegotiated
 
     def time_out(self, *, total: bool) -> None:
         """A clock has run out."""
@@ -279,7 +300,9 @@ class ClientCall:
         error = refusal.error
         if refusal.status == 404 and refusal.session_id is not None:
             self._conversation.expire(refusal)
-        elif error is not None and error.id is not None and error.id == self.request_id:
+        elif error is not None and (
+            error.id == self.request_id or (error.id is None and self._may_renegotiate(error))
+        ):
             self.answer(error, refusal.status)
         else:
             self.fail(refused(refusal, self.method, self.request_id))

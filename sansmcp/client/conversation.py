@@ -206,10 +206,17 @@ class Conversation:
             self.fail(SessionLost(f"The server forgets its sessions at once: {refusal.message}"))
         else:
             self._begin_again(ClientCall.lose_session)
+            self.transport.connect()
 
     def lose_session(self, reason: str) -> None:
         """The stream that was the session is gone: open a new one."""
         self._begin_again(lambda call: call.lost(reason))
+        self.transport.connect()
+
+    def renegotiate(self) -> None:
+        """The server does not speak the version in force any more: find out what it speaks."""
+        self._begin_again(lambda call: call.lost("the server does not speak that version any more"))
+        self.reachable()
 
     def close(self) -> None:
         """End the session, and all that is under way."""
@@ -242,18 +249,17 @@ class Conversation:
             self.closed()
 
     def _begin_again(self, lose: Callable[[ClientCall], None]) -> None:
-        """A new session, on the same transport. What has not been sent yet just waits for it."""
+        """Nothing of before counts any more. What has not been sent yet just waits."""
         self._advance(ClientEvent.EXPIRED)
         self._leave_session()
         failed: list[int] = []
         for call in tuple(self.calls.values()):
-            if call.idempotent or call.request_id is None:
+            if call.survives:
                 call.wait_again()
             else:
                 failed.append(call.handle)
                 lose(call)
         self._core.events.append(SessionExpired(tuple(failed)))
-        self.transport.connect()
 
     def dies_of_questions(self) -> bool:
         """Whether the process has ended because it was asked for its version.

@@ -77,6 +77,18 @@ def test_calls_that_may_be_repeated_go_on_in_the_new_session(bench: Bench) -> No
     assert bench.events == [CallCompleted(kept, {})]
 
 
+@requirement("CACHE-C-019")
+def test_a_page_of_the_old_session_is_not_asked_for_in_the_new_one(bench: Bench) -> None:
+    handle, asked = bench.call("tools/list", params={"cursor": "page 2"})
+    asked.refuse(404)
+    failed, expired = bench.take_events()
+    assert isinstance(failed, CallFailed)
+    assert isinstance(failed.error, SessionLost)
+    assert expired == SessionExpired((handle,))
+    bench.shake_hands(session=NEW)
+    assert bench.requests == []
+
+
 @pytest.mark.parametrize("how", ["resume", "notify", "answer"])
 def test_any_request_can_find_out(bench: Bench, how: str) -> None:
     handle, asked = bench.call()
