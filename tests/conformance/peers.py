@@ -30,7 +30,7 @@ class Peer:
         """The suite's words for it; None if this peer has no such side."""
         if leg == "server":
             return None if self.url is None else ("--url", self.url)
-        return None if self.command is None else ("--command", self.command)
+        return None if self.command is None else ("--command", self.command, "--timeout", "60000")
 
 
 @contextmanager

@@ -87,14 +87,15 @@ def judge(scenario: Scenario, peer: tuple[str, ...]) -> Verdict:
 
     Args:
         scenario: which one.
-        peer: ``("--url", URL)`` of a server, or ``("--command", COMMAND)`` of a client.
+        peer: how the suite reaches it; see :class:`~tests.conformance.peers.Peer`.
     """
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        done = _run(
-            *(scenario.leg, *peer, "--scenario", scenario.name),
-            *("--spec-version", scenario.revision, "-o", folder),
-        )
+        words = (scenario.leg, *peer, "--scenario", scenario.name)
+        try:
+            done = _run(*words, "--spec-version", scenario.revision, "-o", folder)
+        except subprocess.TimeoutExpired:
+            return Verdict(scenario, _TIMEOUT, ("took too long",))
         checks = [check for path in Path(folder).rglob("checks.json") for check in _read(path)]
     problems = [_tell(check) for check in checks if check["status"] in ("FAILURE", "WARNING")]
     if not any(check["status"] == "SUCCESS" for check in checks):
