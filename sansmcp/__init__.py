@@ -54,7 +54,7 @@ from .server.exchange import ServerExchange
 from .server.server import Server
 from .server.settings import ServerSettings
 from .server.stdio import ServerPipe
-from .store import Entry, Page, Store, StreamKey
+from .store import Entry, EntryKind, Page, Store, StreamKey
 from .turns import InputRequest, InputRequired, StateSeal
 from .types import Era, Idle, Secret
 
@@ -100,6 +100,7 @@ __all__ = [
     "ClientSettings",
     "Disconnected",
     "Entry",
+    "EntryKind",
     "Envelope",
     "Era",
     "ErrorResponse",

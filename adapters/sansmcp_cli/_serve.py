@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import importlib
 import signal
+import sqlite3
 import sys
+import time
 from collections.abc import AsyncIterator
 from functools import partial
+from typing import Any
 
 import trio
 
 import sansmcp
 import sansmcp_trio
+from sansmcp_stores import SqliteStore
 
 from . import example
 from ._say import Commands, Mistake, say, tracer
@@ -57,6 +61,15 @@ def add_to(commands: Commands) -> None:
         metavar="NAME",
         help="serve requests for this host name, too; * for all (default: this machine only)",
     )
+    command.add_argument(
+        "--store",
+        metavar="FILE",
+        help="keep sessions and streams in this file, which other processes on this machine may "
+        "use, too: each request may come to any of them",
+    )
+    command.add_argument(
+        "--multi-turn", action="store_true", help="offer multi-turn event streams (SEP-1858)"
+    )
     add_revision(command)
     command.add_argument("--trace", action="store_true", help="show the conversations on stderr")
     command.set_defaults(run=_serve)
@@ -64,6 +77,7 @@ def add_to(commands: Commands) -> None:
 
 async def _serve(options: argparse.Namespace) -> int:
     app = example.app if options.app is None else _load(options.app)
+    settings = {} if options.store is None else _with_store(options.store)
     hosts = (*sansmcp.SecurityPolicy().hosts, *(options.allow_host or ()))
     serve = partial(
         sansmcp_trio.serve,
@@ -76,6 +90,8 @@ async def _serve(options: argparse.Namespace) -> int:
         http_sse=options.http_sse,
         policy=sansmcp.SecurityPolicy(hosts=hosts),
         trace=tracer("server") if options.trace else None,
+        multi_turn=options.multi_turn,
+        **settings,
     )
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as watching:
@@ -120,6 +136,16 @@ def _load(reference: str) -> sansmcp.App:
     if not isinstance(found, sansmcp.App):
         raise Mistake(f"{reference!r} is {type(found).__name__}, and no sansmcp.App")
     return found
+
+
+def _with_store(file: str) -> dict[str, Any]:
+    """The settings of a server that shares a file with others."""
+    try:
+        store = SqliteStore(file)
+    except sqlite3.Error as error:
+        raise Mistake(f"Cannot use {file!r} as a store: {error}") from error
+    seal = sansmcp.StateSeal(keys=(store.secret,), clock=time.time)
+    return {"store": store, "shared_store": True, "seal": seal}
 
 
 def _address(text: str) -> tuple[str, int | range]:

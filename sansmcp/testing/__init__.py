@@ -3,9 +3,19 @@
 A :class:`Pair` connects a client and a server machine through a :class:`Link` that can delay,
 fragment and cut every connection at any byte, in the time of a :class:`VirtualClock`. Everything is
 decided by what is passed in, so a run with the same seed is the same run.
+
+:func:`check_store` and :func:`check_shared_store` tell whether a store does what it has to.
 """
 
 from .clock import VirtualClock
 from .pair import Link, Pair, counting_tokens
+from .stores import check_shared_store, check_store
 
-__all__ = ["Link", "Pair", "VirtualClock", "counting_tokens"]
+__all__ = [
+    "Link",
+    "Pair",
+    "VirtualClock",
+    "check_shared_store",
+    "check_store",
+    "counting_tokens",
+]

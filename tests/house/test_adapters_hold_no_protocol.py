@@ -45,6 +45,7 @@ DRIVE_LOOPS = {
         ["_client.Client.wait"],
         ["_loop.Loop.wait", "_loop.Loop.go_on", "_loop.Loop._step"],
     ],
+    "sansmcp_stores": [],
     "sansmcp_threads": [["_host.Host.wait"]],
     "sansmcp_trio": [
         ["_server._Driver.run", "_server._Driver._wait"],

@@ -28,7 +28,7 @@ MAY_ALSO_USE = {
     "sansmcp_asgi": {"sansmcp_loop"},
     "sansmcp_asyncio": {"sansmcp_local", "sansmcp_loop"},
     "sansmcp_blocking": {"sansmcp_local", "sansmcp_threads"},
-    "sansmcp_cli": {"sansmcp_local", "sansmcp_trio"},
+    "sansmcp_cli": {"sansmcp_local", "sansmcp_stores", "sansmcp_trio"},
     "sansmcp_trio": {"sansmcp_local", "sansmcp_loop"},
 }
 """The adapters that an adapter may use; all of them may use ``sansmcp``."""

@@ -1,0 +1,150 @@
+"""What every store has to do: checks for stores of your own.
+
+    def test_my_store(tmp_path):
+        numbers = itertools.count()
+
+        def new_store(limits, clock):
+            return MyStore(tmp_path / str(next(numbers)), limits, clock)
+
+        check_store(new_store)
+
+The memory store is the model: after any uses, another store has to say what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from ..limits import Limits
+from ..memory import MemoryStore
+from ..store import Entry, EntryKind, Page, Store, StreamKey
+from .clock import VirtualClock
+
+NewStore: TypeAlias = Callable[[Limits, Callable[[], float]], Store]
+"""Makes an empty store. The clock is for stores that tell age by a clock of their own."""
+
+KEY = StreamKey("principal", "session", "stream")
+STRANGERS = (
+    StreamKey("Principal", "session", "stream"),
+    StreamKey("", "session", "stream"),
+    StreamKey("principal", "session ", "stream"),
+    StreamKey("principal", "", "stream"),
+    StreamKey("principal", "session", "strea"),
+    StreamKey("principals", "ession", "stream"),
+    StreamKey("prüncipal", "session", "stream.1"),
+)
+ALL = 10**9
+
+
+def check_store(new_store: NewStore) -> None:
+    """Raises AssertionError for a store that does not do what :class:`sansmcp.Store` says."""
+    for check in (_keeps_everything, _lets_one_succeed, _keeps_logs_apart):
+        check(new_store(Limits(), lambda: 0.0))
+    for seed in range(20):
+        _does_what_the_model_does(new_store, seed)
+
+
+def check_shared_store(first: Store, second: Store) -> None:
+    """Raises AssertionError unless two ways to one empty store show the same, at once."""
+    assert first.append(KEY, _entries(1, 2), now=0)
+    assert _seen(second.read(KEY, 0, limit=9, max_bytes=ALL)) == (list(_entries(1, 2)), 2)
+    assert second.append(KEY, _entries(3), now=0)
+    assert not first.append(KEY, _entries(3, 4), now=0), "only one of two may succeed"
+    assert first.append(KEY, _entries(4), now=0)
+    for store in (first, second):
+        assert _seen(store.read(KEY, 2, limit=9, max_bytes=ALL)) == (list(_entries(3, 4)), 4)
+    second.drop(KEY.principal, KEY.session)
+    assert first.read(KEY, 0, limit=9, max_bytes=ALL) is None
+
+
+def _keeps_everything(store: Store) -> None:
+    """Whatever the data and the kind; in pages of any size."""
+    entries = [
+        Entry(seq, data, kind=kind)
+        for seq, (kind, data) in enumerate(
+            [(kind, data) for kind in EntryKind for data in (b"", b"\x00\xff\n", b"{}" * 5000)], 1
+        )
+    ]
+    last = Entry(len(entries) + 1, b"last", final=True)
+    assert store.append(KEY, tuple(entries), now=0)
+    assert store.append(KEY, (last,), now=0)
+    for after in range(last.seq + 2):
+        page = store.read(KEY, after, limit=3, max_bytes=ALL)
+        assert _seen(page) == ([*entries, last][after : after + 3], last.seq)
+        assert page is not None
+        assert (page.last.final, page.last.kind) == (True, EntryKind.MESSAGE)
+    page = store.read(KEY, 2, limit=9, max_bytes=1)
+    assert _seen(page) == (entries[2:3], last.seq), "one entry at least, however large"
+    assert store.read(KEY, 0, limit=9, max_bytes=len(entries[1].data)) is not None
+
+
+def _lets_one_succeed(store: Store) -> None:
+    """Of those who append the same number; the others change nothing."""
+    assert store.append(KEY, _entries(5, 6), now=0), "a log may begin anywhere"
+    for wrong in (_entries(6), _entries(5), _entries(1), _entries(8), _entries(6, 7)):
+        assert not store.append(KEY, wrong, now=0)
+    assert _seen(store.read(KEY, 4, limit=9, max_bytes=ALL)) == (list(_entries(5, 6)), 6)
+    assert store.append(KEY, _entries(7), now=0)
+
+
+def _keeps_logs_apart(store: Store) -> None:
+    """What is another's does not exist."""
+    assert store.append(KEY, _entries(1), now=0)
+    for stranger in STRANGERS:
+        assert store.read(stranger, 0, limit=9, max_bytes=ALL) is None
+        store.drop(stranger.principal, stranger.session + "x")
+        assert store.append(stranger, _entries(1, 2), now=0)
+    store.drop(STRANGERS[0].principal, STRANGERS[0].session)
+    assert store.read(STRANGERS[0], 0, limit=9, max_bytes=ALL) is None
+    assert _seen(store.read(STRANGERS[1], 0, limit=9, max_bytes=ALL)) == (list(_entries(1, 2)), 2)
+    assert _seen(store.read(KEY, 0, limit=9, max_bytes=ALL)) == (list(_entries(1)), 1)
+    store.drop(KEY.principal, KEY.session)
+    for gone in (KEY, STRANGERS[4]):
+        assert store.read(gone, 0, limit=9, max_bytes=ALL) is None
+
+
+def _does_what_the_model_does(new_store: NewStore, seed: int) -> None:
+    """Also when it is full, and what it keeps grows old."""
+    die = _Die(seed)
+    limits = Limits(stored_entries=12, stored_bytes=60, stored_age=20)
+    clock = VirtualClock()
+    store, model = new_store(limits, lambda: clock.now), MemoryStore(limits)
+    keys = [StreamKey("", f"session {number}", "stream") for number in range(3)]
+    last = dict.fromkeys(keys, 0)
+    for _ in range(60):
+        clock.now += (0, 0, 1, 8)[die.roll(4)]
+        key = keys[die.roll(3)]
+        first = last[key] + (1, 1, 1, 2)[die.roll(4)]
+        entries = tuple(
+            Entry(seq, b"x" * die.roll(12), final=die.roll(5) == 0)
+            for seq in range(first, first + 1 + die.roll(3))
+        )
+        is_added = model.append(key, entries, now=clock.now)
+        assert store.append(key, entries, now=clock.now) is is_added
+        if is_added:
+            last[key] = entries[-1].seq
+        for each in keys:
+            after, limit, most = die.roll(last[each] + 2), 1 + die.roll(5), die.roll(30)
+            expected = model.read(each, after, limit=limit, max_bytes=most)
+            assert _seen(store.read(each, after, limit=limit, max_bytes=most)) == _seen(expected)
+
+
+class _Die:
+    """Numbers that look like chance, and are the same in every run."""
+
+    def __init__(self, seed: int) -> None:
+        self._state = seed
+
+    def roll(self, sides: int) -> int:
+        """From 0 to below ``sides``."""
+        self._state = (self._state * 6364136223846793005 + 1442695040888963407) % 2**64
+        return (self._state >> 33) % sides
+
+
+def _entries(*seqs: int) -> tuple[Entry, ...]:
+    return tuple(Entry(seq, b"entry %d" % seq) for seq in seqs)
+
+
+def _seen(page: Page | None) -> tuple[list[Entry], int] | None:
+    return None if page is None else (list(page.entries), page.last.seq)

@@ -1,0 +1,1 @@
+"""Stores that outlive a process."""

@@ -1,0 +1,155 @@
+"""Every store does what stores have to do, and the checks notice one that does not."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+from sansmcp import Entry, Limits, MemoryStore, Page, Store, StreamKey
+from sansmcp.testing import check_shared_store, check_store
+from sansmcp_stores import SqliteStore
+
+KEY = StreamKey("", "session", "stream")
+Clock = Callable[[], float]
+
+
+@pytest.fixture
+def new_sqlite(tmp_path: Path) -> Iterator[Callable[[Limits, Clock], Store]]:
+    opened: list[SqliteStore] = []
+
+    def new(limits: Limits, clock: Clock) -> Store:
+        path = tmp_path / f"{len(opened)}.db"
+        opened.append(SqliteStore(path, limits, clock=clock))
+        return opened[-1]
+
+    yield new
+    for store in opened:
+        store.close()
+
+
+def new_memory(limits: Limits, clock: Clock) -> Store:
+    return MemoryStore(limits)
+
+
+def test_the_memory_store() -> None:
+    check_store(new_memory)
+    store = MemoryStore()
+    check_shared_store(store, store)
+
+
+def test_the_sqlite_store(new_sqlite: Callable[[Limits, Clock], Store]) -> None:
+    check_store(new_sqlite)
+
+
+def test_two_ways_to_one_file(tmp_path: Path) -> None:
+    first, second = (SqliteStore(tmp_path / "a.db") for _ in range(2))
+    check_shared_store(first, second)
+    first.close()
+    second.close()
+
+
+def test_what_is_in_the_file_stays(tmp_path: Path) -> None:
+    for seq in (1, 2, 3):
+        store = SqliteStore(tmp_path / "a.db")
+        assert store.append(KEY, (Entry(seq, b"x"),), now=0)
+        page = store.read(KEY, 0, limit=9, max_bytes=9)
+        assert page is not None
+        assert [entry.seq for entry in page.entries] == list(range(1, seq + 1))
+        store.close()
+
+
+def test_all_who_use_a_file_have_the_same_secret(tmp_path: Path) -> None:
+    first, again, other = (SqliteStore(tmp_path / name) for name in ("a.db", "a.db", "b.db"))
+    assert first.secret == again.secret != other.secret
+    assert len(first.secret) == 32
+    for store in (first, again, other):
+        store.close()
+
+
+def test_an_append_that_fails_adds_nothing(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "a.db")
+    with pytest.raises(sqlite3.Error):
+        store.append(KEY, (Entry(1, b"x"), Entry(1, b"x")), now=0)
+    assert store.read(KEY, 0, limit=9, max_bytes=9) is None
+    assert store.append(KEY, (Entry(1, b"x"),), now=0)
+    store.close()
+
+
+def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "a.db").write_bytes(b"this is no database, and long enough to tell" * 100)
+    with pytest.raises(sqlite3.DatabaseError):
+        SqliteStore(tmp_path / "a.db")
+
+
+# Stores with one fault
+
+
+class Forgetful(MemoryStore):
+    """Adds, whoever was first."""
+
+    def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> bool:
+        super().append(key, entries, now=now)
+        return True
+
+
+class Careless(MemoryStore):
+    """Takes all sessions of a name for one."""
+
+    def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> bool:
+        return super().append(attrs.evolve(key, principal=""), entries, now=now)
+
+    def read(self, key: StreamKey, after: int, *, limit: int, max_bytes: int) -> Page | None:
+        key = attrs.evolve(key, principal="")
+        return super().read(key, after, limit=limit, max_bytes=max_bytes)
+
+
+class Simple(MemoryStore):
+    """Keeps no kinds."""
+
+    def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> bool:
+        return super().append(
+            key, tuple(Entry(each.seq, each.data, each.final) for each in entries), now=now
+        )
+
+
+class Generous(MemoryStore):
+    """Gives pages of any size."""
+
+    def read(self, key: StreamKey, after: int, *, limit: int, max_bytes: int) -> Page | None:
+        return super().read(key, after, limit=10**9, max_bytes=10**9)
+
+
+class Lasting(MemoryStore):
+    """Forgets no session."""
+
+    def drop(self, principal: str, session: str) -> None:
+        """Does not."""
+
+
+class Endless(MemoryStore):
+    """Keeps everything."""
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__(Limits())
+
+
+@pytest.mark.parametrize("kind", [Forgetful, Careless, Simple, Generous, Lasting, Endless])
+def test_a_fault_is_noticed(kind: Callable[[Limits], Store]) -> None:
+    with pytest.raises(AssertionError):
+        check_store(lambda limits, clock: kind(limits))
+
+
+@pytest.mark.parametrize("kind", [Forgetful, Lasting])
+def test_a_fault_of_sharing_is_noticed(kind: Callable[[Limits], Store]) -> None:
+    store = kind(Limits())
+    with pytest.raises(AssertionError):
+        check_shared_store(store, store)
+
+
+def test_two_stores_are_not_one() -> None:
+    with pytest.raises(AssertionError):
+        check_shared_store(MemoryStore(), MemoryStore())
