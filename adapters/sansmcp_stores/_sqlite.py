@@ -13,7 +13,7 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -164,7 +164,7 @@ class SqliteStore:
             self._database.execute("DELETE FROM entries WHERE arrival = ?", (oldest[0],))
 
     @contextmanager
-    def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[None]:
+    def _transaction(self, kind: str = "IMMEDIATE") -> Generator[None, None, None]:
         with self._lock:
             self._database.execute(f"BEGIN {kind}")
             try:
