@@ -61,6 +61,7 @@ class PendingCall(Promise):
         """
         if not self._client.wait(lambda: self.is_delivered, timeout):
             raise TimeoutError(f"The call has not ended in {timeout} seconds")
+        self._client.flush()  # if it took too long, the server is told
         return self.get()
 
     def cancel(self) -> None:
@@ -133,7 +134,7 @@ class Client(sansmcp.ClientHandle[Any, None]):
             pending = PendingCall(self, handle)
             self._waiting[handle] = pending, on_progress
             try:
-                self._flush()
+                self.flush()
             except BaseException:
                 pending.cancel()
                 raise
@@ -145,13 +146,13 @@ class Client(sansmcp.ClientHandle[Any, None]):
             if pending.handle in self._waiting:
                 self._waiting[pending.handle] = pending, None  # who cancels wants no more reports
                 self._core.cancel(pending.handle, now=time.monotonic())
-                self._flush()
+                self.flush()
 
     def notify(self, method: str, params: Params | None = None) -> None:
         """Send a notification."""
         with undisturbed(self._lock):
             self._core.notify(method, params, now=time.monotonic())
-            self._flush()
+            self.flush()
 
     def events(self, timeout: float | None = None) -> Iterator[ClientEvent]:
         """What happens and belongs to no call: notifications, reconnections, a lost session.
@@ -221,8 +222,8 @@ class Client(sansmcp.ClientHandle[Any, None]):
                     self._loop.go_on(ready)
                     is_late = time.monotonic() >= deadline
 
-    def _flush(self) -> None:
-        """Wait until all is sent that is to be sent now."""
+    def flush(self) -> None:
+        """Wait until all is sent that is to be sent now; no longer than a few seconds."""
         self.wait(lambda: not (self._unsent or self._process.to_write), _FLUSH)
 
     def _is_full(self) -> bool:

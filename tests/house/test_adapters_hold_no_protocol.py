@@ -51,6 +51,9 @@ DRIVE_LOOPS = {
         ["_server._Driver.run", "_server._Driver._wait"],
         ["_client.Client._carry"],
     ],
+    "sansmcp_wsgi": [
+        ["_app._Exchange.answer", "_app._Exchange.__next__", "_app._Exchange._next_effect"]
+    ],
 }
 """For each adapter the functions that carry a connection of a server, and one of a client."""
 

@@ -30,6 +30,7 @@ MAY_ALSO_USE = {
     "sansmcp_blocking": {"sansmcp_local", "sansmcp_threads"},
     "sansmcp_cli": {"sansmcp_local", "sansmcp_stores", "sansmcp_trio"},
     "sansmcp_trio": {"sansmcp_local", "sansmcp_loop"},
+    "sansmcp_wsgi": {"sansmcp_threads"},
 }
 """The adapters that an adapter may use; all of them may use ``sansmcp``."""
 

@@ -1,0 +1,167 @@
+"""The application that WSGI servers call, and the response that they iterate over.
+
+The thread that a server gives to a request is the only one that reads from it and writes to it.
+While it waits for a handler it keeps the time, as all do who wait; there is no other clock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import sansmcp
+from sansmcp import Idle
+from sansmcp.effects import Abort, ExchangeEffect, SendBody, SendEnd, SendHead
+from sansmcp_threads import Host
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+    from typing_extensions import Unpack
+
+    from sansmcp.http import RequestPart
+    from sansmcp_threads import HostSettings
+
+_PATH = "/!$&'()*+,;=:@"
+"""What a path may have beside letters and digits (RFC 3986 section 3.3)."""
+
+_PIECE = 65536
+
+
+def _nobody(environ: WSGIEnvironment) -> str:
+    return ""
+
+
+class WsgiApp(Host):
+    """A WSGI application, for servers with several threads.
+
+    An event stream holds its thread until it ends. Clients that leave are noticed when something is
+    to be sent to them, at the latest after ``limits.keep_alive_interval``. When the server stops,
+    call :meth:`shut_down`: it ends all streams, and cancels all calls.
+    """
+
+    def __init__(
+        self,
+        app: sansmcp.App,
+        *,
+        principal: Callable[[WSGIEnvironment], str] = _nobody,
+        **settings: Unpack[HostSettings],
+    ) -> None:
+        """Set up the application.
+
+        Args:
+            app: its handlers are plain functions of a :class:`Call`.
+            principal: tells from the environ who makes a request, as whoever stands in front of us
+                has found out, e.g. ``lambda environ: environ.get("REMOTE_USER", "")``.
+            settings: see :class:`sansmcp_threads.Host` and :class:`sansmcp.Server`. ``path`` is
+                below the place where the application is mounted. ``listening`` is off if it is not
+                set: each client would hold a thread all the time. Where several processes serve one
+                address, set ``seal`` to the same keys in all of them, and ``sessions=False``, or
+                send each client to one process.
+
+        Raises LocalProtocolError for settings that make no sense.
+        """
+        settings.setdefault("listening", False)
+        super().__init__(app, **settings)
+        self._principal = principal
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterator[bytes]:
+        """Answer a request. Raises ConnectionError if the client leaves while it asks."""
+        return _Exchange(self).answer(environ, self._principal(environ), start_response)
+
+
+class _Exchange(Iterator[bytes]):
+    """One request, and the body of its response."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._exchange = host.core.open_exchange(self)
+        self._is_woken = False
+
+    def wake(self) -> None:
+        """There is something to send."""
+        self._is_woken = True
+
+    def answer(
+        self, environ: WSGIEnvironment, principal: str, start_response: StartResponse
+    ) -> Iterator[bytes]:
+        """Read the request, as far as it is wanted, and begin the response."""
+        self._feed(_head(environ, principal))
+        try:
+            for data in _body(environ):
+                if self._exchange.is_done:
+                    break
+                self._feed(sansmcp.BodyData(data))
+        except OSError:
+            self.close()
+            raise
+        self._feed(sansmcp.BodyEnd())
+        effect = self._next_effect()
+        if not isinstance(effect, SendHead):
+            raise ConnectionAbortedError("There is no answer")
+        fields = [(name.decode(), value.decode("latin-1")) for name, value in effect.head.headers]
+        start_response(f"{effect.head.status} ", fields)
+        return self
+
+    def __next__(self) -> bytes:
+        match self._next_effect():
+            case SendBody(data):
+                return data
+            case SendEnd():
+                raise StopIteration
+            case SendHead() | Abort():
+                raise ConnectionAbortedError("The response cannot be completed")
+
+    def close(self) -> None:
+        """The response is complete, or nobody reads it any more; the server calls it."""
+        self._feed(sansmcp.PeerGone())
+
+    def _next_effect(self) -> ExchangeEffect:
+        with self._host.moved:
+            while isinstance(effect := self._host.core.next_effect_of(self._exchange), Idle):
+                self._is_woken = False
+                self._host.wait(lambda: self._is_woken)
+            self._host.settle()  # who has waited for room may go on
+            return effect
+
+    def _feed(self, part: RequestPart) -> None:
+        with self._host.moved:
+            self._host.core.receive(self._exchange, part, now=time.monotonic())
+            self._host.settle()
+
+
+def _head(environ: WSGIEnvironment, principal: str) -> sansmcp.RequestHead:
+    path = quote(environ.get("PATH_INFO") or "/", _PATH, "latin-1")
+    query = environ.get("QUERY_STRING")
+    fields = {
+        key.removeprefix("HTTP_"): value
+        for key, value in environ.items()
+        if value and (key.startswith("HTTP_") or key in ("CONTENT_TYPE", "CONTENT_LENGTH"))
+    }
+    return sansmcp.RequestHead(
+        method=environ["REQUEST_METHOD"].encode("latin-1"),
+        target=(f"{path}?{query}" if query else path).encode("latin-1"),
+        headers=tuple(
+            (name.replace("_", "-").lower().encode("latin-1"), value.encode("latin-1"))
+            for name, value in fields.items()
+        ),
+        principal=principal,
+        root=quote(environ.get("SCRIPT_NAME", "").rstrip("/"), _PATH, "latin-1").encode(),
+    )
+
+
+def _body(environ: WSGIEnvironment) -> Iterator[bytes]:
+    """The pieces of the body. Raises ConnectionError if it ends too early."""
+    source = environ["wsgi.input"]
+    if environ.get("wsgi.input_terminated") and not environ.get("CONTENT_LENGTH"):
+        yield from iter(lambda: source.read(_PIECE), b"")
+        return
+    left = int(environ.get("CONTENT_LENGTH") or 0)
+    while left > 0:
+        data: bytes = source.read(min(left, _PIECE))
+        if not data:
+            raise ConnectionAbortedError("The client left before its request was complete")
+        left -= len(data)
+        yield data

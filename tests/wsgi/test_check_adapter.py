@@ -1,0 +1,74 @@
+"""The WSGI adapter does what the published checks want of one, under several servers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+import sansmcp
+from sansmcp.testing.check_adapter import Check, Feature, Running, ServerSubject, server_checks
+from sansmcp_wsgi import Call, WsgiApp
+
+from .conftest import Host
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class _Running(Running):
+    def __init__(self, host: Host, app: WsgiApp) -> None:
+        self._stack = ExitStack()
+        self._url = self._stack.enter_context(host.serve(app))
+        self._stack.callback(app.shut_down)
+
+    @property
+    def url(self) -> str:
+        return f"{self._url}/mcp"
+
+    def stop(self) -> None:
+        self._stack.close()
+
+
+class WsgiServers(ServerSubject):
+    lacks: Mapping[Feature, str] = {
+        Feature.STDIO: "it is for HTTP",
+        Feature.OWN_HTTP: "HTTP/1.1 is up to the server",
+        Feature.DISCONNECTS: "servers tell it when something is to be sent",
+        Feature.GRACE: "servers do not tell that they are to stop",
+    }
+    is_async = False
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def sleep(self, call: Call, seconds: float) -> None:
+        call.sleep(seconds)
+
+    def serve(
+        self,
+        app: sansmcp.App,
+        *,
+        resumable: bool,
+        grace: float,
+        **settings: Unpack[sansmcp.ServerSettings],
+    ) -> Running:
+        settings.setdefault("listening", True)
+        return _Running(self._host, WsgiApp(app, resumable=resumable, **settings))
+
+    def stdio_command(self) -> Sequence[str]:
+        raise NotImplementedError
+
+
+OF_THE_HOST = {"connections_are_closed", "connections_serve_many_requests"}
+"""What becomes of connections: that is up to the server."""
+
+CHECKS = [check for check in server_checks() if str(check) not in OF_THE_HOST]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=str)
+@pytest.mark.parametrize("host", ["werkzeug", "waitress"], indirect=True)
+def test_server(host: Host, check: Check[ServerSubject]) -> None:
+    check(WsgiServers(host))
