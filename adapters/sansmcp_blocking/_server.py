@@ -36,11 +36,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("sansmcp")
 
-_FLUSH = 1.0
-"""Seconds for the last bytes of all streams, and for cancelled handlers, when the server stops."""
 
-
-class _Driver:
+class _Connection:
     """A connection, or the pipes of stdio; nobody else touches the stream."""
 
     def __init__(
@@ -94,6 +91,10 @@ class _Driver:
             self._connection.handle_timeout(now=time.monotonic())
 
 
+_LAST_MOMENT = 1.0
+"""Seconds for what is still to be sent, and for cancelled handlers, when the server stops."""
+
+
 class Serving:
     """A running server; :func:`serve` gives it. A context manager that closes it at the end.
 
@@ -110,8 +111,8 @@ class Serving:
         self._is_stopped = False
         self._is_asleep = False
         self._loop = Loop()
-        self.connections: set[_Driver] = set()
-        self._last: _Driver | None = None
+        self.connections: set[_Connection] = set()
+        self._last: _Connection | None = None
         self._accepting: list[Task] = []
         self._nudged, self._nudge = socket.socketpair()
         self._nudge.settimeout(0)
@@ -164,12 +165,12 @@ class Serving:
         """Take a client on stdio; ``is_last``: and stop when it has gone."""
         pipe = partial(ServerPipe, grace=self._grace)
         # Whoever started us may stop reading for as long as it likes, under a debugger, say.
-        driver = _Driver(self, pipe, StdioStream(streams), math.inf)
+        driver = _Connection(self, pipe, StdioStream(streams), math.inf)
         self._last = driver if is_last else None
 
     # For the drivers; all under the lock
 
-    def take(self, driver: _Driver, steps: Steps[None]) -> Task:
+    def take(self, driver: _Connection, steps: Steps[None]) -> Task:
         """There is a new connection."""
         self.connections.add(driver)
         return self._loop.start(steps)
@@ -181,7 +182,7 @@ class Serving:
             self._is_asleep = False
             self._rouse()
 
-    def left(self, driver: _Driver) -> None:
+    def left(self, driver: _Connection) -> None:
         """A connection is gone."""
         self.connections.discard(driver)
         self.host.settle()
@@ -220,8 +221,8 @@ class Serving:
             self.has_ended = True
             for driver in self.connections:
                 driver.wake()
-        self._turn_until(lambda: not self.connections, _FLUSH)
-        self.host.join(_FLUSH)
+        self._turn_until(lambda: not self.connections, _LAST_MOMENT)
+        self.host.join(_LAST_MOMENT)
 
     def _rouse(self) -> None:
         with suppress(OSError):  # it was told often enough, or has ended
@@ -247,7 +248,7 @@ class Serving:
                         accepted, server_side=True, do_handshake_on_connect=False
                     )
                 stream = SocketStream(accepted)
-                _Driver(self, ServerConnection, stream, self.host.core.limits.send_timeout)
+                _Connection(self, ServerConnection, stream, self.host.core.limits.send_timeout)
 
 
 def serve(

@@ -17,7 +17,10 @@ machine and of event loops is no adapter: it never sees the protocol.
 COMMON = {"127.0.0.1", "http", "https", "latin-1", "localhost", "replace", "sansmcp", "utf-8"}
 """Words of the core that are no protocol: about addresses and encodings, and our own name."""
 
-OWN_WORDS = {"sansmcp_asgi": {"body", "headers", "method", "path", "status", "type"}}
+OWN_WORDS = {
+    "sansmcp_asgi": {"body", "headers", "method", "path", "status", "type"},
+    "sansmcp_wsgi": {"_"},
+}
 """What an adapter has to call things because the interface that it serves does so."""
 
 DRIVE_LOOPS = {
@@ -40,7 +43,7 @@ DRIVE_LOOPS = {
         ],
     ],
     "sansmcp_blocking": [
-        ["_server._Driver._run", "_server._Driver._wait"],
+        ["_server._Connection._run", "_server._Connection._wait"],
         ["_client.Client._carry"],
         ["_client.Client.wait"],
         ["_loop.Loop.wait", "_loop.Loop.go_on", "_loop.Loop._step"],
