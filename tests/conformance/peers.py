@@ -14,7 +14,13 @@ _ROOT = Path(__file__).resolve().parents[2]
 _FIXTURE = (sys.executable, "-m", f"{__package__}.fixture")
 
 BOTH = ("server", "client")
-ADAPTERS = {"trio": BOTH, "asyncio": BOTH, "blocking": BOTH, "asgi": ("server",)}
+ADAPTERS = {
+    "trio": BOTH,
+    "asyncio": BOTH,
+    "blocking": BOTH,
+    "asgi": ("server",),
+    "wsgi": ("server",),
+}
 """Our adapters, and what each of them can be."""
 
 
