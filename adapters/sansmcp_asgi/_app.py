@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING
 
 import sansmcp
+from sansmcp_local import new_server
 from sansmcp_loop import current_loop
 
 from ._exchange import Exchange, Receive, Scope, Send, request_head
@@ -121,11 +120,6 @@ def asgi_app(
 
     Raises LocalProtocolError for settings that make no sense.
     """
-    seal = sansmcp.StateSeal(keys=(secrets.token_bytes(32),), clock=time.time)
-    settings.setdefault("seal", seal)
-
-    def new_core() -> sansmcp.Server:
-        return sansmcp.Server(app, new_token=secrets.token_urlsafe, resumable=resumable, **settings)
-
+    new_core = partial(new_server, app, resumable=resumable, **settings)
     new_core()  # what is wrong is told now, not with the first request
     return AsgiApp(new_core, store, grace, principal)

@@ -12,38 +12,35 @@ import math
 import os
 import random
 import ssl
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from subprocess import Popen
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import sansmcp
+import sansmcp_threads
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
-from sansmcp.events import CallCompleted, CallFailed, ClientEvent, ServerAsked, ServerWithdrew
+from sansmcp.events import CallCompleted, CallFailed, ClientEvent
 from sansmcp_local import interrupts_allowed, undisturbed
-from sansmcp_threads import Promise
+from sansmcp_threads import Answerer, Promise
 
 from ._loop import Loop, Steps, Task, Wait
 from ._pool import Pool
 from ._process import ServerProcess
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
+    from typing_extensions import Unpack
 
     from sansmcp.handles import OnProgress
-    from sansmcp.messages import Params, Request
+    from sansmcp.messages import Params
     from sansmcp.process import ProcessPart
 
 _logger = logging.getLogger("sansmcp")
 
 _FLUSH = 5.0
 """Seconds for what nobody waits for to be sent; what is left goes out with the next method."""
-
-Answerer: TypeAlias = Callable[[Mapping[str, Any]], Any]
-"""Answers a request of the server: from its parameters to the result, or raises JsonRpcError."""
 
 
 class PendingCall(Promise):
@@ -69,7 +66,7 @@ class PendingCall(Promise):
         self._client.cancel(self)
 
 
-class Client(sansmcp.ClientHandle[Any, None]):
+class Client(sansmcp_threads.Client):
     """A connected client; made by :func:`connect`. A context manager that closes it at the end.
 
     While no method is running, nothing is read, answered or resumed. One thread may use it at a
@@ -81,41 +78,20 @@ class Client(sansmcp.ClientHandle[Any, None]):
     def __init__(
         self,
         core: sansmcp.Client,
-        answers: Mapping[str, Answerer],
+        answers: Mapping[str, Answerer] | None,
         ssl_context: ssl.SSLContext | None,
         popen: Callable[..., Popen[Any]],
     ) -> None:
-        self._is_open, self._is_closed = Promise(), Promise()
-        super().__init__(self._is_open, self._is_closed)
-        self._core = core
+        super().__init__(core, answers)
         self._loop = Loop()
         self._pool = Pool(core, ssl_context)
         self._process = ServerProcess(self._loop, self._feed, self._is_full, popen)
-        self._answers = answers
-        self._lock = threading.RLock()
         self._carrying: dict[int, Task] = {}
         self._unsent: set[int] = set()
-        self._asked: deque[Request] = deque()
         self._events: deque[ClientEvent] = deque()
         self._keeps_events = False
 
     # For applications
-
-    def call(
-        self,
-        method: str,
-        params: Params | None = None,
-        *,
-        on_progress: OnProgress | None = None,
-        **options: Unpack[sansmcp.CallOptions],
-    ) -> Any:
-        """Make any request, and wait for its end. Interrupting the wait cancels the request."""
-        with undisturbed(self._lock):
-            pending = self.start_call(method, params, on_progress=on_progress, **options)
-            try:
-                return pending.result()
-            finally:
-                pending.cancel()
 
     def start_call(
         self,
@@ -148,12 +124,6 @@ class Client(sansmcp.ClientHandle[Any, None]):
                 self._core.cancel(pending.handle, now=time.monotonic())
                 self.flush()
 
-    def notify(self, method: str, params: Params | None = None) -> None:
-        """Send a notification."""
-        with undisturbed(self._lock):
-            self._core.notify(method, params, now=time.monotonic())
-            self.flush()
-
     def events(self, timeout: float | None = None) -> Iterator[ClientEvent]:
         """What happens and belongs to no call: notifications, reconnections, a lost session.
 
@@ -185,19 +155,6 @@ class Client(sansmcp.ClientHandle[Any, None]):
                 self._process.close()
                 self._pool.close()
 
-    def open(self) -> None:
-        """Do the handshake; :func:`connect` does it. Raises CallError where it fails."""
-        with undisturbed(self._lock):
-            self._core.start(now=time.monotonic())
-            self.wait(lambda: self._is_open.is_delivered)
-            self._is_open.get()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     # The machine
 
     def wait(self, is_done: Callable[[], bool], timeout: float | None = None) -> bool:
@@ -209,18 +166,15 @@ class Client(sansmcp.ClientHandle[Any, None]):
         is_late = False
         with undisturbed(self._lock):
             while True:
-                self._core.drive(self._perform, self._happened)
-                if self._asked:
-                    self._answer(self._asked.popleft())
-                elif is_done() or is_late:
+                self._settle()
+                if is_done() or is_late:
                     return is_done()
-                else:
-                    due = self._core.next_deadline()
-                    with interrupts_allowed():
-                        ready = self._loop.wait(deadline if due is None else min(deadline, due))
-                    self._core.handle_timeout(now=time.monotonic())
-                    self._loop.go_on(ready)
-                    is_late = time.monotonic() >= deadline
+                due = self._core.next_deadline()
+                with interrupts_allowed():
+                    ready = self._loop.wait(deadline if due is None else min(deadline, due))
+                self._core.handle_timeout(now=time.monotonic())
+                self._loop.go_on(ready)
+                is_late = time.monotonic() >= deadline
 
     def flush(self) -> None:
         """Wait until all is sent that is to be sent now; no longer than a few seconds."""
@@ -242,12 +196,8 @@ class Client(sansmcp.ClientHandle[Any, None]):
             case _:
                 self._process.perform(effect)
 
-    def _happened(self, event: ClientEvent) -> None:
+    def _tell(self, event: ClientEvent) -> None:
         match event:
-            case ServerAsked(_, request):
-                self._asked.append(request)
-            case ServerWithdrew(request_id):
-                self._asked = deque(one for one in self._asked if one.id != request_id)
             case CallCompleted(handle) | CallFailed(handle):
                 self._take(event)
                 self._waiting.pop(handle, None)
@@ -285,21 +235,6 @@ class Client(sansmcp.ClientHandle[Any, None]):
             self._unsent.discard(effect.exchange)
             self._carrying.pop(effect.exchange, None)
 
-    def _answer(self, request: Request) -> None:
-        """Answer a request of the server with what the application's function for it returns."""
-        answerer = self._answers.get(request.method)
-        if answerer is None:
-            self._core.decline(request.id, now=time.monotonic())
-            return
-        try:
-            with interrupts_allowed():
-                result = answerer(request.params or {})
-            self._core.respond(request.id, result, now=time.monotonic())
-        except Exception as error:
-            if not isinstance(error, sansmcp.JsonRpcError):
-                _logger.error("answering %s failed", request.method, exc_info=error)
-            self._core.fail_with(request.id, error, now=time.monotonic())
-
 
 _VERDICTS = sansmcp.Verdicts()
 
@@ -330,10 +265,5 @@ def connect(
     """
     settings.setdefault("verdicts", _VERDICTS)
     core = sansmcp.Client(target, jitter=random.random, **settings)
-    client = Client(core, answers or {}, ssl_context, partial(Popen, env=env, cwd=cwd))
-    try:
-        client.open()
-    except BaseException:
-        client.close()
-        raise
-    return client
+    client = Client(core, answers, ssl_context, partial(Popen, env=env, cwd=cwd))
+    return client.open()

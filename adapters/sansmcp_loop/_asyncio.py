@@ -67,6 +67,19 @@ class AsyncioLoop:
             return False
         return True
 
+    async def surely(self, work: Callable[..., Coroutine[Any, Any, None]]) -> None:
+        """Await an async function to its end, even when cancelled."""
+        task = self._loop.create_task(work())
+        cancelled: asyncio.CancelledError | None = None
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
+        task.result()
+
     async def checkpoint(self) -> None:
         """Let others run."""
         await asyncio.sleep(0)

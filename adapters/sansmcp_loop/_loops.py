@@ -62,6 +62,12 @@ class Loop(Protocol):
         """
         ...
 
+    async def surely(self, work: Callable[..., Coroutine[Any, Any, None]]) -> None:
+        """Await an async function to its end, even when cancelled: a matter of moments.
+
+        A cancellation that comes meanwhile is raised afterwards.
+        """
+
     async def checkpoint(self) -> None:
         """Let others run."""
 

@@ -50,6 +50,11 @@ class TrioLoop:
             await work(*arguments)
         return not scope.cancelled_caught
 
+    async def surely(self, work: Callable[..., Coroutine[Any, Any, None]]) -> None:
+        """Await an async function to its end, even when cancelled."""
+        with trio.CancelScope(shield=True):
+            await work()
+
     async def checkpoint(self) -> None:
         """Let others run."""
         await trio.lowlevel.checkpoint()

@@ -1,10 +1,11 @@
-"""What hosts of a server share whose handlers are plain functions, each in a thread of its own.
+"""What adapters in which functions block have in common: handlers in threads, and clients.
 
-Who carries the bytes is left open: the selector loop of :mod:`sansmcp_blocking`, or the threads of
-a WSGI server under :mod:`sansmcp_wsgi`.
+Who carries the bytes is left open: the selector loop of :mod:`sansmcp_blocking`, the threads of a
+WSGI server under :mod:`sansmcp_wsgi`, or httpx.
 """
 
+from ._client import Answerer, Client
 from ._host import Call, Host, HostSettings
 from ._promise import Promise
 
-__all__ = ["Call", "Host", "HostSettings", "Promise"]
+__all__ = ["Answerer", "Call", "Client", "Host", "HostSettings", "Promise"]

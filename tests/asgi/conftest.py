@@ -18,6 +18,7 @@ from hypercorn.config import Config
 from sansmcp_asgi import Call
 
 from ..trio.conftest import World
+from .loops import RUNS, Run
 
 
 async def echo(call: Call) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def world() -> World:
     return world
 
 
-Run = Callable[[Any, socket.socket, ExitStack], None]
+Start = Callable[[Any, socket.socket, ExitStack], None]
 
 
 def _uvicorn(app: Any, listener: socket.socket, stack: ExitStack) -> None:
@@ -105,7 +106,7 @@ def _in_thread(
     stack.callback(stop)
 
 
-HOSTS: dict[str, Run] = {
+HOSTS: dict[str, Start] = {
     "uvicorn": _uvicorn,
     "hypercorn-asyncio": _hypercorn_asyncio,
     "hypercorn-trio": _hypercorn_trio,
@@ -128,6 +129,13 @@ class Host:
             HOSTS[self._kind](app, listener, stack)
             self.stop = stack.close
             yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture(params=RUNS)
+def run(request: pytest.FixtureRequest) -> Run:
+    """Runs an async function in one of the event loops."""
+    function: Run = request.param
+    return function
 
 
 @pytest.fixture(params=HOSTS)

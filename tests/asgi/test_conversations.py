@@ -16,8 +16,7 @@ from sansmcp_loop import current_loop
 
 from ..trio.conftest import World
 from .conftest import Host
-
-PATIENCE = 10.0
+from .loops import PATIENCE
 
 
 async def test_calls_at_every_revision(host: Host, world: World) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -26,30 +24,9 @@ from sansmcp_loop import Loop, current_loop
 
 from ..trio.conftest import World
 from .conftest import Host
-from .test_conversations import PATIENCE
+from .loops import PATIENCE, Run, until
 
 POLICY = ReconnectPolicy(initial=0.01, attempts=2)
-
-Main = Callable[[], Coroutine[Any, Any, None]]
-
-
-def run_asyncio(main: Main) -> None:
-    asyncio.run(asyncio.wait_for(main(), PATIENCE), debug=True)
-
-
-def run_trio(main: Main) -> None:
-    async def limited() -> None:
-        with trio.fail_after(PATIENCE):
-            await main()
-
-    trio.run(limited)
-
-
-@pytest.fixture(params=[run_asyncio, run_trio])
-def run(request: pytest.FixtureRequest) -> Callable[[Main], None]:
-    """Runs an async function in one of the event loops."""
-    function: Callable[[Main], None] = request.param
-    return function
 
 
 class Peer:
@@ -128,11 +105,6 @@ def ward(world: World) -> Ward:
     return Ward(world)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await current_loop().checkpoint()
-
-
 def peer(tool: str, **options: Any) -> Peer:
     return Peer(current_loop(), modern(tool), "2026-07-28", **options)
 
@@ -140,9 +112,7 @@ def peer(tool: str, **options: Any) -> Peer:
 # Clients
 
 
-def test_a_client_that_leaves_cancels_the_tool(
-    run: Callable[[Main], None], world: World, ward: Ward
-) -> None:
+def test_a_client_that_leaves_cancels_the_tool(run: Run, world: World, ward: Ward) -> None:
     async def main() -> None:
         app = asgi_app(world.app)
         asking = peer("hang")
@@ -156,9 +126,7 @@ def test_a_client_that_leaves_cancels_the_tool(
     run(main)
 
 
-def test_a_client_that_leaves_before_it_has_asked(
-    run: Callable[[Main], None], world: World
-) -> None:
+def test_a_client_that_leaves_before_it_has_asked(run: Run, world: World) -> None:
     async def main() -> None:
         asking = peer("echo", more_body=True)
         asking.gone.set()
@@ -168,9 +136,7 @@ def test_a_client_that_leaves_before_it_has_asked(
     run(main)
 
 
-def test_a_client_that_takes_nothing_is_given_up(
-    run: Callable[[Main], None], world: World, ward: Ward
-) -> None:
+def test_a_client_that_takes_nothing_is_given_up(run: Run, world: World, ward: Ward) -> None:
     async def main() -> None:
         app = asgi_app(world.app, limits=Limits(send_timeout=0.01), stream_after=0)
         asking = peer("hang")
@@ -184,9 +150,7 @@ def test_a_client_that_takes_nothing_is_given_up(
     run(main)
 
 
-def test_a_server_that_says_so_when_sending(
-    run: Callable[[Main], None], world: World, ward: Ward
-) -> None:
+def test_a_server_that_says_so_when_sending(run: Run, world: World, ward: Ward) -> None:
     """ASGI 2.4: sending to a client that has gone raises OSError."""
 
     async def main() -> None:
@@ -205,9 +169,7 @@ def test_a_server_that_says_so_when_sending(
 # Servers
 
 
-def test_a_server_that_cancels_the_request(
-    run: Callable[[Main], None], world: World, ward: Ward
-) -> None:
+def test_a_server_that_cancels_the_request(run: Run, world: World, ward: Ward) -> None:
     async def main() -> None:
         task = current_loop().spawn(peer("hang").ask, asgi_app(world.app))
         await until(ward.begun.is_set)
@@ -217,9 +179,7 @@ def test_a_server_that_cancels_the_request(
     run(main)
 
 
-def test_the_end_of_the_lifespan_ends_all(
-    run: Callable[[Main], None], world: World, ward: Ward
-) -> None:
+def test_the_end_of_the_lifespan_ends_all(run: Run, world: World, ward: Ward) -> None:
     async def main() -> None:
         loop = current_loop()
         app = asgi_app(world.app, grace=0.01, stream_after=0)
@@ -248,7 +208,7 @@ def test_the_end_of_the_lifespan_ends_all(
     run(main)
 
 
-def test_stopping_lets_calls_end(run: Callable[[Main], None], world: World) -> None:
+def test_stopping_lets_calls_end(run: Run, world: World) -> None:
     go_on = threading.Event()
 
     @world.tool
@@ -274,7 +234,7 @@ def test_stopping_lets_calls_end(run: Callable[[Main], None], world: World) -> N
     run(main)
 
 
-def test_after_a_stop_there_is_a_new_server(run: Callable[[Main], None], world: World) -> None:
+def test_after_a_stop_there_is_a_new_server(run: Run, world: World) -> None:
     async def main() -> None:
         app = asgi_app(world.app)
         for _ in range(2):
@@ -287,9 +247,7 @@ def test_after_a_stop_there_is_a_new_server(run: Callable[[Main], None], world: 
     run(main)
 
 
-def test_the_end_of_the_event_loop_cancels_the_tool(
-    run: Callable[[Main], None], world: World, ward: Ward
-) -> None:
+def test_the_end_of_the_event_loop_cancels_the_tool(run: Run, world: World, ward: Ward) -> None:
     """One whose client has left, and would have come back."""
 
     async def main() -> None:
@@ -329,7 +287,7 @@ async def test_a_server_that_stops_while_tools_run(
 # What is no HTTP
 
 
-def test_websockets_are_not_served(run: Callable[[Main], None], world: World) -> None:
+def test_websockets_are_not_served(run: Run, world: World) -> None:
     async def main() -> None:
         asking = peer("echo")
         with pytest.raises(LocalProtocolError, match="websocket"):

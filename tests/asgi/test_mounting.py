@@ -28,7 +28,7 @@ from sansmcp_asgi._exchange import request_head
 
 from ..trio.conftest import World
 from .conftest import Host
-from .test_conversations import PATIENCE
+from .loops import PATIENCE
 
 ANY_HOST = SecurityPolicy(hosts=("*",))
 

@@ -24,6 +24,7 @@ OWN_WORDS = {
 """What an adapter has to call things because the interface that it serves does so."""
 
 DRIVE_LOOPS = {
+    "sansmcp_httpx": [["_client.Client._carry"], ["_blocking.BlockingClient._carry"]],
     "sansmcp_asgi": [
         ["_exchange.Exchange.run", "_exchange.Exchange._perform", "_exchange.Exchange._wait"]
     ],

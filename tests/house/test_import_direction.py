@@ -25,10 +25,12 @@ does not know the other parts of its own tier.
 """
 
 MAY_ALSO_USE = {
-    "sansmcp_asgi": {"sansmcp_loop"},
+    "sansmcp_asgi": {"sansmcp_local", "sansmcp_loop"},
     "sansmcp_asyncio": {"sansmcp_local", "sansmcp_loop"},
     "sansmcp_blocking": {"sansmcp_local", "sansmcp_threads"},
     "sansmcp_cli": {"sansmcp_local", "sansmcp_stores", "sansmcp_trio"},
+    "sansmcp_httpx": {"sansmcp_local", "sansmcp_loop", "sansmcp_threads"},
+    "sansmcp_threads": {"sansmcp_local"},
     "sansmcp_trio": {"sansmcp_local", "sansmcp_loop"},
     "sansmcp_wsgi": {"sansmcp_threads"},
 }

@@ -19,7 +19,12 @@ from .sources import ROOT, Module, adapters, core
 
 TOPS = ["sansmcp", *adapters()]
 
-EXTRA_OF = {"sansmcp_cli": "cli", "sansmcp_loop": "trio", "sansmcp_trio": "trio"}
+EXTRA_OF = {
+    "sansmcp_cli": "cli",
+    "sansmcp_httpx": "httpx",
+    "sansmcp_loop": "trio",
+    "sansmcp_trio": "trio",
+}
 """The extra that brings what a package needs beyond the requirements of all."""
 
 SETUP = configparser.ConfigParser()

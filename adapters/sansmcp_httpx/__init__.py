@@ -1,0 +1,17 @@
+"""An MCP client on an httpx client of the caller's, asynchronous or not.
+
+    async with httpx.AsyncClient(auth=..., verify=...) as http:
+        async with sansmcp_httpx.connect(url, http) as client:
+            result = await client.call_tool("echo", {"text": "hi"}, timeout=30)
+
+    with httpx.Client() as http, sansmcp_httpx.connect_blocking(url, http) as client:
+        result = client.call_tool("echo", {"text": "hi"}, timeout=30)
+
+Proxies, certificates, HTTP/2, authentication, cookies and event hooks are those of the httpx
+client, which stays the caller's. All decisions about MCP are made by :mod:`sansmcp`.
+"""
+
+from ._blocking import BlockingClient, connect_blocking
+from ._client import Client, connect
+
+__all__ = ["BlockingClient", "Client", "connect", "connect_blocking"]

@@ -1,0 +1,182 @@
+"""The blocking client: one HTTP request after the other, each in the thread that waits for it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import httpx
+
+import sansmcp
+import sansmcp_threads
+from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
+from sansmcp.events import ClientEvent
+from sansmcp.types import STREAMABLE_HTTP
+from sansmcp_local import interrupts_allowed, undisturbed
+from sansmcp_threads import Answerer
+
+from ._http import gone, head_of, request_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from sansmcp.http import ResponsePart
+
+_LATE = 0.1
+"""Seconds after a deadline at which httpx gives up reading: the machine is to be told first."""
+
+_LONGEST_SILENCE = 30.0
+"""Seconds of silence in the answer to a message for which no deadline is set."""
+
+
+class BlockingClient(sansmcp_threads.Client):
+    """A connected client; made by :func:`connect_blocking`. A context manager that closes it.
+
+    httpx can wait for one response at a time, and there is no thread in the background. So a method
+    makes its HTTP requests one after the other, and while no method runs nothing is read, answered
+    or resumed. There is no standalone event stream: the server can say and ask things during a call
+    only. One thread may use the client at a time: a second one gets LocalProtocolError.
+
+    A server that answers a call and does not end its response, as it should, keeps the answer back:
+    at most until the call would time out.
+    """
+
+    def __init__(
+        self,
+        core: sansmcp.Client,
+        http: httpx.Client,
+        answers: Mapping[str, Answerer] | None,
+        on_event: Callable[[ClientEvent], object],
+    ) -> None:
+        super().__init__(core, answers)
+        self._http = http
+        self._on_event = on_event
+        self._to_open: deque[OpenExchange] = deque()
+        self._carrying: set[int] = set()
+
+    def close(self) -> None:
+        """End the session. May be called twice. It takes no longer than ``close_timeout``."""
+        with undisturbed(self._lock):
+            self._core.close(now=time.monotonic())
+            self.wait(lambda: self._is_closed.is_delivered)
+
+    def wait(self, is_done: Callable[[], bool]) -> None:
+        """Make requests, and wait for what is due, until something is so."""
+        self._settle()
+        while not is_done():
+            if self._to_open:
+                self._carry(self._to_open.popleft())
+            else:
+                self._sleep()
+
+    def flush(self) -> None:
+        """Make the requests that nobody waits for."""
+        self.wait(lambda: not self._to_open)
+
+    def _sleep(self) -> None:
+        """Wait for the next deadline: that of the call, or of the next attempt to resume it."""
+        deadline = self._core.next_deadline()
+        assert deadline is not None, "who waits has a deadline"
+        with interrupts_allowed():
+            time.sleep(max(0.0, deadline - time.monotonic()))
+        self._core.handle_timeout(now=time.monotonic())
+        self._settle()
+
+    def _perform(self, effect: ClientEffect) -> None:
+        match effect:
+            case OpenExchange():
+                self._to_open.append(effect)
+            case AbortExchange(exchange=exchange):
+                self._carrying.discard(exchange)
+                self._to_open = deque(one for one in self._to_open if one.exchange != exchange)
+            case _:
+                pass  # there is no process
+
+    def _tell(self, event: ClientEvent) -> None:
+        if not self._take(event):
+            self._on_event(event)
+
+    def _carry(self, effect: OpenExchange) -> None:
+        """Carry one HTTP exchange, from its request to the end of its response.
+
+        Messages to the server that are due meanwhile, such as answers, go out between two reads.
+        """
+        exchange = effect.exchange
+        self._carrying.add(exchange)
+        try:
+            with closing(self._parts(effect)) as parts:
+                while exchange in self._carrying:
+                    if self._to_open:
+                        self._carry(self._to_open.popleft())
+                    else:
+                        with interrupts_allowed():
+                            part = next(parts)
+                        self._core.handle_timeout(now=time.monotonic())
+                        self._feed(exchange, part)
+                        if isinstance(part, sansmcp.BodyEnd | sansmcp.PeerGone):
+                            break
+        finally:
+            self._carrying.discard(exchange)
+            self._feed(exchange, sansmcp.PeerGone("interrupted"))
+
+    def _feed(self, exchange: int, part: ResponsePart) -> None:
+        self._core.receive(exchange, part, now=time.monotonic())
+        self._settle()
+
+    def _parts(self, effect: OpenExchange) -> Generator[ResponsePart, None, None]:
+        """The response to a request, as far as it comes, and its end."""
+        # httpx takes a time limit for all reads of a response, and it ends the response.
+        deadline = self._core.next_deadline()
+        now = time.monotonic()
+        read = _LONGEST_SILENCE if deadline is None else max(0.0, deadline - now) + _LATE
+        try:
+            request = request_of(self._http, effect, read)
+            sent = self._http.send(request, stream=True, follow_redirects=False)
+            with closing(sent) as response:
+                yield head_of(response)
+                for data in response.iter_bytes():
+                    yield sansmcp.BodyData(data)
+            yield sansmcp.BodyEnd()
+        except Exception as error:  # of httpx, or of what its user has given to it
+            yield gone(error)
+
+
+_VERDICTS = sansmcp.Verdicts()
+
+
+def _ignore(event: ClientEvent) -> None:
+    pass
+
+
+def connect_blocking(
+    url: str,
+    http: httpx.Client,
+    *,
+    answers: Mapping[str, Answerer] | None = None,
+    on_event: Callable[[ClientEvent], object] = _ignore,
+    **settings: Unpack[sansmcp.ClientSettings],
+) -> BlockingClient:
+    """Connect to an MCP server by an httpx client. What is returned is to be closed.
+
+    Args:
+        url: the URL of an MCP endpoint, http or https, of Streamable HTTP.
+        http: what makes the requests. It stays open; close it after the client. Its timeout for
+            reading is not used: those of the settings and calls hold.
+        answers: for each request that the server may make during a call, such as
+            ``"elicitation/create"``, a function from its parameters to the result. Declare it in
+            ``capabilities``, too.
+        on_event: is told, during a call, what happens and belongs to no call: notifications,
+            reconnections, a lost session.
+        settings: see :class:`sansmcp.Client`; ``listen`` and ``transports`` have no effect. Unless
+            ``verdicts`` is set, all clients of this program share one.
+
+    Raises CallError if the handshake fails, LocalProtocolError if the URL or a setting is wrong.
+    """
+    settings.setdefault("verdicts", _VERDICTS)
+    settings |= sansmcp.ClientSettings(listen=False, transports=(STREAMABLE_HTTP,))
+    core = sansmcp.Client(url, jitter=random.random, **settings)
+    return BlockingClient(core, http, answers, on_event).open()

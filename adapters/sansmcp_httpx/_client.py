@@ -1,0 +1,131 @@
+"""The asynchronous client: a task for each HTTP request."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+import sansmcp
+import sansmcp_loop
+from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
+from sansmcp_loop import Answerer, Clock, Task, current_loop
+
+from ._http import gone, head_of, request_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from sansmcp.http import ResponsePart
+
+
+class Client(sansmcp_loop.Client):
+    """A connected client; made by :func:`connect`. All methods may be called from any task."""
+
+    def __init__(
+        self, core: sansmcp.Client, http: httpx.AsyncClient, answers: Mapping[str, Answerer] | None
+    ) -> None:
+        loop = current_loop()
+        clock = Clock(loop, core, self._settle)
+        super().__init__(core, loop, clock, answers)
+        self._http = http
+        self._timekeeper = loop.spawn(clock.run)
+        self._carrying: dict[int, Task] = {}
+
+    async def open(self) -> None:
+        """Do the handshake; :func:`connect` does it. Raises CallError where it fails."""
+        await self._open()
+
+    async def aclose(self) -> None:
+        """End the session. Calls under way fail with RequestCancelled. May be called twice."""
+        try:
+            await super().aclose()
+        finally:
+            self._timekeeper.cancel()
+            for task in (*self._answering.values(), *self._carrying.values()):
+                task.cancel()
+            # The httpx client must not be closed while one of them uses it.
+            await self._loop.surely(self._carried_all)
+
+    async def _carried_all(self) -> None:
+        while self._carrying:
+            await self._clock.moved.wait()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> Task:
+        return self._loop.spawn(_await, work)
+
+    def _perform(self, effect: ClientEffect) -> None:
+        match effect:
+            case OpenExchange(exchange=exchange):
+                self._carrying[exchange] = self._loop.spawn(self._carry, effect)
+            case AbortExchange(exchange=exchange) if exchange in self._carrying:
+                self._carrying[exchange].cancel()
+            case _:
+                pass  # the exchange has ended by itself; and there is no process
+
+    async def _carry(self, effect: OpenExchange) -> None:
+        """Carry one HTTP exchange, from its request to the end of its response."""
+        # The machine has timeouts for all that it waits for; event streams may be silent for long.
+        try:
+            request = request_of(self._http, effect, read=None)
+            sent = await self._http.send(request, stream=True, follow_redirects=False)
+            async with aclosing(sent) as response:
+                self._feed(effect, head_of(response))
+                async for data in response.aiter_bytes():
+                    self._feed(effect, sansmcp.BodyData(data))
+                    while self._is_paused:
+                        await self._clock.moved.wait()
+            self._feed(effect, sansmcp.BodyEnd())
+        except Exception as error:  # of httpx, or of what its user has given to it
+            self._feed(effect, gone(error))
+        finally:
+            del self._carrying[effect.exchange]
+            self._clock.tick()
+
+    def _feed(self, effect: OpenExchange, part: ResponsePart) -> None:
+        self._core.receive(effect.exchange, part, now=self._loop.now())
+        self._settle()
+
+
+async def _await(work: Coroutine[Any, Any, None]) -> None:
+    await work
+
+
+_VERDICTS = sansmcp.Verdicts()
+
+
+@asynccontextmanager
+async def connect(
+    url: str,
+    http: httpx.AsyncClient,
+    *,
+    answers: Mapping[str, Answerer] | None = None,
+    **settings: Unpack[sansmcp.ClientSettings],
+) -> AsyncGenerator[Client, None]:
+    """Connect to an MCP server by an httpx client, and close the former when the block ends.
+
+    Args:
+        url: the URL of an MCP endpoint, http or https.
+        http: what makes the requests, in the same event loop, asyncio's or trio's. It stays open;
+            close it after the block. Its timeout for reading is not used: those of the settings
+            and calls hold. Over HTTP/1.1 each call that waits for its answer and each event stream
+            that is open holds one of its connections; if the limits of ``http`` allow too few,
+            calls fail with Disconnected, which says so. Over HTTP/2, httpx (0.28) leaves a response
+            unread while two others are open and silent: make one call at a time, or use HTTP/1.1.
+        answers: for each request that the server may make, such as ``"elicitation/create"``, an
+            async function from its parameters to the result. Declare it in ``capabilities``, too.
+        settings: see :class:`sansmcp.Client`. Unless ``verdicts`` is set, all clients of this
+            program share one.
+
+    Raises CallError if the handshake fails, LocalProtocolError if the URL or a setting is wrong.
+    """
+    settings.setdefault("verdicts", _VERDICTS)
+    client = Client(sansmcp.Client(url, jitter=random.random, **settings), http, answers)
+    try:
+        await client.open()
+        yield client
+    finally:
+        await client.aclose()

@@ -1,0 +1,134 @@
+"""The blocking client: one request after the other, in the thread that waits."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Generator
+from typing import Any
+
+import httpx
+import pytest
+
+from sansmcp import Disconnected, JsonRpcError, LocalProtocolError, RequestTimeout
+from sansmcp.events import ClientEvent, ServerNotified
+from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
+from sansmcp_httpx import BlockingClient, connect_blocking
+
+from .conftest import Token, Web
+
+ASKING: dict[str, Any] = {"versions": HANDSHAKE_VERSIONS, "capabilities": {"elicitation": {}}}
+
+
+@pytest.fixture
+def http() -> Generator[httpx.Client, None, None]:
+    with httpx.Client() as http:
+        yield http
+
+
+@pytest.mark.parametrize("version", REVISIONS)
+def test_every_revision(http: httpx.Client, url: str, version: str) -> None:
+    reports: list[float] = []
+    with connect_blocking(url, http, versions=(version,)) as client:
+        assert client.connected.version == version
+        for number in range(3):
+            result = client.call_tool("any", {"n": number})
+            assert result["arguments"] == {"n": number}
+        client.call_tool("steps", on_progress=lambda report: reports.append(report.progress))
+    assert reports == [1, 2, 3]
+
+
+def test_the_settings_of_httpx_hold(url: str, web: Web) -> None:
+    web.seen.clear()
+    with httpx.Client(auth=Token(), headers={"x-tenant": "acme"}) as http:
+        with connect_blocking(url, http) as client:
+            client.call_tool("any")
+        assert not http.is_closed
+    for headers in web.seen:
+        assert (headers["authorization"], headers["x-tenant"]) == ("Bearer token", "acme")
+
+
+def test_answers_and_events(http: httpx.Client, url: str) -> None:
+    events: list[ClientEvent] = []
+
+    def elicit(params: Any) -> Any:
+        client.ping()  # an answer may ask for something itself
+        return {"action": "decline"}
+
+    with connect_blocking(
+        url, http, answers={"elicitation/create": elicit}, on_event=events.append, **ASKING
+    ) as client:
+        assert client.call_tool("ask") == {"said": {"action": "decline"}}
+        client.call_tool("tell")
+        client.notify("notifications/roots/list_changed")
+    told = [event for event in events if isinstance(event, ServerNotified)]
+    assert [event.notification.method for event in told] == ["notifications/message"]
+
+
+def test_answers_that_there_are_not(
+    http: httpx.Client, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(params: Any) -> Any:
+        raise RuntimeError("secret")
+
+    for answers in ({}, {"elicitation/create": broken}):
+        with (
+            connect_blocking(url, http, answers=answers, **ASKING) as client,
+            pytest.raises(JsonRpcError),
+        ):
+            client.call_tool("ask")
+    assert "answering elicitation/create failed" in caplog.text
+
+
+def test_timeouts_are_those_of_the_call(url: str) -> None:
+    with (
+        httpx.Client(timeout=httpx.Timeout(5, read=0.01)) as http,
+        connect_blocking(url, http) as client,
+    ):
+        result = client.call_tool("slow", {"seconds": 0.2})
+        assert result["arguments"] == {"seconds": 0.2}
+        with pytest.raises(RequestTimeout):
+            client.call_tool("slow", {"seconds": 60}, timeout=0.05)
+        assert client.call_tool("any", {"a": 1})["arguments"] == {"a": 1}
+
+
+def test_nobody_is_there(http: httpx.Client) -> None:
+    with pytest.raises(Disconnected, match="ConnectError"):
+        connect_blocking("http://127.0.0.1:1/mcp", http)
+
+
+def test_an_interrupt_cancels_the_call(http: httpx.Client, url: str) -> None:
+    def interrupt(params: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+
+    answers = {"elicitation/create": interrupt}
+    with connect_blocking(url, http, answers=answers, **ASKING) as client:
+        with pytest.raises(KeyboardInterrupt):
+            client.call_tool("ask")
+        assert client.call_tool("any", {"a": 1})["arguments"] == {"a": 1}
+
+
+def test_another_thread_has_to_wait(http: httpx.Client, url: str, web: Web) -> None:
+    results: list[Any] = []
+
+    def call(client: BlockingClient) -> None:
+        results.append(client.call_tool("slow", {"seconds": 0.3}))
+
+    with connect_blocking(url, http) as client:
+        web.seen.clear()
+        thread = threading.Thread(target=call, args=(client,))
+        thread.start()
+        while not web.seen:
+            pass
+        with pytest.raises(LocalProtocolError, match="thread"):
+            client.call_tool("any")
+        thread.join()
+    assert len(results) == 1
+
+
+def test_closing_twice(http: httpx.Client, url: str) -> None:
+    client = connect_blocking(url, http)
+    client.close()
+    client.close()
+    with pytest.raises(LocalProtocolError, match="closed"):
+        client.call_tool("any")

@@ -1,0 +1,105 @@
+"""The clients on httpx do what the published checks want of one."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import httpx
+import pytest
+
+import sansmcp_httpx
+from sansmcp.events import ClientEvent, Connected
+from sansmcp.testing.check_adapter import Check, ClientSubject, Feature, client_checks
+
+from ..trio.subject import TrioClients
+
+
+@asynccontextmanager
+async def connect(target: str, **settings: Any) -> AsyncGenerator[sansmcp_httpx.Client, None]:
+    """As the function of another adapter, which needs no httpx client."""
+    async with (
+        httpx.AsyncClient() as http,
+        sansmcp_httpx.connect(target, http, **settings) as client,
+    ):
+        yield client
+
+
+class HttpxOnTrio(TrioClients):
+    lacks: Mapping[Feature, str] = {Feature.STDIO: "httpx is for HTTP"}
+
+    def __init__(self) -> None:
+        module = ModuleType("sansmcp_httpx")
+        vars(module)["connect"] = connect
+        super().__init__(module)
+
+
+@pytest.mark.parametrize("check", client_checks(), ids=str)
+def test_on_trio(check: Check[ClientSubject]) -> None:
+    check(HttpxOnTrio())
+
+
+class Pending:
+    """A call that is made when its result is asked for."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self.result = call
+
+    def cancel(self) -> None:
+        raise NotImplementedError
+
+
+class BlockingHttpx:
+    """The blocking client."""
+
+    def __init__(self, url: str, **settings: Any) -> None:
+        self._events: deque[ClientEvent] = deque()
+        self._http = httpx.Client()
+        try:
+            self._client = sansmcp_httpx.connect_blocking(
+                url, self._http, on_event=self._events.append, **settings
+            )
+        except BaseException:
+            self._http.close()
+            raise
+
+    @property
+    def connected(self) -> Connected:
+        return self._client.connected
+
+    def start(self, method: str, params: Any = None, **options: Any) -> Pending:
+        return Pending(partial(self._client.call, method, params, **options))
+
+    def notify(self, method: str, params: Any = None) -> None:
+        self._client.notify(method, params)
+
+    def events(self) -> Iterator[ClientEvent]:
+        while self._events:
+            yield self._events.popleft()
+
+    def work(self, seconds: float) -> None:
+        pass
+
+    def close(self) -> None:
+        self._client.close()
+        self._http.close()
+
+
+class BlockingSubject:
+    lacks: Mapping[Feature, str] = {
+        Feature.STDIO: "httpx is for HTTP",
+        Feature.CONCURRENCY: "httpx waits for one response at a time",
+        Feature.CANCELLING: "nothing else runs while a call does",
+    }
+
+    def connect(self, target: Any, **settings: Any) -> BlockingHttpx:
+        return BlockingHttpx(target, **settings)
+
+
+@pytest.mark.parametrize("check", client_checks(), ids=str)
+def test_blocking(check: Check[ClientSubject]) -> None:
+    check(BlockingSubject())
