@@ -153,7 +153,9 @@ class CursorState(enum.Enum):
     """A request is under way whose answer may be the stream."""
     READING = enum.auto()
     WAITING = enum.auto()
-    """The connection is gone; the next one is tried when the delay is over."""
+    """The connection is gone; the next one is tried when the delay is over, or when the answers are
+    there that the server wants.
+    """
     CLOSED = enum.auto()
 
 

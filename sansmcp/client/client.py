@@ -68,6 +68,7 @@ class Client:
         headers: Headers = (),
         transports: tuple[str, ...] = URL_TRANSPORTS,
         listen: bool = True,
+        multi_turn: bool = False,
         timeout: float = 60.0,
         total_timeout: float = 3600.0,
         connect_timeout: float = 30.0,
@@ -94,6 +95,8 @@ class Client:
             headers: further headers of every request, names in lower case, e.g. ``authorization``.
             transports: how to talk to a URL; what comes first is tried first.
             listen: open the standalone stream.
+            multi_turn: offer SEP-1858, an experiment, to servers of 2025-11-25: one that names it,
+                too, may have all answers to its questions at once.
             timeout, total_timeout: defaults of :meth:`call`, in seconds.
             connect_timeout: seconds for the handshake.
             probe_timeout: seconds in which a server must say whether it needs one.
@@ -113,9 +116,8 @@ class Client:
         """
         check_versions(versions)
         check_seconds(timeout, total_timeout, connect_timeout, probe_timeout, close_timeout)
-        command = () if isinstance(target, str) else tuple(target)
-        self._core = ClientCore(
-            target=target if isinstance(target, str) else " ".join(command),
+        core = self._core = ClientCore(
+            target=target if isinstance(target, str) else " ".join(target),
             url=Url.parse(target) if isinstance(target, str) else None,
             info={"name": name, "version": version},
             anonymous=anonymous,
@@ -125,6 +127,7 @@ class Client:
             transports=usable_transports(transports, versions),
             verdicts=verdicts or Verdicts(),
             listens=listen,
+            multi_turn=multi_turn,
             connect_timeout=connect_timeout,
             probe_timeout=probe_timeout,
             close_timeout=close_timeout,
@@ -133,10 +136,9 @@ class Client:
             caches=cache,
             jitter=jitter,
         )
-        self._timeout, self._total_timeout = timeout, total_timeout
-        self._conversation = Conversation(self._core)
-        self._stdio = None if self._core.url else Stdio(self._core, self._conversation, command)
-        self._trace = trace
+        self._timeout, self._total_timeout, self._trace = timeout, total_timeout, trace
+        self._conversation = Conversation(core)
+        self._stdio = None if core.url else Stdio(core, self._conversation, tuple(target))
 
     @property
     def limits(self) -> Limits:

@@ -102,6 +102,8 @@ class ClientCore:
     probe_timeout: float
     reconnect: ReconnectPolicy
     limits: Limits
+    multi_turn: bool
+    """Whether SEP-1858 is offered to servers."""
     caches: bool
     """Whether results are kept."""
     jitter: Callable[[], float]
@@ -109,6 +111,8 @@ class ClientCore:
     now: float = 0.0
     """The latest time that was passed in."""
     session_id: Secret | None = None
+    has_turns: bool = False
+    """Both sides have named SEP-1858."""
     revision: Revision | None = None
     """What was negotiated; None before."""
     effects: deque[ClientEffect] = attrs.field(factory=deque[ClientEffect], init=False)

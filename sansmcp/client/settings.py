@@ -39,6 +39,7 @@ class ClientSettings(TypedDict, total=False):
     headers: Headers
     transports: tuple[str, ...]
     listen: bool
+    multi_turn: bool
     timeout: float
     total_timeout: float
     connect_timeout: float

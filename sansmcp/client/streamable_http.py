@@ -46,8 +46,9 @@ class StreamableHttp:
         return self._streams.carrier(owner, call)
 
     def post(self, message: Notification | Response | ErrorResponse) -> None:
-        """A POST of its own."""
-        Post(self._core, self._conversation, message).send()
+        """A POST of its own, unless the server has asked to keep it back."""
+        if self._streams is None or not self._streams.turns.keeps(message):
+            Post(self._core, self._conversation, message).send()
 
     def listen(self) -> None:
         """Ask for the standalone stream, where there is one."""

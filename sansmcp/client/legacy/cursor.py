@@ -33,6 +33,7 @@ from ..core import ClientCore
 from ..detection import is_temporary
 from ..exchange import ClientExchange, Refusal
 from ..transport import RequestOwner
+from .turns import BUFFER_INPUT, INPUT_REQUIRED, KeptTurn, Turns
 
 _LONGEST_ID = 2048
 """Characters; a longer one would not fit into the header that brings it back."""
@@ -46,6 +47,8 @@ class Cursor:
     _owner: RequestOwner
     _call: int | None
     """For events: whose stream it is."""
+    _turns: Turns | None = None
+    """Where answers are kept back; None: the server does not ask for that."""
     expects_messages: bool = attrs.field(default=True, init=False)
     state: CursorState = attrs.field(default=CursorState.OPENING, init=False)
     _exchange: ClientExchange | None = attrs.field(default=None, init=False)
@@ -56,9 +59,14 @@ class Cursor:
     """Connections since the last progress."""
     _seen: dict[str, None] = attrs.field(factory=dict[str, None], init=False)
     """The ids of messages that were delivered, oldest first."""
+    _turn: KeptTurn | None = attrs.field(default=None, init=False)
+    """The questions whose answers are kept back."""
+    _answers: bytes = attrs.field(default=b"", init=False)
+    """Those that were sent, until the response to them has brought something."""
 
     def post(self, request: Request) -> None:
         """Open the stream, or get a plain answer, by a request of ours."""
+        self._drop_turn()
         self._exchange = self._core.post(self, request)
 
     def get(self) -> None:
@@ -81,7 +89,9 @@ class Cursor:
     def retry_due(self) -> None:
         """The delay before the next attempt is over."""
         self._advance(CursorEvent.RETRY)
-        if self._last_event_id:
+        if self._answers:
+            self._continue()
+        elif self._last_event_id:
             self.get()
         else:
             self._owner.restart()
@@ -112,10 +122,12 @@ class Cursor:
         is_new = event.id is None or event.id not in self._seen
         if event.last_event_id != self._last_event_id:
             self._last_event_id = event.last_event_id
-            self._attempts = 0
-        if event.data and event.event == "message" and is_new:
+            self._attempts, self._answers = 0, b""
+        if self._turns is not None and not event.data:
+            self._turn_event(self._turns, event.event)
+        elif event.data and event.event == "message" and is_new:
             self._remember(event.id)
-            self._attempts = 0
+            self._attempts, self._answers = 0, b""
             self._decode(event.data)
 
     def answered(self, message: Message | RemoteProtocolError) -> None:
@@ -140,10 +152,11 @@ class Cursor:
         What may pass is tried again, but never a request of ours that may have been executed.
         """
         assert self._exchange is not None
-        if self._exchange.method == b"GET" and is_temporary(refusal.status):
+        may_repeat = self._exchange.method == b"GET" or bool(self._answers)
+        if may_repeat and is_temporary(refusal.status):
             self._schedule(refusal.message, refusal.retry_after)
         elif self._last_event_id and refusal.status != 404:
-            self._last_event_id = ""
+            self._last_event_id, self._answers = "", b""
             self.ended(f"it cannot be resumed: {refusal.message}")
         else:
             self._advance(CursorEvent.CLOSE)
@@ -161,7 +174,42 @@ class Cursor:
             self._owner.violated(error)
             return
         for item in decoded.items if isinstance(decoded, Batch) else (decoded,):
-            self.answered(item)
+            if self._turn is None or not isinstance(item, Request) or self._turn.ask(item.id):
+                self.answered(item)
+
+    # Turns
+
+    def _turn_event(self, turns: Turns, kind: str) -> None:
+        """Answers are to be kept back, or to be sent. Source: SEP-1858."""
+        if kind == BUFFER_INPUT and self._turn is None:
+            self._turn = KeptTurn(turns, self._core.limits, self._send_answers, self._refuse_turn)
+        elif kind == INPUT_REQUIRED:
+            self._core.let_end(self._exchange)
+            self._advance(CursorEvent.BROKEN)
+            limits = self._core.limits
+            turn = self._turn or KeptTurn(turns, limits, self._send_answers, self._refuse_turn)
+            turn.close()
+
+    def _send_answers(self, answers: bytes) -> None:
+        """All answers are there: the call goes on in the response to them."""
+        self._turn, self._answers = None, answers
+        self._advance(CursorEvent.RETRY)
+        self._continue()
+
+    def _continue(self) -> None:
+        cursor = self._last_event_id
+        self._exchange = self._core.open(self, b"POST", self._answers, last_event_id=cursor)
+
+    def _refuse_turn(self, what: str) -> None:
+        error = RemoteProtocolError(f"The server has asked {what}", reason="too_much_asked")
+        self._core.abort(self._exchange)
+        self.garbled(error)
+
+    def _drop_turn(self) -> None:
+        self._answers = b""
+        if self._turn is not None:
+            self._turn.drop()
+            self._turn = None
 
     def _remember(self, id: str | None) -> None:
         if id:
@@ -188,4 +236,6 @@ class Cursor:
         self._owner.lost(reason)
 
     def _advance(self, event: CursorEvent) -> None:
+        if event is CursorEvent.CLOSE:
+            self._drop_turn()
         self.state = advance(CURSOR, self.state, event)

@@ -25,9 +25,10 @@ from ...errors import (
 )
 from ...events import Connected, Violation
 from ...messages import ErrorResponse, Message, Request, Response
+from ...meta import names_multi_turn, with_multi_turn
 from ...revisions import REVISIONS
 from ...timers import Timer
-from ...types import Secret
+from ...types import STREAMABLE_HTTP, Secret
 from ..calls import refused
 from ..core import ClientCore
 from ..detection import (
@@ -64,16 +65,22 @@ class Handshake:
     def start(self) -> None:
         """Send ``initialize``, without a session id."""
         core = self._core
-        core.session_id, core.revision = None, None
+        core.session_id, core.revision, core.has_turns = None, None, False
         self.request_id = core.next_request_id()
+        named = core.capabilities
+        capabilities = with_multi_turn(named) if self._may_have_turns else named
         params = {
             "protocolVersion": self._offer or core.handshake_versions[-1],
-            "capabilities": core.capabilities,
+            "capabilities": capabilities,
             "clientInfo": core.info,
         }
         self._carrier = self._conversation.transport.carrier(self, None)
         self._carrier.post(Request(self.request_id, _METHOD, params))
         core.timers.set(Timer.REQUEST, self, core.now + core.connect_timeout)
+
+    @property
+    def _may_have_turns(self) -> bool:
+        return self._core.multi_turn and self._conversation.transport.name == STREAMABLE_HTTP
 
     def stop(self) -> None:
         """Nobody wants the session any more."""
@@ -197,7 +204,9 @@ class Handshake:
             )
             return
         self._core.session_id = None if session_id is None else Secret(session_id)
-        self._core.revision = REVISIONS[version]
+        self._core.revision = revision = REVISIONS[version]
+        named = names_multi_turn(json.as_object(result.get("capabilities")) or {})
+        self._core.has_turns = self._may_have_turns and revision.multi_turn and named
         self._result = result
         self._conversation.initialized()
 

@@ -16,6 +16,7 @@ from ..exchange import Nobody, Refusal
 from ..transport import RequestOwner
 from .cursor import Cursor
 from .listener import Listener
+from .turns import Turns
 
 if TYPE_CHECKING:
     from ..conversation import Conversation
@@ -43,11 +44,13 @@ class SessionStreams:
 
     _core: ClientCore
     _conversation: Conversation
+    turns: Turns = attrs.field(factory=Turns, init=False)
+    """The answers that are kept back."""
     _listener: Listener | None = attrs.field(default=None, init=False)
 
     def carrier(self, owner: RequestOwner, call: int | None) -> Cursor:
         """A request opens a stream."""
-        return Cursor(self._core, owner, call)
+        return Cursor(self._core, owner, call, self.turns if self._core.has_turns else None)
 
     def listen(self) -> None:
         """Ask for the standalone stream."""
