@@ -5,10 +5,12 @@ Source: 2026-07-28 basic: ``_meta``; SEP-2575.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from .codecs import json
+from .errors import LocalProtocolError
 from .messages import Message, Notification, Request
 
 _PREFIX = "io.modelcontextprotocol/"
@@ -38,6 +40,22 @@ CLIENT_CAPABILITIES = {
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """Of log messages, the least important first."""
+
+
+_LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_EXTENSION = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+def check_extensions(capabilities: Mapping[str, Any]) -> None:
+    """Raises LocalProtocolError for an extension whose name does not tell whose it is.
+
+    Source: 2026-07-28 basic/versioning: Extension Negotiation.
+    """
+    for name in json.as_object(capabilities.get("extensions")) or {}:
+        if not _EXTENSION.fullmatch(name):
+            raise LocalProtocolError(
+                f"The name of an extension needs a prefix, as in 'com.example/name': {name!r}"
+            )
 
 
 def names_multi_turn(capabilities: Mapping[str, Any]) -> bool:

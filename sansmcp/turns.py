@@ -97,24 +97,28 @@ class StateSeal:
             seals; all of them are recognised, so that keys can be changed.
         clock: seconds since 1970, e.g. ``time.time``: instances have to agree on it.
         lifetime: seconds after which a state is refused.
+        first_use: is asked with the name of a state that has come back whether that is for the
+            first time; it remembers names for ``lifetime`` seconds, for all instances. None: a
+            state may be used until it expires, so that a request that got lost can be made again.
     """
 
     keys: tuple[bytes, ...] = attrs.field(repr=False)
     clock: Callable[[], float]
     lifetime: float = 600.0
+    first_use: Callable[[str], bool] | None = None
 
     def __attrs_post_init__(self) -> None:
         if not self.keys or any(len(key) < 16 for key in self.keys):
             raise ValueError("A seal needs keys of at least 16 bytes")
 
-    def close(self, state: Any, principal: str, method: str, params: Params) -> str:
-        """Seal a state. Raises LocalProtocolError if it is no JSON value."""
-        content = json.encode([self.clock() + self.lifetime, state])
+    def close(self, state: Any, principal: str, method: str, params: Params, *, name: str) -> str:
+        """Seal a state, under a name of its own. Raises LocalProtocolError if it is not JSON."""
+        content = json.encode([self.clock() + self.lifetime, name, state])
         tag = _tag(self.keys[0], content, principal, method, params)
         return base64.urlsafe_b64encode(tag + content).decode()
 
     def open(self, sealed: str, principal: str, method: str, params: Params) -> Any:
-        """The state. Raises RemoteProtocolError for one that is not ours, not for this, or old."""
+        """The state. Raises RemoteProtocolError for one that cannot be used, or no longer."""
         try:
             raw = base64.b64decode(sealed.encode(), b"-_", validate=True)
         except (binascii.Error, ValueError):
@@ -123,9 +127,11 @@ class StateSeal:
         known = (_tag(key, content, principal, method, params) for key in self.keys)
         if not any(hmac.compare_digest(tag, expected) for expected in known):
             raise _refused("it was not made here, or not for this request")
-        expires, state = json.decode(content, max_depth=500)
+        expires, name, state = json.decode(content, max_depth=500)
         if self.clock() >= expires:
             raise _refused("it has expired")
+        if self.first_use is not None and not self.first_use(name):
+            raise _refused("it was used before")
         return state
 
 

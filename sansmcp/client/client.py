@@ -111,8 +111,8 @@ class Client:
             trace: is told everything that is sent and received.
 
         Raises LocalProtocolError for a URL or command that is none, for a version this library does
-        not know, for headers that cannot be sent or are the client's own, and for times not above
-        zero.
+        not know, for headers that cannot be sent or are the client's own, for an extension whose
+        name has no prefix, and for times not above zero.
         """
         check_versions(versions)
         check_seconds(timeout, total_timeout, connect_timeout, probe_timeout, close_timeout)

@@ -17,6 +17,7 @@ from ..events import ClientEvent
 from ..http import RequestHead, Url
 from ..limits import Limits
 from ..messages import Message, Params
+from ..meta import check_extensions
 from ..revisions import Revision, of_era
 from ..timers import Timer, TimerTable
 from ..types import Era, Secret
@@ -74,6 +75,12 @@ def check_params(params: Params | None) -> None:
     json.encode(params)
 
 
+def _with_good_names(
+    core: ClientCore, attribute: attrs.Attribute[Mapping[str, Any]], value: Mapping[str, Any]
+) -> None:
+    check_extensions(value)
+
+
 def _sendable(core: ClientCore, attribute: attrs.Attribute[Headers], headers: Headers) -> None:
     check_further_headers(headers)
 
@@ -90,7 +97,7 @@ class ClientCore:
     """Who we are."""
     anonymous: bool
     """Whether that is told only where it has to be."""
-    capabilities: Mapping[str, Any]
+    capabilities: Mapping[str, Any] = attrs.field(validator=_with_good_names)
     versions: tuple[str, ...]
     headers: Headers = attrs.field(validator=_sendable)
     transports: tuple[str, ...]

@@ -15,6 +15,7 @@ from ..errors import LocalProtocolError, RemoteProtocolError
 from ..events import ServerEvent
 from ..limits import Limits
 from ..messages import Request
+from ..meta import check_extensions
 from ..revisions import of_era
 from ..timers import TimerTable
 from ..turns import StateSeal
@@ -28,11 +29,15 @@ if TYPE_CHECKING:
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}", re.ASCII)
 
 
+def _with_good_names(core: ServerCore, attribute: attrs.Attribute[App], app: App) -> None:
+    check_extensions(app.declared_capabilities())
+
+
 @attrs.define(eq=False, kw_only=True)
 class ServerCore:
     """The common ground of the parts of a server; nobody outside the machine sees it."""
 
-    app: App
+    app: App = attrs.field(validator=_with_good_names)
     versions: tuple[str, ...]
     limits: Limits
     resumable: bool
@@ -101,7 +106,8 @@ class ServerCore:
         """Seal what a handler saves. Raises LocalProtocolError where there is no seal."""
         if self.seal is None:
             raise LocalProtocolError("To ask for input the server needs a seal (StateSeal)")
-        return self.seal.close(state, principal, request.method, request.params or {})
+        params = request.params or {}
+        return self.seal.close(state, principal, request.method, params, name=self.token())
 
     def open_state(self, sealed: str, principal: str, request: Request) -> Any:
         """What a handler has saved. Raises RemoteProtocolError for what cannot be used."""

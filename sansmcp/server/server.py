@@ -107,8 +107,9 @@ class Server(StoreCompletions):
             limits: bounds; see Limits.
             trace: is told everything that is sent and received.
 
-        Raises LocalProtocolError for a version this library does not know, for what is no path, and
-        for HTTP+SSE without a version that has it, or on the MCP path without sessions.
+        Raises LocalProtocolError for a version this library does not know, for an extension whose
+        name has no prefix, for what is no path, and for HTTP+SSE without a version that has it, or
+        on the MCP path without sessions.
         """
         check_versions(versions)
         for text in (path, http_sse):

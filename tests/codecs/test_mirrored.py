@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import unicodedata
 from typing import Any
 
 import pytest
@@ -21,13 +23,26 @@ TEXTS = st.text() | st.text("=?base64QUI \t") | st.from_regex(r"=\?base64\?.*\?=
 # Values
 
 
-@requirement("HEADERS-B-008")
+@requirement("HEADERS-B-008", "HEADERS-C-006", "HEADERS-C-015", "HEADERS-C-016", "HEADERS-S-003")
 @given(text=TEXTS)
 def test_every_text_can_be_said(text: str) -> None:
     header = mirrored.encode(text)
     assert LEGAL.fullmatch(header)
     assert mirrored.decode(header) == text
     assert mirrored.says(header, text)
+
+
+CLASSES = sorted({unicodedata.category(chr(code)) for code in range(sys.maxunicode + 1)} - {"Cs"})
+"""Of all characters there are, but for halves of some, which no text has alone."""
+
+
+@requirement("HEADERS-C-006", "HEADERS-C-015", "HEADERS-S-003")
+@pytest.mark.parametrize("category", CLASSES)
+@given(data=st.data())
+def test_characters_of_every_class_can_be_said(category: Any, data: st.DataObject) -> None:
+    text = data.draw(st.text(st.characters(categories=[category]), min_size=1))
+    assert mirrored.says(mirrored.encode(text), text)
+    assert mirrored.says(mirrored.encode(f"a{text}b"), f"a{text}b")
 
 
 @given(text=TEXTS, other=TEXTS)

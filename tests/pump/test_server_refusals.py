@@ -103,6 +103,7 @@ def test_what_is_no_http_is_refused_and_the_connection_closed(
     assert bench.sent or len(data) < 40  # only an incomplete head goes without an answer
 
 
+@pytest.mark.requirement("HEADERS-S-019")
 @pytest.mark.parametrize("size", [1, 4096, 65536, None])
 def test_heads_are_bounded_in_any_pieces(size: int | None) -> None:
     limits = Limits(max_head_bytes=1000)

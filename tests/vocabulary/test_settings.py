@@ -43,6 +43,25 @@ def test_headers_that_cannot_be_added(header: tuple[bytes, bytes], message: str)
         client(headers=(header,))
 
 
+@pytest.mark.requirement("VERS-B-001")
+@pytest.mark.parametrize(
+    "name", ["example", "/x", "com.example/", "com..example/x", "1a/x", "a/b/"]
+)
+def test_extensions_have_a_prefix(name: str) -> None:
+    several: dict[str, Any] = {"com.example/x": {}, name: {}}
+    for extensions in ({name: several[name]}, several):
+        with pytest.raises(LocalProtocolError, match="needs a prefix"):
+            client(capabilities={"extensions": extensions})
+        app = App("a", capabilities={"extensions": extensions})
+        with pytest.raises(LocalProtocolError, match="needs a prefix"):
+            Server(app, new_token=counting_tokens())
+    good: dict[str, Any] = {
+        "extensions": {"com.example/x": {}, "io.modelcontextprotocol/a-b.c_d": {}}
+    }
+    client(capabilities=good)
+    Server(App("a", capabilities=good), new_token=counting_tokens())
+
+
 @pytest.mark.parametrize("names", [(), ("stdio",), ("streamable-http", "carrier-pigeon")])
 def test_transports_are_known_ones(names: tuple[str, ...]) -> None:
     with pytest.raises(LocalProtocolError, match="streamable-http, http\\+sse"):

@@ -326,7 +326,7 @@ def test_404_says_nothing_about_the_server(bench: ModernBench) -> None:
     assert asked.header("mcp-protocol-version") == MODERN
 
 
-@requirement("HEADERS-C-023")
+@requirement("HEADERS-C-023", "HEADERS-B-010")
 @pytest.mark.parametrize("status", [202, 400, 401, 404, 405, 413, 431, 500, 503])
 @pytest.mark.parametrize("body", [b"", b"too much", json.dumps(error("other", -32600)).encode()])
 def test_other_refusals_are_reported(bench: ModernBench, status: int, body: bytes) -> None:

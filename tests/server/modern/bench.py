@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sansmcp import App, BodyData, BodyEnd, Call, RequestHead, StateSeal
@@ -138,6 +138,13 @@ class Clock:
         return self.now
 
 
-def new_seal(*keys: bytes, clock: Clock | None = None, lifetime: float = 600.0) -> StateSeal:
+def new_seal(
+    *keys: bytes,
+    clock: Clock | None = None,
+    lifetime: float = 600.0,
+    first_use: Callable[[str], bool] | None = None,
+) -> StateSeal:
     """A seal for a test."""
-    return StateSeal(keys=keys or (KEY,), clock=clock or Clock(), lifetime=lifetime)
+    return StateSeal(
+        keys=keys or (KEY,), clock=clock or Clock(), lifetime=lifetime, first_use=first_use
+    )

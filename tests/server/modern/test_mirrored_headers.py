@@ -204,10 +204,13 @@ def test_arguments_that_are_missing_altogether(bench: ModernBench) -> None:
         assert not took(bench, arguments, ("Region", "eu"))
 
 
+@requirement("HEADERS-S-018", "HEADERS-B-013")
 def test_headers_that_nobody_knows_are_of_no_interest(bench: ModernBench) -> None:
+    """What the application gets is the body."""
     assert took(bench, {}, ("Other", "x"), ("Other", "y"), ("", "\xff"))
     message = modern(1, name="unknown", arguments={"region": "eu"})
     assert bench.ask(message, {"mcp-param-region": "us"}).head is None
+    assert (bench.last_call().request.params or {})["arguments"] == {"region": "eu"}
 
 
 def test_without_schemas_there_is_nothing_to_compare() -> None:

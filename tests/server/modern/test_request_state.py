@@ -113,6 +113,23 @@ def test_a_state_expires() -> None:
     bench.start(message)
 
 
+@requirement("MRTR-S-019")
+def test_a_state_may_be_one_for_a_single_use() -> None:
+    """Who counts the uses is told a name: that of another state differs, whatever was saved."""
+    used: list[str] = []
+
+    def first_use(name: str) -> bool:
+        used.append(name)
+        return used.count(name) == 1
+
+    bench = new_bench(new_seal(first_use=first_use))
+    states = [first_round(bench) for _ in range(2)]
+    for number, sealed in enumerate(states, 1):
+        bench.start(asking(10 * number, requestState=sealed))
+        refused(bench, asking(10 * number + 1, requestState=sealed))
+    assert len(set(used)) == 2
+
+
 def test_keys_can_be_changed() -> None:
     new, other = b"the key that comes next", b"a key that has gone"
     sealed = first_round(new_bench(new_seal(KEY)))
