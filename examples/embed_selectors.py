@@ -1,0 +1,389 @@
+"""A server on bare sockets, in a loop of its own: one thread, a selector, and nothing else.
+
+All that an adapter of a server does is here: connections, time, handlers that wait, an orderly end.
+
+python examples/embed_selectors.py          # prints its URL
+sansmcp call http://127.0.0.1:8000/mcp nap '{"seconds": 1}'
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import logging
+import secrets
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from types import coroutine
+from typing import Any
+
+import sansmcp
+from sansmcp import Idle
+from sansmcp.effects import CloseConnection, SendBytes
+from sansmcp.events import ClientAnswered, ServerEvent
+
+logger = logging.getLogger("sansmcp")
+now = time.monotonic
+
+FLUSH = 1.0
+"""Seconds for the last bytes of all streams when the server stops."""
+
+Resume = Callable[[], None]
+Pause = Callable[[Resume], object]
+"""What a coroutine awaits in the end: a function that is told how to go on."""
+
+
+@coroutine
+def pause(on: Pause) -> Generator[Pause, None, None]:
+    """Wait until somebody calls what ``on`` is given."""
+    yield on
+
+
+class Cancelled(BaseException):
+    """Raised in a handler that is to stop."""
+
+
+class Task:
+    """A coroutine, from one pause to the next."""
+
+    def __init__(self, host: Host, work: Coroutine[Pause, None, None]) -> None:
+        self._host = host
+        self._work = work
+        self._steps = 0
+        self._is_over = False
+        self._step(lambda: work.send(None))
+
+    def cancel(self) -> None:
+        """Stop it where it pauses; not at once, for it may be itself that is calling."""
+        self._host.later(0.0, lambda: self._step(lambda: self._work.throw(Cancelled())))
+
+    def _step(self, enter: Callable[[], Pause]) -> None:
+        if not self._is_over:
+            self._steps += 1
+            number = self._steps
+            try:
+                enter()(lambda: self._resume(number))
+            except (StopIteration, Cancelled):
+                self._is_over = True
+
+    def _resume(self, number: int) -> None:
+        if number == self._steps:  # otherwise it was cancelled where it paused then
+            self._step(lambda: self._work.send(None))
+
+
+class Call(sansmcp.CallHandle[Awaitable[Any], Awaitable[None]]):
+    """What handlers get."""
+
+    def __init__(self, call: sansmcp.Call, host: Host) -> None:
+        super().__init__(call)
+        self._host = host
+
+    def sleep(self, seconds: float) -> Awaitable[None]:
+        """Wait for a while."""
+        return pause(lambda resume: self._host.later(seconds, resume))
+
+    async def _answer_to(self, id: int) -> Any:
+        self._host.settle()
+        return await self._host.answer_to(self._call, id)
+
+    def _now(self) -> float:
+        return now()
+
+    async def _settle(self) -> None:
+        self._host.settle()
+        await self._host.until(lambda: not self._call.congested)
+
+
+class Answer:
+    """The client's answer to a question."""
+
+    event: ClientAnswered | None = None
+
+    def deliver(self, value: Any = None, error: Exception | None = None) -> None:
+        """It has come."""
+        self.event = value
+
+
+class Connection:
+    """Drives one connection: it sends, or it reads, or it waits to be woken."""
+
+    def __init__(self, host: Host, connection: socket.socket) -> None:
+        connection.settimeout(0)
+        self._host = host
+        self._socket = connection
+        self._pump = sansmcp.ServerConnection(host.core, host=self, now=now())
+        self._unsent = memoryview(b"")
+        self._send_deadline: float | None = None
+
+    def wake(self) -> None:
+        """There is something to send: as soon as nobody else is being driven."""
+        self._host.woken.add(self)
+
+    def drive(self) -> None:
+        """Send what there is, as far as the socket takes it; then wait for what comes."""
+        while not self._unsent:
+            match self._pump.next_effect():
+                case SendBytes(data):
+                    self._unsent = memoryview(data)
+                    self._send_deadline = now() + self._host.core.limits.send_timeout
+                    self._write()
+                case CloseConnection():
+                    self.close()
+                    return
+                case Idle.PAUSED:
+                    self._host.watch(self._socket, 0, self._read)
+                    return
+                case Idle.NEED_DATA:
+                    self._host.watch(self._socket, selectors.EVENT_READ, self._read)
+                    return
+        self._host.watch(self._socket, selectors.EVENT_WRITE, self._write)
+
+    def _write(self) -> None:
+        try:
+            self._unsent = self._unsent[self._socket.send(self._unsent) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            self.lost()
+        if not self._unsent:
+            self._send_deadline = None
+            self.wake()
+
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(65536)
+        except OSError:
+            data = b""
+        if data:
+            self._pump.receive_data(data, now=now())
+        else:
+            self._pump.receive_eof(now=now())
+        self.wake()
+
+    def lost(self) -> None:
+        """Give the connection up."""
+        self._unsent = memoryview(b"")
+        self._pump.connection_lost(now=now())
+        self.wake()
+
+    def close(self) -> None:
+        """Close it, and hear no more of it."""
+        self._host.watch(self._socket, 0, self._read)
+        self._host.connections.discard(self)
+        self._socket.close()
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether the peer has still to take something."""
+        return bool(self._unsent)
+
+    def next_deadline(self) -> float | None:
+        """When to call :meth:`handle_timeout`."""
+        known = (self._send_deadline, self._pump.next_deadline())
+        return min((each for each in known if each is not None), default=None)
+
+    def handle_timeout(self, *, now: float) -> None:
+        """Do what is due."""
+        if self._send_deadline is not None and self._send_deadline <= now:
+            self._send_deadline = None
+            self.lost()
+        deadline = self._pump.next_deadline()
+        if deadline is not None and deadline <= now:
+            self._pump.handle_timeout(now=now)
+            self.wake()
+
+
+class Host(sansmcp.ServerHost):
+    """The server, and the loop that it runs in."""
+
+    def __init__(
+        self,
+        app: sansmcp.App,
+        address: tuple[str, int],
+        *,
+        resumable: bool = True,
+        grace: float = 5.0,
+        **settings: Any,
+    ) -> None:
+        seal = sansmcp.StateSeal(keys=(secrets.token_bytes(32),), clock=time.time)
+        settings = {"seal": seal, "resumable": resumable, **settings}
+        core = sansmcp.Server(app, new_token=secrets.token_urlsafe, **settings)
+        super().__init__(core, sansmcp.MemoryStore(core.limits))
+        self.connections: set[Connection] = set()
+        self.woken: set[Connection] = set()
+        self._grace = grace
+        self._waiting: list[Resume] = []
+        self._later: list[tuple[float, int, Resume]] = []
+        self._serial = itertools.count()
+        self._has_ended = False
+        self._selector = selectors.DefaultSelector()
+        self._listener = socket.create_server(address)
+        self._alarm, self._alarmed = socket.socketpair()
+        self.watch(self._listener, selectors.EVENT_READ, self._accept)
+        self.watch(self._alarmed, selectors.EVENT_READ, self._begin_to_end)
+        host, port = self._listener.getsockname()
+        self.url = f"http://{host}:{port}{core.path}"
+
+    # The loop
+
+    def run(self) -> None:
+        """Serve until :meth:`stop` is called."""
+        while not self._has_ended:
+            for key, _ in self._selector.select(self._patience()):
+                key.data()
+            due = now()  # what comes up meanwhile has its turn after the connections
+            while self._later and self._later[0][0] <= due:
+                heapq.heappop(self._later)[2]()
+            self.core.handle_timeout(now=now())
+            for connection in tuple(self.connections):
+                connection.handle_timeout(now=now())
+            self._work()
+            self._look_again()
+        for connection in tuple(self.connections):
+            connection.close()
+        self._selector.close()
+        self._alarm.close()
+        self._alarmed.close()
+
+    def stop(self) -> None:
+        """Stop :meth:`run`; may be called by another thread."""
+        self._alarm.send(b"!")
+
+    def interrupted(self, number: int, frame: object) -> None:
+        """Ctrl-C."""
+        self.stop()
+
+    def watch(self, watched: socket.socket, events: int, action: Resume) -> None:
+        """Call back when a socket can be used for something, from now on; 0: for nothing."""
+        if watched in self._selector.get_map():
+            self._selector.unregister(watched)
+        if events:
+            self._selector.register(watched, events, action)
+
+    def later(self, seconds: float, action: Resume) -> None:
+        """Call back after some seconds."""
+        heapq.heappush(self._later, (now() + seconds, next(self._serial), action))
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Wait for something that can change only when the machine is driven."""
+        while not condition():
+            await pause(self._waiting.append)
+
+    def _work(self) -> None:
+        """Let the machine, and then the connections, do what there is to do."""
+        self.settle()
+        while self.woken:
+            connection = self.woken.pop()
+            if connection in self.connections:
+                connection.drive()
+            self.settle()
+
+    def _look_again(self) -> None:
+        """Let those look who wait for a change; who goes on may change something for others."""
+        waiting, self._waiting = self._waiting, []
+        for resume in waiting:
+            resume()
+        if self.woken or len(self._waiting) < len(waiting):
+            self.later(0.0, self.settle)
+
+    def _patience(self) -> float | None:
+        deadlines = [
+            self.core.next_deadline(),
+            *(each.next_deadline() for each in self.connections),
+        ]
+        if self._later:
+            deadlines.append(self._later[0][0])
+        known = [each for each in deadlines if each is not None]
+        return max(0.0, min(known) - now()) if known else None
+
+    # Beginning and end
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            connection = Connection(self, self._listener.accept()[0])
+            self.connections.add(connection)
+            connection.wake()
+
+    def _begin_to_end(self) -> None:
+        self.watch(self._alarmed, 0, self._begin_to_end)
+        self.watch(self._listener, 0, self._accept)
+        self._listener.close()
+        Task(self, self._end())
+
+    async def _end(self) -> None:
+        self.core.drain(now=now())
+        await self._wait(self._grace, lambda: not self.core.is_busy)
+        self.core.shut_down(now=now())
+        self.settle()  # handlers are cancelled
+        self.woken |= self.connections
+        await self._wait(FLUSH, lambda: not any(each.has_unsent for each in self.connections))
+        self._has_ended = True
+
+    async def _wait(self, seconds: float, condition: Callable[[], object]) -> None:
+        deadline = now() + seconds
+        self.later(seconds, self.settle)
+        await pause(lambda resume: self.later(0.0, resume))
+        await self.until(lambda: condition() or now() >= deadline)
+
+    # What the machine wants of its host
+
+    async def answer_to(self, call: sansmcp.Call, id: int) -> Any:
+        """Wait for the client's answer to a question, and return or raise what it brings."""
+        answer = self._questions[call, id] = Answer()
+        try:
+            await self.until(lambda: answer.event)
+        finally:
+            del self._questions[call, id]
+        assert answer.event is not None
+        return answer.event.result()
+
+    def _now(self) -> float:
+        return now()
+
+    def _handle(self, call: sansmcp.Call) -> Call:
+        return Call(call, self)
+
+    def _run(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
+        call.host = Task(self, self.finish(call, result))
+
+    def _failed(self, call: sansmcp.Call, error: Exception) -> None:
+        logger.error("%s failed", call.request.method, exc_info=error)
+
+    def _observe(self, event: ServerEvent) -> None:
+        logger.debug("%r", event)
+
+
+app = sansmcp.App("naps", "1.0")
+
+NAP = {
+    "name": "nap",
+    "description": "Take a nap.",
+    "inputSchema": {"type": "object", "properties": {"seconds": {"type": "number"}}},
+}
+
+
+@app.handler("tools/list")
+def list_tools(call: Call) -> dict[str, Any]:
+    """What the model is offered."""
+    return {"tools": [NAP]}
+
+
+@app.handler("tools/call")
+async def call_tool(call: Call) -> dict[str, Any]:
+    """Sleep, while others are served."""
+    seconds = float(call.params["arguments"].get("seconds", 1))
+    await call.progress(1, 2, "lying down")
+    await call.sleep(seconds)
+    return {"content": [{"type": "text", "text": f"slept for {seconds:g} s"}]}
+
+
+if __name__ == "__main__":
+    host = Host(app, ("127.0.0.1", int(sys.argv[1]) if len(sys.argv) > 1 else 8000))
+    signal.signal(signal.SIGINT, host.interrupted)
+    print(host.url, flush=True)
+    host.run()
