@@ -20,8 +20,12 @@ ADAPTERS = {
     "blocking": BOTH,
     "asgi": ("server",),
     "wsgi": ("server",),
+    "httpx": ("client",),
 }
-"""Our adapters, and what each of them can be."""
+"""Our adapters, and what each of them can be.
+
+The blocking client on httpx is not there: it has no standalone stream, on which one scenario asks.
+"""
 
 
 @attrs.frozen

@@ -1,0 +1,32 @@
+"""The client on an httpx client, under asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+import sansmcp_httpx
+
+from ..scripts import CAPABILITIES, accept
+from ..steps import Script, awaiting
+
+
+def talk(url: str, script: Script) -> None:
+    """Connect, and run a script."""
+    asyncio.run(_talk(url, script))
+
+
+async def _talk(url: str, script: Script) -> None:
+    settings: Any = {"answers": {"elicitation/create": _accept}, "capabilities": CAPABILITIES}
+    async with (
+        httpx.AsyncClient() as http,
+        sansmcp_httpx.connect(url, http, **settings) as client,
+    ):
+        await awaiting(script)(client)
+
+
+async def _accept(params: Mapping[str, Any]) -> Any:
+    return accept(params)
