@@ -7,14 +7,19 @@ import json
 import sys
 from typing import Any
 
-import trio
-
 import sansmcp
-import sansmcp_trio
 from sansmcp.codecs.headers import header_value
 from sansmcp.codecs.json import as_object
-from sansmcp.events import Noise, ProgressReceived, Reconnecting, ServerLogged, ServerNotified
+from sansmcp.events import (
+    ClientEvent,
+    Noise,
+    ProgressReceived,
+    Reconnecting,
+    ServerLogged,
+    ServerNotified,
+)
 
+from ._adapters import Script, ToolCall, adapter_of, add_adapter
 from ._say import Commands, Mistake, say, tracer
 from ._target import USAGE, add_revision, add_target, target_of, versions_of
 
@@ -41,58 +46,57 @@ def add_to(commands: Commands) -> None:
     )
     command.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'")
     add_revision(command)
+    add_adapter(command)
     command.add_argument("--trace", action="store_true", help="show the conversation on stderr")
     command.set_defaults(run=_call)
 
 
-async def _call(options: argparse.Namespace) -> int:
+def _call(options: argparse.Namespace) -> int:
     words: list[str] = options.words
     target = target_of(options, words)
     if len(words) not in (1, 2):
         raise Mistake("Call what? After the server comes the name of a tool, and its arguments")
     tool, arguments = words[0], _arguments(words[1] if len(words) == 2 else "{}")
-    failure: sansmcp.CallError | None = None
-    result: dict[str, Any] = {}
-    async with (
-        sansmcp_trio.connect(
-            target,
-            name="sansmcp-call",
-            version=sansmcp.__version__,
-            versions=versions_of(options),
-            headers=tuple(header_of(text) for text in options.header),
-            timeout=options.timeout,
-            connect_timeout=min(options.timeout, 30.0),
-            probe_timeout=min(options.timeout, 5.0),
-            trace=tracer("client") if options.trace else None,
-        ) as client,
-        trio.open_nursery() as nursery,
-    ):
-        nursery.start_soon(_show_events, client)
+    settings: sansmcp.ClientSettings = {
+        "name": "sansmcp-call",
+        "version": sansmcp.__version__,
+        "versions": versions_of(options),
+        "headers": tuple(header_of(text) for text in options.header),
+        "timeout": options.timeout,
+        "connect_timeout": min(options.timeout, 30.0),
+        "probe_timeout": min(options.timeout, 5.0),
+        "trace": tracer("client") if options.trace else None,
+    }
+    outcomes: list[dict[str, Any] | sansmcp.CallError] = []
+
+    def script() -> Script:
         try:
-            result = await client.call_tool(tool, arguments, on_progress=_show_progress)
+            call = ToolCall(tool=tool, arguments=arguments, on_progress=_show_progress)
+            outcomes.append((yield call))
         except sansmcp.CallError as error:
-            failure = error
-        nursery.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
-    say(json.dumps(result, ensure_ascii=False))
-    return 1 if result.get("isError") else 0
+            outcomes.append(error)
+
+    adapter_of(options).converse(target, script(), _show_event, settings)
+    (outcome,) = outcomes
+    if isinstance(outcome, sansmcp.CallError):
+        raise outcome
+    say(json.dumps(outcome, ensure_ascii=False))
+    return 1 if outcome.get("isError") else 0
 
 
-async def _show_events(client: sansmcp_trio.Client) -> None:
-    async for event in client.events():
-        match event:
-            case ServerNotified(_, notification):
-                params = json.dumps(notification.params, ensure_ascii=False)
-                say(f"{notification.method} {params}", sys.stderr)
-            case Reconnecting(call=call, reason=reason, delay=delay) if call is not None:
-                say(f"disconnected ({reason}): back in {delay:.1f} s", sys.stderr)
-            case ServerLogged(line):
-                say(f"server: {line}", sys.stderr)
-            case Noise(line):
-                say(f"no message: {line.decode('utf-8', 'replace')}", sys.stderr)
-            case _:
-                pass
+def _show_event(event: ClientEvent) -> None:
+    match event:
+        case ServerNotified(_, notification):
+            params = json.dumps(notification.params, ensure_ascii=False)
+            say(f"{notification.method} {params}", sys.stderr)
+        case Reconnecting(call=call, reason=reason, delay=delay) if call is not None:
+            say(f"disconnected ({reason}): back in {delay:.1f} s", sys.stderr)
+        case ServerLogged(line):
+            say(f"server: {line}", sys.stderr)
+        case Noise(line):
+            say(f"no message: {line.decode('utf-8', 'replace')}", sys.stderr)
+        case _:
+            pass
 
 
 def _show_progress(report: ProgressReceived) -> None:

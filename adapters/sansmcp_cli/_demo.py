@@ -11,22 +11,24 @@ its beginning, and the reports of the attempt that succeeds are those that count
 from __future__ import annotations
 
 import argparse
+import queue
 import random
+import socket
 import sys
+import threading
 import time
 from collections import Counter
-from functools import partial
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 
 import attrs
-import trio
 
 import sansmcp
-import sansmcp_trio
-from sansmcp.events import ProgressReceived, Reconnecting
+from sansmcp.events import ClientEvent, ProgressReceived, Reconnecting
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp.trace import Tracer
 
-from . import example
+from ._adapters import Adapter, Script, ToolCall, adapter_of, add_adapter
 from ._say import Commands, say
 
 _STEPS = 6
@@ -50,32 +52,30 @@ class _Relay:
     """Bytes that a connection carries at most."""
     is_failing: bool = attrs.field(default=False, init=False)
 
-    async def pass_on(self, client: trio.SocketStream) -> None:
-        """One connection, from its first byte to its end."""
-        server = await trio.open_tcp_stream("127.0.0.1", self._target)
-        life = _Life(self._chance.randint(300, self._longest_life))
-        async with client, server, trio.open_nursery() as nursery:
-            nursery.start_soon(self._copy, client, server, life, nursery.cancel_scope)
-            nursery.start_soon(self._copy, server, client, life, nursery.cancel_scope)
+    def run(self, listener: socket.socket) -> None:
+        """Pass connections on until the listener is shut down."""
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._target))
+                life = _Life(self._chance.randint(300, self._longest_life))
+                for source, sink in ((client, server), (server, client)):
+                    arguments = (source, sink, life)
+                    threading.Thread(target=self._copy, args=arguments, daemon=True).start()
 
-    async def _copy(
-        self,
-        source: trio.SocketStream,
-        sink: trio.SocketStream,
-        life: _Life,
-        both: trio.CancelScope,
-    ) -> None:
-        try:
-            async for data in source:
+    def _copy(self, source: socket.socket, sink: socket.socket, life: _Life) -> None:
+        with suppress(OSError):  # one end is gone: so is the connection
+            while data := source.recv(65536):
                 passed = data[: life.left] if self.is_failing else data
                 life.left -= len(passed) if self.is_failing else 0
-                await sink.send_all(passed)
+                sink.sendall(passed)
                 if self.is_failing and not life.left:
                     self._say.write("network: a connection breaks")
                     break
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # one end is gone: so is the connection
-        both.cancel()
+        for end in (source, sink):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        source.close()
 
 
 def add_to(commands: Commands) -> None:
@@ -92,10 +92,11 @@ def add_to(commands: Commands) -> None:
         default=HANDSHAKE_VERSIONS[-1],
         help="the protocol revision to speak (default: the last one that resumes streams)",
     )
+    add_adapter(command)
     command.set_defaults(run=demo)
 
 
-async def demo(options: argparse.Namespace) -> int:
+def demo(options: argparse.Namespace) -> int:
     """Run the demonstration. Returns the exit status: 1 if anything was lost or came twice."""
     began = time.monotonic()
     calls: int = options.calls
@@ -107,35 +108,57 @@ async def demo(options: argparse.Namespace) -> int:
 
     write(f"demo: sansmcp {sansmcp.__version__}, {calls} calls, accidents by seed {seed}")
     tracer = Tracer("client", write)
-    async with trio.open_nursery() as nursery:
-        serve = partial(sansmcp_trio.serve, example.app, http=("127.0.0.1", 0))
-        serving: sansmcp_trio.Serving = await nursery.start(serve)
-        # A call that has to be carried whole needs connections that can do it.
-        is_stateless = sansmcp.REVISIONS[options.revision].era is sansmcp.Era.MODERN
-        life = 4000 if is_stateless else 1500
-        relay = _Relay(sansmcp.Url.parse(serving.url).port, random.Random(seed), tracer, life)
-        relays = partial(trio.serve_tcp, relay.pass_on, 0, host="127.0.0.1")
-        listeners: list[trio.SocketListener] = await nursery.start(relays)
-        url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/mcp"
-        tally = _Tally(is_stateless)
-        async with sansmcp_trio.connect(
-            url,
-            trace=tracer,
-            reconnect=sansmcp.ReconnectPolicy(initial=0.2, attempts=20),
-            listen=False,
-            versions=(options.revision,),
-        ) as client:
-            nursery.start_soon(tally.watch, client)
+    # A call that has to be carried whole needs connections that can do it.
+    is_stateless = sansmcp.REVISIONS[options.revision].era is sansmcp.Era.MODERN
+    tally = _Tally(is_stateless)
+    adapter = adapter_of(options)
+    settings: sansmcp.ClientSettings = {
+        "trace": tracer,
+        "reconnect": sansmcp.ReconnectPolicy(initial=0.2, attempts=20),
+        "listen": False,
+        "versions": (options.revision,),
+    }
+    with _served(adapter) as port, socket.create_server(("127.0.0.1", 0)) as listener:
+        relay = _Relay(port, random.Random(seed), tracer, 4000 if is_stateless else 1500)
+        relaying = threading.Thread(target=relay.run, args=(listener,))
+        relaying.start()
+
+        def script() -> Script:
             relay.is_failing = True
             for number in range(calls):
-                await tally.make_call(client, number)
+                yield from tally.make_call(number)
             relay.is_failing = False
-        nursery.cancel_scope.cancel()
+
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+        try:
+            adapter.converse(url, script(), tally.watch, settings)
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            relaying.join()
     say(
         f"demo: {calls} calls, {tally.disconnects} disconnects, "
         f"{tally.lost} lost, {tally.duplicated} duplicated"
     )
     return 1 if tally.lost or tally.duplicated else 0
+
+
+@contextmanager
+def _served(adapter: Adapter) -> Generator[int, None, None]:
+    """Serve the example in a thread; gives the port."""
+    begun: queue.SimpleQueue[tuple[str, Callable[[], object]]] = queue.SimpleQueue()
+
+    def serve() -> None:
+        settings = {"http": ("127.0.0.1", 0)}
+        adapter.serve(adapter.EXAMPLE, lambda url, stop: begun.put((url, stop)), settings)
+
+    serving = threading.Thread(target=serve)
+    serving.start()
+    url, stop = begun.get()
+    try:
+        yield sansmcp.Url.parse(url).port
+    finally:
+        stop()
+        serving.join()
 
 
 @attrs.define(eq=False)
@@ -148,7 +171,7 @@ class _Tally:
     lost: int = 0
     duplicated: int = 0
 
-    async def make_call(self, client: sansmcp_trio.Client, number: int) -> None:
+    def make_call(self, number: int) -> Script:
         """Call the slow tool: every step is to be reported once, and then there is a result."""
         reports: Counter[float] = Counter()
 
@@ -159,14 +182,13 @@ class _Tally:
 
         arguments = {"steps": _STEPS, "delay": 0.05, "retry": 0.1}
         try:
-            await client.call_tool("slow", arguments, on_progress=count, idempotent=True)
+            yield ToolCall(tool="slow", arguments=arguments, on_progress=count, idempotent=True)
         except sansmcp.CallError as error:
             say(f"demo: call {number} failed: {error}", sys.stderr)
             self.lost += 1
         self.lost += sum(1 for step in range(1, _STEPS + 1) if not reports[step])
         self.duplicated += sum(times - 1 for times in reports.values())
 
-    async def watch(self, client: sansmcp_trio.Client) -> None:
+    def watch(self, event: ClientEvent) -> None:
         """Count how often a stream was left in the middle."""
-        async for event in client.events():
-            self.disconnects += isinstance(event, Reconnecting)
+        self.disconnects += isinstance(event, Reconnecting)

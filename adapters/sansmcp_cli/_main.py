@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 
-import trio
-
 import sansmcp
 
 from . import _call, _demo, _probe, _serve
@@ -28,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if options.command and not options.takes_command:
             raise Mistake(f"What is {' '.join(options.command)!r} for? Only call and probe take it")
-        status: int = trio.run(options.run, options)
+        status: int = options.run(options)
     except KeyboardInterrupt:
         return 130
     except (sansmcp.CallError, sansmcp.LocalProtocolError, Mistake, OSError) as error:

@@ -71,7 +71,11 @@ def add_to(commands: Commands) -> None:
     command.set_defaults(run=_probe)
 
 
-async def _probe(options: argparse.Namespace) -> int:
+def _probe(options: argparse.Namespace) -> int:
+    return trio.run(_look, options)
+
+
+async def _look(options: argparse.Namespace) -> int:
     words: list[str] = options.words
     target = target_of(options, words)
     if words:

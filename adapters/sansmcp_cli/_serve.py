@@ -8,17 +8,13 @@ import signal
 import sqlite3
 import sys
 import time
-from collections.abc import AsyncIterator
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
-import trio
-
 import sansmcp
-import sansmcp_trio
 from sansmcp_stores import SqliteStore
 
-from . import example
+from ._adapters import adapter_of, add_adapter
 from ._say import Commands, Mistake, say, tracer
 from ._target import add_revision, versions_of
 
@@ -71,58 +67,50 @@ def add_to(commands: Commands) -> None:
         "--multi-turn", action="store_true", help="offer multi-turn event streams (SEP-1858)"
     )
     add_revision(command)
+    add_adapter(command)
     command.add_argument("--trace", action="store_true", help="show the conversations on stderr")
     command.set_defaults(run=_serve)
 
 
-async def _serve(options: argparse.Namespace) -> int:
-    app = example.app if options.app is None else _load(options.app)
-    settings = {} if options.store is None else _with_store(options.store)
+def _serve(options: argparse.Namespace) -> int:
+    adapter = adapter_of(options)
+    app = adapter.EXAMPLE if options.app is None else _load(options.app)
     hosts = (*sansmcp.SecurityPolicy().hosts, *(options.allow_host or ()))
-    serve = partial(
-        sansmcp_trio.serve,
-        app,
-        http=None if options.stdio else _address(options.http),
-        stdio=options.stdio or options.dual,
-        state_file=options.state_file,
-        path=options.path,
-        versions=versions_of(options),
-        http_sse=options.http_sse,
-        policy=sansmcp.SecurityPolicy(hosts=hosts),
-        trace=tracer("server") if options.trace else None,
-        multi_turn=options.multi_turn,
-        **settings,
-    )
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with trio.open_nursery() as watching:
-            async with trio.open_nursery() as nursery:
-                try:
-                    serving: sansmcp_trio.Serving = await nursery.start(serve)
-                except OSError as error:
-                    return _failed(_explain(error, options))
-                except sansmcp.LocalProtocolError as error:
-                    return _failed(str(error))
-                if serving.url:
-                    say(serving.url, sys.stderr if options.dual else None)
-                watching.start_soon(_stop_when_told, serving, signals)
-            watching.cancel_scope.cancel()
+    settings: dict[str, Any] = {
+        "http": None if options.stdio else _address(options.http),
+        "stdio": options.stdio or options.dual,
+        "state_file": options.state_file,
+        "path": options.path,
+        "versions": versions_of(options),
+        "http_sse": options.http_sse,
+        "policy": sansmcp.SecurityPolicy(hosts=hosts),
+        "trace": tracer("server") if options.trace else None,
+        "multi_turn": options.multi_turn,
+        **({} if options.store is None else _with_store(options.store)),
+    }
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def started(url: str, stop: Callable[[], object]) -> None:
+        for number in before:
+            signal.signal(number, lambda number, frame: stop())
+        if url:
+            say(url, sys.stderr if options.dual else None)
+
+    try:
+        adapter.serve(app, started, settings)
+    except OSError as error:
+        raise Mistake(_explain(error, options)) from error
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return 0
-
-
-async def _stop_when_told(serving: sansmcp_trio.Serving, signals: AsyncIterator[int]) -> None:
-    async for _ in signals:
-        serving.stop()
 
 
 def _explain(error: OSError, options: argparse.Namespace) -> str:
     if error.filename is not None:
         return f"Cannot write the state file: {error}"
     return f"Cannot serve {'on stdio' if options.stdio else f'at {options.http}'}: {error}"
-
-
-def _failed(why: str) -> int:
-    say(f"sansmcp: {why}", sys.stderr)
-    return 1
 
 
 def _load(reference: str) -> sansmcp.App:

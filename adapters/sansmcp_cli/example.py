@@ -5,47 +5,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, TypeAlias
 
-import trio
+import sansmcp_loop
+from sansmcp import App, CallHandle, JsonRpcError
 
-from sansmcp import App, JsonRpcError
-from sansmcp_trio import Call
+Call: TypeAlias = CallHandle[Any, Any]
+Steps: TypeAlias = Generator[Any, None, str]
+"""A tool, whatever it runs on: it yields what has to be awaited, if anything has to be."""
 
-Tool: TypeAlias = Callable[[Call, dict[str, Any]], Awaitable[str]]
+Tool: TypeAlias = Callable[[Call, dict[str, Any], Callable[[float], Any]], Steps]
+"""Takes a call, the arguments, and what to do to sleep."""
 
-app = App("sansmcp-example", "1.0", "Try the tools echo, add, slow, big and fail.")
 
-
-async def echo(call: Call, arguments: dict[str, Any]) -> str:
+def echo(call: Call, arguments: dict[str, Any], sleep: Callable[[float], Any]) -> Steps:
     """Give back the text."""
+    yield from ()
     return str(arguments["text"])
 
 
-async def add(call: Call, arguments: dict[str, Any]) -> str:
+def add(call: Call, arguments: dict[str, Any], sleep: Callable[[float], Any]) -> Steps:
     """Add two numbers."""
+    yield from ()
     return str(arguments["a"] + arguments["b"])
 
 
-async def slow(call: Call, arguments: dict[str, Any]) -> str:
+def slow(call: Call, arguments: dict[str, Any], sleep: Callable[[float], Any]) -> Steps:
     """Report progress, let the client go in the middle, and finish while it is away."""
     steps, delay = int(arguments.get("steps", 5)), float(arguments.get("delay", 0.1))
     for step in range(1, steps + 1):
-        await trio.sleep(delay)
-        await call.progress(step, steps, f"step {step} of {steps}")
+        yield sleep(delay)
+        yield call.progress(step, steps, f"step {step} of {steps}")
         if step == (steps + 1) // 2:
-            await call.disconnect(retry=float(arguments.get("retry", 2 * delay)))
+            yield call.disconnect(retry=float(arguments.get("retry", 2 * delay)))
     return f"{steps} steps done"
 
 
-async def big(call: Call, arguments: dict[str, Any]) -> str:
+def big(call: Call, arguments: dict[str, Any], sleep: Callable[[float], Any]) -> Steps:
     """A text of that many bytes."""
+    yield from ()
     return "x" * int(arguments["bytes"])
 
 
-async def fail(call: Call, arguments: dict[str, Any]) -> str:
+def fail(call: Call, arguments: dict[str, Any], sleep: Callable[[float], Any]) -> Steps:
     """A tool that fails."""
+    yield from ()
     raise ValueError(str(arguments.get("reason", "this tool always fails")))
 
 
@@ -59,7 +65,6 @@ _TOOLS: dict[str, tuple[Tool, dict[str, Any], list[str]]] = {
 }
 
 
-@app.handler("tools/list")
 def list_tools(call: Call) -> dict[str, Any]:
     """All tools, on one page."""
     return {
@@ -74,8 +79,29 @@ def list_tools(call: Call) -> dict[str, Any]:
     }
 
 
-@app.handler("tools/call")
 async def call_tool(call: Call) -> dict[str, Any]:
+    """Run a tool in an event loop."""
+    steps = _steps(call, _sleep)
+    try:
+        while True:
+            await next(steps)
+    except StopIteration as done:
+        result: dict[str, Any] = done.value
+        return result
+
+
+def call_tool_in_thread(call: Call) -> dict[str, Any]:
+    """Run a tool where all that it does blocks."""
+    steps = _steps(call, time.sleep)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as done:
+        result: dict[str, Any] = done.value
+        return result
+
+
+def _steps(call: Call, sleep: Callable[[float], Any]) -> Generator[Any, None, dict[str, Any]]:
     """Run a tool.
 
     What goes wrong inside a tool is a result that says so; errors are for calls that cannot be run.
@@ -89,13 +115,17 @@ async def call_tool(call: Call) -> dict[str, Any]:
     if missing:
         raise JsonRpcError(-32602, f"{name} needs {' and '.join(missing)}")
     try:
-        text, failed = await tool(call, arguments), False
+        text, failed = (yield from tool(call, arguments, sleep)), False
     except (ValueError, TypeError) as error:
         text, failed = str(error), True
     return {"content": [{"type": "text", "text": text}], "isError": failed}
 
 
-@app.handler("resources/list")
+def _sleep(seconds: float) -> Awaitable[object]:
+    loop = sansmcp_loop.current_loop()
+    return loop.within(seconds, loop.event().wait)
+
+
 def list_resources(call: Call) -> dict[str, Any]:
     """The one resource."""
     return {
@@ -103,7 +133,6 @@ def list_resources(call: Call) -> dict[str, Any]:
     }
 
 
-@app.handler("resources/read")
 def read_resource(call: Call) -> dict[str, Any]:
     """Its contents."""
     uri = call.params.get("uri")
@@ -112,15 +141,31 @@ def read_resource(call: Call) -> dict[str, Any]:
     return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": "Hello from sansmcp"}]}
 
 
-@app.handler("prompts/list")
 def list_prompts(call: Call) -> dict[str, Any]:
     """The one prompt."""
     return {"prompts": [{"name": "greet", "arguments": [{"name": "name", "required": True}]}]}
 
 
-@app.handler("prompts/get")
 def get_prompt(call: Call) -> dict[str, Any]:
     """It, filled in."""
     arguments: dict[str, str] = call.params.get("arguments") or {}
     text = f"Say hello to {arguments.get('name', 'everybody')}."
     return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
+
+
+def _app(tools_call: Callable[[Call], Any]) -> App:
+    app = App("sansmcp-example", "1.0", "Try the tools echo, add, slow, big and fail.")
+    app.handler("tools/list")(list_tools)
+    app.handler("tools/call")(tools_call)
+    app.handler("resources/list")(list_resources)
+    app.handler("resources/read")(read_resource)
+    app.handler("prompts/list")(list_prompts)
+    app.handler("prompts/get")(get_prompt)
+    return app
+
+
+app = _app(call_tool)
+"""For the event loops, asyncio and trio."""
+
+blocking_app = _app(call_tool_in_thread)
+"""For threads."""

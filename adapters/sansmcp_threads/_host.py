@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
-import secrets
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import sansmcp
 from sansmcp.events import ClientAnswered, ServerEvent
+from sansmcp_local import new_server
 
 from ._promise import Promise
 from ._workers import Workers
@@ -131,10 +131,7 @@ class Host(sansmcp.ServerHost):
 
         Raises LocalProtocolError for settings that make no sense.
         """
-        # One of its own for each process: for several behind one address, give all the same keys.
-        seal = sansmcp.StateSeal(keys=(secrets.token_bytes(32),), clock=time.time)
-        settings.setdefault("seal", seal)
-        core = sansmcp.Server(app, new_token=secrets.token_urlsafe, resumable=resumable, **settings)
+        core = new_server(app, resumable=resumable, **settings)
         super().__init__(core, sansmcp.MemoryStore(core.limits) if store is None else store)
         self.moved = threading.Condition()
         """The lock of the machine; is notified when something has changed."""

@@ -18,6 +18,8 @@ from sansmcp_cli import main
 
 ROOT = Path(__file__).parents[2]
 
+ADAPTERS = ("asyncio", "blocking", "trio")
+
 
 @attrs.frozen
 class Ran:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import failed, run, run_here, text_of
+from .conftest import ADAPTERS, command, failed, run, run_here, text_of
 
 
 def test_the_result_is_json_on_stdout(url: str) -> None:
@@ -15,9 +15,10 @@ def test_the_result_is_json_on_stdout(url: str) -> None:
     assert called.err == ""
 
 
-def test_progress_and_disconnections_are_told_on_stderr(url: str) -> None:
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_progress_and_disconnections_are_told_on_stderr(url: str, adapter: str) -> None:
     arguments = ("slow", '{"steps": 3, "delay": 0.05}', "--revision", "2025-11-25")
-    called = run("call", url, *arguments)
+    called = run("call", url, *arguments, "--adapter", adapter)
     assert called.status == 0
     assert text_of(called.out) == "3 steps done"
     assert "progress 1 of 3: step 1 of 3\n" in called.err
@@ -37,10 +38,21 @@ def test_the_trace_shows_the_conversation_and_no_secret(url: str) -> None:
     assert called.status == 0
 
 
-def test_a_tool_that_fails(url: str) -> None:
-    called = run("call", url, "fail", '{"reason": "no paper"}')
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_a_tool_that_fails(url: str, adapter: str) -> None:
+    called = run_here("call", url, "fail", '{"reason": "no paper"}', "--adapter", adapter)
     assert called.status == 1
     assert text_of(called.out) == "no paper"
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+@pytest.mark.parametrize("server", ADAPTERS)
+def test_a_server_on_stdio(adapter: str, server: str) -> None:
+    behind = ("--", *command("serve", "--stdio", "--adapter", server))
+    called = run_here("call", "add", '{"a": 1, "b": 2}', "--adapter", adapter, *behind)
+    assert (called.status, text_of(called.out)) == (0, "3")
+    called = run_here("call", "nosuch", "--adapter", adapter, *behind)
+    assert failed(called).startswith("There is no tool 'nosuch'")
 
 
 @pytest.mark.parametrize(

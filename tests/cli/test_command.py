@@ -9,7 +9,7 @@ import pytest
 
 import sansmcp
 
-from .conftest import ROOT, command, environment, failed, run, run_here
+from .conftest import ADAPTERS, ROOT, command, environment, failed, run, run_here
 
 
 def test_the_version() -> None:
@@ -39,8 +39,9 @@ def test_the_command_of_a_server_is_for_those_who_call_it(arguments: tuple[str, 
     assert said == "What is 'some server' for? Only call and probe take it"
 
 
-def test_the_demonstration_loses_nothing() -> None:
-    shown = run("demo", "--calls", "3", "--seed", "7")
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_the_demonstration_loses_nothing(adapter: str) -> None:
+    shown = run("demo", "--calls", "3", "--seed", "7", "--adapter", adapter)
     assert shown.status == 0
     last = shown.out.splitlines()[-1]
     counts = re.fullmatch(r"demo: 3 calls, (\d+) disconnects, 0 lost, 0 duplicated", last)

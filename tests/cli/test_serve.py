@@ -15,7 +15,7 @@ import pytest
 
 import sansmcp
 
-from .conftest import failed, run, run_here, serving, started, text_of
+from .conftest import ADAPTERS, failed, run, run_here, serving, started, text_of
 
 APPLICATION = """
 import sansmcp
@@ -36,9 +36,11 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize("adapter", ADAPTERS)
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_it_says_where_it_is_and_ends_when_told(ending: signal.Signals) -> None:
-    with started("serve", "--http", "127.0.0.1:0", "--path", "/here") as server:
+def test_it_says_where_it_is_and_ends_when_told(ending: signal.Signals, adapter: str) -> None:
+    options = ("--http", "127.0.0.1:0", "--path", "/here", "--adapter", adapter)
+    with started("serve", *options) as server:
         assert server.stdout is not None
         line = server.stdout.readline()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/here\n", line)
@@ -100,11 +102,12 @@ def taken() -> Generator[int, None, None]:
         yield int(listener.getsockname()[1])
 
 
+@pytest.mark.parametrize("adapter", ADAPTERS)
 @pytest.mark.parametrize("ports", ["{0}", "{0}-{0}"])
-def test_a_port_that_is_taken(taken: int, ports: str) -> None:
+def test_a_port_that_is_taken(taken: int, ports: str, adapter: str) -> None:
     address = f"127.0.0.1:{ports.format(taken)}"
-    said = failed(run_here("serve", "--http", address))
-    assert re.fullmatch(rf"Cannot serve at {address}: .* in use", said)
+    said = failed(run_here("serve", "--http", address, "--adapter", adapter))
+    assert re.fullmatch(rf"Cannot serve at {address}: .* in use.*", said)
 
 
 def test_the_first_free_port_of_a_range(taken: int) -> None:

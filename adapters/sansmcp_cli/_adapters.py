@@ -1,0 +1,87 @@
+"""What the commands want of an adapter; each adapter has a module here that does it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import attrs
+
+import sansmcp
+from sansmcp.events import ClientEvent
+from sansmcp.handles import OnProgress
+
+ADAPTERS = ("asyncio", "blocking", "trio")
+
+
+@attrs.frozen(kw_only=True)
+class ToolCall:
+    """A call that is to be made."""
+
+    tool: str
+    arguments: dict[str, Any]
+    on_progress: OnProgress
+    idempotent: bool | None = None
+
+
+Script: TypeAlias = Generator[ToolCall, Any, None]
+"""Makes calls one after the other: it yields each, and is sent its result or thrown its CallError,
+which it catches.
+"""
+
+
+class Adapter(Protocol):
+    """An adapter, as the commands use it."""
+
+    EXAMPLE: sansmcp.App
+    """The example application, with handlers that it can run."""
+
+    def converse(
+        self,
+        target: str | Sequence[str],
+        script: Script,
+        show: Callable[[ClientEvent], None],
+        settings: sansmcp.ClientSettings,
+    ) -> None:
+        """Connect, make the calls of a script, and show what happens meanwhile.
+
+        Raises what ``connect`` of the adapter raises.
+        """
+
+    def serve(
+        self,
+        app: sansmcp.App,
+        started: Callable[[str, Callable[[], object]], None],
+        settings: dict[str, Any],
+    ) -> None:
+        """Serve an application until it is told to stop.
+
+        ``started`` is given the URL, and how to stop, which may be called in a signal handler and
+        in any thread. Raises what ``serve`` of the adapter raises.
+        """
+
+
+def add_adapter(parser: argparse.ArgumentParser) -> None:
+    """The option that chooses an adapter."""
+    parser.add_argument(
+        "--adapter", choices=ADAPTERS, default="trio", help="what to run on (default: trio)"
+    )
+
+
+def adapter_of(options: argparse.Namespace) -> Adapter:
+    """The adapter that was chosen; nothing is needed of the others."""
+    module: Any = importlib.import_module(f"{__package__}._with_{options.adapter}")
+    adapter: Adapter = module
+    return adapter
+
+
+def next_call(script: Script, outcome: Any) -> ToolCall | None:
+    """The next call of a script, after what came of the last one; None at the end."""
+    try:
+        if isinstance(outcome, sansmcp.CallError):
+            return script.throw(outcome)
+        return script.send(outcome)
+    except StopIteration:
+        return None

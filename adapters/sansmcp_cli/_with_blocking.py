@@ -1,0 +1,66 @@
+"""The commands without an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sansmcp
+import sansmcp_blocking
+from sansmcp.events import ClientEvent
+
+from . import example
+from ._adapters import Script, next_call
+
+EXAMPLE = example.blocking_app
+
+_LOOK = 0.1
+"""Seconds between two looks at what has happened during a call."""
+
+
+def converse(
+    target: str | Sequence[str],
+    script: Script,
+    show: Callable[[ClientEvent], None],
+    settings: sansmcp.ClientSettings,
+) -> None:
+    """Make the calls of a script."""
+    with sansmcp_blocking.connect(target, **settings) as client:
+        client.events()  # they are kept from now on
+        call = next_call(script, None)
+        while call is not None:
+            pending = client.start_call(
+                "tools/call",
+                {"name": call.tool, "arguments": call.arguments},
+                on_progress=call.on_progress,
+                idempotent=call.idempotent,
+            )
+            call = next_call(script, _outcome(client, pending, show))
+
+
+def _outcome(
+    client: sansmcp_blocking.Client,
+    pending: sansmcp_blocking.PendingCall,
+    show: Callable[[ClientEvent], None],
+) -> Any:
+    while True:
+        try:
+            return pending.result(_LOOK)
+        except TimeoutError:
+            pass
+        except sansmcp.CallError as error:
+            return error
+        finally:
+            for event in client.events(0):
+                show(event)
+
+
+def serve(
+    app: sansmcp.App,
+    started: Callable[[str, Callable[[], object]], None],
+    settings: dict[str, Any],
+) -> None:
+    """Serve an application."""
+    with sansmcp_blocking.serve(app, **settings) as serving:
+        started(serving.url, serving.stop)
+        serving.wait()

@@ -1,0 +1,33 @@
+"""What the commands do alike in asyncio and in trio."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import sansmcp
+import sansmcp_loop
+from sansmcp.events import ClientEvent
+
+from ._adapters import Script, next_call
+
+
+async def make_calls(client: sansmcp_loop.Client, script: Script) -> None:
+    """Make the calls of a script."""
+    call = next_call(script, None)
+    while call is not None:
+        try:
+            outcome = await client.call_tool(
+                call.tool,
+                call.arguments,
+                on_progress=call.on_progress,
+                idempotent=call.idempotent,
+            )
+        except sansmcp.CallError as error:
+            outcome = error
+        call = next_call(script, outcome)
+
+
+async def show_events(client: sansmcp_loop.Client, show: Callable[[ClientEvent], None]) -> None:
+    """Show what happens, until cancelled."""
+    async for event in client.events():
+        show(event)
