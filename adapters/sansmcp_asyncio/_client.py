@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 import ssl
-from collections.abc import Coroutine, Generator, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sansmcp
@@ -22,14 +22,12 @@ from ._pool import Pool
 from ._process import ServerProcess
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from typing_extensions import Unpack
 
     from sansmcp.process import ProcessPart
 
 
-class Client(sansmcp_loop.Client):
+class Client(sansmcp_loop.AwaitableClient):
     """A client; made by :func:`connect`. All methods may be called from any task of its loop.
 
     Awaiting it, or entering its block, does the handshake and gives the client itself.
@@ -49,41 +47,8 @@ class Client(sansmcp_loop.Client):
         self._tasks = Tasks()
         self._pool = Pool(core, self._settle, self._tasks, ssl_context)
         self._process = ServerProcess(self._feed, self._tasks, environment, directory)
-        self._has_begun = False
-        self._is_over = False
 
-    def __await__(self) -> Generator[Any, None, Self]:
-        return self.__aenter__().__await__()
-
-    async def __aenter__(self) -> Self:
-        if not self._has_begun:
-            self._has_begun = True
-            try:
-                await self._open()
-            except BaseException:
-                await self._leave()
-                raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """End the session. Calls under way fail with RequestCancelled. May be called twice.
-
-        The server gets ``close_timeout`` seconds to agree, unless this is cancelled.
-        """
-        try:
-            await super().aclose()
-        finally:
-            await self._leave()
-
-    async def _leave(self) -> None:
-        """Leave nothing behind: no task, no socket, no process, and nobody who waits."""
-        self._core.close(now=self._loop.now())
-        self._settle()
-        self._is_over = True
-        self._is_closed.deliver()
+    async def _end(self) -> None:
         self._clock.stop()
         try:
             await surely(self._tasks.cancel())
@@ -93,11 +58,10 @@ class Client(sansmcp_loop.Client):
     # The machine
 
     def _settle(self) -> None:
-        if not self._is_over:
-            super()._settle()
-            if self._is_paused is not self._pool.is_paused:
-                self._pool.pause(is_paused=self._is_paused)
-                self._process.pause(is_paused=self._is_paused)
+        super()._settle()
+        if not self._is_over and self._is_paused is not self._pool.is_paused:
+            self._pool.pause(is_paused=self._is_paused)
+            self._process.pause(is_paused=self._is_paused)
 
     def _perform(self, effect: ClientEffect) -> None:
         match effect:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, Coroutine, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Coroutine, Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from sansmcp.http import ResponsePart
 
 
-class Client(sansmcp_loop.Client):
-    """A connected client; made by :func:`connect`. All methods may be called from any task."""
+class Client(sansmcp_loop.AwaitableClient):
+    """A client; made by :func:`connect`. All methods may be called from any task of its loop.
+
+    Awaiting it, or entering its block, does the handshake and gives the client itself.
+    """
 
     def __init__(
         self, core: sansmcp.Client, http: httpx.AsyncClient, answers: Mapping[str, Answerer] | None
@@ -32,23 +35,21 @@ class Client(sansmcp_loop.Client):
         clock = Clock(loop, core, self._settle)
         super().__init__(core, loop, clock, answers)
         self._http = http
-        self._timekeeper = loop.spawn(clock.run)
+        self._keep_time = clock.run
+        self._timekeeper: Task | None = None
         self._carrying: dict[int, Task] = {}
 
-    async def open(self) -> None:
-        """Do the handshake; :func:`connect` does it. Raises CallError where it fails."""
-        await self._open()
+    async def _open(self) -> None:
+        self._timekeeper = self._loop.spawn(self._keep_time)
+        await super()._open()
 
-    async def aclose(self) -> None:
-        """End the session. Calls under way fail with RequestCancelled. May be called twice."""
-        try:
-            await super().aclose()
-        finally:
+    async def _end(self) -> None:
+        if self._timekeeper is not None:
             self._timekeeper.cancel()
-            for task in (*self._answering.values(), *self._carrying.values()):
-                task.cancel()
-            # The httpx client must not be closed while one of them uses it.
-            await self._loop.surely(self._carried_all)
+        for task in (*self._answering.values(), *self._carrying.values()):
+            task.cancel()
+        # The httpx client must not be closed while one of them uses it.
+        await self._loop.surely(self._carried_all)
 
     async def _carried_all(self) -> None:
         while self._carrying:
@@ -97,20 +98,22 @@ async def _await(work: Coroutine[Any, Any, None]) -> None:
 _VERDICTS = sansmcp.Verdicts()
 
 
-@asynccontextmanager
-async def connect(
+def connect(
     url: str,
     http: httpx.AsyncClient,
     *,
     answers: Mapping[str, Answerer] | None = None,
     **settings: Unpack[sansmcp.ClientSettings],
-) -> AsyncGenerator[Client, None]:
-    """Connect to an MCP server by an httpx client, and close the former when the block ends.
+) -> Client:
+    """Connect to an MCP server by an httpx client.
+
+    ``async with connect(...) as client:`` closes the client when the block ends. After ``client =
+    await connect(...)`` it is to be closed by ``await client.aclose()``, in whatever task.
 
     Args:
         url: the URL of an MCP endpoint, http or https.
         http: what makes the requests, in the same event loop, asyncio's or trio's. It stays open;
-            close it after the block. Its timeout for reading is not used: those of the settings
+            close it after the client. Its timeout for reading is not used: those of the settings
             and calls hold. Over HTTP/1.1 each call that waits for its answer and each event stream
             that is open holds one of its connections; if the limits of ``http`` allow too few,
             calls fail with Disconnected, which says so. Over HTTP/2, httpx (0.28) leaves a response
@@ -120,12 +123,8 @@ async def connect(
         settings: see :class:`sansmcp.Client`. Unless ``verdicts`` is set, all clients of this
             program share one.
 
-    Raises CallError if the handshake fails, LocalProtocolError if the URL or a setting is wrong.
+    Raises LocalProtocolError if the URL or a setting is wrong, and RuntimeError where no loop is
+    running; awaiting the client raises CallError if the handshake fails.
     """
     settings.setdefault("verdicts", _VERDICTS)
-    client = Client(sansmcp.Client(url, jitter=random.random, **settings), http, answers)
-    try:
-        await client.open()
-        yield client
-    finally:
-        await client.aclose()
+    return Client(sansmcp.Client(url, jitter=random.random, **settings), http, answers)

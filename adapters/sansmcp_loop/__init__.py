@@ -4,13 +4,14 @@ It is no layer on which applications could be written: no nurseries, no sockets,
 that of whole tasks.
 """
 
-from ._client import Answerer, Client
+from ._client import Answerer, AwaitableClient, Client
 from ._loops import Event, Loop, Task, current_loop
 from ._machine import Clock, Promise
 from ._serving import Call, Serving, Timekeeper
 
 __all__ = [
     "Answerer",
+    "AwaitableClient",
     "Call",
     "Client",
     "Clock",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sansmcp
@@ -17,7 +17,7 @@ from ._machine import Promise
 from ._serving import Timekeeper
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
     from sansmcp.handles import OnProgress
     from sansmcp.messages import Params, Request, RequestId
@@ -163,3 +163,56 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]]):
         finally:
             self._answering.pop(request.id, None)
             self._settle()
+
+
+class AwaitableClient(Client):
+    """A client that is nobody's block: it may be opened and closed in different tasks.
+
+    Awaiting it, or entering its block, does the handshake and gives the client itself.
+    """
+
+    _has_begun = False
+    _is_over = False
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> Self:
+        if not self._has_begun:
+            self._has_begun = True
+            try:
+                await self._open()
+            except BaseException:
+                await self._leave()
+                raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End the session. Calls under way fail with RequestCancelled. May be called twice.
+
+        The server gets ``close_timeout`` seconds to agree, unless this is cancelled.
+        """
+        try:
+            await super().aclose()
+        finally:
+            await self._leave()
+
+    def _settle(self) -> None:
+        if not self._is_over:
+            super()._settle()
+
+    async def _leave(self) -> None:
+        """Leave nothing behind, and nobody who waits."""
+        self._core.close(now=self._loop.now())
+        self._settle()
+        self._is_over = True
+        self._is_closed.deliver()
+        self._clock.tick()
+        await self._end()
+
+    @abc.abstractmethod
+    async def _end(self) -> None:
+        """End all tasks, even when cancelled, and free all that is held. May be called twice."""

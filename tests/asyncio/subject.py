@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import sansmcp
 import sansmcp_asyncio
+import sansmcp_loop
 from sansmcp.events import ClientEvent, Connected
 from sansmcp.testing.check_adapter import Answer, Feature, stdio_app
 
@@ -59,7 +60,7 @@ class _Pending:
 class AsyncioClient:
     """A client on such a loop."""
 
-    def __init__(self, loop: _Loop, client: sansmcp_asyncio.Client) -> None:
+    def __init__(self, loop: _Loop, client: sansmcp_loop.AwaitableClient) -> None:
         self._loop = loop
         self._client = client
 
@@ -94,16 +95,17 @@ class AsyncioClients:
 
     lacks: Mapping[Feature, str] = {}
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, connect: Callable[..., Any] = sansmcp_asyncio.connect) -> None:
         self._kind = kind
+        self._connect = connect
 
     def connect(
         self, target: str | Sequence[str], *, answers: Mapping[str, Answer], **settings: Any
     ) -> AsyncioClient:
         functions = {method: _asynchronous(answers[method]) for method in answers}
 
-        async def connect() -> sansmcp_asyncio.Client:
-            return await sansmcp_asyncio.connect(target, answers=functions, **settings)
+        async def connect() -> Any:
+            return await self._connect(target, answers=functions, **settings)
 
         loop = _Loop(self._kind)
         try:

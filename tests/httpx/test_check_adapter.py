@@ -3,44 +3,58 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from random import random
 from types import ModuleType
 from typing import Any
 
 import httpx
 import pytest
 
+import sansmcp
 import sansmcp_httpx
 from sansmcp.events import ClientEvent, Connected
 from sansmcp.testing.check_adapter import Check, ClientSubject, Feature, client_checks
 
+from ..asyncio.subject import AsyncioClients
 from ..trio.subject import TrioClients
 
-
-@asynccontextmanager
-async def connect(target: str, **settings: Any) -> AsyncGenerator[sansmcp_httpx.Client, None]:
-    """As the function of another adapter, which needs no httpx client."""
-    async with (
-        httpx.AsyncClient() as http,
-        sansmcp_httpx.connect(target, http, **settings) as client,
-    ):
-        yield client
+LACKS: Mapping[Feature, str] = {Feature.STDIO: "httpx is for HTTP"}
 
 
-class HttpxOnTrio(TrioClients):
-    lacks: Mapping[Feature, str] = {Feature.STDIO: "httpx is for HTTP"}
+class Client(sansmcp_httpx.Client):
+    """With an httpx client of its own."""
+
+    def __init__(self, target: str, answers: Any = None, **settings: Any) -> None:
+        self._own = httpx.AsyncClient()
+        super().__init__(sansmcp.Client(target, jitter=random, **settings), self._own, answers)
+
+    async def _end(self) -> None:
+        await super()._end()
+        await self._own.aclose()
+
+
+class OnTrio(TrioClients):
+    lacks = LACKS
 
     def __init__(self) -> None:
         module = ModuleType("sansmcp_httpx")
-        vars(module)["connect"] = connect
+        vars(module)["connect"] = Client
         super().__init__(module)
 
 
+class OnAsyncio(AsyncioClients):
+    lacks = LACKS
+
+    def __init__(self) -> None:
+        super().__init__("asyncio", Client)
+
+
+@pytest.mark.parametrize("subject", [OnTrio, OnAsyncio])
 @pytest.mark.parametrize("check", client_checks(), ids=str)
-def test_on_trio(check: Check[ClientSubject]) -> None:
-    check(HttpxOnTrio())
+def test_client(subject: Callable[[], ClientSubject], check: Check[ClientSubject]) -> None:
+    check(subject())
 
 
 class Pending:
@@ -91,7 +105,7 @@ class BlockingHttpx:
 
 class BlockingSubject:
     lacks: Mapping[Feature, str] = {
-        Feature.STDIO: "httpx is for HTTP",
+        **LACKS,
         Feature.CONCURRENCY: "httpx waits for one response at a time",
         Feature.CANCELLING: "nothing else runs while a call does",
     }
