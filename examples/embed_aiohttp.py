@@ -98,8 +98,8 @@ class Mcp:
         self._timekeeper: Task
 
     def install(self, web_app: web.Application) -> None:
-        """Serve, from the beginning of the web application to its end."""
-        web_app.router.add_route("*", self.core.path, self._answer)
+        """Serve what nothing else of the web application serves, from its beginning to its end."""
+        web_app.router.add_route("*", "/{path:.*}", self._answer)
         web_app.on_startup.append(self._begin)
         web_app.on_shutdown.append(self._end)
 

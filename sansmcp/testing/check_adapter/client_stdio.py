@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...errors import Disconnected, ProcessEnded
 from ...events import ServerLogged
 from ...limits import Limits
-from .check import MOMENT, client_check, expect, raises, same
+from .check import MOMENT, client_check, expect, raises, same, stays_the_same
 from .clients import LEGACY, call, connected, notified, start, until
 from .subjects import ClientSubject, Feature
 
@@ -161,3 +161,14 @@ def output_that_nobody_takes(subject: ClientSubject) -> None:
         numbers = [each["number"] for each in notified(events, count)]
         same(numbers, list(range(count)), "the notifications")
         same(pending.result(), {"flood": count}, "the result")
+
+
+@client_check(Feature.STDIO)
+def nothing_is_left_of_processes(subject: ClientSubject) -> None:
+    """A client that was closed leaves no thread and no end of a pipe, however often."""
+
+    def once() -> None:
+        with _Program() as program, connected(subject, program.command, versions=LEGACY) as client:
+            call(client)
+
+    stays_the_same(once)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 
+from ...errors import RequestCancelled
 from ...handles import OnProgress
 from ...limits import Limits
-from .check import client_check, expect, happened, same
-from .clients import LEGACY, call, connected, notified, start, talking, until
+from .check import client_check, expect, happened, raises, same
+from .clients import LEGACY, MODERN, call, connected, notified, start, talking, until
 from .fake_server import Exchange, FakeServer, event, progress
 from .subjects import ClientSubject, Feature
 
@@ -105,6 +106,30 @@ def the_standalone_stream(subject: ClientSubject) -> None:
         same(call(client, {"a": 1}), {"a": 1}, "the result of a call meanwhile")
         listening.set()
         notified(events, 1)
+
+
+@client_check(Feature.CONCURRENCY)
+def what_the_client_listens_for(subject: ClientSubject) -> None:
+    """Changes that a client listens for come as events, as long as it does (2026-07-28).
+
+    Let a call of subscriptions/listen last as long as the server likes.
+    """
+    listening = threading.Event()
+
+    def stream(exchange: Exchange) -> None:
+        exchange.begin_stream()
+        happened(listening, "the application did not listen")
+        exchange.chunk(event({"method": "notifications/x", "params": {"number": 1}}))
+        exchange.wait_until_gone()
+
+    with talking(subject, {"subscriptions/listen": stream}, versions=MODERN) as (client, server):
+        events = client.events()
+        pending = client.start("subscriptions/listen", {"notifications": {}})
+        until(client, lambda: "subscriptions/listen" in server.asked, "the request")
+        listening.set()
+        same([each["number"] for each in notified(events, 1)], [1], "what was told")
+        same(call(client, {"a": 1}), {"a": 1}, "the result of a call meanwhile")
+    raises(RequestCancelled, pending.result, "listening when the client was closed")
 
 
 class _Flood:

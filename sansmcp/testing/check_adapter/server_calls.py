@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
+from ...http import Url
 from ...limits import Limits
 from .check import expect, same, server_check
-from .raw_client import Peer, Response, result_of
-from .servers import LEGACY, MODERN, alive, begun, serving
+from .raw_client import POST_HEADERS, Connection, Peer, Response, request, result_of
+from .servers import LEGACY, MODERN, OLDEST, alive, begun, serving
 from .subjects import ServerSubject
 
 _WORDS = {"text": "a\u2028ä😀"}
@@ -181,3 +184,38 @@ def handlers_that_ask_in_rounds(subject: ServerSubject) -> None:
         }
         result = peer.send(peer.message("tools/call", params)).result()
         same(result["answer"]["content"], {"name": "Ada"}, "the answer that the handler got")
+
+
+@server_check()
+def calls_over_http_sse(subject: ServerSubject) -> None:
+    """Clients of 2024-11-05 POST to one path, and get the answers on a stream of another one.
+
+    Let the requests to all paths of the server reach it, and pass the setting ``http_sse`` on.
+    """
+    with (
+        serving(subject, http_sse="/sse") as (_, running),
+        Connection(running.url) as stream,
+    ):
+        place = Url.parse(running.url).target.removesuffix("/mcp")
+        asking = {"accept": "text/event-stream"}
+        stream.send(request(running.url, "GET", asking, target=f"{place}/sse"))
+        events = stream.response(to="GET").events()
+        messages = str(next(events).data)
+
+        def post(members: Mapping[str, Any]) -> None:
+            with Connection(running.url) as connection:
+                body = json.dumps({"jsonrpc": "2.0", **members}).encode()
+                connection.send(request(running.url, "POST", POST_HEADERS, body, target=messages))
+                same(connection.response().status, 202, f"the status of {members}")
+
+        def result() -> Any:
+            return result_of(json.loads(str(next(events).data)))
+
+        info = {"name": "peer", "version": "1"}
+        params = {"protocolVersion": OLDEST, "capabilities": {}, "clientInfo": info}
+        post({"id": 0, "method": "initialize", "params": params})
+        same(result()["protocolVersion"], OLDEST, "the version")
+        post({"method": "notifications/initialized"})
+        params = {"name": "echo", "arguments": _WORDS}
+        post({"id": 1, "method": "tools/call", "params": params})
+        same(result(), {"echo": _WORDS}, "the result")

@@ -15,8 +15,8 @@ from .tools import Tools
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-LEGACY, MODERN = "2025-11-25", "2026-07-28"
-"""A revision with sessions, and one without."""
+LEGACY, MODERN, OLDEST = "2025-11-25", "2026-07-28", "2024-11-05"
+"""A revision with sessions, one without, and the one of HTTP+SSE."""
 
 
 @contextmanager
