@@ -19,7 +19,7 @@ from sansmcp.testing.check_adapter import (
 )
 from sansmcp.testing.check_adapter.check import Broken, Check, raises, same, stays_the_same
 from sansmcp.testing.check_adapter.clients import until
-from sansmcp.testing.check_adapter.fake_server import Exchange, FakeServer
+from sansmcp.testing.check_adapter.fake_server import Exchange, FakeServer, in_turn
 from sansmcp.testing.check_adapter.raw_client import Connection, request
 
 
@@ -111,6 +111,13 @@ def test_what_does_not_happen_is_not_waited_for_for_ever(monkeypatch: pytest.Mon
 def test_a_request_that_nobody_wants_fails_the_check() -> None:
     with pytest.raises(Broken, match="nobody wants 'PUT'"), FakeServer() as server:
         _ask(server, "PUT")
+
+
+def test_a_request_too_many_fails_the_check() -> None:
+    once = in_turn(lambda exchange: exchange.close())
+    with pytest.raises(Broken, match="one 'GET' too many"), FakeServer({"GET": once}) as server:
+        _ask(server, "GET")
+        _ask(server, "GET")
 
 
 def test_connections_that_stay_open_fail_the_check(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,17 +30,6 @@ def _hang(exchange: Exchange) -> None:
     exchange.wait_until_gone()
 
 
-class _HangsFirst:
-    """A tool that hangs the first times it is called, and works later."""
-
-    def __init__(self, times: int = 1) -> None:
-        self._times = times
-
-    def __call__(self, exchange: Exchange) -> None:
-        self._times -= 1
-        (_hang if self._times >= 0 else echo)(exchange)
-
-
 def _gone(server: FakeServer) -> None:
     """Wait until the client has left the call that hangs."""
     calls = server.wait_for("tools/call")
@@ -54,7 +43,7 @@ def a_call_that_takes_too_long(subject: ClientSubject) -> None:
     Wait no longer than until next_deadline(), which may change whenever the machine does, and call
     handle_timeout(). Break off what an AbortExchange names: close its connection.
     """
-    with talking(subject, {"tools/call": _HangsFirst()}) as (client, server):
+    with talking(subject, {"tools/call": in_turn(_hang, echo)}) as (client, server):
         raises(RequestTimeout, lambda: call(client, timeout=0.1), "a call with a timeout")
         until(client, lambda: "notifications/cancelled" in server.asked, "a cancellation")
         _gone(server)
@@ -67,7 +56,10 @@ def a_request_that_takes_too_long(subject: ClientSubject) -> None:
 
     Break off what an AbortExchange names: close its connection.
     """
-    with talking(subject, {"tools/call": _HangsFirst()}, versions=MODERN) as (client, server):
+    with talking(subject, {"tools/call": in_turn(_hang, echo)}, versions=MODERN) as (
+        client,
+        server,
+    ):
         raises(RequestTimeout, lambda: call(client, timeout=0.1), "a call with a timeout")
         _gone(server)
         same(call(client, {"a": 1}), {"a": 1}, "the result of another call")
@@ -79,7 +71,7 @@ def a_call_that_is_cancelled(subject: ClientSubject) -> None:
 
     When the caller is cancelled call Client.cancel(), and perform the effects that follow.
     """
-    with talking(subject, {"tools/call": _HangsFirst()}) as (client, server):
+    with talking(subject, {"tools/call": in_turn(_hang, echo)}) as (client, server):
         pending = start(client)
         until(client, lambda: "tools/call" in server.asked, "the call")
         pending.cancel()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
-from .check import MOMENT, expect
+from .check import MOMENT, Broken, expect
 
 if TYPE_CHECKING:
     from typing import Self
@@ -33,7 +33,7 @@ class Exchange:
         self.headers: dict[str, str] = {}
         self.message: dict[str, Any] = {}
         self.gone = threading.Event()
-        """The client has left before the answer was complete."""
+        """The client has left, though :meth:`wait_until_gone` has not answered."""
 
     @property
     def key(self) -> str:
@@ -76,14 +76,11 @@ class Exchange:
 
     def chunk(self, *parts: bytes) -> None:
         """A piece of the body."""
-        data = b"".join(parts)
-        self.send(b"%x\r\n%b\r\n" % (len(data), data))
+        self.send(_chunk(*parts))
 
     def end(self, *parts: bytes) -> None:
         """The last piece of the body."""
-        data = b"".join(parts)
-        chunk = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
-        self.send(chunk + b"0\r\n\r\n")
+        self.send((_chunk(*parts) if parts else b"") + _chunk())
 
     def answer(self, result: Any) -> bytes:
         """An event that is the answer."""
@@ -110,6 +107,12 @@ class Exchange:
 
 
 Script: TypeAlias = Callable[[Exchange], None]
+
+
+def _chunk(*parts: bytes) -> bytes:
+    """A chunk of the body; the empty one is the last."""
+    data = b"".join(parts)
+    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def encode(members: Mapping[str, Any]) -> bytes:
@@ -156,7 +159,11 @@ def accept(exchange: Exchange) -> None:
 def in_turn(*scripts: Script) -> Script:
     """Each request by the next one of these."""
     turns = iter(scripts)
-    return lambda exchange: next(turns)(exchange)
+    return lambda exchange: next(turns, _too_many)(exchange)
+
+
+def _too_many(exchange: Exchange) -> None:
+    raise Broken(f"there was one {exchange.key!r} too many")
 
 
 def server_result(version: str) -> dict[str, Any]:

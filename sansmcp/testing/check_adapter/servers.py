@@ -27,7 +27,7 @@ def serving(
     grace: float = 1.0,
     **settings: Unpack[ServerSettings],
 ) -> Generator[tuple[Tools, Running]]:
-    """A server, for a while; afterwards it still works."""
+    """A server, for a while, and what its handlers do."""
     tools = Tools(subject)
     running = subject.serve(tools.app, resumable=resumable, grace=grace, **settings)
     try:
