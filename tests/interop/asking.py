@@ -2,46 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Generator
+from typing import Any, TypeAlias
 
 import sansmcp
-from sansmcp_trio import Call
 
-app = sansmcp.App("asking", "1")
+from ..conformance.steps import Script, awaiting, blocking
+
+Call: TypeAlias = sansmcp.CallHandle[Any, Any]
+Steps: TypeAlias = Generator[Any, Any, str]
 
 
-async def ask(call: Call) -> str:
+def ask(call: Call) -> Steps:
     schema = {"type": "object", "properties": {"name": {"type": "string"}}}
-    answer = await call.ask("elicitation/create", {"message": "name?", "requestedSchema": schema})
+    answer = yield call.ask("elicitation/create", {"message": "name?", "requestedSchema": schema})
     return str(answer["content"]["name"])
 
 
-async def sample(call: Call) -> str:
+def sample(call: Call) -> Steps:
     message = {"role": "user", "content": {"type": "text", "text": "2 + 2?"}}
-    answer = await call.ask("sampling/createMessage", {"messages": [message], "maxTokens": 10})
+    answer = yield call.ask("sampling/createMessage", {"messages": [message], "maxTokens": 10})
     return str(answer["content"]["text"])
 
 
-async def roots(call: Call) -> str:
-    answer = await call.ask("roots/list")
+def roots(call: Call) -> Steps:
+    answer = yield call.ask("roots/list")
     return ", ".join(root["uri"] for root in answer["roots"])
 
 
-async def announce(call: Call) -> str:
-    await call.notify("notifications/message", {"level": "warning", "data": "look"})
-    await call.notify("notifications/tools/list_changed")
+def announce(call: Call) -> Steps:
+    yield call.notify("notifications/message", {"level": "warning", "data": "look"})
+    yield call.notify("notifications/tools/list_changed")
     return "announced"
 
 
 _TOOLS = {tool.__name__: tool for tool in (ask, sample, roots, announce)}
 
 
-@app.handler("tools/list")
 def list_tools(call: Call) -> dict[str, Any]:
     return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in _TOOLS]}
 
 
-@app.handler("tools/call")
-async def call_tool(call: Call) -> dict[str, Any]:
-    answer = await _TOOLS[call.params["name"]](call)
+def call_tool(call: Call) -> Generator[Any, Any, dict[str, Any]]:
+    answer = yield from _TOOLS[call.params["name"]](call)
     return {"content": [{"type": "text", "text": answer}]}
+
+
+def _app(kind: Callable[[Script], Any]) -> sansmcp.App:
+    app = sansmcp.App("asking", "1")
+    app.handler("tools/list")(list_tools)
+    app.handler("tools/call")(kind(call_tool))
+    return app
+
+
+app = _app(awaiting)
+blocking_app = _app(blocking)
