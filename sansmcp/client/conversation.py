@@ -176,7 +176,6 @@ class Conversation:
 
     def discovered(self) -> None:
         """The server needs no handshake."""
-        self._core.cache.clear()  # this may be another one, or another version of it
         self._advance(ClientEvent.DISCOVERED)
         self._open(Era.MODERN)
 
@@ -252,6 +251,7 @@ class Conversation:
         """Nothing of before counts any more. What has not been sent yet just waits."""
         self._advance(ClientEvent.EXPIRED)
         self._leave_session()
+        self._core.cache.clear()
         failed: list[int] = []
         for call in tuple(self.calls.values()):
             if call.survives:

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 import sansmcp_trio
-from sansmcp import InputRequest, InputRequired, StateSeal
+from sansmcp import InputRequest, InputRequired, JsonRpcError, StateSeal
 from sansmcp.revisions import MODERN_VERSIONS
 from sansmcp_trio import Call
 
@@ -60,3 +60,26 @@ async def test_a_client_that_gives_up_cancels_the_tool(start: Start, world: Worl
             await cancelled.wait()
         result = await client.call_tool("echo", {"a": 1})
         assert result["echo"] == {"a": 1}
+
+
+async def test_what_runs_when_the_server_stops_is_told_so(start: Start, world: World) -> None:
+    begun = trio.Event()
+
+    @world.tool
+    async def hang(call: Call) -> Any:
+        begun.set()
+        await trio.sleep_forever()
+
+    serving = await start(versions=MODERN_VERSIONS, grace=0.01)
+    async with (
+        sansmcp_trio.connect(serving.url) as client,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def stop() -> None:
+            await begun.wait()
+            serving.stop()
+
+        nursery.start_soon(stop)
+        with pytest.raises(JsonRpcError, match="shutting down: connect again later"):
+            await client.call_tool("hang")

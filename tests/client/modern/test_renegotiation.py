@@ -121,6 +121,16 @@ def test_what_else_is_under_way(bench: ModernBench) -> None:
     assert ends(bench) == [CallCompleted(listing, {}), CallCompleted(handle, {})]
 
 
+def test_what_was_kept_of_the_other_server_is_not_used() -> None:
+    bench = ModernBench(cache=True).connect()
+    bench.call("tools/list")[1].result({"ttlMs": 60000, "tools": []})
+    refuse(bench.call("tools/call")[1], MODERN)
+    probe = bench.take()
+    probe.answer(discovered(probe.id))
+    bench.take().result()
+    bench.call("tools/list")
+
+
 def test_on_stdio_the_process_goes_on() -> None:
     process = ModernProcess().connect()
     handle, id = process.make()
