@@ -62,10 +62,8 @@ class StatelessAnswer(StatelessResults, HttpAnswer):
         return True
 
     def withdraw(self) -> None:
-        """The call was cancelled, so nothing more may be said."""
+        """The client has cancelled by going away, so there is nobody to say anything to."""
         self._over()
-        if not self.exchange.is_done:
-            self.exchange.abort()
 
     def disconnect(self, retry: int | None) -> bool:
         """The request would be cancelled."""
