@@ -173,15 +173,7 @@ class ClientCall:
             return
         if message.code == INVALID_PARAMS and "cursor" in (self._params or {}):
             self._core.cache.forget(self.method)  # the pages do not belong together any more
-        error = JsonRpcError(
-            message.code,
-            message.message,
-            message.data,
-            method=self.method,
-            request_id=self.request_id,
-            http_status=http_status,
-        )
-        self.fail(error, complete=True)
+        self.fail(denied(message, self.method, self.request_id, http_status), complete=True)
 
     def next_round(self, params: dict[str, Any]) -> None:
         """Make the request again, with what the server has asked for."""
@@ -336,6 +328,20 @@ class ClientCall:
 
     def _error(self, kind: type[CallError], message: str) -> CallError:
         return kind(message, method=self.method, request_id=self.request_id)
+
+
+def denied(
+    error: ErrorResponse, method: str, request_id: int | None, http_status: int | None
+) -> JsonRpcError:
+    """The exception for an error that the server has answered with."""
+    return JsonRpcError(
+        error.code,
+        error.message,
+        error.data,
+        method=method,
+        request_id=request_id,
+        http_status=http_status,
+    )
 
 
 def refused(refusal: Refusal, method: str, request_id: int | None) -> RequestRefused:

@@ -18,7 +18,6 @@ from ...errors import (
     CallError,
     Disconnected,
     InvalidResponse,
-    JsonRpcError,
     NegotiationFailed,
     RemoteProtocolError,
     RequestTimeout,
@@ -29,7 +28,7 @@ from ...meta import names_multi_turn, with_multi_turn
 from ...revisions import REVISIONS
 from ...timers import Timer
 from ...types import STREAMABLE_HTTP, Secret
-from ..calls import refused
+from ..calls import denied, refused
 from ..core import ClientCore
 from ..detection import (
     MODERN_ERRORS,
@@ -171,16 +170,7 @@ class Handshake:
         if found.probe is Probe.FAIL and found.is_disjoint:
             self._fail(nothing_in_common(error, self._core.versions, _METHOD))
             return
-        self._fail(
-            JsonRpcError(
-                error.code,
-                error.message,
-                error.data,
-                method=_METHOD,
-                request_id=self.request_id,
-                http_status=http_status,
-            )
-        )
+        self._fail(denied(error, _METHOD, self.request_id, http_status))
 
     def _answered(self, answer: Any) -> None:
         result = json.as_object(answer) or {}

@@ -16,7 +16,6 @@ from ...codecs import json
 from ...errors import (
     CallError,
     Disconnected,
-    JsonRpcError,
     NegotiationFailed,
     RemoteProtocolError,
 )
@@ -25,7 +24,7 @@ from ...messages import ErrorResponse, Message, Request, Response
 from ...meta import SERVER_INFO
 from ...revisions import REVISIONS
 from ...timers import Timer
-from ..calls import refused
+from ..calls import denied, refused
 from ..core import ClientCore
 from ..detection import (
     MODERN_ERRORS,
@@ -136,16 +135,7 @@ class Discovery:
         if found.is_disjoint:
             self._give_up(nothing_in_common(error, self._core.versions, _METHOD))
             return
-        self._give_up(
-            JsonRpcError(
-                error.code,
-                error.message,
-                error.data,
-                method=_METHOD,
-                request_id=self.request_id,
-                http_status=status,
-            )
-        )
+        self._give_up(denied(error, _METHOD, self.request_id, status))
 
     def _is_old(self, said: str) -> None:
         self._decide(Finding(Probe.HANDSHAKE), said)
