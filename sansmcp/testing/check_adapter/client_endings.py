@@ -8,6 +8,7 @@ from ...errors import (
     CallError,
     Disconnected,
     RequestCancelled,
+    RequestRefused,
     RequestTimeout,
     SessionLost,
 )
@@ -184,6 +185,27 @@ def answers_that_are_none(subject: ClientSubject) -> None:
         for kind in _GARBAGE:
             raises(CallError, lambda: call(client, timeout=1), f"a call answered by {kind}")
             same(call(client, {"a": 1}), {"a": 1}, f"the call after {kind}")
+
+
+@client_check()
+def refusals_that_come_early(subject: ClientSubject) -> None:
+    """A refusal that comes while the request is still being sent is reported as what it is.
+
+    When sending fails, or takes its time, look whether an answer has come.
+    """
+
+    def refuse(exchange: Exchange) -> None:
+        if int(exchange.headers.get("content-length", 0)) > 1_000_000:
+            exchange.reply(413, connection="close")
+            exchange.wait_until_gone()
+            exchange.close()
+
+    with talking(subject) as (client, server):
+        server.early = refuse
+        large = {"text": "x" * 5_000_000}
+        error = raises(RequestRefused, lambda: call(client, large), "a call that is too large")
+        same(error.status, 413, "the status in the error")
+        same(call(client, {"a": 1}), {"a": 1}, "the result of another call")
 
 
 @client_check()

@@ -198,6 +198,8 @@ class FakeServer:
         self.piece = piece
         self.exchanges: list[Exchange] = []
         self.connections = 0
+        self.early: Script = lambda exchange: None
+        """Is called with each request before its body is read, and without a message."""
         self._scripts = {**SCRIPTS, **scripts}
         self._failures: list[Exception] = []
         self._open: list[socket.socket] = []
@@ -295,6 +297,7 @@ class FakeServer:
         for header in iter(lambda: reader.readline().decode().strip(), ""):
             name, _, value = header.partition(":")
             exchange.headers[name.lower()] = value.strip()
+        self.early(exchange)
         body = reader.read(int(exchange.headers.get("content-length", 0)))
         exchange.message = json.loads(body) if body else {}
         return exchange

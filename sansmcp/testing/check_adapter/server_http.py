@@ -117,6 +117,20 @@ def requests_in_pieces(subject: ServerSubject) -> None:
         same(connection.response().result(), {"echo": {"a": 1}}, "the result")
 
 
+@server_check()
+def clients_that_take_their_time(subject: ServerSubject) -> None:
+    """Clients that send half a request, and then nothing for a while, hold up nobody."""
+    with serving(subject) as (_, running), Peer(running.url, MODERN) as peer:
+        whole = peer.tool("echo", {"a": 1})
+        slow = [peer.connect() for _ in range(3)]
+        for cut, connection in zip((0, 20, -5), slow, strict=True):
+            connection.send(whole[:cut])
+        alive(running)
+        for cut, connection in zip((0, 20, -5), slow, strict=True):
+            connection.send(whole[cut:])
+            same(connection.response().result(), {"echo": {"a": 1}}, "the result")
+
+
 @server_check(Feature.OWN_HTTP)
 def bodies_that_wait_for_leave(subject: ServerSubject) -> None:
     """A client that expects ``100 Continue`` gets it, and its body is read; or a refusal at once.
