@@ -41,10 +41,10 @@ from .errors import (
     RequestTimeout,
     SessionLost,
 )
-from .h11_pump import ClientConnection, ServerConnection
 from .handles import CallHandle, ClientHandle
 from .hosting import ServerHost
 from .http import BodyData, BodyEnd, PeerGone, RequestHead, ResponseHead, Url
+from .http11 import ClientConnection, ServerConnection
 from .limits import Limits
 from .messages import ErrorResponse, Message, Notification, Request, Response
 from .revisions import REVISIONS, Revision

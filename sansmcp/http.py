@@ -2,7 +2,7 @@
 
 This is where foreign HTTP stacks plug in. What a request or a response says is a head; its body
 comes in pieces; it ends, or the peer is gone. The same parts go in and out, whether they come from
-a raw socket (:mod:`sansmcp.h11_pump`), from ASGI or from an HTTP client library. An *exchange* is
+a raw socket (:mod:`sansmcp.http11`), from ASGI or from an HTTP client library. An *exchange* is
 one request and its response.
 """
 

@@ -97,14 +97,15 @@ basic/transports.
 """
 
 
-def check_versions(versions: tuple[str, ...]) -> None:
-    """Raises LocalProtocolError unless this is a choice of versions that can be spoken."""
+def checked_versions(versions: tuple[str, ...]) -> tuple[str, ...]:
+    """The same versions. Raises LocalProtocolError unless they can be spoken."""
     if not versions:
         raise LocalProtocolError("Without any protocol version nothing can be said")
     for name in versions:
         if name not in REVISIONS:
             known = ", ".join(REVISIONS)
             raise LocalProtocolError(f"{name!r} is no protocol version this library knows: {known}")
+    return versions
 
 
 def of_era(versions: tuple[str, ...], era: Era) -> tuple[str, ...]:

@@ -33,11 +33,12 @@ from ..limits import Limits
 from ..messages import ErrorResponse, Notification, Params, RequestId, Response
 from ..meta import LISTEN
 from ..process import ProcessPart
-from ..revisions import REVISIONS, check_versions
+from ..revisions import REVISIONS, checked_versions
 from ..states import ClientState
 from ..timers import Timer
 from ..trace import Tracer
 from ..types import HTTP_SSE, STREAMABLE_HTTP, Idle
+from ..wire import Http11
 from .calls import ClientCall
 from .conversation import Conversation
 from .core import ClientCore, ReconnectPolicy, check_params, check_seconds
@@ -54,6 +55,9 @@ from .transport import Transport
 
 class Client:
     """An MCP client without I/O, clock or randomness."""
+
+    http11: Http11 | None
+    """What reads and writes HTTP/1.1 for connections of this client; h11 if None."""
 
     def __init__(
         self,
@@ -77,6 +81,7 @@ class Client:
         reconnect: ReconnectPolicy | None = None,
         verdicts: Verdicts | None = None,
         limits: Limits | None = None,
+        http11: Http11 | None = None,
         cache: bool = False,
         trace: Tracer | None = None,
     ) -> None:
@@ -105,6 +110,8 @@ class Client:
             reconnect: how broken streams are resumed; see ReconnectPolicy.
             verdicts: remembers which servers speak which transport; shared by several clients.
             limits: bounds; see Limits.
+            http11: what reads and writes HTTP/1.1 on raw sockets, e.g.
+                ``sansmcp.httptools_pump.HTTP11``; h11 if None.
             cache: keep lists and resources for as long as the server says that they hold, and
                 answer from there (2026-07-28). That a server tells of changes takes a call of
                 ``subscriptions/listen``.
@@ -114,7 +121,6 @@ class Client:
         not know, for headers that cannot be sent or are the client's own, for an extension whose
         name has no prefix, and for times not above zero.
         """
-        check_versions(versions)
         check_seconds(timeout, total_timeout, connect_timeout, probe_timeout, close_timeout)
         core = self._core = ClientCore(
             target=target if isinstance(target, str) else " ".join(target),
@@ -122,7 +128,7 @@ class Client:
             info={"name": name, "version": version},
             anonymous=anonymous,
             capabilities=dict(capabilities or {}),
-            versions=versions,
+            versions=checked_versions(versions),
             headers=headers,
             transports=usable_transports(transports, versions),
             verdicts=verdicts or Verdicts(),
@@ -136,7 +142,7 @@ class Client:
             caches=cache,
             jitter=jitter,
         )
-        self._timeout, self._total_timeout, self._trace = timeout, total_timeout, trace
+        self._timeouts, self._trace, self.http11 = (timeout, total_timeout), trace, http11
         self._conversation = Conversation(core)
         self._stdio = None if core.url else Stdio(core, self._conversation, tuple(target))
 
@@ -186,9 +192,9 @@ class Client:
         self._check_open()
         lasts = method == LISTEN
         if timeout is None:
-            timeout = math.inf if lasts else self._timeout
+            timeout = math.inf if lasts else self._timeouts[0]
         if total_timeout is None:
-            total_timeout = math.inf if lasts else self._total_timeout
+            total_timeout = math.inf if lasts else self._timeouts[1]
         check_seconds(timeout, total_timeout)
         if method == "initialize":
             raise LocalProtocolError("initialize is sent by start(), not by call()")

@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 from ..codecs.headers import Headers
 from ..limits import Limits
 from ..trace import Tracer
+from ..wire import Http11
 from .core import ReconnectPolicy
 from .detection import Verdicts
 
@@ -48,6 +49,7 @@ class ClientSettings(TypedDict, total=False):
     reconnect: ReconnectPolicy | None
     verdicts: Verdicts | None
     limits: Limits | None
+    http11: Http11 | None
     cache: bool
     trace: Tracer | None
 

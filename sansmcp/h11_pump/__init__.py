@@ -1,20 +1,9 @@
-"""HTTP/1.1 on a byte stream: bytes to message parts and back, for raw sockets.
+"""HTTP/1.1 by ``h11``, which is pure Python: what connections use unless told otherwise."""
 
-The one place that knows ``h11``. A :class:`ServerConnection` is what a server does with an accepted
-connection, request after request; a :class:`ClientConnection` carries a client's exchanges, one at
-a time. Both turn bytes into the parts that the machines understand, so a host that brings its own
-HTTP library does without this module.
+from ..wire import Http11
+from .client import ClientWire
+from .server import ServerWire
 
-Slow and hostile peers are dealt with here, since only here are there bytes: a request head has to
-be complete within a total time, not per read; so has a body; head sizes are counted in the bytes
-that were sent, whatever pieces they came in; one request waits while another is answered, and no
-more is read then. A request that is refused before it was read to its end gets its answer, and then
-a moment in which what it still sends is thrown away: closing at once would destroy the answer.
+HTTP11 = Http11(server=ServerWire, client=ClientWire)
 
-Source: RFC 9112; CVE-2007-6750, CVE-2025-43859 (h11 0.16 or newer is required).
-"""
-
-from .client import ClientConnection
-from .server import ServerConnection
-
-__all__ = ["ClientConnection", "ServerConnection"]
+__all__ = ["HTTP11"]

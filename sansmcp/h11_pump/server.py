@@ -1,283 +1,83 @@
-"""A server's end of a connection."""
+"""A server's end of a connection, by h11."""
 
 from __future__ import annotations
 
-from typing import Any
-from urllib.parse import urlsplit
-
 import h11
 
-from ..codecs.headers import Headers
-from ..effects import (
-    Abort,
-    CloseConnection,
-    ConnectionEffect,
-    ExchangeEffect,
-    SendBody,
-    SendBytes,
-    SendEnd,
-    SendHead,
-)
-from ..errors import RemoteProtocolError
-from ..http import BodyData, BodyEnd, PeerGone, RequestHead, ResponseHead
-from ..server.server import Server
-from ..states import CONNECTION, ConnectionEvent, ConnectionState, advance
-from ..types import Idle, never
-from .meter import HeadMeter
-
-_LINGER = 2.0
-"""Seconds for a refused peer to stop sending and read its answer. nginx: 5."""
-
-_PIPELINED_BYTES = 64 * 1024
-"""How much of the next requests is read while one is answered."""
+from ..http import BodyData, BodyEnd, RequestHead, ResponseHead
+from ..limits import Limits
+from ..types import never
+from ..wire import malformed
 
 _PIECE = 16 * 1024
-"""How much h11 is given at once."""
+"""How much is fed at once, at most."""
 
-_OVER = (ConnectionState.LINGERING, ConnectionState.CLOSED)
 _CONTINUE = h11.InformationalResponse(status_code=100, headers=[])
 
 
-class ServerConnection:
-    """An accepted connection of a server: bytes in, bytes out.
+class ServerWire:
+    """Implements :class:`sansmcp.wire.ServerWire`."""
 
-    Feed ``receive_data``, ``receive_eof`` and ``connection_lost``; pull ``next_effect`` until
-    ``Idle`` and perform each effect before the next. ``Idle.NEED_DATA`` means read; ``Idle.PAUSED``
-    means do not, until woken: the server names :attr:`exchange` in a ``Wake`` effect, and its
-    ``host`` attribute is the ``host`` given here.
-    """
+    def __init__(self, limits: Limits) -> None:
+        # Heads that are too large are refused before they come here; h11's own limit only has to be
+        # out of the way.
+        self._h11 = h11.Connection(h11.SERVER, 2 * limits.max_head_bytes + _PIECE)
 
-    def __init__(
-        self, server: Server, *, host: Any = None, principal: str = "", now: float
-    ) -> None:
-        """Take over a connection.
+    @property
+    def waits_for_continue(self) -> bool:
+        """Whether the client waits for leave to send its body."""
+        return self._h11.they_are_waiting_for_100_continue
 
-        Args:
-            server: the machine that answers.
-            host: is found as ``host`` of :attr:`exchange` when that is to be woken.
-            principal: who is at the other end, where that is known (by a client certificate, say).
-            now: the time.
-        """
-        self._server = server
-        self._host = host
-        self._principal = principal
-        self._limits = server.limits
-        # Our own meter refuses heads that are too large; h11's limit only has to be out of its way.
-        self._h11 = h11.Connection(h11.SERVER, 2 * self._limits.max_head_bytes + _PIECE)
-        self._state = ConnectionState.IDLE
-        self._ahead = bytearray()
-        self._meter = HeadMeter(self._limits.max_head_bytes)
-        self._deadline: float | None = now + self._limits.keep_alive_timeout
-        self._now = now
-        self._closing = False
-        self._hides_body = False
-        self._is_refused = False
-        self.exchange = server.open_exchange(host)
+    @property
+    def is_reusable(self) -> bool:
+        """Whether another request may follow."""
+        return self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE
 
-    # Bytes in
+    def receive(self, data: bytes) -> None:
+        """Bytes have come."""
+        self._h11.receive_data(data)
 
-    def receive_data(self, data: bytes, *, now: float) -> None:
-        """Bytes have come from the peer."""
-        self._now = now
-        if self._state is ConnectionState.IDLE:
-            self._begin_head()
-        if not self._is_refused and self._state not in _OVER:
-            self._ahead += data
-            self._read()
-
-    def receive_eof(self, *, now: float) -> None:
-        """The peer has closed its side; half-closed connections are not served."""
-        self.connection_lost(now=now)
-
-    def connection_lost(self, *, now: float) -> None:
-        """The connection is broken or was given up. May be called any number of times."""
-        self._now = now
-        if self._state is not ConnectionState.CLOSED:
-            self._server.receive(self.exchange, PeerGone(), now=now)
-            self._close()
-
-    # Bytes out
-
-    def next_effect(self) -> ConnectionEffect | Idle:
-        """What to do next with the connection."""
-        while True:
-            if self._state is ConnectionState.CLOSED:
-                if self._closing:
-                    return Idle.NEED_DATA
-                self._closing = True
-                return CloseConnection()
-            effect = self._server.next_effect_of(self.exchange)
-            if isinstance(effect, Idle):
-                if self._h11.they_are_waiting_for_100_continue and not self.exchange.is_done:
-                    return SendBytes(self._send(_CONTINUE))
-                return self._idle(effect)
-            data = self._encode(effect)
-            if data:
-                return SendBytes(data)
-
-    def next_deadline(self) -> float | None:
-        """When to call :meth:`handle_timeout`; None: no need."""
-        return self._deadline
-
-    def handle_timeout(self, *, now: float) -> None:
-        """Do what is due: give up a peer that is too slow. May be called early, late, or twice."""
-        self._now = now
-        if self._deadline is None or now < self._deadline:
-            return
-        self._deadline = None
-        if (
-            self._state in (ConnectionState.HEAD, ConnectionState.BODY)
-            and not self.exchange.is_done
-        ):
-            self._refuse("The request did not arrive in time", "request_timeout", 408)
-        else:
-            self.connection_lost(now=now)
-
-    # Reading
-
-    def _begin_head(self) -> None:
-        self._advance(ConnectionEvent.BYTES)
-        self._deadline = self._after(self._limits.head_timeout)
-
-    def _read(self) -> None:
-        """Pass on what h11 can make of the bytes so far."""
+    def next_part(self) -> RequestHead | BodyData | BodyEnd | None:
+        """The next part of the request."""
         try:
-            while True:
-                event = self._h11.next_event()
-                if event is h11.NEED_DATA and self._ahead:
-                    if not self._feed():
-                        return
-                    continue
-                match event:
-                    case h11.Request():
-                        self._head(event)
-                    case h11.Data(data=data):
-                        self._server.receive(self.exchange, BodyData(bytes(data)), now=self._now)
-                    case h11.EndOfMessage():
-                        self._advance(ConnectionEvent.BODY)
-                        self._deadline = None
-                        self._server.receive(self.exchange, BodyEnd(), now=self._now)
-                    case _:
-                        return
+            event = self._h11.next_event()
         except h11.RemoteProtocolError as error:
-            self._refuse(f"Not HTTP/1.1: {error}", "malformed_http", error.error_status_hint)
+            raise malformed(error, error.error_status_hint) from None
+        match event:
+            case h11.Request(http_version=b"1.0" | b"1.1"):
+                headers = tuple(event.headers)
+                return RequestHead(method=event.method, target=event.target, headers=headers)
+            case h11.Request(http_version=version):
+                raise malformed(f"version {version.decode()}", 505)
+            case h11.Data(data=data):
+                return BodyData(bytes(data))
+            case h11.EndOfMessage():
+                return BodyEnd()
+            case _:
+                return None
 
-    def _feed(self) -> bool:
-        """Give h11 a little more, for it copies what it cannot use yet; False if it is too much."""
-        piece = bytes(self._ahead[:_PIECE])
-        del self._ahead[:_PIECE]
-        if self._measure(piece):
-            self._h11.receive_data(piece)
-        return not self._is_refused
+    def continue_(self) -> bytes:
+        """Give leave to send the body."""
+        return self._send(_CONTINUE)
 
-    def _measure(self, piece: bytes) -> bool:
-        is_fine = self._state is not ConnectionState.HEAD or self._meter.feed(piece)
-        if not is_fine:
-            self._refuse("The request head is too large", "head_too_large", 431)
-        return is_fine
-
-    def _head(self, request: h11.Request) -> None:
-        self._advance(ConnectionEvent.HEAD)
-        self._deadline = self._after(self._limits.body_timeout)
-        self._hides_body = request.method == b"HEAD"
-        headers = tuple(request.headers)
-        if request.http_version not in (b"1.0", b"1.1"):
-            self._refuse("Only HTTP/1.1 is spoken here", "malformed_http", 505)
-            return
-        if len(headers) > self._limits.max_headers:
-            self._refuse("The request has too many header lines", "head_too_large", 431)
-            return
-        target, headers = _origin_form(request.target, headers)
-        head = RequestHead(
-            method=request.method, target=target, headers=headers, principal=self._principal
-        )
-        self._server.receive(self.exchange, head, now=self._now)
-
-    def _refuse(self, message: str, reason: str, status: int) -> None:
-        """Say no to what the machine has not seen, or not in full, and read no more."""
-        self._is_refused = True
-        if not self.exchange.is_done:
-            error = RemoteProtocolError(message, reason=reason, http_status=status)
-            self._server.refuse(self.exchange, error, now=self._now)
-
-    # Writing
-
-    def _encode(self, effect: ExchangeEffect) -> bytes:
-        match effect:
-            case SendHead(head):
-                return self._send(self._response(head))
-            case SendBody(data):
-                return b"" if self._hides_body else self._send(h11.Data(data=data))
-            case SendEnd():
-                data = self._send(h11.EndOfMessage())
-                self._answered()
-                return data
-            case Abort():
-                self._close()
-                return b""
+    def send(self, part: ResponseHead | BodyData | BodyEnd) -> bytes:
+        """A part of the response."""
+        match part:
+            case ResponseHead(status=status, headers=headers):
+                return self._send(h11.Response(status_code=status, headers=list(headers)))
+            case BodyData(data):
+                return self._send(h11.Data(data=data))
+            case BodyEnd():
+                return self._send(h11.EndOfMessage())
             case _ as impossible:
                 never(impossible)
+
+    def next_request(self) -> bytes:
+        """Begin the next request."""
+        self._h11.start_next_cycle()
+        return self._h11.trailing_data[0]
 
     def _send(
         self, event: h11.Response | h11.InformationalResponse | h11.Data | h11.EndOfMessage
     ) -> bytes:
         return self._h11.send(event) or b""
-
-    def _response(self, head: ResponseHead) -> h11.Response:
-        headers = list(head.headers)
-        if self._is_last():
-            headers.append((b"connection", b"close"))
-        return h11.Response(status_code=head.status, headers=headers)
-
-    def _answered(self) -> None:
-        """The response is complete."""
-        if self._is_last():
-            self._advance(ConnectionEvent.REFUSED)
-            self._deadline = self._after(_LINGER)
-        elif self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE:
-            self._next_request()
-        else:
-            self._close()
-
-    def _is_last(self) -> bool:
-        """Whether the request that is being answered is unread, or unreadable: none can follow."""
-        return self._is_refused or self._state is not ConnectionState.ANSWERING
-
-    def _next_request(self) -> None:
-        self._h11.start_next_cycle()
-        self._advance(ConnectionEvent.ANSWERED)
-        self._deadline = self._after(self._limits.keep_alive_timeout)
-        self.exchange = self._server.open_exchange(self._host)
-        self._meter = HeadMeter(self._limits.max_head_bytes)
-        pipelined = self._h11.trailing_data[0]
-        if pipelined or self._ahead:
-            self._begin_head()
-            if self._measure(pipelined):
-                self._read()
-
-    def _idle(self, idle: Idle) -> Idle:
-        """Nothing to send. A peer that sends its next requests ahead is read only so far."""
-        return Idle.PAUSED if len(self._ahead) > _PIPELINED_BYTES else idle
-
-    def _after(self, seconds: float) -> float:
-        """A deadline from now on: time goes on for the server, too, while this peer is silent."""
-        return max(self._now, self._server.now) + seconds
-
-    def _close(self) -> None:
-        self._deadline = None
-        self._advance(ConnectionEvent.CLOSE)
-
-    def _advance(self, event: ConnectionEvent) -> None:
-        self._state = advance(CONNECTION, self._state, event)
-
-
-def _origin_form(target: bytes, headers: Headers) -> tuple[bytes, Headers]:
-    """RFC 9112 section 3.2.2: servers take an absolute target, too; it replaces ``Host``."""
-    if target.startswith(b"/"):
-        return target, headers
-    parts = urlsplit(target)
-    if parts.scheme not in (b"http", b"https") or not parts.netloc:
-        return target, headers
-    path = (parts.path or b"/") + (b"?" + parts.query if parts.query else b"")
-    others = tuple(pair for pair in headers if pair[0] != b"host")
-    return path, ((b"host", parts.netloc), *others)

@@ -32,13 +32,14 @@ from ..events import ServerEvent
 from ..http import BodyData, BodyEnd, PeerGone, RequestHead, RequestPart
 from ..limits import Limits
 from ..messages import Params
-from ..revisions import REVISIONS, check_versions
+from ..revisions import REVISIONS, checked_versions
 from ..security import SecurityPolicy
 from ..states import ExchangeState
 from ..timers import Timer
 from ..trace import Tracer
 from ..turns import StateSeal
 from ..types import HTTP_SSE, STDIO, STREAMABLE_HTTP, Idle, never
+from ..wire import Http11
 from . import refusals
 from .answers import HttpAnswer
 from .channel import Channel, Outlet
@@ -77,6 +78,7 @@ class Server(StoreCompletions):
         seal: StateSeal | None = None,
         policy: SecurityPolicy | None = None,
         limits: Limits | None = None,
+        http11: Http11 | None = None,
         trace: Tracer | None = None,
     ) -> None:
         """Set up a server.
@@ -105,19 +107,20 @@ class Server(StoreCompletions):
                 InputRequired.
             policy: which hosts and origins are served; by default those of this machine only.
             limits: bounds; see Limits.
+            http11: what reads and writes HTTP/1.1 on raw sockets, e.g.
+                ``sansmcp.httptools_pump.HTTP11``; h11 if None.
             trace: is told everything that is sent and received.
 
         Raises LocalProtocolError for a version this library does not know, for an extension whose
         name has no prefix, for what is no path, and for HTTP+SSE without a version that has it, or
         on the MCP path without sessions.
         """
-        check_versions(versions)
         for text in (path, http_sse):
             if text is not None and not _PATH.fullmatch(text):
                 raise LocalProtocolError(f"Not a path like '/mcp': {text!r}")
         self._core = ServerCore(
             app=app,
-            versions=versions,
+            versions=checked_versions(versions),
             limits=limits or Limits(),
             resumable=resumable,
             shared_store=shared_store,
@@ -140,14 +143,15 @@ class Server(StoreCompletions):
         self._stateless = StatelessHttp(self._core, self._modern)
         self._legacy = _legacy(self._core, endpoint)
         self._exchange_ids: Iterator[int] = itertools.count(1)
-        self._path = path
         self.trace = trace
         """Is told everything that is sent and received."""
+        self.http11 = http11
+        """What reads and writes HTTP/1.1 for connections of this server; h11 if None."""
 
     @property
     def path(self) -> str:
         """The path of the MCP endpoint."""
-        return self._path
+        return self._endpoint.path.decode()
 
     def transports(self, *, http: bool, stdio: bool) -> tuple[str, ...]:
         """What a server that is hosted so speaks, by the names that clients use."""

@@ -8,6 +8,7 @@ from ..limits import Limits
 from ..security import SecurityPolicy
 from ..trace import Tracer
 from ..turns import StateSeal
+from ..wire import Http11
 
 
 class ServerSettings(TypedDict, total=False):
@@ -24,4 +25,5 @@ class ServerSettings(TypedDict, total=False):
     seal: StateSeal | None
     policy: SecurityPolicy | None
     limits: Limits | None
+    http11: Http11 | None
     trace: Tracer | None

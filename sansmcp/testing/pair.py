@@ -1,6 +1,6 @@
 """A client and a server on a simulated network, in virtual time.
 
-The two machines talk through real HTTP/1.1 bytes (:mod:`sansmcp.h11_pump`) over connections that a
+The two machines talk through real HTTP/1.1 bytes (:mod:`sansmcp.http11`) over connections that a
 :class:`Link` delays, cuts into pieces, and breaks. Handlers are generators: they yield seconds to
 sleep, or the id of a request to the client to wait for its answer, and return the result.
 """
@@ -31,8 +31,8 @@ from ..events import (
     ClientEvent,
     ServerEvent,
 )
-from ..h11_pump import ClientConnection, ServerConnection
 from ..http import PeerGone
+from ..http11 import ClientConnection, ServerConnection
 from ..server.calls import Call
 from ..server.server import Server
 from ..store import Store

@@ -13,10 +13,10 @@ TIERS = (
     ("errors", "process", "store"),
     ("app", "codecs", "memory", "revisions", "states"),
     ("events", "http", "meta", "turns"),
-    ("effects",),
-    ("trace",),
+    ("effects", "wire"),
+    ("h11_pump", "httptools_pump", "trace"),
     ("client", "server"),
-    ("h11_pump", "handles", "hosting"),
+    ("handles", "hosting", "http11"),
     ("testing",),
     ("__init__",),
 )
@@ -123,7 +123,7 @@ def test_adapters_know_the_core_and_not_each_other() -> None:
         ("sansmcp.server.calls", "from .. import Limits"),
         ("sansmcp.server.calls", "from sansmcp import Limits"),
         ("sansmcp.store", "if TYPE_CHECKING:\n    pass\nelse:\n    from .errors import CallError"),
-        ("sansmcp.memory", "def later():\n    from .h11_pump import ServerConnection"),
+        ("sansmcp.memory", "def later():\n    from .http11 import ServerConnection"),
     ],
 )
 def test_a_wrong_way_is_found(name: str, source: str) -> None:

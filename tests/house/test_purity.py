@@ -39,6 +39,7 @@ PURE = {
 
 IN_ONE_PLACE = {
     "h11": ("sansmcp.h11_pump",),
+    "httptools": ("sansmcp.httptools_pump",),
     "msgspec": ("sansmcp.codecs.json", "sansmcp.codecs.members"),
 }
 """What only some modules or packages may import."""

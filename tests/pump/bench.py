@@ -7,7 +7,16 @@ from typing import Any
 
 import h11
 
-from sansmcp import App, Call, Idle, MemoryStore, Server, ServerConnection, ServerSettings
+from sansmcp import (
+    App,
+    Call,
+    Idle,
+    MemoryStore,
+    Server,
+    ServerConnection,
+    ServerSettings,
+    h11_pump,
+)
 from sansmcp.effects import CloseConnection, SendBytes, ServerEffect, Wake
 from sansmcp.events import CallReceived, ServerEvent
 from sansmcp.testing import counting_tokens
@@ -23,6 +32,9 @@ INITIALIZE = (
 )
 PING = b'{"jsonrpc":"2.0","id":7,"method":"ping"}'
 CALL = b'{"jsonrpc":"2.0","id":8,"method":"tools/call"}'
+HTTP11 = h11_pump.HTTP11
+"""The implementation on the bench; see the fixture ``http11``."""
+
 HEADERS = (
     b"host: localhost\r\naccept: application/json, text/event-stream\r\n"
     b"content-type: application/json\r\n"
@@ -68,6 +80,7 @@ class Bench:
         app = App("bench")
         app.handler("tools/call")(lambda: None)
         self.now = 0.0
+        settings.setdefault("http11", HTTP11)
         self.server = Server(app, new_token=counting_tokens(), **settings)
         self.store = MemoryStore(self.server.limits)
         self.connection = ServerConnection(self.server, host=self, now=0.0)

@@ -1,10 +1,19 @@
-"""A server with one connection, on the bench."""
+"""A server with one connection, on the bench, with each implementation of HTTP/1.1."""
 
 from __future__ import annotations
 
 import pytest
 
+from sansmcp import h11_pump, httptools_pump
+
+from . import bench as benches
 from .bench import Bench
+
+
+@pytest.fixture(params=[h11_pump, httptools_pump], ids=["h11", "httptools"], autouse=True)
+def http11(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all machines of a test use the same implementation."""
+    monkeypatch.setattr(benches, "HTTP11", request.param.HTTP11)
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from sansmcp.effects import OpenExchange
 from sansmcp.events import CallFailed, ClientEvent, Closed, Connected
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 
+from . import bench
+
 ANSWER = (
     b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},'
     b'"serverInfo":{"name":"s","version":"1"}}}'
@@ -28,6 +30,7 @@ class Bench:
             versions=HANDSHAKE_VERSIONS,
             jitter=lambda: 0.5,
             listen=False,
+            http11=bench.HTTP11,
             **settings,
         )
         self.connection = ClientConnection(self.client)

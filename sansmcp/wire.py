@@ -1,0 +1,92 @@
+"""What a connection asks of an HTTP/1.1 parser, so that another one can take its place.
+
+A *wire* is one end of one connection: bytes to message parts and back, for one message each way at
+a time. It knows no clock and no limit but those on what it keeps itself: how long a head may be,
+and how long it may take, is the business of :mod:`sansmcp.http11`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import attrs
+
+from .errors import RemoteProtocolError
+from .http import BodyData, BodyEnd, RequestHead, ResponseHead
+from .limits import Limits
+
+
+class ServerWire(Protocol):
+    """The server's end: requests in, responses out."""
+
+    @property
+    def waits_for_continue(self) -> bool:
+        """Whether the client waits for leave to send its body (``Expect: 100-continue``)."""
+        ...
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether request and response are complete, and another request may follow."""
+        ...
+
+    def receive(self, data: bytes) -> None:
+        """Bytes have come."""
+        ...
+
+    def next_part(self) -> RequestHead | BodyData | BodyEnd | None:
+        """The next part of the request; None where it needs more bytes, or is complete.
+
+        Raises RemoteProtocolError (``malformed_http``) for what is no HTTP/1.1.
+        """
+        ...
+
+    def continue_(self) -> bytes:
+        """Give leave to send the body."""
+        ...
+
+    def send(self, part: ResponseHead | BodyData | BodyEnd) -> bytes:
+        """A part of the response, as bytes."""
+        ...
+
+    def next_request(self) -> bytes:
+        """Begin the next request. Returns those of its bytes that have come already."""
+        ...
+
+
+class ClientWire(Protocol):
+    """The client's end: requests out, responses in."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a request may be sent."""
+        ...
+
+    def send(self, head: RequestHead, body: bytes) -> bytes:
+        """A request, as bytes."""
+        ...
+
+    def receive(self, data: bytes) -> None:
+        """Bytes have come; b"": no more will come."""
+        ...
+
+    def next_part(self) -> ResponseHead | BodyData | BodyEnd | None:
+        """The next part of the response, interim ones left out; None where it needs more bytes.
+
+        After BodyEnd the wire is ready for the next request, if there can be one. Raises
+        RemoteProtocolError (``malformed_http``) for what is no HTTP/1.1.
+        """
+        ...
+
+
+@attrs.frozen
+class Http11:
+    """An implementation of HTTP/1.1: makes the wires of new connections."""
+
+    server: Callable[[Limits], ServerWire]
+    client: Callable[[Limits], ClientWire]
+
+
+def malformed(what: object, status: int = 400) -> RemoteProtocolError:
+    """The error for bytes that are no HTTP/1.1."""
+    return RemoteProtocolError(f"Not HTTP/1.1: {what}", reason="malformed_http", http_status=status)
