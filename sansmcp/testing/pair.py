@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -79,10 +79,11 @@ class Link:
 class _Connection:
     """One simulated connection with its two ends."""
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, pair: Pair, server: Server) -> None:
         self._pair = pair
+        self.server = server
         self.client = ClientConnection(pair.client)
-        self._server = ServerConnection(pair.server, host=self, now=pair.clock.now)
+        self._server = ServerConnection(server, host=self, now=pair.clock.now)
         self._lifetime = pair.link.lifetime()
         self._broken = False
         self._underway = 0
@@ -130,6 +131,8 @@ class _Connection:
 
     def drive(self) -> None:
         """Let the server's end send what it can."""
+        if self.server not in self._pair.servers:
+            return
         while self._underway < self._pair.link.window:
             effect = self._server.next_effect()
             if isinstance(effect, SendBytes):
@@ -145,8 +148,9 @@ class _Connection:
             self._pair.clock.call_at(deadline, self._time_out)
 
     def _reach_server(self, data: bytes) -> None:
-        self._server.receive_data(data, now=self._pair.clock.now)
-        self.drive()
+        if self.server in self._pair.servers:
+            self._server.receive_data(data, now=self._pair.clock.now)
+            self.drive()
 
     def _break_down(self) -> None:
         self._pair.cuts += not self._broken
@@ -173,7 +177,9 @@ class Pair:
     """A client and a server that talk.
 
     Attributes:
-        clock: the time of both.
+        clock: the time of all.
+        servers: the instances that are alive; :meth:`kill` takes one away.
+        route: says to which of them a request goes; by default to one after the other.
         events: what the client's application was told; ``server_events`` likewise, without the
             calls.
         requests: every HTTP request that the client made.
@@ -187,15 +193,19 @@ class Pair:
         server: Server,
         link: Link,
         *,
+        others: Sequence[Server] = (),
         store: Store | None = None,
         store_delay: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """Connect them; nothing happens before :meth:`run`.
 
-        ``store_delay``: seconds that a use of the store takes; a negative number lets it fail.
+        ``others``: further instances of the server, which use the same store. ``store_delay``:
+        seconds that a use of the store takes; a negative number lets it fail.
         """
         self.client = client
         self.server = server
+        self.servers = [server, *others]
+        self.route: Callable[[], Server] = self._next_server
         self.link = link
         self.clock = VirtualClock()
         self.events: list[ClientEvent] = []
@@ -206,6 +216,8 @@ class Pair:
         self._store = store
         self._store_delay = store_delay
         self._store_free_at = 0.0
+        self._requests = -1
+        self._homes: dict[Call, Server] = {}
         self._connections: dict[int, _Connection] = {}
         self._scripts: dict[Call, Script] = {}
         self._awaited: dict[Call, int] = {}
@@ -226,15 +238,34 @@ class Pair:
             else:
                 self.clock.now = next_time
             self.client.handle_timeout(now=self.clock.now)
-            self.server.handle_timeout(now=self.clock.now)
+            for server in self.servers:
+                server.handle_timeout(now=self.clock.now)
         raise AssertionError(f"still busy after {steps} steps, at {self.clock.now} s")
 
     def later(self, action: Callable[[], None]) -> None:
         """Let something happen after the latency of the link."""
         self.clock.call_later(self.link.latency, action)
 
+    def kill(self, server: Server) -> None:
+        """An instance is gone, without a word; its connections break."""
+        self.servers.remove(server)
+        for connection in tuple(self._connections.values()):
+            if connection.server is server:
+                connection.snap()
+        for call in [call for call in self._scripts if self._homes[call] is server]:
+            del self._scripts[call]
+
+    def home(self, call: Call) -> Server:
+        """The instance at which a call runs, or has run."""
+        return self._homes[call]
+
+    def _next_server(self) -> Server:
+        self._requests += 1
+        return self.servers[self._requests % len(self.servers)]
+
     def _next_time(self) -> float | None:
-        times = (self.clock.next_time, self.client.next_deadline(), self.server.next_deadline())
+        deadlines = [server.next_deadline() for server in self.servers]
+        times = (self.clock.next_time, self.client.next_deadline(), *deadlines)
         known = [time for time in times if time is not None]
         return max(min(known), self.clock.now) if known else None
 
@@ -252,15 +283,21 @@ class Pair:
             while self.takes_events and not isinstance(event := self.client.next_event(), Idle):
                 moved = True
                 self.events.append(event)
-            while not isinstance(server_effect := self.server.next_effect(), Idle):
-                moved = True
-                if isinstance(server_effect, Wake):
-                    server_effect.exchange.host.drive()
-                else:
-                    self._use_store(server_effect)
-            while not isinstance(server_event := self.server.next_event(), Idle):
-                moved = True
-                self._happened(server_event)
+            for server in tuple(self.servers):
+                moved |= self._drain_server(server)
+
+    def _drain_server(self, server: Server) -> bool:
+        moved = False
+        while not isinstance(effect := server.next_effect(), Idle):
+            moved = True
+            if isinstance(effect, Wake):
+                effect.exchange.host.drive()
+            else:
+                self._use_store(server, effect)
+        while not isinstance(event := server.next_event(), Idle):
+            moved = True
+            self._happened(server, event)
+        return moved
 
     def _perform(self, effect: ClientEffect) -> None:
         assert isinstance(effect, OpenExchange | AbortExchange)
@@ -274,8 +311,9 @@ class Pair:
             gone = PeerGone("connection refused")
             self.later(lambda: self.client.receive(effect.exchange, gone, now=self.clock.now))
             return
-        free = [c for c in self._connections.values() if c.is_free]
-        connection = free[0] if free else _Connection(self)
+        server = self.route()
+        free = [c for c in self._connections.values() if c.is_free and c.server is server]
+        connection = free[0] if free else _Connection(self, server)
         for exchange in [e for e, c in self._connections.items() if c is connection]:
             del self._connections[exchange]
         self._connections[effect.exchange] = connection
@@ -283,11 +321,11 @@ class Pair:
 
     # The server's application
 
-    def _happened(self, event: ServerEvent) -> None:
+    def _happened(self, server: Server, event: ServerEvent) -> None:
         match event:
             case CallReceived(call):
-                call.host = self
-                result = self.server.app.handlers[call.request.method](call)
+                call.host, self._homes[call] = self, server
+                result = server.app.handlers[call.request.method](call)
                 if isinstance(result, Generator):
                     self._scripts[call] = result
                     self._step(call, None)
@@ -324,17 +362,19 @@ class Pair:
 
     # The store
 
-    def _use_store(self, effect: StoreEffect) -> None:
+    def _use_store(self, server: Server, effect: StoreEffect) -> None:
         """Use the store, one thing after the other, each taking its time."""
         assert self._store is not None
         delay = self._store_delay()
         self._store_free_at = max(self._store_free_at, self.clock.now) + max(delay, 0.0)
-        self.clock.call_at(self._store_free_at, lambda: self._store_now(effect, delay < 0))
+        self.clock.call_at(self._store_free_at, lambda: self._store_now(server, effect, delay < 0))
 
-    def _store_now(self, effect: StoreEffect, fails: bool) -> None:
+    def _store_now(self, server: Server, effect: StoreEffect, fails: bool) -> None:
         now = self.clock.now
         assert self._store is not None
+        if server not in self.servers:
+            return
         if fails:
-            self.server.store_failed(effect, "it was told to", now=now)
+            server.store_failed(effect, "it was told to", now=now)
         else:
-            self.server.use_store(effect, self._store, now=now)
+            server.use_store(effect, self._store, now=now)

@@ -7,8 +7,18 @@ from typing import Any
 
 import pytest
 
-from sansmcp import App, Call, Client, Limits, MemoryStore, Server
+from sansmcp import (
+    App,
+    Call,
+    Client,
+    InputRequest,
+    InputRequired,
+    Limits,
+    MemoryStore,
+    Server,
+)
 from sansmcp.events import (
+    CallCancelled,
     CallCompleted,
     CallFailed,
     ClientAnswered,
@@ -217,3 +227,72 @@ def test_cuts_are_counted_and_pieces_are_cut_anywhere() -> None:
 def test_what_cannot_be_is_an_error() -> None:
     with pytest.raises(AssertionError, match="impossible"):
         never("x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def two_instances(handler: Callable[[Call], Any], slowness: float = 0.0) -> Pair:
+    app = App("pair")
+    app.handler("tools/call")(handler)
+    client = Client(
+        "http://localhost/mcp", jitter=lambda: 0.5, listen=False, versions=HANDSHAKE_VERSIONS
+    )
+    first, second = (
+        Server(app, new_token=counting_tokens(name), shared_store=True)
+        for name in ("first", "second")
+    )
+    return Pair(
+        client,
+        first,
+        Link(lambda: 0.5),
+        others=(second,),
+        store=MemoryStore(),
+        store_delay=lambda: slowness,
+    )
+
+
+@pytest.mark.parametrize("after", [0.005, 0.5, 1.5, 10.0])
+def test_an_instance_is_killed_in_the_middle_of_anything(after: float) -> None:
+    """A request is on its way; its session is looked up; the handler works; it has answered."""
+
+    def handler(call: Call) -> Generator[float, None, dict[str, bool]]:
+        yield 1.0
+        return {"first": call.host.home(call) is first}
+
+    pair = two_instances(handler, slowness=1.0)
+    first, second = pair.servers
+    pair.client.start(now=0.0)
+    pair.run(10.0)
+    pair.route = lambda: first
+    pair.client.call("tools/call", idempotent=True, now=10.0)
+    pair.run(10.0 + after)
+    pair.kill(first)
+    pair.route = lambda: second
+    pair.run(60.0)
+    assert pair.servers == [second]
+    (end,) = ends(pair)
+    assert isinstance(end, CallCompleted)
+    assert end.result == {"first": after == 10.0}
+
+
+def test_a_call_is_cancelled_while_its_handler_waits_for_input() -> None:
+    def handler(call: Call) -> InputRequired:
+        return InputRequired({"a": InputRequest("roots/list")})
+
+    pair = pair_of(handler, capabilities={"roots": {}}, versions=("2025-03-26",))
+    pair.server = Server(pair.server.app, new_token=counting_tokens(), resumable=False)
+    pair.servers = [pair.server]
+    handle = pair.client.call("tools/call", now=0.0)
+    pair.run(1.0)
+    pair.client.cancel(handle, now=pair.clock.now)
+    pair.run(2.0)
+    assert any(isinstance(event, CallCancelled) for event in pair.server_events)
+
+
+def test_requests_go_to_one_instance_after_the_other() -> None:
+    pair = two_instances(empty)
+    pair.client.start(now=0.0)
+    pair.run(5.0)
+    for _ in range(4):
+        pair.client.call("tools/call", now=pair.clock.now)
+        pair.run(pair.clock.now + 1)
+    assert len(ends(pair)) == 4
+    assert [len(server.sessions) for server in pair.servers] == [1, 1]

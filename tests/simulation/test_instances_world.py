@@ -1,0 +1,232 @@
+"""One handler, three ways of asking, any instance: a call completes once, whatever happens.
+
+Each run is one call that needs two rounds of answers, towards instances that share a store. They
+are all there, or those that have asked are killed before they are answered; connections break after
+a random number of bytes.
+"""
+
+# The planted bugs have to reach into the machines.
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from sansmcp import (
+    App,
+    Call,
+    Client,
+    Entry,
+    InputRequest,
+    InputRequired,
+    Limits,
+    MemoryStore,
+    ReconnectPolicy,
+    Server,
+    StateSeal,
+    StreamKey,
+)
+from sansmcp.events import CallCompleted, CallFailed, ServerAsked
+from sansmcp.server.legacy.streams import Stream
+from sansmcp.server.legacy.turns import Delivery
+from sansmcp.testing import Link, Pair, counting_tokens
+
+requirement = pytest.mark.requirement
+simulation = pytest.mark.simulation
+
+WAYS = {
+    "requests": ("2025-06-18", False),
+    "multi-turn streams": ("2025-11-25", True),
+    "results": ("2026-07-28", False),
+}
+PLACES = ["one instance", "any instance", "the one that has asked is killed"]
+RUNS = 230
+"""Of each cell: together more than two thousand."""
+
+
+def question(value: int) -> InputRequest:
+    return InputRequest("elicitation/create", {"message": "?", "value": value})
+
+
+class World:
+    """One simulated run."""
+
+    def __init__(self, way: str, place: str, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.kills = place == PLACES[2]
+        version, multi_turn = WAYS[way]
+        limits = Limits(replay_page_entries=3)
+        store = MemoryStore(limits)
+        servers = [self.new_server(number, limits) for number in range(3)]
+        client = Client(
+            "http://localhost/mcp",
+            versions=(version,),
+            multi_turn=multi_turn,
+            capabilities={"elicitation": {}},
+            jitter=self.chance.random,
+            reconnect=ReconnectPolicy(initial=0.2, cap=2.0, attempts=60),
+            timeout=1000,
+        )
+        link = Link(self.chance.random, latency=0.01 * self.chance.random(), fragments=True)
+        slowness = self.chance.choice([0.0, 0.002, 0.05])
+        self.pair = Pair(
+            client,
+            servers[0],
+            link,
+            others=servers[1:],
+            store=store,
+            store_delay=lambda: slowness * self.chance.random(),
+        )
+        if place == PLACES[0]:
+            self.pair.route = lambda: servers[0]
+        else:
+            self.pair.route = lambda: self.chance.choice(self.pair.servers)
+        self.entered: Counter[int] = Counter()
+        """How often a handler was entered with the state of that number."""
+        self.asking: Server | None = None
+        client.start(now=0.0)
+        self.pair.run(5.0)
+        link.mean_cut = self.chance.choice([None, 1000, 2000, 5000])
+        params: dict[str, Any] = {"name": "ask", "arguments": {}}
+        client.call("tools/call", params, idempotent=True, now=self.pair.clock.now)
+
+    def new_server(self, number: int, limits: Limits) -> Server:
+        app = App("world")
+        app.handler("tools/call")(self.handle)
+        seal = StateSeal(keys=(b"0123456789abcdef",), clock=lambda: self.pair.clock.now)
+        return Server(
+            app,
+            new_token=counting_tokens(f"instance-{number}"),
+            shared_store=True,
+            multi_turn=True,
+            seal=seal,
+            limits=limits,
+        )
+
+    def handle(self, call: Call) -> Generator[float, None, Any]:
+        """The tool: two questions, then a third; the answers are added up."""
+        now = self.pair.clock
+        yield self.chance.choice([0.0, 0.01, 0.3])
+        call.notify(
+            "notifications/message", {"data": "x" * self.chance.randrange(300)}, now=now.now
+        )
+        yield self.chance.choice([0.0, 0.01, 0.3])
+        state = call.turn.state
+        fresh = self.chance.randrange(10**9)
+        self.asking = self.pair.home(call)
+        if state is None:
+            return InputRequired({"a": question(1), "b": question(2)}, [0, fresh])
+        self.entered[state[1]] += 1
+        total = state[0] + sum(answer["content"] for answer in call.turn.answers.values())
+        if "c" in call.turn.answers:
+            return {"sum": total}
+        return InputRequired({"c": question(4)}, [total, fresh])
+
+    def run(self) -> World:
+        seen = 0
+        while self.pair.clock.now < 400 and not self.ends:
+            self.pair.run(self.pair.clock.now + 0.3)
+            for event in self.pair.events[seen:]:
+                seen += 1
+                if isinstance(event, ServerAsked):
+                    self.answer(event)
+        self.pair.run(self.pair.clock.now + 30)
+        return self
+
+    def answer(self, event: ServerAsked) -> None:
+        if self.kills and self.asking in self.pair.servers[1:] + self.pair.servers[:-1]:
+            assert self.asking is not None
+            self.pair.kill(self.asking)
+        request = event.request
+        result = {"action": "accept", "content": (request.params or {})["value"]}
+
+        def respond() -> None:
+            self.pair.client.respond(request.id, result, now=self.pair.clock.now)
+
+        self.pair.clock.call_later(self.chance.choice([0.0, 0.0, 0.1, 1.0]), respond)
+
+    @property
+    def ends(self) -> list[CallCompleted | CallFailed]:
+        return [e for e in self.pair.events if isinstance(e, CallCompleted | CallFailed)]
+
+    def problems(self, *, once: bool) -> list[str]:
+        """What went wrong. ``once``: no handler is entered twice with the same state."""
+        found = [f"ended {len(self.ends)} times"] if len(self.ends) != 1 else []
+        for event in self.ends:
+            if not isinstance(event, CallCompleted):
+                found.append(f"failed: {event.error!r}")
+            elif event.result["sum"] != 7:
+                found.append(f"got {event.result}")
+        if once:
+            found += [f"{times} times" for times in self.entered.values() if times > 1]
+        return found
+
+
+def problems(way: str, place: str, runs: int = RUNS) -> list[str]:
+    # A call of the stateless revision whose response breaks is made again, round by round.
+    once = way != "results"
+    worlds = {seed: World(way, place, seed).run() for seed in range(runs)}
+    return [
+        f"seed {seed}: {text}"
+        for seed, world in worlds.items()
+        for text in world.problems(once=once)
+    ]
+
+
+@simulation
+@requirement("MTURN-S-009", "MTURN-S-011", "MTURN-B-001", "MRTR-S-010", "MRTR-S-011")
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_call_completes_once_with_the_right_answer(way: str, place: str) -> None:
+    assert problems(way, place) == []
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_few_runs_of_each_kind(way: str, place: str) -> None:
+    assert problems(way, place, 3) == []
+
+
+@simulation
+def test_planted_bug_who_was_overtaken_goes_on_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Delivery, "overtaken", Delivery.stored)
+    assert problems("requests", PLACES[1], 60) != []
+
+
+@simulation
+def test_planted_bug_who_comes_back_goes_on_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice(self: Delivery) -> None:
+        assert self._parked is not None
+        self._go_on(self._parked)
+        self._done()
+
+    monkeypatch.setattr(Delivery, "_come_back", twice)
+    assert any("times" in text for text in problems("multi-turn streams", PLACES[1], 60))
+
+
+@simulation
+def test_planted_bug_a_store_that_lets_everybody_succeed(monkeypatch: pytest.MonkeyPatch) -> None:
+    append = MemoryStore.append
+
+    def careless(
+        self: MemoryStore, key: StreamKey, entries: tuple[Entry, ...], *, now: float
+    ) -> bool:
+        append(self, key, entries, now=now)
+        return True
+
+    monkeypatch.setattr(MemoryStore, "append", careless)
+    assert problems("requests", PLACES[1], 60) != []
+
+
+@simulation
+def test_planted_bug_nobody_looks_what_others_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    def blind(self: Stream) -> None:
+        """Does not look."""
+
+    monkeypatch.setattr(Stream, "look", blind)
+    assert any("ended 0 times" in text for text in problems("requests", PLACES[1], 20))
