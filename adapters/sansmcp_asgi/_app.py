@@ -115,8 +115,9 @@ def asgi_app(
             ``seal`` to the same keys in all of them, and ``sessions=False``, or send each client
             to one process.
 
-    What is about connections (slow requests, keep-alive, TLS) is up to the server. uvicorn waits
-    for open responses before it tells anybody that it stops: set its ``timeout_graceful_shutdown``.
+    What is about connections (slow requests, keep-alive, TLS) is up to the server. Servers that are
+    told to stop wait for open responses first, and only then end the lifespan; some wait for ever,
+    as uvicorn does unless its ``timeout_graceful_shutdown`` is set. :meth:`AsgiApp.stop` ends all.
 
     Raises LocalProtocolError for settings that make no sense.
     """

@@ -41,8 +41,8 @@ class BlockingClient(sansmcp_threads.Client):
     or resumed. There is no standalone event stream: the server can say and ask things during a call
     only. One thread may use the client at a time: a second one gets LocalProtocolError.
 
-    A server that answers a call and does not end its response, as it should, keeps the answer back:
-    at most until the call would time out.
+    A server that answers a call and does not end the response to it, as it should, keeps the answer
+    back: at most until the call would time out.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class BlockingClient(sansmcp_threads.Client):
         self._settle()
         while not is_done():
             if self._to_open:
-                self._carry(self._to_open.popleft())
+                self._carry(self._to_open.popleft(), is_done)
             else:
                 self._sleep()
 
@@ -100,18 +100,19 @@ class BlockingClient(sansmcp_threads.Client):
         if not self._take(event):
             self._on_event(event)
 
-    def _carry(self, effect: OpenExchange) -> None:
+    def _carry(self, effect: OpenExchange, is_done: Callable[[], bool]) -> None:
         """Carry one HTTP exchange, from its request to the end of its response.
 
         Messages to the server that are due meanwhile, such as answers, go out between two reads.
+        A stream that was resumed may go on when what is waited for has come, and is broken off.
         """
         exchange = effect.exchange
         self._carrying.add(exchange)
         try:
             with closing(self._parts(effect)) as parts:
-                while exchange in self._carrying:
+                while exchange in self._carrying and (effect.body or not is_done()):
                     if self._to_open:
-                        self._carry(self._to_open.popleft())
+                        self._carry(self._to_open.popleft(), is_done)
                     else:
                         with interrupts_allowed():
                             part = next(parts)

@@ -64,11 +64,18 @@ def _hypercorn_asyncio(app: Any, listener: socket.socket, stack: ExitStack) -> N
     async def main() -> None:
         stopped = asyncio.Event()
         loop = asyncio.get_running_loop()
-        stopping.append(lambda: loop.call_soon_threadsafe(stopped.set))
-        running.set()
-        await import_module("hypercorn.asyncio").serve(
-            app, _config(listener), shutdown_trigger=stopped.wait
+        serve = import_module("hypercorn.asyncio").serve
+        serving = asyncio.ensure_future(
+            serve(app, _config(listener), shutdown_trigger=stopped.wait)
         )
+
+        def stop() -> None:
+            stopped.set()
+            loop.call_later(1.0, serving.cancel)  # on Python 3.12 it waits for clients for ever
+
+        stopping.append(lambda: loop.call_soon_threadsafe(stop))
+        running.set()
+        await asyncio.wait([serving])
 
     _in_thread(lambda: asyncio.run(main()), running, stopping, stack)
 

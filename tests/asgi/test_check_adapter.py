@@ -61,6 +61,7 @@ class AsgiServers:
         raise NotImplementedError
 
 
+@pytest.mark.parametrize("kind", ["uvicorn", "hypercorn-trio"])
 @pytest.mark.parametrize("check", server_checks(), ids=str)
-def test_server(host: Host, check: Check[ServerSubject]) -> None:
-    check(AsgiServers(host))
+def test_server(kind: str, check: Check[ServerSubject]) -> None:
+    check(AsgiServers(Host(kind)))

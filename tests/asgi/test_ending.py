@@ -222,8 +222,14 @@ def test_stopping_lets_calls_end(run: Run, world: World) -> None:
         asking, late = peer("work"), peer("echo")
         current_loop().spawn(asking.ask, app)
         await until(lambda: not asking.requests)
-        current_loop().spawn(app.stop)
-        await current_loop().checkpoint()
+        stopping = current_loop().event()
+
+        async def stop() -> None:
+            stopping.set()
+            await app.stop()
+
+        current_loop().spawn(stop)
+        await stopping.wait()
         await late.ask(app)
         assert late.sent[0]["status"] == 503
         go_on.set()

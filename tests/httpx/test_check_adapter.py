@@ -114,6 +114,20 @@ class BlockingSubject:
         return BlockingHttpx(target, **settings)
 
 
-@pytest.mark.parametrize("check", client_checks(), ids=str)
+COSTS_A_CONNECTION = pytest.mark.xfail(
+    reason="some servers never end a stream that was resumed, so it is broken off after the answer"
+)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(
+            check, marks=COSTS_A_CONNECTION if check.name == "a_server_that_lets_go" else ()
+        )
+        for check in client_checks()
+    ],
+    ids=str,
+)
 def test_blocking(check: Check[ClientSubject]) -> None:
     check(BlockingSubject())

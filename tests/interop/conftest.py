@@ -16,6 +16,7 @@ import pytest
 import trio
 
 import sansmcp
+import sansmcp_loop
 import sansmcp_trio
 from sansmcp import JsonRpcError
 from sansmcp.events import ServerNotified
@@ -45,6 +46,13 @@ async def serve(nursery: trio.Nursery, app: sansmcp.App, **settings: Any) -> san
     return serving
 
 
+@pytest.fixture(scope="module")
+def sdk_url() -> Generator[str, None, None]:
+    """The URL of a server made with the SDK."""
+    with sdk_server("streamable-http") as url:
+        yield url
+
+
 def text(result: Any) -> str:
     """The text of a tool's result, as our client gives it."""
     (content,) = result["content"]
@@ -62,7 +70,7 @@ def said(result: mcp_types.CallToolResult) -> str:
 # Our client, their server
 
 
-async def use_their_server(client: sansmcp_trio.Client) -> None:
+async def use_their_server(client: sansmcp_loop.Client) -> None:
     """All that ``sdk_server.py`` offers and that needs no answers of ours."""
     assert client.connected.server_info["name"] == "official"
     assert text(await client.call_tool("echo", {"text": "hällo\u2028"})) == "hällo\u2028"
@@ -80,7 +88,7 @@ async def use_their_server(client: sansmcp_trio.Client) -> None:
     assert unknown.value.code == -32601
 
 
-async def _echo_theirs(client: sansmcp_trio.Client, said: str) -> None:
+async def _echo_theirs(client: sansmcp_loop.Client, said: str) -> None:
     assert text(await client.call_tool("echo", {"text": said})) == said
 
 
@@ -107,14 +115,14 @@ ANSWERS = {
 CAPABILITIES: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
 
 
-async def answer_their_questions(client: sansmcp_trio.Client) -> None:
+async def answer_their_questions(client: sansmcp_loop.Client) -> None:
     """All that ``sdk_server.py`` may ask; the client has our ANSWERS and CAPABILITIES."""
     assert text(await client.call_tool("ask")) == "Ada"
     assert text(await client.call_tool("sample")) == "5"
     assert text(await client.call_tool("roots")) == "file:///a, file:///b"
 
 
-async def hear_their_announcements(client: sansmcp_trio.Client) -> None:
+async def hear_their_announcements(client: sansmcp_loop.Client) -> None:
     """A tool logs, and says that tools have changed: both arrive, in this order."""
     heard: list[ServerNotified] = []
     async with aclosing(client.events()) as events:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import mcp
@@ -23,7 +22,6 @@ from .conftest import (
     Person,
     answer_their_questions,
     follow_our_progress,
-    sdk_server,
     serve,
     text,
     use_our_server,
@@ -33,13 +31,6 @@ from .conftest import (
 pytestmark = pytest.mark.filterwarnings("default")
 
 POLICY = ReconnectPolicy(initial=0.02)
-
-
-@pytest.fixture(scope="module")
-def sdk_url() -> Iterator[str]:
-    """The URL of a server made with the SDK."""
-    with sdk_server("streamable-http") as url:
-        yield url
 
 
 # Our client, their server

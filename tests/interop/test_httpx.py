@@ -1,0 +1,50 @@
+"""Our clients on httpx, and a server made with the official Python SDK."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from sansmcp_httpx import connect, connect_blocking
+
+from .conftest import (
+    ANSWERS,
+    CAPABILITIES,
+    VERSIONS,
+    answer_their_questions,
+    text,
+    use_their_server,
+)
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_our_client_uses_their_server(sdk_url: str, version: str) -> None:
+    async with (
+        httpx.AsyncClient() as http,
+        connect(sdk_url, http, versions=(version,)) as client,
+    ):
+        assert client.connected.version == version
+        await use_their_server(client)
+
+
+async def test_our_client_answers_their_questions(sdk_url: str) -> None:
+    async with (
+        httpx.AsyncClient() as http,
+        connect(sdk_url, http, answers=ANSWERS, capabilities=CAPABILITIES) as client,
+    ):
+        await answer_their_questions(client)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_our_blocking_client_uses_their_server(sdk_url: str, version: str) -> None:
+    reports: list[float] = []
+    with httpx.Client() as http, connect_blocking(sdk_url, http, versions=(version,)) as client:
+        assert text(client.call_tool("echo", {"text": "hällo\u2028"})) == "hällo\u2028"
+        assert client.call_tool("fail")["isError"] is True
+        result = client.call_tool(
+            "slow", {"steps": 4}, on_progress=lambda report: reports.append(report.progress)
+        )
+    assert text(result) == "done"
+    assert reports == [1, 2, 3, 4]
