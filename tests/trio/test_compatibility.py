@@ -1,4 +1,6 @@
-"""Every client with every server: of one era, of the other, of both; over sockets, with processes.
+"""Every client with every server: of one era, of the other, of both.
+
+They meet over sockets, as processes, and in memory.
 
 Source: 2026-07-28 basic/versioning: Compatibility Matrix.
 """
@@ -14,8 +16,10 @@ import pytest
 import trio
 
 import sansmcp_trio
-from sansmcp import NegotiationFailed, Verdicts
+from sansmcp import Client, MemoryStore, NegotiationFailed, Server, Verdicts
+from sansmcp.events import Closed, Connected
 from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS
+from sansmcp.testing import Link, Pair, counting_tokens
 
 from . import programs
 from .stdio_server import app
@@ -41,14 +45,7 @@ async def on_stdio(versions: tuple[str, ...]) -> AsyncGenerator[Target, None]:
     yield programs.ours(versions=versions)
 
 
-on_both = pytest.mark.parametrize(
-    "serve", [pytest.param(over_http, id="http"), pytest.param(on_stdio, id="stdio")]
-)
-
-
-@requirement("VERS-C-010", "VERS-S-009", "VERS-S-010", "VERS-S-011", "STDIO-C-012", "STDIO-C-013")
-@on_both
-@pytest.mark.parametrize(
+understood = pytest.mark.parametrize(
     ("ours", "theirs", "spoken"),
     [
         (MODERN, MODERN, MODERN[-1]),
@@ -61,6 +58,17 @@ on_both = pytest.mark.parametrize(
     ],
     ids=NAMES.get,
 )
+refused = pytest.mark.parametrize(
+    ("ours", "theirs"), [(MODERN, LEGACY), (LEGACY, MODERN)], ids=NAMES.get
+)
+on_both = pytest.mark.parametrize(
+    "serve", [pytest.param(over_http, id="http"), pytest.param(on_stdio, id="stdio")]
+)
+
+
+@requirement("VERS-C-010", "VERS-S-009", "VERS-S-010", "VERS-S-011", "STDIO-C-012", "STDIO-C-013")
+@on_both
+@understood
 async def test_they_understand_each_other(
     serve: Serve, ours: tuple[str, ...], theirs: tuple[str, ...], spoken: str
 ) -> None:
@@ -76,7 +84,7 @@ async def test_they_understand_each_other(
 
 @requirement("STDIO-C-017", "VERS-S-012", "VERS-S-013")
 @on_both
-@pytest.mark.parametrize(("ours", "theirs"), [(MODERN, LEGACY), (LEGACY, MODERN)], ids=NAMES.get)
+@refused
 async def test_they_have_nothing_in_common(
     serve: Serve, ours: tuple[str, ...], theirs: tuple[str, ...]
 ) -> None:
@@ -87,3 +95,37 @@ async def test_they_have_nothing_in_common(
                 pass
     speaks = f"The server speaks {', '.join(reversed(theirs))}, this client {', '.join(ours)}"
     assert speaks in str(failed.value)
+
+
+# In memory
+
+
+def opened(ours: tuple[str, ...], theirs: tuple[str, ...]) -> Connected | Closed:
+    """How a client began to talk to a server, or why it did not."""
+    client = Client("http://localhost/mcp", jitter=lambda: 0.5, versions=ours)
+    server = Server(app, new_token=counting_tokens(), versions=theirs)
+    pair = Pair(client, server, Link(lambda: 0.5), store=MemoryStore())
+    client.start(now=0.0)
+    pair.run(until=1)
+    (event,) = (event for event in pair.events if isinstance(event, Connected | Closed))
+    return event
+
+
+@requirement("VERS-C-010", "VERS-S-009")
+@understood
+def test_they_understand_each_other_in_memory(
+    ours: tuple[str, ...], theirs: tuple[str, ...], spoken: str
+) -> None:
+    event = opened(ours, theirs)
+    assert isinstance(event, Connected)
+    assert event.version == spoken
+
+
+@refused
+def test_they_have_nothing_in_common_in_memory(
+    ours: tuple[str, ...], theirs: tuple[str, ...]
+) -> None:
+    event = opened(ours, theirs)
+    assert isinstance(event, Closed)
+    assert isinstance(event.error, NegotiationFailed)
+    assert all(version in str(event.error) for version in DUAL)
