@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -58,8 +58,9 @@ def _waitress(app: Any, stack: ExitStack) -> int:
     thread.start()
 
     def stop() -> None:
-        # It runs as long as there are connections.
-        server.trigger.pull_trigger(lambda: waitress.wasyncore.close_all(sockets))
+        # It runs as long as there are connections. Somebody else may have woken it just now.
+        with suppress(OSError):
+            server.trigger.pull_trigger(lambda: waitress.wasyncore.close_all(sockets))
         thread.join()
         server.task_dispatcher.shutdown()
 
