@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any, TypeAlias
 
 import sansmcp_loop
-from sansmcp import App, CallHandle, JsonRpcError
+from sansmcp import App, CallHandle, InputRequest, InputRequired, JsonRpcError
 
 Call: TypeAlias = CallHandle[Any, Any]
-Steps: TypeAlias = Generator[Any, None, str]
+Steps: TypeAlias = Generator[Any, None, "str | InputRequired"]
 """A tool, whatever it runs on: it yields what has to be awaited, if anything has to be."""
 
 Tool: TypeAlias = Callable[[Call, dict[str, Any], Callable[[float], Any]], Steps]
@@ -55,12 +55,29 @@ def fail(call: Call, arguments: dict[str, Any], sleep: Callable[[float], Any]) -
     raise ValueError(str(arguments.get("reason", "this tool always fails")))
 
 
+def ask(call: Call, arguments: dict[str, Any], sleep: Callable[[float], Any]) -> Steps:
+    """Ask the user for a topic, then the model of the client for a poem about it."""
+    yield from ()
+    if call.saved_state is None:
+        schema = {"type": "object", "properties": {"topic": {"type": "string"}}}
+        question = {"message": "A poem about what?", "requestedSchema": schema}
+        return InputRequired({"topic": InputRequest("elicitation/create", question)}, state={})
+    if "topic" in call.answers:
+        topic = call.answers["topic"].get("content", {}).get("topic", "nothing")
+        text = {"type": "text", "text": f"A poem about {topic}, please."}
+        order = {"messages": [{"role": "user", "content": text}], "maxTokens": 100}
+        poem = InputRequest("sampling/createMessage", order)
+        return InputRequired({"poem": poem}, state={"topic": topic})
+    return f"{call.saved_state['topic']}: {call.answers['poem']['content']['text']}"
+
+
 _NUMBER = {"type": "number"}
 _TOOLS: dict[str, tuple[Tool, dict[str, Any], list[str]]] = {
     "echo": (echo, {"text": {"type": "string"}}, ["text"]),
     "add": (add, {"a": _NUMBER, "b": _NUMBER}, ["a", "b"]),
     "slow": (slow, {"steps": {"type": "integer"}, "delay": _NUMBER, "retry": _NUMBER}, []),
     "big": (big, {"bytes": {"type": "integer", "minimum": 0}}, ["bytes"]),
+    "ask": (ask, {}, []),
     "fail": (fail, {"reason": {"type": "string"}}, []),
 }
 
@@ -79,29 +96,31 @@ def list_tools(call: Call) -> dict[str, Any]:
     }
 
 
-async def call_tool(call: Call) -> dict[str, Any]:
+async def call_tool(call: Call) -> dict[str, Any] | InputRequired:
     """Run a tool in an event loop."""
     steps = _steps(call, _sleep)
     try:
         while True:
             await next(steps)
     except StopIteration as done:
-        result: dict[str, Any] = done.value
+        result: dict[str, Any] | InputRequired = done.value
         return result
 
 
-def call_tool_in_thread(call: Call) -> dict[str, Any]:
+def call_tool_in_thread(call: Call) -> dict[str, Any] | InputRequired:
     """Run a tool where all that it does blocks."""
     steps = _steps(call, time.sleep)
     try:
         while True:
             next(steps)
     except StopIteration as done:
-        result: dict[str, Any] = done.value
+        result: dict[str, Any] | InputRequired = done.value
         return result
 
 
-def _steps(call: Call, sleep: Callable[[float], Any]) -> Generator[Any, None, dict[str, Any]]:
+def _steps(
+    call: Call, sleep: Callable[[float], Any]
+) -> Generator[Any, None, dict[str, Any] | InputRequired]:
     """Run a tool.
 
     What goes wrong inside a tool is a result that says so; errors are for calls that cannot be run.
@@ -116,6 +135,8 @@ def _steps(call: Call, sleep: Callable[[float], Any]) -> Generator[Any, None, di
         raise JsonRpcError(-32602, f"{name} needs {' and '.join(missing)}")
     try:
         text, failed = (yield from tool(call, arguments, sleep)), False
+        if isinstance(text, InputRequired):
+            return text
     except (ValueError, TypeError) as error:
         text, failed = str(error), True
     return {"content": [{"type": "text", "text": text}], "isError": failed}
@@ -154,7 +175,7 @@ def get_prompt(call: Call) -> dict[str, Any]:
 
 
 def _app(tools_call: Callable[[Call], Any]) -> App:
-    app = App("sansmcp-example", "1.0", "Try the tools echo, add, slow, big and fail.")
+    app = App("sansmcp-example", "1.0", "Try the tools echo, add, slow, big, ask and fail.")
     app.handler("tools/list")(list_tools)
     app.handler("tools/call")(tools_call)
     app.handler("resources/list")(list_resources)

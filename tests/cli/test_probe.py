@@ -20,7 +20,7 @@ ALL = f"2026-07-28 {OLD}"
 OFFERS = [
     "    server              sansmcp-example 1.0",
     "    capabilities        tools, resources, prompts",
-    "    tools               5",
+    "    tools               6",
     "    resources           1",
     "    prompts             1",
 ]
@@ -99,7 +99,7 @@ def test_json_for_programs(url: str) -> None:
         "server": {"name": "sansmcp-example", "version": "1.0"},
         "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
         "standalone_stream": None,
-        "offers": {"tools": 5, "resources": 1, "prompts": 1},
+        "offers": {"tools": 6, "resources": 1, "prompts": 1},
     }
     other = transports["http+sse"]
     assert other["works"] is False

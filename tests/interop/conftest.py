@@ -145,7 +145,7 @@ async def hear_their_announcements(client: sansmcp_loop.Client) -> None:
 async def use_our_server(client: mcp.Client) -> None:
     """All that the example application offers, but for disconnections."""
     tools = await client.list_tools()
-    assert [tool.name for tool in tools.tools] == ["echo", "add", "slow", "big", "fail"]
+    assert [tool.name for tool in tools.tools] == ["echo", "add", "slow", "big", "ask", "fail"]
     assert said(await client.call_tool("echo", {"text": "hällo\u2028"})) == "hällo\u2028"
     async with trio.open_nursery() as nursery:
         for number in range(20):
