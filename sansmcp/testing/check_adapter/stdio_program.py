@@ -1,7 +1,8 @@
 """A server on stdio that the checks of clients start: ``python -IS stdio_program.py PORT MANNERS``.
 
 It is made without sansmcp, and takes only a moment to start. It is connected to PORT as long as it
-lives. ``stubborn``: it and a child that it starts end neither with their input nor by SIGTERM.
+lives. ``stubborn``: it and a child that it starts end neither with their input nor by SIGTERM, but
+only when PORT leaves them.
 """
 
 from __future__ import annotations
@@ -69,16 +70,17 @@ def take(message: dict[str, Any], witness: socket.socket) -> None:
 
 
 def main(port: int, manners: str) -> None:
-    """Answer until the end of the input, and longer."""
+    """Answer until the end of the input; if it is stubborn, live on until nobody looks any more."""
+    is_child = False
     if manners == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        os.fork()
-    witness = socket.create_connection(("127.0.0.1", port))
-    for line in sys.stdin.buffer:
-        take(json.loads(line), witness)
-    while manners == "stubborn":
-        signal.pause()
-    witness.close()
+        is_child = os.fork() == 0
+    with socket.create_connection(("127.0.0.1", port)) as witness:
+        if not is_child:
+            for line in sys.stdin.buffer:
+                take(json.loads(line), witness)
+        if manners == "stubborn":
+            witness.recv(1)
 
 
 if __name__ == "__main__":
