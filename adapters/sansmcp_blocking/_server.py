@@ -32,7 +32,7 @@ from ._streams import SocketStream
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from sansmcp_threads import HostSettings
+    import sansmcp_threads
 
 _logger = logging.getLogger("sansmcp")
 
@@ -50,7 +50,7 @@ class _Connection:
         self._serving = serving
         self._stream = stream
         self._patience = patience
-        self._connection = kind(serving.host.core, host=self, now=time.monotonic())
+        self._connection = kind(serving.core, host=self, now=time.monotonic())
         self._task = serving.take(self, self._run())
 
     def wake(self) -> None:
@@ -77,7 +77,7 @@ class _Connection:
 
     def _wait(self, idle: Idle) -> Steps[None]:
         """Wait for bytes, for the connection's deadline, or to be woken."""
-        self._serving.host.settle()
+        self._serving.settle()
         deadline = self._connection.next_deadline()
         until = math.inf if deadline is None else deadline
         is_paused = idle is Idle.PAUSED
@@ -95,14 +95,16 @@ _LAST_MOMENT = 1.0
 """Seconds for what is still to be sent, and for cancelled handlers, when the server stops."""
 
 
-class Serving:
+class Serving(Host):
     """A running server; :func:`serve` gives it. A context manager that closes it at the end.
 
-    Its methods, and those of its :attr:`host`, may be called from any thread.
+    Its methods may be called from any thread.
     """
 
-    def __init__(self, host: Host, grace: float) -> None:
-        self.host = host
+    def __init__(
+        self, app: sansmcp.App, grace: float, **settings: Unpack[sansmcp_threads.HostSettings]
+    ) -> None:
+        super().__init__(app, **settings)
         self.url = ""
         """Where the MCP endpoint is."""
         self.has_ended = False
@@ -117,6 +119,14 @@ class Serving:
         self._nudged, self._nudge = socket.socketpair()
         self._nudge.settimeout(0)
         self._loop.start(self._hear())
+
+    def settle(self) -> None:
+        """Perform what the machine wants, and let the thread do its part."""
+        with self.moved:
+            super().settle()
+            if self._is_asleep:
+                self._is_asleep = False
+                self._rouse()
 
     def stop(self) -> None:
         """Stop: no new requests, a moment for those that run, a proper end for every stream.
@@ -147,12 +157,12 @@ class Serving:
     def begin(self, resources: ExitStack) -> None:
         """Serve from now on, in a thread; the resources are closed at the end."""
         # Who forgets to close it wants to end nevertheless.
-        self._thread = threading.Thread(target=self._run, args=(resources,), daemon=True)
+        self._thread = threading.Thread(target=self._serve, args=(resources,), daemon=True)
         self._thread.start()
 
     def release(self) -> None:
         """Let go of what it has opened."""
-        with self.host.moved:
+        with self.moved:
             self._loop.close()
             self._nudged.close()
             self._nudge.close()
@@ -178,20 +188,17 @@ class Serving:
     def wake(self, task: Task) -> None:
         """A task has something to do."""
         self._loop.wake(task)
-        if self._is_asleep:
-            self._is_asleep = False
-            self._rouse()
 
     def left(self, driver: _Connection) -> None:
         """A connection is gone."""
         self.connections.discard(driver)
-        self.host.settle()
+        self.settle()
         if driver is self._last:
             self.stop()
 
     # The thread
 
-    def _run(self, resources: ExitStack) -> None:
+    def _serve(self, resources: ExitStack) -> None:
         with resources:
             self._turn_until(lambda: self._is_stopped)
             for task in self._accepting:
@@ -200,29 +207,30 @@ class Serving:
 
     def _turn_until(self, is_done: Callable[[], bool], seconds: float = math.inf) -> None:
         end = time.monotonic() + seconds
-        while not is_done() and time.monotonic() < end:
-            with self.host.moved:
-                self.host.settle()
-                deadline = self.host.core.next_deadline()
+        while True:
+            with self.moved:
+                self.settle()
+                if is_done() or time.monotonic() >= end:
+                    return
+                deadline = self.core.next_deadline()
                 self._is_asleep = True
             ready = self._loop.wait(end if deadline is None else min(deadline, end))
-            with self.host.moved:
+            with self.moved:
                 self._is_asleep = False
-                self.host.core.handle_timeout(now=time.monotonic())
+                self.core.handle_timeout(now=time.monotonic())
                 self._loop.go_on(ready)
 
     def _shut_down(self) -> None:
-        core = self.host.core
-        with self.host.moved:
-            core.drain(now=time.monotonic())
-        self._turn_until(lambda: not core.is_busy, self._grace)
-        with self.host.moved:
-            self.host.shut_down()
+        with self.moved:
+            self.core.drain(now=time.monotonic())
+        self._turn_until(lambda: not self.core.is_busy, self._grace)
+        with self.moved:
+            self.shut_down()
             self.has_ended = True
             for driver in self.connections:
                 driver.wake()
         self._turn_until(lambda: not self.connections, _LAST_MOMENT)
-        self.host.join(_LAST_MOMENT)
+        self.join(_LAST_MOMENT)
 
     def _rouse(self) -> None:
         with suppress(OSError):  # it was told often enough, or has ended
@@ -242,13 +250,17 @@ class Serving:
             except OSError as error:
                 _logger.debug("cannot accept: %s", error)
                 yield Wait(deadline=time.monotonic() + 0.1)  # there are too many open files, say
-            else:
+                continue
+            try:
                 if context is not None:
                     accepted = context.wrap_socket(
                         accepted, server_side=True, do_handshake_on_connect=False
                     )
                 stream = SocketStream(accepted)
-                _Connection(self, ServerConnection, stream, self.host.core.limits.send_timeout)
+            except OSError:
+                accepted.close()  # it is gone already
+            else:
+                _Connection(self, ServerConnection, stream, self.core.limits.send_timeout)
 
 
 def serve(
@@ -260,7 +272,7 @@ def serve(
     stop_with_stdin: bool | None = None,
     grace: float = 5.0,
     state_file: str | os.PathLike[str] | None = None,
-    **settings: Unpack[HostSettings],
+    **settings: Unpack[sansmcp_threads.HostSettings],
 ) -> Serving:
     """Serve an application over HTTP, on stdio, or both, in a thread of its own.
 
@@ -284,9 +296,8 @@ def serve(
     """
     if http is None and not stdio:
         raise sansmcp.LocalProtocolError("Nothing to serve on: set http, stdio, or both")
-    host = Host(app, **settings)
+    serving = Serving(app, grace, **settings)
     with ExitStack() as stack:
-        serving = Serving(host, grace)
         stack.callback(serving.release)
         if http is not None:
             listeners = [stack.enter_context(one) for one in listen(*http)]
@@ -294,12 +305,12 @@ def serve(
                 serving.accept_from(listener, ssl_context)
             scheme = "http" if ssl_context is None else "https"
             port = listeners[0].getsockname()[1]
-            serving.url = str(sansmcp.Url(scheme, http[0], port, host.core.path))
+            serving.url = str(sansmcp.Url(scheme, http[0], port, serving.core.path))
         if stdio:
             ends = http is None if stop_with_stdin is None else stop_with_stdin
             serving.converse_on(stack.enter_context(StandardStreams()), is_last=ends)
         if state_file is not None:
-            transports = host.core.transports(http=http is not None, stdio=stdio)
+            transports = serving.core.transports(http=http is not None, stdio=stdio)
             stack.enter_context(StateFile(state_file, url=serving.url, transports=transports))
         serving.begin(stack.pop_all())
     return serving

@@ -91,7 +91,7 @@ class Call(sansmcp.CallHandle[Any, None]):
             )
 
     def _settle(self) -> None:
-        self._host.wait(lambda: not self._call.congested or self.cancelled.is_set())
+        self._host.until(lambda: not self._call.congested or self.cancelled.is_set())
 
     def _answer_to(self, id: int) -> Any:
         return self._host.answer_to(self._call, id)
@@ -148,7 +148,7 @@ class Host(sansmcp.ServerHost):
             super().settle()
             self.moved.notify_all()
 
-    def wait(self, is_done: Callable[[], bool]) -> None:
+    def until(self, is_done: Callable[[], bool]) -> None:
         """Wait until something is so, after a change to the machine."""
         with self.moved:
             self.settle()
@@ -164,7 +164,7 @@ class Host(sansmcp.ServerHost):
         """Wait for the client's answer to a question, and return or raise what it brings."""
         promise = self._questions[call, id] = Promise()
         try:
-            self.wait(lambda: promise.is_delivered)
+            self.until(lambda: promise.is_delivered)
         finally:
             del self._questions[call, id]
         answered: ClientAnswered = promise.get()

@@ -122,7 +122,7 @@ class _Exchange(Iterator[bytes]):
         with self._host.moved:
             while isinstance(effect := self._host.core.next_effect_of(self._exchange), Idle):
                 self._is_woken = False
-                self._host.wait(lambda: self._is_woken)
+                self._host.until(lambda: self._is_woken)
             self._host.settle()  # who has waited for room may go on
             return effect
 

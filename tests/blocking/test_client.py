@@ -207,7 +207,7 @@ def test_events_are_taken_after_calls_or_waited_for(start: Start, world: World) 
         if isinstance(event, ServerNotified) and event.notification.params is not None
     ]
     assert numbers == [0, 1, 2]
-    serving.host.publish("notifications/tools/list_changed")
+    serving.publish("notifications/tools/list_changed")
     match next(client.events(PATIENCE)):
         case ServerNotified(None, notification):
             assert notification.method == "notifications/tools/list_changed"

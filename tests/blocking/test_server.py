@@ -223,7 +223,7 @@ def test_peers_that_leave_leave_nothing(start: Start, data: bytes) -> None:
             peer.sendall(data)
     with sansmcp_blocking.connect(serving.url, listen=False) as client:
         assert client.call_tool("echo")["echo"] == {}
-    serving.host.wait(lambda: not serving.connections)
+    serving.until(lambda: not serving.connections)
 
 
 def test_a_peer_that_takes_nothing_is_dropped(start: Start, world: World) -> None:
@@ -248,7 +248,7 @@ def test_a_peer_that_takes_nothing_is_dropped(start: Start, world: World) -> Non
             % (len(request), request)
         )
         assert peer.recv(12) == b"HTTP/1.1 200"
-        serving.host.wait(lambda: not serving.connections)
+        serving.until(lambda: not serving.connections)
 
 
 def test_ports(start: Start) -> None:
@@ -300,6 +300,32 @@ def test_calls_that_run_get_a_moment_when_the_server_stops(start: Start, world: 
     assert serving.wait(PATIENCE)
 
 
+def test_the_server_stops_as_soon_as_a_call_ends_that_nobody_reads(
+    start: Start, world: World
+) -> None:
+    away, go_on = threading.Event(), threading.Event()
+
+    @world.tool
+    def work(call: Call) -> Any:
+        call.progress(1)
+        call.disconnect(retry=PATIENCE)
+        away.set()
+        happens(go_on)
+        return {}
+
+    serving = start(grace=PATIENCE, versions=("2025-11-25",))
+    client = sansmcp_blocking.connect(serving.url, listen=False, close_timeout=0.1)
+    client.start_call("tools/call", {"name": "work"}, on_progress=print)
+    happens(away)
+    began = time.monotonic()
+    serving.stop()
+    assert not serving.wait(0.05)
+    go_on.set()
+    assert serving.wait(PATIENCE)
+    assert time.monotonic() - began < PATIENCE / 2
+    client.close()
+
+
 def test_calls_that_run_for_longer_are_cancelled(start: Start, world: World) -> None:
     begun, cancelled = threading.Event(), threading.Event()
 
@@ -341,4 +367,4 @@ def test_a_handler_that_does_not_look_is_left_behind(
     client.close()
     go_on.set()
     happens(ended)
-    serving.host.join(PATIENCE)
+    serving.join(PATIENCE)

@@ -50,7 +50,7 @@ DRIVE_LOOPS = {
         ["_loop.Loop.wait", "_loop.Loop.go_on", "_loop.Loop._step"],
     ],
     "sansmcp_stores": [],
-    "sansmcp_threads": [["_host.Host.wait"]],
+    "sansmcp_threads": [["_host.Host.until"]],
     "sansmcp_trio": [
         ["_server._Driver.run", "_server._Driver._wait"],
         ["_client.Client._carry"],

@@ -13,7 +13,7 @@ def serve(port: int) -> None:
     """Serve the application, and print its URL."""
     application = Application(blocking)
     with sansmcp_blocking.serve(application.app, http=("localhost", port)) as serving:
-        application.publish = serving.host.publish
+        application.publish = serving.publish
         print(serving.url, flush=True)
         serving.wait()
 
