@@ -134,10 +134,9 @@ class Inbox:
                 self._core.events.append(ClientNotified(session, message))
             case Response(id) | ErrorResponse(id) if type(id) is int and id in session.asked:
                 session.asked[id].answered(id, message)
-            case Response() | ErrorResponse():
-                deliver(self._core, session, message)
             case _:
-                pass
+                assert not isinstance(message, Request), "requests become calls"
+                deliver(self._core, session, message)
 
     def _check_serving(self, request: Request) -> None:
         if self._core.draining:
