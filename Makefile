@@ -2,13 +2,14 @@
 # make test     everything that has to hold, the way CI checks it
 # make conformance   the official conformance suite, against every adapter
 # make requirements  which rules of the protocol are proven, and docs/requirements.md
+# make bench    parsers, servers and footprint next to others; make bench-quick: in two minutes
 # make format   put the code into its shape
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test check unit simulation tests conformance requirements format clean
+.PHONY: demo test check unit simulation tests conformance requirements bench bench-quick format clean
 
 demo: $(VENV)/installed-cli
 	$(BIN)/sansmcp demo
@@ -38,6 +39,16 @@ conformance: $(VENV)/installed-dev
 
 requirements: $(VENV)/installed-dev
 	$(BIN)/python -m tests.house.requirements
+
+bench: $(VENV)/installed-bench
+	$(BIN)/python -m benchmarks.parsers
+	$(BIN)/python -m benchmarks.servers 2
+	$(BIN)/python -m benchmarks.footprint
+
+bench-quick: $(VENV)/installed-bench
+	$(BIN)/python -m benchmarks.parsers --quick
+	$(BIN)/python -m benchmarks.servers 0.2
+	$(BIN)/python -m benchmarks.footprint
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix

@@ -12,20 +12,29 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from . import plot
 from .workloads import OURS, Workload, workloads
 
 ROUNDS = 9
 """Every parser has its turn in each round, so that a busy moment hits all of them."""
+
+PLOTTED = {
+    "sse": "SSE, small events, 1460 B",
+    "sse-and-messages": "SSE and JSON-RPC, small, 64 KiB",
+}
 
 IS_WORKER = "--worker" in sys.argv
 """Whether pyperf has started this process to take one measurement."""
 
 
 def main() -> None:
-    """Measure, and print what came out."""
+    """Measure, print what came out, and plot some of it."""
     time_of = quickly if "--quick" in sys.argv else with_pyperf()
     measured = {workload.name: time_of(workload) for workload in workloads()}
     if not IS_WORKER:
+        for name, workload in PLOTTED.items():
+            micros = {parser: seconds * 1e6 for parser, seconds in measured[workload].items()}
+            plot.write(name, workload, "µs for each message", micros, OURS)
         print(table(measured))
 
 

@@ -16,16 +16,20 @@ from typing import Any, TypeAlias
 import attrs
 
 from sansmcp import (
+    Batch,
     Idle,
     Limits,
     NdjsonDecoder,
     SseDecoder,
+    decode_envelope,
     decode_message,
     encode_event,
     encode_line,
+    encode_message,
 )
 
 OURS = "sansmcp"
+UNOPENED = "sansmcp, payloads unopened"
 LIMITS = Limits()
 STREAM = {"content-type": "text/event-stream"}
 URL = "http://localhost/mcp"
@@ -176,7 +180,10 @@ def conversation(chunks: list[bytes], messages: list[bytes]) -> dict[str, Parser
     def by_json_alone() -> int:
         return sum(1 for message in messages if json.loads(message))
 
-    parsers = {OURS: sse(chunks, lambda text: decode_message(text.encode(), LIMITS))[OURS]}
+    parsers = {
+        OURS: sse(chunks, lambda text: decode_message(text.encode(), LIMITS))[OURS],
+        UNOPENED: sse(chunks, lambda text: decode_envelope(text.encode(), LIMITS))[OURS],
+    }
     parsers["json.loads without SSE"] = by_json_alone
     by_json = sse(chunks, json.loads).get("httpx-sse")
     if by_json is not None:
@@ -202,7 +209,10 @@ def messages(documents: list[bytes]) -> dict[str, Parser]:
 
         return parse
 
-    parsers = {OURS: each(lambda data: decode_message(data, LIMITS))}
+    parsers = {
+        OURS: each(lambda data: decode_message(data, LIMITS)),
+        UNOPENED: each(lambda data: decode_envelope(data, LIMITS)),
+    }
     if validate := mcp_validator():
         parsers["mcp"] = each(validate)
     parsers["json.loads"] = each(json.loads)
@@ -210,6 +220,29 @@ def messages(documents: list[bytes]) -> dict[str, Parser]:
         parsers["msgspec, JSON only"] = each(msgspec.decode)
     if orjson := peer("orjson"):
         parsers["orjson, JSON only"] = each(orjson.loads)
+    return parsers
+
+
+def encoders(document: bytes) -> dict[str, Parser]:
+    """Those who write a message, and those who only write JSON."""
+    message, value = decode_message(document, LIMITS), json.loads(document)
+    assert not isinstance(message, Batch)
+
+    def times(write: Callable[[], object]) -> Parser:
+        def parse() -> int:
+            for _ in range(100):
+                write()
+            return 100
+
+        return parse
+
+    parsers = {OURS: times(lambda: encode_message(message))}
+    if validate := mcp_validator():
+        model: Any = validate(document)
+        parsers["mcp"] = times(lambda: model.model_dump_json(by_alias=True, exclude_unset=True))
+    parsers["json.dumps"] = times(lambda: json.dumps(value))
+    if orjson := peer("orjson"):
+        parsers["orjson, JSON only"] = times(lambda: orjson.dumps(value))
     return parsers
 
 
@@ -267,6 +300,8 @@ def workloads() -> list[Workload]:
         Workload("JSON-RPC, result of 11 KB", 50, messages(large)),
         Workload("JSON-RPC, result of 1 MB", 1, messages([result(1_000_000)])),
         Workload("JSON-RPC, table of 0.9 MB", 1, messages([table])),
+        Workload("encode, request of 150 B", 100, encoders(request())),
+        Workload("encode, result of 11 KB", 100, encoders(result(11_000))),
         Workload("NDJSON, small messages, 64 KiB", count, lines(cut(ndjson, 65536))),
         Workload("NDJSON, small messages, 1 KiB", count, lines(cut(ndjson, 1024))),
     ]

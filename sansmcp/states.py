@@ -15,6 +15,13 @@ from typing import TypeVar
 
 from .errors import LocalProtocolError
 
+
+class _Member(enum.Enum):
+    """A state or an event: found in a table by what it is, which is quicker than by its name."""
+
+    __hash__ = object.__hash__
+
+
 _S = TypeVar("_S", bound=enum.Enum)
 _E = TypeVar("_E", bound=enum.Enum)
 
@@ -33,7 +40,7 @@ def _table(rows: dict[_S, dict[_E, _S]]) -> Mapping[_S, Mapping[_E, _S]]:
     return MappingProxyType({state: MappingProxyType(row) for state, row in rows.items()})
 
 
-class ClientState(enum.Enum):
+class ClientState(_Member):
     """A client's conversation with one server."""
 
     NEW = enum.auto()
@@ -47,7 +54,7 @@ class ClientState(enum.Enum):
     CLOSED = enum.auto()
 
 
-class ClientEvent(enum.Enum):
+class ClientEvent(_Member):
     """What can happen to a client's conversation."""
 
     START = enum.auto()
@@ -90,7 +97,7 @@ CLIENT = _table(
 )
 
 
-class ProcessState(enum.Enum):
+class ProcessState(_Member):
     """A server process of a client."""
 
     NEW = enum.auto()
@@ -106,7 +113,7 @@ class ProcessState(enum.Enum):
     ENDED = enum.auto()
 
 
-class ProcessEvent(enum.Enum):
+class ProcessEvent(_Member):
     """What can happen to a server process."""
 
     START = enum.auto()
@@ -146,7 +153,7 @@ PROCESS = _table(
 )
 
 
-class CursorState(enum.Enum):
+class CursorState(_Member):
     """A client's end of one stream, over any number of connections."""
 
     OPENING = enum.auto()
@@ -159,7 +166,7 @@ class CursorState(enum.Enum):
     CLOSED = enum.auto()
 
 
-class CursorEvent(enum.Enum):
+class CursorEvent(_Member):
     """What can happen to a client's end of a stream."""
 
     OPENED = enum.auto()
@@ -189,7 +196,7 @@ CURSOR = _table(
 )
 
 
-class SessionState(enum.Enum):
+class SessionState(_Member):
     """A session as the server sees it."""
 
     OPENING = enum.auto()
@@ -198,7 +205,7 @@ class SessionState(enum.Enum):
     ENDED = enum.auto()
 
 
-class SessionEvent(enum.Enum):
+class SessionEvent(_Member):
     """What can happen to a session."""
 
     INITIALIZED = enum.auto()
@@ -221,7 +228,7 @@ SESSION = _table(
 )
 
 
-class CallState(enum.Enum):
+class CallState(_Member):
     """A request that a server works on."""
 
     RUNNING = enum.auto()
@@ -229,7 +236,7 @@ class CallState(enum.Enum):
     CANCELLED = enum.auto()
 
 
-class CallEvent(enum.Enum):
+class CallEvent(_Member):
     """What can happen to a call."""
 
     ANSWER = enum.auto()
@@ -249,7 +256,7 @@ CALL = _table(
 )
 
 
-class ExchangeState(enum.Enum):
+class ExchangeState(_Member):
     """One HTTP request and its response, as the server sees it."""
 
     HEAD = enum.auto()
@@ -264,7 +271,7 @@ class ExchangeState(enum.Enum):
     """The response is complete, or nobody is there to read it."""
 
 
-class ExchangeEvent(enum.Enum):
+class ExchangeEvent(_Member):
     """What can happen to an exchange."""
 
     HEAD = enum.auto()
@@ -300,7 +307,7 @@ EXCHANGE = _table(
 )
 
 
-class ConnectionState(enum.Enum):
+class ConnectionState(_Member):
     """An HTTP/1.1 connection, as the server sees it: one request after the other."""
 
     IDLE = enum.auto()
@@ -316,7 +323,7 @@ class ConnectionState(enum.Enum):
     CLOSED = enum.auto()
 
 
-class ConnectionEvent(enum.Enum):
+class ConnectionEvent(_Member):
     """What can happen to a connection."""
 
     BYTES = enum.auto()

@@ -7,7 +7,7 @@ import sys
 
 import sansmcp
 
-from . import _call, _demo, _probe, _serve
+from . import _bench, _call, _demo, _probe, _serve
 from ._say import Mistake, say
 
 _DESCRIPTION = (
@@ -40,6 +40,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(takes_command=False)
     parser.add_argument("--version", action="version", version=f"sansmcp {sansmcp.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (_serve, _call, _probe, _demo):
+    for module in (_serve, _call, _probe, _bench, _demo):
         module.add_to(commands)
     return parser

@@ -85,7 +85,7 @@ def _sendable(core: ClientCore, attribute: attrs.Attribute[Headers], headers: He
     check_further_headers(headers)
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, kw_only=True, on_setattr=attrs.setters.NO_OP)  # the time is set often
 class ClientCore:
     """The common ground of the parts of a client; nobody outside the machine sees it."""
 

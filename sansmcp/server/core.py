@@ -33,7 +33,7 @@ def _with_good_names(core: ServerCore, attribute: attrs.Attribute[App], app: App
     check_extensions(app.declared_capabilities())
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, kw_only=True, on_setattr=attrs.setters.NO_OP)  # the time is set often
 class ServerCore:
     """The common ground of the parts of a server; nobody outside the machine sees it."""
 

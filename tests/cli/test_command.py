@@ -19,7 +19,7 @@ def test_the_version() -> None:
 def test_help_names_all_commands() -> None:
     shown = run("--help")
     assert shown.status == 0
-    for name in ("serve", "call", "probe", "demo"):
+    for name in ("serve", "call", "probe", "bench", "demo"):
         assert re.search(rf"^\s+{name}\s", shown.out, re.MULTILINE)
 
 

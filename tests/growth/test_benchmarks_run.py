@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import parsers
+from benchmarks import parsers, plot
 from benchmarks.workloads import OURS, Workload, peer, workloads
 
 WORKLOADS = workloads()
@@ -29,3 +29,14 @@ def test_a_table_shows_how_many_times_as_long_others_take() -> None:
 def test_the_quick_way_measures_every_parser() -> None:
     workload = Workload("any", 2, {OURS: lambda: 2, "other": lambda: 2})
     assert parsers.quickly(workload).keys() == {OURS, "other"}
+
+
+def test_a_plot_has_a_bar_for_each_and_the_lowest_first() -> None:
+    drawn = plot.svg("a < b", "s", {"other": 2.0, OURS: 1.0}, OURS)
+    assert "a &lt; b (s)" in drawn
+    assert drawn.index(f">{OURS}<") < drawn.index(">other<")
+    assert drawn.count("<rect x=") == 2
+
+
+def test_what_is_plotted_is_measured() -> None:
+    assert set(parsers.PLOTTED.values()) <= {workload.name for workload in WORKLOADS}

@@ -1,0 +1,38 @@
+"""Bars as SVG, for the README."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+
+PLOTS = Path(__file__).parent / "plots"
+
+_BAR, _GAP, _LABEL, _WIDTH = 18, 6, 250, 720
+_TEXT = 'font-family="sans-serif" font-size="12"'
+
+
+def write(name: str, title: str, unit: str, values: Mapping[str, float], ours: str) -> None:
+    """Write a plot: a bar for each value, the lowest first; names that begin so stand out."""
+    PLOTS.mkdir(exist_ok=True)
+    (PLOTS / f"{name}.svg").write_text(svg(title, unit, values, ours))
+
+
+def svg(title: str, unit: str, values: Mapping[str, float], ours: str) -> str:
+    """The plot itself."""
+    scale = (_WIDTH - _LABEL - 70) / max(values.values())
+    shapes = [f'<text x="0" y="14" {_TEXT} font-weight="bold">{escape(title)} ({unit})</text>']
+    top = 28
+    for name, value in sorted(values.items(), key=lambda item: item[1]):
+        middle, length = top + _BAR - 5, value * scale
+        colour = "#2b6cb0" if name.startswith(ours) else "#a0aec0"
+        shapes += [
+            f'<text x="{_LABEL - 8}" y="{middle}" text-anchor="end" {_TEXT}>{escape(name)}</text>',
+            f'<rect x="{_LABEL}" y="{top}" width="{length:.1f}" height="{_BAR}" fill="{colour}"/>',
+            f'<text x="{_LABEL + length + 6:.1f}" y="{middle}" {_TEXT}>{value:,.3g}</text>',
+        ]
+        top += _BAR + _GAP
+    size = f'width="{_WIDTH}" height="{top}" viewBox="0 0 {_WIDTH} {top}"'
+    white = '<rect width="100%" height="100%" fill="white"/>'
+    body = "\n".join([white, *shapes])
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n{body}\n</svg>\n'
