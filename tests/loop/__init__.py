@@ -1,0 +1,1 @@
+"""Tests of what adapters for asyncio and trio have in common."""

@@ -1,0 +1,137 @@
+"""The little that both event loops are asked to do, they do alike."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+
+import pytest
+
+from sansmcp_loop import Promise, current_loop
+
+from ..asgi.loops import Run, until
+
+NAME: ContextVar[str] = ContextVar("NAME", default="nobody")
+
+
+def test_there_is_no_loop() -> None:
+    with pytest.raises(RuntimeError):
+        current_loop()
+
+
+def test_a_loop_has_one_key(run: Run) -> None:
+    keys: list[object] = []
+
+    async def main() -> None:
+        assert current_loop().key == current_loop().key
+        keys.append(current_loop().key)
+
+    run(main)
+    run(main)
+    assert keys[0] != keys[1]
+
+
+def test_time_limits(run: Run) -> None:
+    async def main() -> None:
+        loop = current_loop()
+        event = loop.event()
+        before = loop.now()
+        assert not await loop.within(0.01, event.wait)
+        assert loop.now() - before >= 0.01
+        assert not await loop.within(-1, event.wait)
+        event.set()
+        assert await loop.within(float("inf"), event.wait)
+
+    run(main)
+
+
+def test_a_task_has_the_variables_of_its_creator(run: Run) -> None:
+    seen: list[str] = []
+
+    async def look() -> None:
+        seen.append(NAME.get())
+
+    async def main() -> None:
+        NAME.set("ada")
+        current_loop().spawn(look)
+        await until(lambda: bool(seen))
+
+    run(main)
+    assert seen == ["ada"]
+
+
+def test_what_a_task_raises_is_logged(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def fail() -> None:
+        raise ValueError("lost")
+
+    async def main() -> None:
+        current_loop().spawn(fail)
+        await until(lambda: "lost" in caplog.text)
+
+    run(main)
+
+
+def test_a_task_that_is_cancelled_at_once_begins(run: Run) -> None:
+    """Otherwise what it was to await would be lost, without a trace."""
+    steps: list[str] = []
+
+    async def work() -> None:
+        steps.append("begun")
+        try:
+            await current_loop().event().wait()
+        finally:
+            steps.append("ended")
+
+    async def main() -> None:
+        task = current_loop().spawn(work)
+        task.cancel()
+        await until(lambda: len(steps) == 2)
+        task.cancel()
+
+    run(main)
+    assert steps == ["begun", "ended"]
+
+
+def test_what_has_to_be_done_is_done_though_cancelled(run: Run) -> None:
+    steps: list[str] = []
+
+    async def main() -> None:
+        loop = current_loop()
+        begun, go_on, ended = loop.event(), loop.event(), loop.event()
+
+        async def leave() -> None:
+            begun.set()
+            await go_on.wait()
+            steps.append("left")
+
+        async def work() -> None:
+            try:
+                await loop.surely(leave)
+                await loop.checkpoint()
+                steps.append("not cancelled")
+            finally:
+                ended.set()
+
+        task = loop.spawn(work)
+        await begun.wait()
+        task.cancel()
+        await loop.checkpoint()
+        await loop.checkpoint()
+        go_on.set()
+        await ended.wait()
+
+    run(main)
+    assert steps == ["left"]
+
+
+def test_a_promise_is_kept_once(run: Run) -> None:
+    async def main() -> None:
+        kept, broken = Promise(current_loop().event()), Promise(current_loop().event())
+        assert not kept.is_delivered
+        kept.deliver(1)
+        kept.deliver(error=ValueError())
+        assert (kept.is_delivered, await kept.wait()) == (True, 1)
+        broken.deliver(error=ValueError("no"))
+        with pytest.raises(ValueError, match="no"):
+            await broken.wait()
+
+    run(main)
