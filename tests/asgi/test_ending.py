@@ -240,6 +240,18 @@ def test_stopping_lets_calls_end(run: Run, world: World) -> None:
     run(main)
 
 
+def test_a_stop_waits_for_the_last_bytes(run: Run, world: World, ward: Ward) -> None:
+    async def main() -> None:
+        app = asgi_app(world.app, grace=0.01)
+        asking = peer("hang")
+        current_loop().spawn(asking.ask, app)
+        await until(ward.begun.is_set)
+        await app.stop()
+        assert asking.ended.is_set()
+
+    run(main)
+
+
 def test_after_a_stop_there_is_a_new_server(run: Run, world: World) -> None:
     async def main() -> None:
         app = asgi_app(world.app)

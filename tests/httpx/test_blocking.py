@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
-from collections.abc import Generator
+import time
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import httpx
@@ -132,3 +134,48 @@ def test_closing_twice(http: httpx.Client, url: str) -> None:
     client.close()
     with pytest.raises(LocalProtocolError, match="closed"):
         client.call_tool("any")
+
+
+class Endless(httpx.SyncByteStream):
+    """An event stream that says nothing, again and again."""
+
+    is_closed = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
+            yield b": nothing\n\n"
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_a_stream_that_never_ends_is_broken_off() -> None:
+    stream = Endless()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        message = json.loads(request.content or b"{}")
+        match message.get("method"):
+            case "initialize":
+                result: Any = {
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": {},
+                    "serverInfo": {},
+                }
+                answered = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+                return httpx.Response(200, json=answered)
+            case "tools/call":
+                headers = {"content-type": "text/event-stream"}
+                return httpx.Response(200, headers=headers, stream=stream)
+            case _:
+                return httpx.Response(202)
+
+    began = time.monotonic()
+    with (
+        httpx.Client(transport=httpx.MockTransport(answer)) as http,
+        connect_blocking("http://localhost/mcp", http, versions=HANDSHAKE_VERSIONS) as client,
+        pytest.raises(RequestTimeout),
+    ):
+        client.call_tool("any", timeout=0.05)
+    assert stream.is_closed
+    assert time.monotonic() - began < 4

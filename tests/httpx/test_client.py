@@ -228,3 +228,29 @@ def test_answers_that_are_compressed(run: Run, web: Web) -> None:
     with Host("uvicorn").serve(GZipMiddleware(web.mcp)) as place:
         url = f"{place}/mcp"
         run(main)
+
+
+class Silent(httpx.AsyncBaseTransport):
+    """A network that never answers."""
+
+    def __init__(self) -> None:
+        self.active = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.active += 1
+        try:
+            await current_loop().event().wait()
+        finally:
+            self.active -= 1
+        raise AssertionError
+
+
+def test_nothing_of_httpx_is_used_after_the_end(run: Run) -> None:
+    async def main() -> None:
+        transport = Silent()
+        async with httpx.AsyncClient(transport=transport) as http:
+            with pytest.raises(RequestTimeout):
+                await sansmcp_httpx.connect("http://localhost/mcp", http, connect_timeout=0.01)
+            assert transport.active == 0
+
+    run(main)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import httpx
 import pytest
 
@@ -40,6 +42,7 @@ async def test_our_client_answers_their_questions(sdk_url: str) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_our_blocking_client_uses_their_server(sdk_url: str, version: str) -> None:
     reports: list[float] = []
+    began = time.monotonic()
     with httpx.Client() as http, connect_blocking(sdk_url, http, versions=(version,)) as client:
         assert text(client.call_tool("echo", {"text": "hällo\u2028"})) == "hällo\u2028"
         assert client.call_tool("fail")["isError"] is True
@@ -48,3 +51,4 @@ def test_our_blocking_client_uses_their_server(sdk_url: str, version: str) -> No
         )
     assert text(result) == "done"
     assert reports == [1, 2, 3, 4]
+    assert time.monotonic() - began < 10  # their resumed streams do not end with the answer

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
+from typing import Any
 
 import pytest
 
-from sansmcp_loop import Promise, current_loop
+from sansmcp_loop import Clock, Promise, current_loop
 
 from ..asgi.loops import Run, until
 
@@ -133,5 +134,40 @@ def test_a_promise_is_kept_once(run: Run) -> None:
         broken.deliver(error=ValueError("no"))
         with pytest.raises(ValueError, match="no"):
             await broken.wait()
+
+    run(main)
+
+
+class Machine:
+    """Wants to be told the time at a moment that the test says."""
+
+    def __init__(self) -> None:
+        self.deadline: float | None = None
+        self.times: list[float] = []
+
+    def next_deadline(self) -> float | None:
+        return self.deadline
+
+    def handle_timeout(self, *, now: float) -> None:
+        self.times.append(now)
+        self.deadline = None
+
+
+def test_a_clock_is_told_of_earlier_deadlines(run: Run) -> None:
+    async def main() -> None:
+        loop = current_loop()
+        machine: Any = Machine()
+        clock = Clock(loop, machine, lambda: None)
+        task = loop.spawn(clock.run)
+        for seconds in (60.0, 0.01):
+            machine.deadline = loop.now() + seconds
+            moved = clock.moved
+            clock.tick()
+            assert moved.is_set()
+            await loop.checkpoint()
+        deadline = machine.deadline
+        await until(lambda: bool(machine.times))
+        assert machine.times[0] >= deadline
+        task.cancel()
 
     run(main)
