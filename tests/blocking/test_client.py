@@ -297,12 +297,14 @@ def test_an_interrupt_waits_for_the_machine(start: Start) -> None:
     """It comes in the middle of a step; the step is done, and then it is raised."""
     lines = 0
     interrupted_at = 0
+    held_back: list[int] = []
 
     def write(line: str) -> None:
         nonlocal lines
         lines += 1
         if lines == interrupted_at:
             signal.raise_signal(signal.SIGINT)
+            held_back.append(lines)
 
     serving = start()
     trace = Tracer("client", write)
@@ -314,6 +316,7 @@ def test_an_interrupt_waits_for_the_machine(start: Start) -> None:
             interrupted_at = lines + step
             with pytest.raises(KeyboardInterrupt):
                 client.call_tool("echo")
+            assert held_back[-1] == interrupted_at
             assert client.call_tool("echo", {"step": step})["echo"] == {"step": step}
 
 
