@@ -98,6 +98,8 @@ class Pool:
             self.core.receive(effect.exchange, gone, now=self.loop.time())
             self.settle()
         else:
+            self.connections.add(connection)
+            connection.pause()
             connection.begin(effect)
         finally:
             del self._opening[effect.exchange]
@@ -148,9 +150,6 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It is open."""
         self._transport = cast(asyncio.Transport, transport)  # what uvloop has is like it
-        self._pool.connections.add(self)
-        if self._pool.is_paused:
-            self._transport.pause_reading()
 
     def data_received(self, data: bytes) -> None:
         """A piece of a response, or what nobody has asked for."""

@@ -32,27 +32,23 @@ def run(work: Coroutine[Any, Any, _Result], kind: str = "asyncio") -> _Result:
     Raises AssertionError for what was left when the work had ended: tasks, threads, descriptors, or
     complaints of the loop.
     """
-    threads, descriptors = set(threading.enumerate()), _descriptors()
+    threads, descriptors, children = set(threading.enumerate()), _descriptors(), _children()
     complaints: list[dict[str, Any]] = []
     loop = LOOPS[kind]()
     loop.set_exception_handler(lambda _, complaint: complaints.append(complaint))
     main = loop.create_task(work)
-    impatience = loop.call_later(PATIENCE, main.cancel)
-    try:
-        result = loop.run_until_complete(main)
-        left = asyncio.all_tasks(loop)
-    finally:
-        impatience.cancel()
-        _end(loop)
-        del work, main
-        gc.collect()
+    loop.run_until_complete(asyncio.wait([main], timeout=PATIENCE))
+    left = asyncio.all_tasks(loop)
+    _end(loop)
+    gc.collect()
     for thread in set(threading.enumerate()) - threads:
         thread.join(1.0)  # the last steps of one that waited for a process
     assert not left, left
     assert not complaints, complaints
     assert set(threading.enumerate()) <= threads
     assert _descriptors() == descriptors
-    return result
+    assert _children() == children
+    return main.result()
 
 
 def _end(loop: asyncio.AbstractEventLoop) -> None:
@@ -61,7 +57,7 @@ def _end(loop: asyncio.AbstractEventLoop) -> None:
     for task in tasks:
         task.cancel()
     if tasks:
-        loop.run_until_complete(asyncio.wait(tasks))
+        loop.run_until_complete(asyncio.wait(tasks, timeout=1.0))
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()
@@ -76,6 +72,19 @@ def _descriptors() -> set[str]:
             found.add(f"{name}: {os.readlink(_DESCRIPTORS / name)}")
         except FileNotFoundError:  # that of the listing
             continue
+    return found
+
+
+def _children() -> set[int]:
+    """The processes that this one has started and not buried."""
+    found: set[int] = set()
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = status.read_text(encoding="latin-1").rpartition(")")[2].split()[1]
+        except (FileNotFoundError, ProcessLookupError):  # it has just ended
+            continue
+        if int(parent) == os.getpid():
+            found.add(int(status.parent.name))
     return found
 
 
