@@ -85,8 +85,10 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It is open."""
         self._transport = cast(asyncio.Transport, transport)  # what uvloop has is like it
-        # So that we are paused as soon as anything waits. TLS takes 0 for "always".
-        self._transport.set_write_buffer_limits(high=1)
+        # We want to be paused as soon as anything waits. TLS would count what is left of its own
+        # handshake, too, and pause us for ever.
+        if transport.get_extra_info("sslcontext") is None:
+            self._transport.set_write_buffer_limits(high=0)
         self._serving.connections.add(self)
         self._go_on()
 

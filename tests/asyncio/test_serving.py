@@ -1,0 +1,242 @@
+"""Servers: where they listen, how they stop, and peers that take or send nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sansmcp
+from sansmcp import Disconnected, Limits, LocalProtocolError, RequestTimeout
+from sansmcp.events import ServerNotified
+from sansmcp_asyncio import Call, Serving, connect
+from sansmcp_local import read_state
+
+from ..tls import contexts
+from ..trio.programs import outside
+from .conftest import World
+
+MUCH = Limits(max_queued_events=5)
+
+
+async def raw(serving: Serving) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", sansmcp.Url.parse(serving.url).port)
+
+
+# Where
+
+
+async def test_a_server_over_tls(world: World) -> None:
+    server_context, client_context = contexts()
+    async with world.serve(ssl_context=server_context) as serving:
+        assert serving.url.startswith("https://127.0.0.1:")
+        async with connect(serving.url, ssl_context=client_context) as client:
+            for size in (1, 1_000_000):
+                assert await client.call_tool("echo", {"a": size * "x"}) == {
+                    "echo": {"a": size * "x"}
+                }
+        with pytest.raises(Disconnected, match="certificate verify failed"):
+            await connect(serving.url)
+        _, writer = await raw(serving)
+        writer.write(b"no TLS at all")
+        writer.close()
+
+
+async def test_a_server_over_tls_stops_though_a_client_says_nothing(world: World) -> None:
+    server_context, client_context = contexts()
+    async with world.serve(ssl_context=server_context) as serving:
+        port = sansmcp.Url.parse(serving.url).port
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_context)
+    writer.transport.abort()
+
+
+async def test_the_first_free_port_of_a_range(world: World) -> None:
+    async with world.serve() as first:
+        port = sansmcp.Url.parse(first.url).port
+        async with world.serve(http=("127.0.0.1", range(port, port + 20))) as second:
+            assert first.url != second.url
+            async with connect(second.url) as client:
+                await client.ping()
+        with pytest.raises(OSError, match="in use"):
+            await world.serve(http=("127.0.0.1", port))
+    with pytest.raises(LocalProtocolError, match="must not be empty"):
+        await world.serve(http=("127.0.0.1", range(0)))
+    with pytest.raises(LocalProtocolError, match="set http, stdio, or both"):
+        world.serve(http=None)
+
+
+async def test_the_state_file_lasts_as_long_as_the_server(world: World, tmp_path: Path) -> None:
+    async with world.serve(state_file=tmp_path / "state") as serving:
+        state = read_state(tmp_path / "state")
+        assert state is not None
+        assert (state.url, state.pid) == (serving.url, os.getpid())
+    for path in (tmp_path / "nowhere" / "state", tmp_path):
+        with pytest.raises(OSError, match=r"No such file|Is a directory"):
+            await world.serve(state_file=path)
+    assert os.listdir(tmp_path) == []
+
+
+# Stopping
+
+
+async def test_a_server_that_is_awaited_until_it_is_stopped(world: World) -> None:
+    serving = world.serve()
+    running = asyncio.ensure_future(serving)
+    await asyncio.sleep(0)
+    serving.stop()
+    await running
+    assert (serving.has_ended, serving.connections) == (True, set())
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_cancelling_a_server(world: World, times: int) -> None:
+    """The first time running calls get their grace, the second time they do not."""
+    begun, go_on, cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @world.tool
+    async def work(call: Call) -> Any:
+        begun.set()
+        try:
+            await go_on.wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return {"done": True}
+
+    async def run() -> None:
+        async with serving:
+            started.set()
+            await serving.stopped.wait()
+
+    serving, started = world.serve(grace=1000), asyncio.Event()
+    running = asyncio.create_task(run())
+    await started.wait()
+    async with connect(serving.url) as client:
+        calling = asyncio.ensure_future(client.call_tool("work"))
+        await begun.wait()
+        for _ in range(times):
+            running.cancel()
+            await serving.stopped.wait()
+            await asyncio.sleep(0)
+        if times == 1:
+            go_on.set()
+            assert await calling == {"done": True}
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert cancelled.is_set() is (times == 2)
+        calling.cancel()
+        await asyncio.wait([calling])
+
+
+SERVER = """
+import asyncio, sansmcp_asyncio
+from sansmcp_cli import example
+
+async def main():
+    async with sansmcp_asyncio.serve(example.app, http=("127.0.0.1", 0)) as serving:
+        print(serving.url, flush=True)
+        await serving.stopped.wait()
+
+asyncio.run(main())
+"""
+
+
+def test_an_interrupt() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", SERVER],
+        env=outside(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("http://")
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    assert said.endswith("\nKeyboardInterrupt\n")
+    assert "Warning" not in said
+    assert "Group" not in said
+
+
+# Peers
+
+
+async def test_connections_are_used_again(world: World) -> None:
+    async with world.serve() as serving, connect(serving.url, listen=False) as client:
+        for _ in range(10):
+            await client.call_tool("echo")
+        assert len(serving.connections) == 1
+
+
+async def test_a_connection_that_is_closed_while_nobody_looks_is_not_used_again(
+    world: World,
+) -> None:
+    limits = Limits(keep_alive_timeout=0.01)
+    async with world.serve(limits=limits) as serving, connect(serving.url) as client:
+        for _ in range(3):
+            await client.call_tool("echo")
+            # The server closes it in the same turn of the loop in which the next call is made.
+            time.sleep(0.02)
+            await serving.until(lambda: len(serving.connections) <= 1)
+
+
+@pytest.mark.parametrize("data", [b"", b"GET", b"\x16\x03\x01", b"POST /mcp HTTP/1.1\r\nhost: a"])
+async def test_clients_that_leave_leave_nothing(world: World, data: bytes) -> None:
+    async with world.serve() as serving:
+        for _ in range(20):
+            _, writer = await raw(serving)
+            writer.write(data)
+            writer.transport.abort()
+        async with connect(serving.url) as client:
+            assert await client.call_tool("echo") == {"echo": {}}
+        await serving.until(lambda: not serving.connections)
+
+
+async def test_events_that_nobody_takes_stop_the_reading(world: World) -> None:
+    """The server is held up, and goes on when somebody takes them; nothing is lost."""
+
+    @world.tool
+    async def chatter(call: Call) -> dict[str, Any]:
+        for number in range(200):
+            await call.notify("n", {"number": number, "text": "x" * 2000})
+        return {}
+
+    limits = Limits(max_unsent_bytes=10_000)
+    async with (
+        world.serve(resumable=False, limits=limits) as serving,
+        connect(serving.url, limits=MUCH) as client,
+    ):
+        events = client.events()
+        numbers: list[Any] = []
+        calling = asyncio.ensure_future(client.call_tool("chatter"))
+        async for event in events:
+            assert isinstance(event, ServerNotified)
+            numbers.append((event.notification.params or {})["number"])
+            if len(numbers) == 200:
+                break
+        await events.aclose()
+        await calling
+    assert numbers == list(range(200))
+
+
+async def test_a_call_times_out_though_nobody_takes_the_events(world: World) -> None:
+    @world.tool
+    async def chatty(call: Call) -> None:
+        while True:
+            await call.notify("notifications/chat", {"text": "x" * 1000})
+
+    async with world.serve() as serving, connect(serving.url, limits=MUCH) as client:
+        events = client.events()
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("chatty", timeout=0.3)
+        async for _ in events:
+            break
+        await events.aclose()  # looks no more, so what comes is read again
+        assert await client.call_tool("echo", {"a": 1}) == {"echo": {"a": 1}}
