@@ -1,4 +1,7 @@
-"""What the conversations with other people's code have in common."""
+"""What the conversations with other people's code have in common, on asyncio and on trio.
+
+What is on both uses anyio, as the SDK does.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import mcp
 import mcp_types
 import pytest
@@ -74,9 +78,9 @@ async def use_their_server(client: sansmcp_loop.Client) -> None:
     """All that ``sdk_server.py`` offers and that needs no answers of ours."""
     assert client.connected.server_info["name"] == "official"
     assert text(await client.call_tool("echo", {"text": "hällo\u2028"})) == "hällo\u2028"
-    async with trio.open_nursery() as nursery:
+    async with anyio.create_task_group() as tasks:
         for number in range(20):
-            nursery.start_soon(_echo_theirs, client, f"{number} " * 20_000)
+            tasks.start_soon(_echo_theirs, client, f"{number} " * 20_000)
     names = {tool["name"] for tool in (await client.list_tools())["tools"]}
     assert names == {"echo", "slow", "ask", "sample", "roots", "announce", "fail"}
     assert (await client.call_tool("fail"))["isError"] is True
@@ -127,7 +131,7 @@ async def hear_their_announcements(client: sansmcp_loop.Client) -> None:
     heard: list[ServerNotified] = []
     async with aclosing(client.events()) as events:
         await client.call_tool("announce")
-        with trio.fail_after(10):
+        with anyio.fail_after(10):
             while len(heard) < 2:
                 event = await anext(events)
                 if isinstance(event, ServerNotified):
@@ -147,9 +151,9 @@ async def use_our_server(client: mcp.Client) -> None:
     tools = await client.list_tools()
     assert [tool.name for tool in tools.tools] == ["echo", "add", "slow", "big", "ask", "fail"]
     assert said(await client.call_tool("echo", {"text": "hällo\u2028"})) == "hällo\u2028"
-    async with trio.open_nursery() as nursery:
+    async with anyio.create_task_group() as tasks:
         for number in range(20):
-            nursery.start_soon(_echo_ours, client, f"{number} " * 20_000)
+            tasks.start_soon(_echo_ours, client, f"{number} " * 20_000)
     assert (await client.call_tool("fail", {})).is_error
     resource = await client.read_resource("example://greeting")
     assert isinstance(resource.contents[0], mcp_types.TextResourceContents)
@@ -200,9 +204,9 @@ class Person:
         assert said(await client.call_tool("sample", {})) == "5"
         assert said(await client.call_tool("roots", {})) == "file:///a"
         assert said(await client.call_tool("announce", {})) == "announced"
-        with trio.fail_after(10):
+        with anyio.fail_after(10):
             while not (self.logged and self.notified):
-                await trio.sleep(0.01)
+                await anyio.sleep(0.01)
         assert self.logged == ["look"]
         assert "notifications/tools/list_changed" in self.notified
 

@@ -1,0 +1,87 @@
+"""Our client and our server on asyncio, and the official Python SDK on the same loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+import mcp
+import pytest
+
+import sansmcp_asyncio
+from sansmcp_cli import example
+
+from . import asking
+from .conftest import (
+    ANSWERS,
+    CAPABILITIES,
+    SDK_SERVER,
+    VERSIONS,
+    Person,
+    answer_their_questions,
+    follow_our_progress,
+    hear_their_announcements,
+    use_our_server,
+    use_their_server,
+)
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+LOCAL = ("127.0.0.1", 0)
+
+
+# Our client, their server
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_our_client_uses_their_server(sdk_url: str, version: str) -> None:
+    async def use() -> None:
+        async with sansmcp_asyncio.connect(sdk_url, versions=(version,)) as client:
+            assert client.connected.version == version
+            await use_their_server(client)
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize("transport", ["streamable-http", "stdio"])
+def test_our_client_answers_their_questions(sdk_url: str, transport: str) -> None:
+    target = [*SDK_SERVER, "stdio"] if transport == "stdio" else sdk_url
+
+    async def answer() -> None:
+        client = await sansmcp_asyncio.connect(
+            target, answers=ANSWERS, capabilities=CAPABILITIES, versions=tuple(VERSIONS)
+        )
+        await answer_their_questions(client)
+        await hear_their_announcements(client)
+        await client.aclose()
+
+    asyncio.run(answer())
+
+
+# Their client, our server
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_their_client_uses_our_server(version: str) -> None:
+    async def use() -> None:
+        async with (
+            sansmcp_asyncio.serve(example.app, http=LOCAL, versions=(version,)) as serving,
+            mcp.Client(serving.url, mode="legacy") as client,
+        ):
+            assert client.protocol_version == version
+            await use_our_server(client)
+            await follow_our_progress(client)
+
+    asyncio.run(use())
+
+
+def test_their_client_answers_our_questions() -> None:
+    person = Person()
+
+    async def converse() -> None:
+        async with (
+            sansmcp_asyncio.serve(asking.app, http=LOCAL) as serving,
+            mcp.Client(serving.url, mode="legacy", **person.settings) as client,
+        ):
+            await person.converse(client)
+
+    asyncio.run(converse())
