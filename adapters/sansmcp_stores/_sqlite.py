@@ -73,6 +73,13 @@ class SqliteStore:
         self._database = sqlite3.connect(
             path, timeout=10, isolation_level=None, check_same_thread=False
         )
+        try:
+            self._prepare()
+        except sqlite3.Error:
+            self._database.close()
+            raise
+
+    def _prepare(self) -> None:
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = FULL")
         with self._transaction():

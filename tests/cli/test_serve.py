@@ -137,3 +137,9 @@ def test_hosts_other_than_this_machine_have_to_be_allowed() -> None:
                 urllib.request.urlopen(asked, timeout=10)
             assert refused.value.code == status
             refused.value.close()
+
+
+def test_a_file_that_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("these are no streams, and no sessions" * 100)
+    ran = run_here("serve", "--store", str(tmp_path / "notes.txt"))
+    assert "Cannot use" in failed(ran)
