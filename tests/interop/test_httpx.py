@@ -7,6 +7,7 @@ import time
 import httpx
 import pytest
 
+from sansmcp.events import ProgressReceived
 from sansmcp_httpx import connect, connect_blocking
 
 from .conftest import (
@@ -14,6 +15,7 @@ from .conftest import (
     CAPABILITIES,
     VERSIONS,
     answer_their_questions,
+    check_resumed,
     text,
     use_their_server,
 )
@@ -41,14 +43,12 @@ async def test_our_client_answers_their_questions(sdk_url: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_our_blocking_client_uses_their_server(sdk_url: str, version: str) -> None:
-    reports: list[float] = []
+    reports: list[ProgressReceived] = []
     began = time.monotonic()
     with httpx.Client() as http, connect_blocking(sdk_url, http, versions=(version,)) as client:
         assert text(client.call_tool("echo", {"text": "hällo\u2028"})) == "hällo\u2028"
         assert client.call_tool("fail")["isError"] is True
-        result = client.call_tool(
-            "slow", {"steps": 4}, on_progress=lambda report: reports.append(report.progress)
-        )
+        result = client.call_tool("slow", {"steps": 6}, on_progress=reports.append)
     assert text(result) == "done"
-    assert reports == [1, 2, 3, 4]
+    check_resumed(reports)
     assert time.monotonic() - began < 10  # their resumed streams do not end with the answer
