@@ -139,6 +139,8 @@ async def hear_their_announcements(client: sansmcp_loop.Client) -> None:
     """A tool logs, and says that tools have changed: both arrive, in this order."""
     heard: list[ServerNotified] = []
     async with aclosing(client.events()) as events:
+        # They keep nothing for a stream that opens later; ours was asked for before this call.
+        await client.call_tool("echo", {"text": ""})
         await client.call_tool("announce")
         with anyio.fail_after(10):
             while len(heard) < 2:
