@@ -8,7 +8,6 @@ Source: RFC 9110 sections 5 and 12.5.1; MCP basic/transports, every revision.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator
 from typing import TypeAlias
@@ -81,12 +80,9 @@ def accepts(headers: Headers, wanted: bytes, *, any_type: bool = True) -> bool:
     endless event stream.
     """
     values = get_all(headers, b"accept")
-    return _covers(b",".join(values), wanted, any_type) if values else any_type
-
-
-@functools.lru_cache(maxsize=16)  # a client says the same each time
-def _covers(accept: bytes, wanted: bytes, any_type: bool) -> bool:
-    ranges = dict(_ranges(accept))
+    if not values:
+        return any_type
+    ranges = dict(_ranges(values))
     candidates = [wanted, wanted.partition(b"/")[0] + b"/*"] + ([b"*/*"] if any_type else [])
     for candidate in candidates:
         if candidate in ranges:
@@ -94,8 +90,8 @@ def _covers(accept: bytes, wanted: bytes, any_type: bool) -> bool:
     return False
 
 
-def _ranges(accept: bytes) -> Iterator[tuple[bytes, float]]:
-    for item in accept.split(b","):
+def _ranges(values: list[bytes]) -> Iterator[tuple[bytes, float]]:
+    for item in b",".join(values).split(b","):
         essence, *parameters = (part.strip().lower() for part in item.split(b";"))
         quality = 1.0
         for parameter in parameters:
