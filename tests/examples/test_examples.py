@@ -32,17 +32,11 @@ def start(script: Path, *arguments: str) -> Generator[subprocess.Popen[str]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
-        preexec_fn=can_be_interrupted,
     ) as running:
         try:
             yield running
         finally:
             running.kill()
-
-
-def can_be_interrupted() -> None:
-    """A shell lets what it starts in the background ignore Ctrl-C, and all that this starts."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def output_of(script: Path, *arguments: str) -> str:
