@@ -3,47 +3,22 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-from collections.abc import AsyncGenerator, Generator
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
 import sansmcp
-import sansmcp_trio
 
-from ..cli.conftest import started
+from .conftest import TEXT, WAYS, Server, ask, connect, poem, topic
 
 requirement = pytest.mark.requirement
-WAYS = {
-    "requests": ("2025-06-18", False),
-    "multi-turn streams": ("2025-11-25", True),
-    "results": ("2026-07-28", False),
-}
 CALLS = 12
-
-
-class Server:
-    """One process."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        self.process = process
-        self.port = sansmcp.Url.parse(process.stdout.readline().strip()).port
-
-
-@pytest.fixture
-def servers(tmp_path: Path) -> Generator[list[Server], None, None]:
-    """Three processes with the example application."""
-    store = str(tmp_path / "store.db")
-    command = ("serve", "--http", "127.0.0.1:0", "--store", store, "--multi-turn")
-    with ExitStack() as stack:
-        processes = [stack.enter_context(started(*command)) for _ in range(3)]
-        yield [Server(process) for process in processes]
+ONE_REQUEST_EACH = sansmcp.Limits(idle_connection_timeout=1e-6)
+"""Connections that are kept for nothing after their first request."""
 
 
 @asynccontextmanager
@@ -77,45 +52,12 @@ async def relaying(servers: list[Server]) -> AsyncGenerator[str, None]:
         nursery.cancel_scope.cancel()
 
 
-def connect(url: str, way: str, answers: dict[str, Any]) -> Any:
-    """A client that uses each connection for one request only."""
-    version, multi_turn = WAYS[way]
-    return sansmcp_trio.connect(
-        url,
-        versions=(version,),
-        multi_turn=multi_turn,
-        capabilities={"elicitation": {}, "sampling": {}},
-        answers=answers,
-        listen=False,
-        reconnect=sansmcp.ReconnectPolicy(initial=0.1, cap=0.5, attempts=30),
-        limits=sansmcp.Limits(idle_connection_timeout=1e-6),
-    )
-
-
-async def topic(params: Any) -> dict[str, Any]:
-    return {"action": "accept", "content": {"topic": "the sea"}}
-
-
-async def poem(params: Any) -> dict[str, Any]:
-    text = params["messages"][0]["content"]["text"]
-    return {"role": "assistant", "model": "m", "content": {"type": "text", "text": text.upper()}}
-
-
-TEXT = "the sea: A POEM ABOUT THE SEA, PLEASE."
-
-
-async def ask(client: sansmcp_trio.Client) -> str:
-    result = await client.call_tool("ask", timeout=30)
-    text: str = result["content"][0]["text"]
-    return text
-
-
 @requirement("MTURN-S-009", "MTURN-B-001")
 async def test_every_request_may_go_to_another_process(servers: list[Server]) -> None:
     answers = {"elicitation/create": topic, "sampling/createMessage": poem}
     async with relaying(servers) as url:
         for way in WAYS:
-            async with connect(url, way, answers) as client:
+            async with connect(url, way, answers, ONE_REQUEST_EACH) as client:
                 for _ in range(CALLS):
                     assert await ask(client) == TEXT
 
@@ -139,7 +81,7 @@ async def test_processes_are_killed_between_the_rounds(way: str, servers: list[S
         return await poem(params)
 
     answers = {"elicitation/create": topic_and_kill, "sampling/createMessage": poem_and_kill}
-    async with relaying(servers) as url, connect(url, way, answers) as client:
+    async with relaying(servers) as url, connect(url, way, answers, ONE_REQUEST_EACH) as client:
         result = await client.call_tool("ask", timeout=30, idempotent=True)
         assert result["content"][0]["text"] == TEXT
     assert len(alive) == 1

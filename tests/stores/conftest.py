@@ -1,0 +1,75 @@
+"""Processes that share a file, and a client for the tool that asks."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Generator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sansmcp
+import sansmcp_trio
+
+from ..cli.conftest import started
+
+WAYS = {
+    "requests": ("2025-06-18", False),
+    "multi-turn streams": ("2025-11-25", True),
+    "results": ("2026-07-28", False),
+}
+TEXT = "the sea: A POEM ABOUT THE SEA, PLEASE."
+DEFAULT_LIMITS = sansmcp.Limits()
+
+
+class Server:
+    """One process."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        self.process = process
+        self.port = sansmcp.Url.parse(process.stdout.readline().strip()).port
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Generator[list[Server], None, None]:
+    """Three processes with the example application."""
+    store = str(tmp_path / "store.db")
+    command = ("serve", "--http", "127.0.0.1:0", "--store", store, "--multi-turn")
+    with ExitStack() as stack:
+        processes = [stack.enter_context(started(*command)) for _ in range(3)]
+        yield [Server(process) for process in processes]
+
+
+def connect(
+    url: str, way: str, answers: dict[str, Any], limits: sansmcp.Limits = DEFAULT_LIMITS
+) -> Any:
+    """A client that can be asked, and asks nothing by itself."""
+    version, multi_turn = WAYS[way]
+    return sansmcp_trio.connect(
+        url,
+        versions=(version,),
+        multi_turn=multi_turn,
+        capabilities={"elicitation": {}, "sampling": {}},
+        answers=answers,
+        listen=False,
+        reconnect=sansmcp.ReconnectPolicy(initial=0.1, cap=0.5, attempts=30),
+        limits=limits,
+    )
+
+
+async def topic(params: Any) -> dict[str, Any]:
+    return {"action": "accept", "content": {"topic": "the sea"}}
+
+
+async def poem(params: Any) -> dict[str, Any]:
+    text = params["messages"][0]["content"]["text"]
+    return {"role": "assistant", "model": "m", "content": {"type": "text", "text": text.upper()}}
+
+
+async def ask(client: sansmcp_trio.Client) -> str:
+    result = await client.call_tool("ask", timeout=30)
+    text: str = result["content"][0]["text"]
+    return text
