@@ -83,7 +83,8 @@ def test_steps_are_linear_for_every_chunking(decoder: Decoder, make: Input) -> N
 
 @pytest.mark.parametrize(("decoder", "make"), STREAMS)
 def test_copies_are_linear_for_every_chunking(decoder: Decoder, make: Input) -> None:
-    assert too_steep(decoder, make, allocated, 128) == {}
+    # What a client connection lets wait is noise in inputs that are much shorter than that.
+    assert too_steep(decoder, make, allocated, 512 if decoder is client else 128) == {}
 
 
 def test_requests_that_are_sent_ahead_are_not_copied_for_each_answer() -> None:
