@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import attrs
@@ -32,6 +32,10 @@ which it catches.
 """
 
 
+Answers: TypeAlias = Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]]
+"""For each request that the server may make, a function from its parameters to the result."""
+
+
 class Adapter(Protocol):
     """An adapter, as the commands use it."""
 
@@ -44,6 +48,7 @@ class Adapter(Protocol):
         script: Script,
         show: Callable[[ClientEvent], None],
         settings: sansmcp.ClientSettings,
+        answers: Answers | None = None,
     ) -> None:
         """Connect, make the calls of a script, and show what happens meanwhile.
 

@@ -2,7 +2,8 @@
 
 Between the client and the server stands a relay that breaks connections after a random number of
 bytes, and the tool itself lets its client go in the middle of the work (SEP-1699). All calls end
-with their results, and every progress report arrives once.
+with their results, and every progress report arrives once. Before that, calls that ask the client
+go from one process to another (see ``_rounds``).
 
 At the stateless revision nothing can be resumed: a call whose response breaks is made again, from
 its beginning, and the reports of the attempt that succeeds are those that count.
@@ -11,15 +12,15 @@ its beginning, and the reports of the attempt that succeeds are those that count
 from __future__ import annotations
 
 import argparse
+import itertools
 import queue
 import random
-import socket
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import attrs
 
@@ -29,53 +30,11 @@ from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp.trace import Tracer
 
 from ._adapters import Adapter, Script, ToolCall, adapter_of, add_adapter
+from ._relay import Relay, relaying
+from ._rounds import show_rounds
 from ._say import Commands, say
 
 _STEPS = 6
-
-
-@attrs.define
-class _Life:
-    """How many bytes a connection has left."""
-
-    left: int
-
-
-@attrs.define(eq=False)
-class _Relay:
-    """Passes connections on to a server, and once it is told to, breaks them after a while."""
-
-    _target: int
-    _chance: random.Random
-    _say: Tracer
-    _longest_life: int
-    """Bytes that a connection carries at most."""
-    is_failing: bool = attrs.field(default=False, init=False)
-
-    def run(self, listener: socket.socket) -> None:
-        """Pass connections on until the listener is shut down."""
-        with suppress(OSError):
-            while True:
-                client, _ = listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._target))
-                life = _Life(self._chance.randint(300, self._longest_life))
-                for source, sink in ((client, server), (server, client)):
-                    arguments = (source, sink, life)
-                    threading.Thread(target=self._copy, args=arguments, daemon=True).start()
-
-    def _copy(self, source: socket.socket, sink: socket.socket, life: _Life) -> None:
-        with suppress(OSError):  # one end is gone: so is the connection
-            while data := source.recv(65536):
-                passed = data[: life.left] if self.is_failing else data
-                life.left -= len(passed) if self.is_failing else 0
-                sink.sendall(passed)
-                if self.is_failing and not life.left:
-                    self._say.write("network: a connection breaks")
-                    break
-        for end in (source, sink):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-        source.close()
 
 
 def add_to(commands: Commands) -> None:
@@ -97,7 +56,7 @@ def add_to(commands: Commands) -> None:
 
 
 def demo(options: argparse.Namespace) -> int:
-    """Run the demonstration. Returns the exit status: 1 if anything was lost or came twice."""
+    """Run the demonstration. Returns the exit status: 1 if anything failed, or came twice."""
     began = time.monotonic()
     calls: int = options.calls
     seed: int = random.randrange(1_000_000) if options.seed is None else options.seed
@@ -107,21 +66,21 @@ def demo(options: argparse.Namespace) -> int:
             say(f"{time.monotonic() - began:6.2f} {line}")
 
     write(f"demo: sansmcp {sansmcp.__version__}, {calls} calls, accidents by seed {seed}")
+    adapter = adapter_of(options)
+    failed = show_rounds(adapter, options.adapter, write)
     tracer = Tracer("client", write)
     # A call that has to be carried whole needs connections that can do it.
     is_stateless = sansmcp.REVISIONS[options.revision].era is sansmcp.Era.MODERN
     tally = _Tally(is_stateless)
-    adapter = adapter_of(options)
     settings: sansmcp.ClientSettings = {
         "trace": tracer,
         "reconnect": sansmcp.ReconnectPolicy(initial=0.2, attempts=20),
         "listen": False,
         "versions": (options.revision,),
     }
-    with _served(adapter) as port, socket.create_server(("127.0.0.1", 0)) as listener:
-        relay = _Relay(port, random.Random(seed), tracer, 4000 if is_stateless else 1500)
-        relaying = threading.Thread(target=relay.run, args=(listener,))
-        relaying.start()
+    with _served(adapter) as port:
+        longest_life = 4000 if is_stateless else 1500
+        relay = Relay(itertools.repeat(port), random.Random(seed), longest_life, tracer.write)
 
         def script() -> Script:
             relay.is_failing = True
@@ -129,17 +88,13 @@ def demo(options: argparse.Namespace) -> int:
                 yield from tally.make_call(number)
             relay.is_failing = False
 
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
-        try:
+        with relaying(relay) as url:
             adapter.converse(url, script(), tally.watch, settings)
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            relaying.join()
     say(
         f"demo: {calls} calls, {tally.disconnects} disconnects, "
         f"{tally.lost} lost, {tally.duplicated} duplicated"
     )
-    return 1 if tally.lost or tally.duplicated else 0
+    return 1 if failed or tally.lost or tally.duplicated else 0
 
 
 @contextmanager

@@ -12,8 +12,8 @@ import sansmcp_asyncio
 from sansmcp.events import ClientEvent
 
 from . import example
-from ._adapters import Script
-from ._with_loop import make_calls, show_events
+from ._adapters import Answers, Script
+from ._with_loop import answers_of, make_calls, show_events
 
 EXAMPLE = example.app
 
@@ -23,11 +23,13 @@ def converse(
     script: Script,
     show: Callable[[ClientEvent], None],
     settings: sansmcp.ClientSettings,
+    answers: Answers | None = None,
 ) -> None:
     """Make the calls of a script."""
 
     async def main() -> None:
-        async with sansmcp_asyncio.connect(target, **settings) as client:
+        connecting = sansmcp_asyncio.connect(target, answers=answers_of(answers), **settings)
+        async with connecting as client:
             showing = asyncio.create_task(show_events(client, show))
             await make_calls(client, script)
             showing.cancel()

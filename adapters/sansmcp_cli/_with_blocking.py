@@ -10,7 +10,7 @@ import sansmcp_blocking
 from sansmcp.events import ClientEvent
 
 from . import example
-from ._adapters import Script, next_call
+from ._adapters import Answers, Script, next_call
 
 EXAMPLE = example.blocking_app
 
@@ -23,9 +23,10 @@ def converse(
     script: Script,
     show: Callable[[ClientEvent], None],
     settings: sansmcp.ClientSettings,
+    answers: Answers | None = None,
 ) -> None:
     """Make the calls of a script."""
-    with sansmcp_blocking.connect(target, **settings) as client:
+    with sansmcp_blocking.connect(target, answers=answers, **settings) as client:
         client.events()  # they are kept from now on
         call = next_call(script, None)
         while call is not None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import sansmcp
 import sansmcp_loop
 from sansmcp.events import ClientEvent
 
-from ._adapters import Script, next_call
+from ._adapters import Answers, Script, next_call
 
 
 async def make_calls(client: sansmcp_loop.Client, script: Script) -> None:
@@ -31,3 +32,15 @@ async def show_events(client: sansmcp_loop.Client, show: Callable[[ClientEvent],
     """Show what happens, until cancelled."""
     async for event in client.events():
         show(event)
+
+
+def answers_of(answers: Answers | None) -> dict[str, Callable[[Any], Awaitable[Any]]]:
+    """The same functions, to be awaited."""
+
+    def awaited(answer: Callable[[Any], Any]) -> Callable[[Any], Awaitable[Any]]:
+        async def give(params: Any) -> Any:
+            return answer(params)
+
+        return give
+
+    return {method: awaited(answer) for method, answer in (answers or {}).items()}

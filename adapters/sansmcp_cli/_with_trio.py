@@ -13,8 +13,8 @@ import sansmcp_trio
 from sansmcp.events import ClientEvent
 
 from . import example
-from ._adapters import Script
-from ._with_loop import make_calls, show_events
+from ._adapters import Answers, Script
+from ._with_loop import answers_of, make_calls, show_events
 
 EXAMPLE = example.app
 
@@ -24,12 +24,13 @@ def converse(
     script: Script,
     show: Callable[[ClientEvent], None],
     settings: sansmcp.ClientSettings,
+    answers: Answers | None = None,
 ) -> None:
     """Make the calls of a script."""
 
     async def main() -> None:
         async with (
-            sansmcp_trio.connect(target, **settings) as client,
+            sansmcp_trio.connect(target, answers=answers_of(answers), **settings) as client,
             trio.open_nursery() as nursery,
         ):
             nursery.start_soon(show_events, client, show)

@@ -49,6 +49,26 @@ def test_the_demonstration_loses_nothing(adapter: str) -> None:
     assert int(counts[1]) >= 3  # the tool lets its client go once in each call
     assert "network: a connection breaks" in shown.out
     assert "retry" in shown.out
+    pattern = r"rounds: (\S+), .*: begun by process (\d+), continued by (\d+), finished by (\d+)"
+    rounds = re.findall(pattern, shown.out)
+    assert [version for version, *_ in rounds] == ["2025-06-18", "2025-11-25", "2026-07-28"]
+    for _, *processes in rounds:
+        assert len(set(processes)) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"), [("_PROCESSES", 1, "begun by process"), ("_ANSWERS", {}, "failed: ")]
+)
+def test_the_demonstration_tells_of_calls_that_fail(
+    name: str, value: object, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"sansmcp_cli._rounds.{name}", value)
+    shown = run_here("demo", "--calls", "0", "--quiet")
+    assert shown.status == 1
+    assert shown.out == "demo: 0 calls, 0 disconnects, 0 lost, 0 duplicated\n"
+    lines = shown.err.splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith("rounds: ") and said in line for line in lines)
 
 
 def test_a_reader_who_has_seen_enough() -> None:
