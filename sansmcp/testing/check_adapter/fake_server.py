@@ -289,9 +289,9 @@ class FakeServer:
             self._moved.notify_all()
 
     def _read(self, connection: socket.socket, reader: BinaryIO) -> Exchange | None:
-        """The next request; None at the end."""
+        """The next request; None at the end, which may come within a line."""
         line = reader.readline().decode()
-        if not line:
+        if not line.endswith("\n"):
             return None
         exchange = Exchange(self, connection, line)
         for header in iter(lambda: reader.readline().decode().strip(), ""):
