@@ -16,7 +16,11 @@ import sansmcp
 from .conftest import TEXT, WAYS, Server, ask, connect, poem, topic
 
 requirement = pytest.mark.requirement
-CALLS = 12
+pytestmark = pytest.mark.simulation
+
+CALLS = 34
+"""In each of the three ways: a hundred in all."""
+
 ONE_REQUEST_EACH = sansmcp.Limits(idle_connection_timeout=1e-6)
 """Connections that are kept for nothing after their first request."""
 
