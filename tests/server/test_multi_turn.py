@@ -216,7 +216,7 @@ def test_the_same_answers_again_do_not_run_it_twice() -> None:
     ("answers", "reason"),
     [
         ([{"action": "decline"}, ACCEPTED], "cursor_used"),
-        ([{"action": "decline"}], "cursor_used"),
+        ([{"action": "decline"}], "answers_missing"),
     ],
 )
 def test_a_turn_is_not_continued_twice(answers: list[Any], reason: str) -> None:
@@ -228,7 +228,7 @@ def test_a_turn_is_not_continued_twice(answers: list[Any], reason: str) -> None:
     assert len(instances.entered) == 1
 
 
-@pytest.mark.parametrize("wrong", ["too few", "strangers", "twice"])
+@pytest.mark.parametrize("wrong", ["too few", "strangers", "twice", "too many"])
 def test_all_questions_are_to_be_answered(wrong: str) -> None:
     instances = new_instances()
     session, talk, questions = ask(instances, "a", "b")
@@ -237,6 +237,7 @@ def test_all_questions_are_to_be_answered(wrong: str) -> None:
         "too few": answers[:1],
         "strangers": [answers[0], result("x")],
         "twice": [answers[0], answers[0]],
+        "too many": [*answers, result("x")],
     }
     expect(send(instances[1], session, talk.last_id, given[wrong]), 400, "answers_missing")
     assert send(instances[1], session, talk.last_id, answers).status == 200

@@ -24,7 +24,7 @@ Source: SEP-1858; 2025-03-26 to 2025-11-25, basic/transports: Sending Messages t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -109,6 +109,12 @@ def turn_of(id: RequestId) -> EventId | None:
     return EventId.decode(turn) if dot else None
 
 
+def wanted(items: Iterable[object], parked: Parked) -> dict[RequestId, Answered]:
+    """Those of the messages that answer questions of the turn, by the ids of these."""
+    answers = (item for item in items if isinstance(item, Answered))
+    return {item.id: item for item in answers if item.id is not None and item.id in parked.names}
+
+
 def _answers_missing() -> RemoteProtocolError:
     """A continuation that does not answer what was asked."""
     return RemoteProtocolError(
@@ -186,6 +192,8 @@ class Delivery:
     _parked: Parked | None = attrs.field(default=None, init=False)
     _given: dict[RequestId, Answered] = attrs.field(factory=dict[RequestId, "Answered"], init=False)
     """The answers that are stored."""
+    _new: dict[RequestId, Answered] = attrs.field(factory=dict[RequestId, "Answered"], init=False)
+    """Those of ours that are being stored."""
     _last_seq: int = attrs.field(default=0, init=False)
 
     def start(self) -> None:
@@ -205,14 +213,14 @@ class Delivery:
         for entry in page.entries if page is not None else ():
             batch = jsonrpc.decode(entry.data, self._core.limits)
             assert isinstance(batch, Batch)
-            self._take(item for item in batch.items if isinstance(item, Answered))
+            self._given |= wanted(batch.items, self._parked)
             self._last_seq = entry.seq
         self._add(self._parked)
 
     def stored(self) -> None:
         """The answers were added."""
         assert self._parked is not None
-        self._take(self._answers)
+        self._given |= self._new
         if len(self._given) == len(self._parked.names):
             self._go_on(self._parked)
         self._done()
@@ -228,26 +236,23 @@ class Delivery:
 
     def _add(self, parked: Parked) -> None:
         """Add what is new of the answers."""
-        new = [
-            answer
-            for answer in self._answers
-            if answer.id in parked.names and answer.id not in self._given
-        ]
-        if self.continues and self._given:
-            self._come_back()
-        elif self.continues and len({answer.id for answer in new}) < len(parked.names):
+        answers = wanted(self._answers, parked)
+        self._new = {id: answer for id, answer in answers.items() if id not in self._given}
+        if self.continues and not len(self._answers) == len(answers) == len(parked.names):
             self._refuse(_answers_missing())
-        elif new:
-            data = jsonrpc.encode_batch([jsonrpc.encode(answer) for answer in new])
+        elif self.continues and self._given:
+            self._come_back(answers)
+        elif self._new:
+            data = jsonrpc.encode_batch([jsonrpc.encode(answer) for answer in self._new.values()])
             key = self._session.log_key(f"{self._turn.encode()}.")
             entries = (Entry(self._last_seq + 1, data),)
             self._session.table.put(StoreAppend(stream=key, entries=entries), self)
         else:
             self._done()
 
-    def _come_back(self) -> None:
+    def _come_back(self, answers: Mapping[RequestId, Answered]) -> None:
         """The same POST again: its response is lost, and the call goes on or has ended."""
-        if all(self._given.get(answer.id or 0) == answer for answer in self._answers):
+        if answers == self._given:
             self._done()
         else:
             self._refuse(_cursor_used())
@@ -296,10 +301,6 @@ class Delivery:
             self._core.events.append(BadRequest(error))
         else:
             self._exchange.refuse(error)
-
-    def _take(self, answers: Any) -> None:
-        for answer in answers:
-            self._given[answer.id] = answer
 
     def _read_answers(self) -> None:
         assert self._parked is not None
