@@ -24,6 +24,7 @@
 ``legacy.handshake``      how a conversation opens, and opens again when the server has forgotten it
 ``legacy.streams``        what a session adds to Streamable HTTP
 ``legacy.cursor``         one end of a stream, over any number of connections
+``legacy.turns``          answers that are kept back until the server wants them (SEP-1858)
 ``legacy.listener``       the standalone stream (GET)
 ``legacy.http_sse``       the transport of 2024-11-05
 ========================  ==========================================================================

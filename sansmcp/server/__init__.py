@@ -1,28 +1,33 @@
 """The server machine: HTTP requests in, calls out; their answers in, HTTP responses out.
 
-========================  ==========================================================================
-``server``                the machine: parts in, effects and events out, time
-``dispatch``              what a request must be to be read at all
-``refusals``              every way of saying no
-``exchange``              one HTTP request and its response
-``channel``               one conversation on stdio or HTTP+SSE
-``stdio``                 the bytes of stdio
-``core``                  what the parts share: settings, queues, timers
-``calls`` ``answers``     a request that is worked on, and how its answer travels
-``storing``               what the machine is told about its store
-------------------------  --------------------------------------------------------------------------
-``modern.era``            what messages mean that stand alone, or why they are refused
-``modern.stateless``      how they are answered: on HTTP, on stdio
-``modern.results``        results as they have to be, and questions in them
-``modern.subscriptions``  clients that listen for changes
-------------------------  --------------------------------------------------------------------------
-``legacy.era``            all that clients of the handshake revisions take:
-``legacy.ladder``         why a request of theirs is refused
-``legacy.inbox``          what their messages mean
-``legacy.sessions``       what is remembered of a client between requests
-``legacy.streams``        logs and their readers: resumption and polling
-``legacy.streamable_http``  ``legacy.answers``: one transport,
-``legacy.http_sse``       another,
-``legacy.lines``          and what is the same on stdio
-========================  ==========================================================================
+==========================  ========================================================================
+``server``                  the machine: parts in, effects and events out, time
+``dispatch``                what a request must be to be read at all
+``refusals``                every way of saying no
+``exchange``                one HTTP request and its response
+``channel``                 one conversation on stdio or HTTP+SSE
+``stdio``                   the bytes of stdio
+``core``                    what the parts share: settings, queues, timers
+``calls`` ``answers``       a request that is worked on, and how its answer travels
+``asking``                  what clients may be asked for input, and which of them
+``storing``                 what the machine is told about its store
+--------------------------  ------------------------------------------------------------------------
+``modern.era``              what messages mean that stand alone, or why they are refused
+``modern.stateless``        how they are answered: on HTTP, on stdio
+``modern.results``          results as they have to be, and questions in them
+``modern.subscriptions``    clients that listen for changes
+--------------------------  ------------------------------------------------------------------------
+``legacy.era``              all that clients of the handshake revisions take:
+``legacy.ladder``           why a request of theirs is refused
+``legacy.inbox``            what their messages mean
+``legacy.sessions``         what is remembered of a client between requests,
+``legacy.shared``           also by other instances
+``legacy.streams``          logs and their readers: resumption and polling
+``legacy.logs``             the way of logs to the store
+``legacy.turns``            calls that wait for answers in their log
+``legacy.streamable_http``  one transport, and in ``legacy.answers`` how it answers,
+``legacy.http_sse``         another,
+``legacy.lines``            and what is the same on stdio
+``legacy.results``          what answers look like on all of them
+==========================  ========================================================================
 """
