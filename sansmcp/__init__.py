@@ -14,11 +14,8 @@ others (``sansmcp_trio``); any other event loop or HTTP stack can embed the mach
 
 from typing import TYPE_CHECKING
 
+from . import later
 from .app import App, Handler
-from .client.client import Client
-from .client.core import ReconnectPolicy
-from .client.detection import Verdicts
-from .client.settings import CallOptions, ClientSettings
 from .codecs.envelope import Envelope
 from .codecs.envelope import decode as decode_envelope
 from .codecs.jsonrpc import Batch
@@ -41,45 +38,56 @@ from .errors import (
     RequestTimeout,
     SessionLost,
 )
-from .handles import CallHandle, ClientHandle
-from .hosting import ServerHost
 from .http import BodyData, BodyEnd, PeerGone, RequestHead, ResponseHead, Url
-from .http11 import ClientConnection, ServerConnection
 from .limits import Limits
 from .messages import ErrorResponse, Message, Notification, Request, Response
 from .revisions import REVISIONS, Revision
-from .security import SecurityPolicy
-from .server.calls import Call, Caller
-from .server.exchange import ServerExchange
-from .server.server import Server
-from .server.settings import ServerSettings
-from .server.stdio import ServerPipe
 from .store import Entry, EntryKind, Page, Store, StreamKey
-from .turns import InputRequest, InputRequired, StateSeal
 from .types import Era, Idle, Secret
 
 if TYPE_CHECKING:
+    from .client.client import Client
+    from .client.core import ReconnectPolicy
+    from .client.detection import Verdicts
+    from .client.settings import CallOptions, ClientSettings
     from .codecs.event_id import EventId
+    from .handles import CallHandle, ClientHandle
+    from .hosting import ServerHost
+    from .http11.client import ClientConnection
+    from .http11.server import ServerConnection
     from .memory import MemoryStore
+    from .security import SecurityPolicy
+    from .server.calls import Call, Caller
+    from .server.exchange import ServerExchange
     from .server.legacy.sessions import Session
+    from .server.server import Server
+    from .server.settings import ServerSettings
+    from .server.stdio import ServerPipe
+    from .turns import InputRequest, InputRequired, StateSeal
 else:
-
-    def __getattr__(name: str) -> object:
-        """Names of the handshake revisions: who does without those does not even import them."""
-        if name == "EventId":
-            from .codecs.event_id import EventId
-
-            return EventId
-        if name == "MemoryStore":
-            from .memory import MemoryStore
-
-            return MemoryStore
-        if name == "Session":
-            from .server.legacy.sessions import Session
-
-            return Session
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
+    __getattr__, __dir__ = later.names(
+        globals(),
+        {
+            ".client.client": ("Client",),
+            ".client.core": ("ReconnectPolicy",),
+            ".client.detection": ("Verdicts",),
+            ".client.settings": ("CallOptions", "ClientSettings"),
+            ".codecs.event_id": ("EventId",),
+            ".handles": ("CallHandle", "ClientHandle"),
+            ".hosting": ("ServerHost",),
+            ".http11.client": ("ClientConnection",),
+            ".http11.server": ("ServerConnection",),
+            ".memory": ("MemoryStore",),
+            ".security": ("SecurityPolicy",),
+            ".server.calls": ("Call", "Caller"),
+            ".server.exchange": ("ServerExchange",),
+            ".server.legacy.sessions": ("Session",),
+            ".server.server": ("Server",),
+            ".server.settings": ("ServerSettings",),
+            ".server.stdio": ("ServerPipe",),
+            ".turns": ("InputRequest", "InputRequired", "StateSeal"),
+        },
+    )
 
 __version__ = "0.1.0"
 

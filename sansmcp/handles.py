@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 from .events import CallCompleted, CallFailed, ClientEvent, Closed, Connected, ProgressReceived
 from .messages import Params, RequestId
 from .revisions import REVISIONS
-from .server.calls import Call, Caller
 from .types import Era
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .client.settings import CallOptions
+    from .server.calls import Call, Caller
 
 Result = TypeVar("Result")
 Done = TypeVar("Done")

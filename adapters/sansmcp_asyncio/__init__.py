@@ -8,9 +8,23 @@
 All decisions are made by :mod:`sansmcp`; here is only what asyncio has to do for it.
 """
 
-from sansmcp_loop import Call
+from typing import TYPE_CHECKING
 
-from ._client import Client, connect
-from ._server import Serving, serve
+from sansmcp import later
+
+if TYPE_CHECKING:
+    from sansmcp_loop import Call
+
+    from ._client import Client, connect
+    from ._server import Serving, serve
+else:
+    __getattr__, __dir__ = later.names(
+        globals(),
+        {
+            "._client": ("Client", "connect"),
+            "._server": ("Serving", "serve"),
+            "sansmcp_loop": ("Call",),
+        },
+    )
 
 __all__ = ["Call", "Client", "Serving", "connect", "serve"]

@@ -10,10 +10,24 @@ All decisions are made by :mod:`sansmcp`; here is only what sockets, pipes and t
 for it.
 """
 
-from sansmcp_threads import Call
+from typing import TYPE_CHECKING
 
-from ._client import Client, PendingCall, connect
-from ._server import Serving, serve
+from sansmcp import later
+
+if TYPE_CHECKING:
+    from sansmcp_threads import Call
+
+    from ._client import Client, PendingCall, connect
+    from ._server import Serving, serve
+else:
+    __getattr__, __dir__ = later.names(
+        globals(),
+        {
+            "._client": ("Client", "PendingCall", "connect"),
+            "._server": ("Serving", "serve"),
+            "sansmcp_threads": ("Call",),
+        },
+    )
 
 __all__ = [
     "Call",

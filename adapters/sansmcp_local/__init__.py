@@ -7,13 +7,31 @@ was started (:func:`signal_group`), the file by which processes find a server
 interrupts those who block (:func:`undisturbed`).
 """
 
-from ._interrupts import interrupts_allowed, undisturbed
-from ._listening import listen
-from ._machine import new_server
-from ._processes import signal_group
-from ._sockets import is_readable
-from ._state_file import State, StateFile, read_state
-from ._streams import StandardStreams
+from typing import TYPE_CHECKING
+
+from sansmcp import later
+
+if TYPE_CHECKING:
+    from ._interrupts import interrupts_allowed, undisturbed
+    from ._listening import listen
+    from ._machine import new_server
+    from ._processes import signal_group
+    from ._sockets import is_readable
+    from ._state_file import State, StateFile, read_state
+    from ._streams import StandardStreams
+else:
+    __getattr__, __dir__ = later.names(
+        globals(),
+        {
+            "._interrupts": ("interrupts_allowed", "undisturbed"),
+            "._listening": ("listen",),
+            "._machine": ("new_server",),
+            "._processes": ("signal_group",),
+            "._sockets": ("is_readable",),
+            "._state_file": ("State", "StateFile", "read_state"),
+            "._streams": ("StandardStreams",),
+        },
+    )
 
 __all__ = [
     "StandardStreams",

@@ -4,10 +4,25 @@ It is no layer on which applications could be written: no nurseries, no sockets,
 that of whole tasks.
 """
 
-from ._client import Answerer, AwaitableClient, Client
-from ._loops import Event, Loop, Task, current_loop
-from ._machine import Clock, Promise
-from ._serving import Call, Serving, Timekeeper
+from typing import TYPE_CHECKING
+
+from sansmcp import later
+
+if TYPE_CHECKING:
+    from ._client import Answerer, AwaitableClient, Client
+    from ._loops import Event, Loop, Task, current_loop
+    from ._machine import Clock, Promise, Timekeeper
+    from ._serving import Call, Serving
+else:
+    __getattr__, __dir__ = later.names(
+        globals(),
+        {
+            "._client": ("Answerer", "AwaitableClient", "Client"),
+            "._loops": ("Event", "Loop", "Task", "current_loop"),
+            "._machine": ("Clock", "Promise", "Timekeeper"),
+            "._serving": ("Call", "Serving"),
+        },
+    )
 
 __all__ = [
     "Answerer",

@@ -13,8 +13,7 @@ from sansmcp.effects import ClientEffect
 from sansmcp.events import ClientEvent, ServerAsked, ServerWithdrew
 
 from ._loops import Loop, Task
-from ._machine import Promise
-from ._serving import Timekeeper
+from ._machine import Promise, Timekeeper
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import sansmcp
 
@@ -36,6 +36,18 @@ class Promise:
         if self._error is not None:
             raise self._error
         return self._value
+
+
+class Timekeeper(Protocol):
+    """Keeps the time of a machine."""
+
+    @property
+    def moved(self) -> Event:
+        """Is set, and replaced, at every :meth:`tick`."""
+        ...
+
+    def tick(self) -> None:
+        """The machine has been driven until it was idle."""
 
 
 class Clock:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
 import sansmcp
 from sansmcp.events import ClientAnswered, ServerEvent
 
-from ._loops import Event, Loop
-from ._machine import Promise
+from ._loops import Loop
+from ._machine import Promise, Timekeeper
 
 _logger = logging.getLogger("sansmcp")
 
@@ -32,18 +32,6 @@ class Call(sansmcp.CallHandle[Awaitable[Any], Awaitable[None]]):
         self._serving.settle()
         await self._serving.loop.checkpoint()
         await self._serving.until(lambda: not self._call.congested)
-
-
-class Timekeeper(Protocol):
-    """Keeps the time of a machine."""
-
-    @property
-    def moved(self) -> Event:
-        """Is set, and replaced, at every :meth:`tick`."""
-        ...
-
-    def tick(self) -> None:
-        """The machine has been driven until it was idle."""
 
 
 class Serving(sansmcp.ServerHost):

@@ -4,8 +4,22 @@ Who carries the bytes is left open: the selector loop of :mod:`sansmcp_blocking`
 WSGI server under :mod:`sansmcp_wsgi`, or httpx.
 """
 
-from ._client import Answerer, Client
-from ._host import Call, Host, HostSettings
-from ._promise import Promise
+from typing import TYPE_CHECKING
+
+from sansmcp import later
+
+if TYPE_CHECKING:
+    from ._client import Answerer, Client
+    from ._host import Call, Host, HostSettings
+    from ._promise import Promise
+else:
+    __getattr__, __dir__ = later.names(
+        globals(),
+        {
+            "._client": ("Answerer", "Client"),
+            "._host": ("Call", "Host", "HostSettings"),
+            "._promise": ("Promise",),
+        },
+    )
 
 __all__ = ["Answerer", "Call", "Client", "Host", "HostSettings", "Promise"]

@@ -14,8 +14,3 @@ a moment in which what it still sends is thrown away: closing at once would dest
 
 Source: RFC 9112; CVE-2007-6750, CVE-2025-43859 (h11 0.16 or newer is required).
 """
-
-from .client import ClientConnection
-from .server import ServerConnection
-
-__all__ = ["ClientConnection", "ServerConnection"]

@@ -32,7 +32,8 @@ from ..events import (
     ServerEvent,
 )
 from ..http import PeerGone
-from ..http11 import ClientConnection, ServerConnection
+from ..http11.client import ClientConnection
+from ..http11.server import ServerConnection
 from ..server.calls import Call
 from ..server.server import Server
 from ..store import Store
