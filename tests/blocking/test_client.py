@@ -23,7 +23,7 @@ from .conftest import PATIENCE, Start, World, happens
 
 
 def test_importing_it_loads_no_event_loop() -> None:
-    code = "import sansmcp_blocking, sys; print(*sys.modules)"
+    code = "from sansmcp_blocking import *; import sys; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], env=outside(), capture_output=True, check=True, text=True
     )

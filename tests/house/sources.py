@@ -17,6 +17,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
+_PUBLIC_NAMES = ("__all__", "(__getattr__, __dir__)")
+"""What is assigned to where public names are listed."""
+
 _NOT_CODE = {
     tokenize.COMMENT,
     tokenize.DEDENT,
@@ -77,10 +80,10 @@ class Module:
         return _functions(self.tree, "")
 
     def literals(self) -> Iterator[ast.Constant]:
-        """Every constant that is neither a docstring nor a name in ``__all__``."""
+        """Every constant that is neither a docstring nor one of the module's own public names."""
         words = {id(node.value) for node in ast.walk(self.tree) if is_docstring(node)}
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in _PUBLIC_NAMES:
                 words.update(id(name) for name in ast.walk(node.value))
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Constant) and id(node) not in words:

@@ -9,7 +9,7 @@ import pytest
 from .sources import Module, adapters, core
 
 TIERS = (
-    ("limits", "messages", "security", "timers", "types"),
+    ("later", "limits", "messages", "security", "timers", "types"),
     ("errors", "process", "store"),
     ("app", "codecs", "memory", "revisions", "states"),
     ("events", "http", "meta", "turns"),

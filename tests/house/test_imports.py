@@ -1,0 +1,190 @@
+"""What an import brings along: names of modules, since times differ with every machine."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+
+import pytest
+
+from .sources import ROOT, Module, adapters, core
+
+VOCABULARY = {
+    "app",
+    "codecs",
+    "errors",
+    "http",
+    "later",
+    "limits",
+    "messages",
+    "revisions",
+    "store",
+    "types",
+}
+"""The parts of the core that everybody gets."""
+
+MACHINE = {"effects", "events", "meta", "process", "states", "timers", "trace", "turns", "wire"}
+CONNECTION = {"h11_pump", "http11"}
+
+BRINGS = {
+    "import sansmcp": VOCABULARY,
+    "from sansmcp import SseDecoder": VOCABULARY,
+    "from sansmcp import Client": VOCABULARY | MACHINE | {"client"},
+    "from sansmcp import Server": VOCABULARY | MACHINE | {"security", "server"},
+    "from sansmcp import ClientConnection": VOCABULARY | MACHINE | CONNECTION | {"client"},
+    "from sansmcp import ServerConnection": VOCABULARY
+    | MACHINE
+    | CONNECTION
+    | {"security", "server"},
+    "import sansmcp_blocking": VOCABULARY,
+}
+"""The parts of the core that are there after an import, and no others."""
+
+MORE_OF_PYTHON = {
+    "base64",
+    "binascii",
+    "hashlib",
+    "heapq",
+    "hmac",
+    "importlib",
+    "ipaddress",
+    "json",
+    "math",
+    "struct",
+    "urllib",
+}
+"""What the core brings of the standard library that ``attrs`` and ``msgspec`` have not; each version
+of Python brings less than all of that.
+"""
+
+FOR_BLOCKING = MORE_OF_PYTHON | {
+    "array",
+    "atexit",
+    "bisect",
+    "errno",
+    "fcntl",
+    "locale",
+    "logging",
+    "random",
+    "select",
+    "selectors",
+    "signal",
+    "socket",
+    "ssl",
+    "string",
+    "subprocess",
+    "traceback",
+}
+
+EXTRA = {
+    "import sansmcp": MORE_OF_PYTHON,
+    "from sansmcp import Client": MORE_OF_PYTHON,
+    "from sansmcp import Server": MORE_OF_PYTHON,
+    "import sansmcp_blocking": MORE_OF_PYTHON,
+    "from sansmcp_blocking import Client, PendingCall, connect": FOR_BLOCKING,
+}
+
+HALVES = {
+    "sansmcp_asgi": ("", "AsgiApp, Call, asgi_app"),
+    "sansmcp_asyncio": ("Client, connect", "Call, Serving, serve"),
+    "sansmcp_blocking": ("Client, PendingCall, connect", "Call, Serving, serve"),
+    "sansmcp_httpx": ("Client, BlockingClient, connect, connect_blocking", ""),
+    "sansmcp_trio": ("Client, connect", "Call, Serving, serve"),
+    "sansmcp_wsgi": ("", "Call, WsgiApp"),
+}
+"""The names for clients and those for servers."""
+
+CLIENT_HALF = [f"from {adapter} import {names}" for adapter, (names, _) in HALVES.items() if names]
+SERVER_HALF = [f"from {adapter} import {names}" for adapter, (_, names) in HALVES.items() if names]
+
+
+def loaded(code: str) -> set[str]:
+    """The modules that some code loads, beyond those that come with ``attrs`` and ``msgspec``."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys, attrs, msgspec.json\nbefore = set(sys.modules)\n"
+            f"{code}\nprint(*set(sys.modules) - before)",
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "adapters")))},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return set(done.stdout.split())
+
+
+def parts(modules: Iterable[str]) -> set[str]:
+    """The parts of the core that modules belong to."""
+    return {name.split(".")[1] for name in modules if name.startswith("sansmcp.")}
+
+
+def packages(modules: Iterable[str]) -> set[str]:
+    """The packages that are not ours, without the inner parts of the interpreter."""
+    tops = {name.partition(".")[0] for name in modules}
+    return {top for top in tops if not top.startswith(("_", "sansmcp"))}
+
+
+@pytest.mark.parametrize("code", BRINGS)
+def test_an_import_brings_what_is_used_of_it(code: str) -> None:
+    assert parts(loaded(code)) == BRINGS[code]
+
+
+@pytest.mark.parametrize("code", EXTRA)
+def test_an_import_brings_no_more_of_the_standard_library(code: str) -> None:
+    assert packages(loaded(code)) <= EXTRA[code]
+
+
+@pytest.mark.parametrize("code", CLIENT_HALF)
+def test_who_connects_imports_no_server(code: str) -> None:
+    assert {"hosting", "server"}.isdisjoint(parts(loaded(code)))
+
+
+@pytest.mark.parametrize("code", SERVER_HALF)
+def test_who_serves_imports_no_client(code: str) -> None:
+    assert "client" not in parts(loaded(code))
+
+
+# Names that come later
+
+
+def told(module: Module) -> dict[str, str]:
+    """The names that a package tells to type checkers alone, and where they are."""
+    return {
+        name: home
+        for part in module.imports()
+        if part.is_for_types
+        for home, _, name in (part.name.rpartition("."),)
+    }
+
+
+PACKAGES = [
+    module
+    for module in (*core(), *(package[0] for package in adapters().values()))
+    if module.is_package and told(module)
+]
+
+
+@pytest.mark.parametrize("module", PACKAGES, ids=lambda module: module.name)
+def test_what_type_checkers_are_told_is_what_there_is(module: Module) -> None:
+    package = importlib.import_module(module.name)
+    for name, home in told(module).items():
+        assert getattr(package, name) is getattr(importlib.import_module(home), name)
+    assert set(dir(package)) == vars(package).keys(), "type checkers are not told of these"
+    assert set(package.__all__) <= vars(package).keys()
+
+
+def test_a_name_that_comes_later_is_known_before_and_kept_then() -> None:
+    code = """
+import sansmcp
+assert "Client" in dir(sansmcp) and "Client" not in vars(sansmcp)
+sansmcp.Client
+assert "Client" in dir(sansmcp) and "Client" in vars(sansmcp)
+"""
+    assert "sansmcp.client.client" in loaded(code)
