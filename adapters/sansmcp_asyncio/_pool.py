@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import cast
 
 import sansmcp
+from sansmcp import ClientConnection  # at once: no connection waits for an import
 from sansmcp.effects import OpenExchange
 from sansmcp_local import is_readable
 
@@ -118,7 +119,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._exchange = 0
-        self.pump = sansmcp.ClientConnection(pool.core)
+        self.pump = ClientConnection(pool.core)
         self.lost = pool.loop.create_future()
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 import sansmcp
+from sansmcp import ClientConnection  # at once: no connection waits for an import
 
 from ._loop import Steps
 from ._streams import SocketStream, open_stream
@@ -23,11 +24,11 @@ class Pool:
 
     _core: sansmcp.Client
     _ssl_context: ssl.SSLContext | None
-    _idle: list[tuple[SocketStream, sansmcp.ClientConnection, float]] = attrs.field(
+    _idle: list[tuple[SocketStream, ClientConnection, float]] = attrs.field(
         factory=list[Any], init=False
     )
 
-    def take(self, url: str) -> Steps[tuple[SocketStream, sansmcp.ClientConnection]]:
+    def take(self, url: str) -> Steps[tuple[SocketStream, ClientConnection]]:
         """A connection for one exchange; give it back. Raises OSError."""
         while self._idle:
             stream, pump, since = self._idle.pop()
@@ -37,9 +38,9 @@ class Pool:
                     return stream, pump
             stream.close()
         stream = yield from open_stream(sansmcp.Url.parse(url), self._ssl_context)
-        return stream, sansmcp.ClientConnection(self._core)
+        return stream, ClientConnection(self._core)
 
-    def give_back(self, stream: SocketStream, pump: sansmcp.ClientConnection) -> None:
+    def give_back(self, stream: SocketStream, pump: ClientConnection) -> None:
         """Keep a connection that can be used again; close any other."""
         if pump.is_reusable and len(self._idle) < _MOST_IDLE:
             self._idle.append((stream, pump, time.monotonic()))

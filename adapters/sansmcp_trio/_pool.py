@@ -10,9 +10,10 @@ from typing import TypeAlias
 import trio
 
 import sansmcp
+from sansmcp import ClientConnection  # at once: no connection waits for an import
 
 _Stream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
-_Idle: TypeAlias = tuple[_Stream, sansmcp.ClientConnection, float]
+_Idle: TypeAlias = tuple[_Stream, ClientConnection, float]
 
 _MOST_IDLE = 8
 
@@ -27,11 +28,11 @@ class Pool:
     @asynccontextmanager
     async def connection(
         self, url: str, core: sansmcp.Client
-    ) -> AsyncGenerator[tuple[_Stream, sansmcp.ClientConnection], None]:
+    ) -> AsyncGenerator[tuple[_Stream, ClientConnection], None]:
         """A connection for one exchange. Raises OSError or trio.BrokenResourceError."""
         stream, pump = self._take(core.limits.idle_connection_timeout) or (
             await self._connect(sansmcp.Url.parse(url)),
-            sansmcp.ClientConnection(core),
+            ClientConnection(core),
         )
         try:
             yield stream, pump
@@ -46,7 +47,7 @@ class Pool:
         while self._idle:
             _socket(self._idle.pop()[0]).close()
 
-    def _take(self, longest_idle: float) -> tuple[_Stream, sansmcp.ClientConnection] | None:
+    def _take(self, longest_idle: float) -> tuple[_Stream, ClientConnection] | None:
         """A connection that was not idle for long, and on which nothing has come since."""
         while self._idle:
             stream, pump, since = self._idle.pop()

@@ -56,16 +56,18 @@ MORE_OF_PYTHON = {
     "struct",
     "urllib",
 }
-"""What the core brings of the standard library that ``attrs`` and ``msgspec`` have not; each version
-of Python brings less than all of that.
+"""What the core brings of the standard library that ``attrs`` and ``msgspec`` have not, in some
+version of Python.
 """
 
 FOR_BLOCKING = MORE_OF_PYTHON | {
     "array",
     "atexit",
     "bisect",
+    "dataclasses",
     "errno",
     "fcntl",
+    "h11",
     "locale",
     "logging",
     "random",
