@@ -2,7 +2,8 @@
 
 Each run is one call that needs two rounds of answers, towards instances that share a store. They
 are all there, or those that have asked are killed before they are answered; connections break after
-a random number of bytes.
+a random number of bytes. While the call waits for answers, strangers try to use what they have
+seen.
 """
 
 # The planted bugs have to reach into the machines.
@@ -10,6 +11,7 @@ a random number of bytes.
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Generator
@@ -19,22 +21,30 @@ import pytest
 
 from sansmcp import (
     App,
+    BodyData,
+    BodyEnd,
     Call,
     Client,
     Entry,
+    Idle,
     InputRequest,
     InputRequired,
     Limits,
     MemoryStore,
     ReconnectPolicy,
+    RequestHead,
+    ResponseHead,
     Server,
     StateSeal,
     StreamKey,
 )
+from sansmcp.effects import SendBody, SendHead
 from sansmcp.events import CallCompleted, CallFailed, ServerAsked
 from sansmcp.server.legacy.streams import Stream
 from sansmcp.server.legacy.turns import Delivery
 from sansmcp.testing import Link, Pair, counting_tokens
+
+from ..stores.strangers import Attempt, Spy, attempts, initialize
 
 requirement = pytest.mark.requirement
 simulation = pytest.mark.simulation
@@ -53,21 +63,69 @@ def question(value: int) -> InputRequest:
     return InputRequest("elicitation/create", {"message": "?", "value": value})
 
 
+class Visit:
+    """A request of a stranger at an instance."""
+
+    def __init__(self, pair: Pair, server: Server, attempt: Attempt, principal: str) -> None:
+        self.server = server
+        self.attempt = attempt
+        self.head: ResponseHead | None = None
+        self._body = b""
+        self._exchange = server.open_exchange(self)
+        headers = {"host": "localhost", **attempt.headers}
+        head = RequestHead(
+            method=attempt.method.encode(),
+            target=b"/mcp",
+            headers=tuple((name.encode(), value.encode()) for name, value in headers.items()),
+            principal=principal,
+        )
+        body = b"" if attempt.body is None else json.dumps(attempt.body).encode()
+        for part in (head, BodyData(body), BodyEnd()):
+            server.receive(self._exchange, part, now=pair.clock.now)
+        self.drive()
+
+    def drive(self) -> None:
+        """Take what the instance says."""
+        while not isinstance(effect := self.server.next_effect_of(self._exchange), Idle):
+            if isinstance(effect, SendHead):
+                self.head = effect.head
+            elif isinstance(effect, SendBody):
+                self._body += effect.data
+
+    @property
+    def told(self) -> tuple[int, str] | str | None:
+        """The refusal; None: the request was ignored."""
+        if self.head is None:
+            return "nothing"
+        if self.head.status == 202:
+            return None
+        error = json.loads(self._body).get("error", {"data": {"reason": "none"}})
+        return self.head.status, error["data"]["reason"]
+
+    @property
+    def session(self) -> str:
+        """That which was opened."""
+        assert self.head is not None
+        return dict(self.head.headers)[b"mcp-session-id"].decode()
+
+
 class World:
     """One simulated run."""
 
     def __init__(self, way: str, place: str, seed: int) -> None:
         self.chance = random.Random(seed)
         self.kills = place == PLACES[2]
-        version, multi_turn = WAYS[way]
+        self.spy = Spy()
+        version, self.multi_turn = WAYS[way]
         limits = Limits(replay_page_entries=3)
         store = MemoryStore(limits)
         servers = [self.new_server(number, limits) for number in range(3)]
         client = Client(
             "http://localhost/mcp",
             versions=(version,),
-            multi_turn=multi_turn,
+            multi_turn=self.multi_turn,
             capabilities={"elicitation": {}},
+            trace=self.spy,
             jitter=self.chance.random,
             reconnect=ReconnectPolicy(initial=0.2, cap=2.0, attempts=60),
             timeout=1000,
@@ -89,8 +147,14 @@ class World:
         self.entered: Counter[int] = Counter()
         """How often a handler was entered with the state of that number."""
         self.asking: Server | None = None
+        self.asked = 0
+        """How many questions have come to the client."""
+        self.strange = self.chance.choice([1, 2, 3])
+        """At which of them strangers come."""
+        self.visits: list[Visit] = []
         client.start(now=0.0)
         self.pair.run(5.0)
+        self.strangers = self.open_sessions(version) if self.spy.session else {"": "", "eve": ""}
         link.mean_cut = self.chance.choice([None, 1000, 2000, 5000])
         params: dict[str, Any] = {"name": "ask", "arguments": {}}
         client.call("tools/call", params, idempotent=True, now=self.pair.clock.now)
@@ -127,6 +191,15 @@ class World:
             return {"sum": total}
         return InputRequired({"c": question(4)}, [total, fresh])
 
+    def open_sessions(self, version: str) -> dict[str, str]:
+        """The sessions of strangers, by principal; the client itself has no name."""
+        opened = {
+            principal: Visit(self.pair, self.pair.server, initialize(version), principal)
+            for principal in ("", "eve")
+        }
+        self.pair.run(10.0)
+        return {principal: visit.session for principal, visit in opened.items()}
+
     def run(self) -> World:
         seen = 0
         while self.pair.clock.now < 400 and not self.ends:
@@ -142,6 +215,11 @@ class World:
         if self.kills and self.asking in self.pair.servers[1:] + self.pair.servers[:-1]:
             assert self.asking is not None
             self.pair.kill(self.asking)
+        self.asked += 1
+        if self.asked == self.strange:
+            for attempt in attempts(self.spy, self.strangers, multi_turn=self.multi_turn):
+                server = self.chance.choice(self.pair.servers)
+                self.visits.append(Visit(self.pair, server, attempt, attempt.principal))
         request = event.request
         result = {"action": "accept", "content": (request.params or {})["value"]}
 
@@ -164,6 +242,11 @@ class World:
                 found.append(f"got {event.result}")
         if once:
             found += [f"{times} times" for times in self.entered.values() if times > 1]
+        for visit in self.visits:
+            if visit.server in self.pair.servers and visit.told != visit.attempt.refused:
+                found.append(f"{visit.attempt} is answered {visit.told}")
+        if not self.visits:
+            found.append("no stranger came")
         return found
 
 
@@ -200,7 +283,7 @@ def test_planted_bug_who_was_overtaken_goes_on_as_well(monkeypatch: pytest.Monke
 
 @simulation
 def test_planted_bug_who_comes_back_goes_on_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    def twice(self: Delivery) -> None:
+    def twice(self: Delivery, answers: object) -> None:
         assert self._parked is not None
         self._go_on(self._parked)
         self._done()

@@ -22,6 +22,8 @@ WAYS = {
 }
 TEXT = "the sea: A POEM ABOUT THE SEA, PLEASE."
 DEFAULT_LIMITS = sansmcp.Limits()
+ONE_REQUEST_EACH = sansmcp.Limits(idle_connection_timeout=1e-6)
+"""Connections that are kept for nothing after their first request."""
 
 
 class Server:

@@ -1,0 +1,76 @@
+"""A server of its own process: ``python -m tests.stores.server STORE JOURNAL``.
+
+It says its port, and then serves a tool that needs two rounds of answers. Who has authenticated the
+clients is a proxy that does not exist: it would say in a header who they are. Each round that the
+handler is entered for is a line in the journal, which all processes write.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import sys
+import time
+from typing import Any
+
+import uvicorn
+
+from sansmcp import App, InputRequest, InputRequired, StateSeal
+from sansmcp_asgi import Call, asgi_app
+from sansmcp_stores import SqliteStore
+
+WHO = "x-authenticated-user"
+
+app = App("rounds", "1")
+
+
+def question(call: Call, name: str, weight: int) -> InputRequest:
+    params = {"message": name, "process": os.getpid(), "value": weight * number_of(call)}
+    return InputRequest("elicitation/create", params)
+
+
+def number_of(call: Call) -> int:
+    number: int = call.params["arguments"]["number"]
+    return number
+
+
+@app.handler("tools/call")
+async def ask(call: Call) -> Any:
+    """Two questions, then a third; the answers are added up.
+
+    The state names the round, so that it can be told how often each is entered.
+    """
+    total, before = call.saved_state or (0, None)
+    now = secrets.token_hex(8)
+    line = json.dumps({"number": number_of(call), "before": before, "now": now, "pid": os.getpid()})
+    os.write(journal, line.encode() + b"\n")
+    total += sum(answer["content"]["value"] for answer in call.answers.values())
+    await call.progress(1 if before is None else 2 if "a" in call.answers else 3)
+    if before is None:
+        return InputRequired({"a": question(call, "a", 1), "b": question(call, "b", 2)}, (0, now))
+    if "a" in call.answers:
+        return InputRequired({"c": question(call, "c", 4)}, (total, now))
+    return {"content": [], "structuredContent": {"sum": total, "round": now}}
+
+
+def who(scope: Any) -> str:
+    """Who makes a request."""
+    return str(dict(scope["headers"]).get(WHO.encode(), b"").decode())
+
+
+if __name__ == "__main__":
+    store = SqliteStore(sys.argv[1])
+    journal = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    web = asgi_app(
+        app,
+        principal=who,
+        store=store,
+        shared_store=True,
+        multi_turn=True,
+        seal=StateSeal(keys=(store.secret,), clock=time.time),
+    )
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        print(listener.getsockname()[1], flush=True)
+        uvicorn.Server(uvicorn.Config(web, ws="none", log_level="critical")).run(sockets=[listener])
