@@ -27,7 +27,8 @@ unit: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -q -n 2 -m "not simulation" --ignore=tests/growth --cov
 
 simulation: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -q -n 2 tests/growth tests/simulation tests/stores/test_processes.py
+	$(BIN)/python -m pytest -q -n 2 tests/growth tests/simulation \
+		tests/stores/test_matrix.py tests/stores/test_processes.py
 
 # All tests, nothing else: for other versions of Python.
 tests: $(VENV)/installed-dev

@@ -21,6 +21,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -123,9 +124,8 @@ class Strangers:
         found: list[str] = []
         for attempt in attempts(self._spy, self._sessions, multi_turn=self._multi_turn):
             response = await self._send(attempt, attempt.principal, chance)
-            told = None if response.status_code == 202 else _refusal(response)
-            if told != attempt.refused:
-                found.append(f"{attempt} is answered {told}")
+            if _told(response) != attempt.refused:
+                found.append(f"{attempt} is answered {_told(response)}")
         return found
 
     async def _send(
@@ -136,8 +136,12 @@ class Strangers:
         return await self._web.request(attempt.method, url, headers=headers, json=attempt.body)
 
 
-def _refusal(response: httpx.Response) -> tuple[int, str]:
-    return response.status_code, response.json()["error"]["data"]["reason"]
+def _told(response: httpx.Response) -> tuple[int, str] | None:
+    """The refusal; None: the request was ignored."""
+    if response.status_code == 202:
+        return None
+    reason = re.search('"reason":"(.+?)"', response.text)
+    return response.status_code, response.text if reason is None else reason[1]
 
 
 class Cell:
