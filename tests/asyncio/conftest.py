@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Awaitable, Callable
 from inspect import iscoroutinefunction
 from pathlib import Path
@@ -15,6 +14,7 @@ import sansmcp_asyncio
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp_asyncio import Call, Serving
 
+from ..leftovers import freeze_what_is_there
 from .loops import LOOPS, on_a_loop
 
 Tool = Callable[[Call], Awaitable[Any]]
@@ -34,8 +34,7 @@ def old_things() -> None:
     """What is there before the first test is none of its business."""
     for kind in LOOPS:
         LOOPS[kind]().close()
-    gc.collect()
-    gc.freeze()  # looking for what a test has left behind is quick then
+    freeze_what_is_there()
 
 
 @pytest.fixture(autouse=True, params=LOOPS)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import gc
-import os
-import threading
 from collections.abc import Callable, Coroutine, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 import uvloop
+
+from ..leftovers import nothing_left
 
 _Result = TypeVar("_Result")
 
@@ -23,8 +21,6 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
 PATIENCE = 30.0
 """Seconds for what takes a moment, on a machine that has much else to do."""
 
-_DESCRIPTORS = Path("/proc/self/fd")
-
 
 def run(work: Coroutine[Any, Any, _Result], kind: str = "asyncio") -> _Result:
     """Run to the end, as ``asyncio.run`` does.
@@ -32,22 +28,16 @@ def run(work: Coroutine[Any, Any, _Result], kind: str = "asyncio") -> _Result:
     Raises AssertionError for what was left when the work had ended: tasks, threads, descriptors, or
     complaints of the loop.
     """
-    threads, descriptors, children = set(threading.enumerate()), _descriptors(), _children()
     complaints: list[dict[str, Any]] = []
-    loop = LOOPS[kind]()
-    loop.set_exception_handler(lambda _, complaint: complaints.append(complaint))
-    main = loop.create_task(work)
-    loop.run_until_complete(asyncio.wait([main], timeout=PATIENCE))
-    left = asyncio.all_tasks(loop)
-    _end(loop)
-    gc.collect()
-    for thread in set(threading.enumerate()) - threads:
-        thread.join(1.0)  # the last steps of one that waited for a process
-    assert not left, left
+    with nothing_left():
+        loop = LOOPS[kind]()
+        loop.set_exception_handler(lambda _, complaint: complaints.append(complaint))
+        main = loop.create_task(work)
+        loop.run_until_complete(asyncio.wait([main], timeout=PATIENCE))
+        left = asyncio.all_tasks(loop)
+        _end(loop)
+        assert not left, left
     assert not complaints, complaints
-    assert set(threading.enumerate()) <= threads
-    assert _descriptors() == descriptors
-    assert _children() == children
     return main.result()
 
 
@@ -61,31 +51,6 @@ def _end(loop: asyncio.AbstractEventLoop) -> None:
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()
-
-
-def _descriptors() -> set[str]:
-    if not _DESCRIPTORS.exists():
-        return set()
-    found: set[str] = set()
-    for name in os.listdir(_DESCRIPTORS):
-        try:
-            found.add(f"{name}: {os.readlink(_DESCRIPTORS / name)}")
-        except FileNotFoundError:  # that of the listing
-            continue
-    return found
-
-
-def _children() -> set[int]:
-    """The processes that this one has started and not buried."""
-    found: set[int] = set()
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = status.read_text(encoding="latin-1").rpartition(")")[2].split()[1]
-        except (FileNotFoundError, ProcessLookupError):  # it has just ended
-            continue
-        if int(parent) == os.getpid():
-            found.add(int(status.parent.name))
-    return found
 
 
 def on_a_loop(

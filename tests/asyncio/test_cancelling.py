@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import types
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from functools import partial
 from itertools import product
 from typing import Any, TypeAlias
@@ -14,6 +13,7 @@ import pytest
 from sansmcp import CallError, LocalProtocolError, ReconnectPolicy
 from sansmcp_asyncio import Call, Client, connect
 
+from ..stepping import stepping
 from ..trio.programs import foreign
 from .conftest import World
 from .loops import run
@@ -21,29 +21,9 @@ from .loops import run
 requirement = pytest.mark.requirement
 
 _Waited: TypeAlias = asyncio.Future[Any] | None
-Step = Callable[[int, _Waited], None]
 Scenario = Callable[[list[Client]], Coroutine[Any, Any, None]]
 
 AT_ONCE = ReconnectPolicy(initial=0.001)
-
-
-@types.coroutine
-def stepping(work: Coroutine[Any, Any, None], step: Step) -> Generator[Any, Any, None]:
-    """Await something, and tell each time that it waits: for the how many-th time, for what."""
-    waits = 0
-    error: BaseException | None = None
-    while True:
-        try:
-            future = work.send(None) if error is None else work.throw(error)
-        except StopIteration:
-            return
-        waits += 1
-        step(waits, future)
-        error = None
-        try:
-            yield future
-        except BaseException as caught:
-            error = caught
 
 
 class Disturbance:

@@ -1,0 +1,71 @@
+"""What a test has left behind: threads, descriptors, processes, and what nobody has closed."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+_DESCRIPTORS = Path("/proc/self/fd")
+
+
+@contextmanager
+def nothing_left() -> Generator[None, None, None]:
+    """Raises AssertionError for what a block has begun, opened or started, and not ended.
+
+    So do errors that nobody saw, such as the warning of a socket that it was not closed.
+    """
+    threads, descriptors, children = set(threading.enumerate()), _descriptors(), _children()
+    unseen: list[str] = []
+    hook, sys.unraisablehook = sys.unraisablehook, lambda it: unseen.append(repr(it.exc_value))
+    try:
+        yield
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(1.0)  # the last steps of one that waited for a process
+    assert not unseen, unseen
+    assert _busy(threading.enumerate()) <= threads
+    assert _descriptors() == descriptors
+    assert _children() == children
+
+
+def freeze_what_is_there() -> None:
+    """Make looking for what a test has left behind quick: all before it is none of its business."""
+    gc.collect()
+    gc.freeze()
+
+
+def _busy(threads: list[threading.Thread]) -> set[threading.Thread]:
+    """All but those that trio keeps for a while, and that have nothing to do."""
+    return {thread for thread in threads if not thread.name.startswith("Trio thread ")}
+
+
+def _descriptors() -> set[str]:
+    if not _DESCRIPTORS.exists():
+        return set()
+    found: set[str] = set()
+    for name in os.listdir(_DESCRIPTORS):
+        try:
+            found.add(f"{name}: {os.readlink(_DESCRIPTORS / name)}")
+        except FileNotFoundError:  # that of the listing
+            continue
+    return found
+
+
+def _children() -> set[int]:
+    """The processes that this one has started and not buried."""
+    found: set[int] = set()
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = status.read_text(encoding="latin-1").rpartition(")")[2].split()[1]
+        except (FileNotFoundError, ProcessLookupError):  # it has just ended
+            continue
+        if int(parent) == os.getpid():
+            found.add(int(status.parent.name))
+    return found
