@@ -9,6 +9,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 _DESCRIPTORS = Path("/proc/self/fd")
 
@@ -21,7 +22,11 @@ def nothing_left() -> Generator[None, None, None]:
     """
     threads, descriptors, children = set(threading.enumerate()), _descriptors(), _children()
     unseen: list[str] = []
-    hook, sys.unraisablehook = sys.unraisablehook, lambda it: unseen.append(repr(it.exc_value))
+
+    def keep(unraisable: Any) -> None:
+        unseen.append(repr(unraisable.exc_value))
+
+    hook, sys.unraisablehook = sys.unraisablehook, keep
     try:
         yield
         gc.collect()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
+from itertools import count, takewhile
 from typing import Any, TypeVar
 
 _Result = TypeVar("_Result")
@@ -30,3 +31,12 @@ def stepping(work: Coroutine[Any, Any, _Result], step: Step) -> Generator[Any, A
             go_on = partial(work.send, (yield awaited))
         except BaseException as error:
             go_on = partial(work.throw, error)
+
+
+def wherever(happens: Callable[[int], bool], every: int = 1) -> int:
+    """Let something happen at the first step, at the second, and so on, as long as there is one.
+
+    Takes a function that says whether anything has happened, and returns how often it did.
+    ``every``: leave steps out, all but the first of so many.
+    """
+    return sum(1 for _ in takewhile(happens, count(1, every)))

@@ -46,6 +46,7 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]]):
         self._answering: dict[RequestId, Task] = {}
         self._events: deque[ClientEvent] = deque()
         self._keeps_events = False
+        self._is_over = False
 
     # For applications
 
@@ -120,8 +121,18 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]]):
 
     def _settle(self) -> None:
         """Perform what the machine wants, and take what it tells, until it has nothing more."""
+        if self._is_over:
+            return
         # What ends a call must not wait behind events that nobody takes: only the reading does.
         self._core.drive(self._perform, self._happened)
+        self._clock.tick()
+
+    def _let_go(self) -> None:
+        """Leave nobody who waits, and do nothing any more, however the client has ended."""
+        self._core.close(now=self._loop.now())
+        self._settle()
+        self._is_over = True
+        self._is_closed.deliver()
         self._clock.tick()
 
     @abc.abstractmethod
@@ -171,7 +182,6 @@ class AwaitableClient(Client):
     """
 
     _has_begun = False
-    _is_over = False
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.__aenter__().__await__()
@@ -199,17 +209,9 @@ class AwaitableClient(Client):
         finally:
             await self._leave()
 
-    def _settle(self) -> None:
-        if not self._is_over:
-            super()._settle()
-
     async def _leave(self) -> None:
         """Leave nothing behind, and nobody who waits."""
-        self._core.close(now=self._loop.now())
-        self._settle()
-        self._is_over = True
-        self._is_closed.deliver()
-        self._clock.tick()
+        self._let_go()
         await self._end()
 
     @abc.abstractmethod

@@ -21,7 +21,7 @@ import sansmcp_loop
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp_loop import Answerer, current_loop
 
-from ._machine import Clock
+from ._machine import Clock, plain_nursery
 from ._pool import Pool
 from ._process import ServerProcess
 
@@ -55,6 +55,10 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
         """Do the handshake; :func:`connect` does it. Raises CallError where it fails."""
         self._nursery.start_soon(self._keep_time)
         await self._open()
+
+    def leave(self) -> None:
+        """Leave nobody who waits; :func:`connect` does it, at the end."""
+        self._let_go()
 
     def _perform(self, effect: ClientEffect) -> None:
         match effect:
@@ -154,19 +158,17 @@ async def connect(
     settings.setdefault("verdicts", _VERDICTS)
     core = sansmcp.Client(target, jitter=random.random, **settings)
     pool = Pool(ssl_context)
-    failure: Exception | KeyboardInterrupt | None = None
     try:
-        async with trio.open_nursery() as nursery:
+        async with plain_nursery() as nursery:
             client = Client(core, nursery, pool, answers, env, cwd)
-            # An exception must not go through the nursery: it would come out as a group.
             try:
                 await client.open()
                 yield client
-            except (Exception, KeyboardInterrupt) as error:
-                failure = error
-            await client.aclose()
+            finally:
+                try:
+                    await client.aclose()
+                finally:
+                    client.leave()
             nursery.cancel_scope.cancel()
     finally:
         pool.close()
-    if failure is not None:
-        raise failure

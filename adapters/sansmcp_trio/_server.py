@@ -26,7 +26,7 @@ from sansmcp.effects import CloseConnection, SendBytes
 from sansmcp_local import StandardStreams, StateFile, new_server
 from sansmcp_loop import current_loop
 
-from ._machine import Clock
+from ._machine import Clock, plain_nursery
 from ._stdio import StdioStream
 
 if TYPE_CHECKING:
@@ -112,8 +112,10 @@ class Serving(sansmcp_loop.Serving):
         """Is set once the server was told to stop."""
         self.has_ended = False
         """All streams have been ended: connections that have nothing to send are to be closed."""
-        self._nursery: trio.Nursery
         self.drivers: set[_Driver] = set()
+        self._nursery: trio.Nursery
+        self._shield = trio.CancelScope(shield=True)
+        self._left = trio.Event()
 
     def stop(self) -> None:
         """Stop: no new requests, a moment for those that run, a proper end for every stream."""
@@ -127,7 +129,7 @@ class Serving(sansmcp_loop.Serving):
         grace: float,
     ) -> None:
         """Serve until stopped; :func:`serve` does it. Shielded from the caller's cancellation."""
-        with trio.CancelScope(shield=True):
+        with self._shield:
             async with trio.open_nursery() as self._nursery:
                 self._nursery.start_soon(self._keep_time)
                 if streams is not None:
@@ -140,6 +142,15 @@ class Serving(sansmcp_loop.Serving):
                     accepting.cancel_scope.cancel()
                 await self._end(grace)
                 self._nursery.cancel_scope.cancel()
+        self._left.set()
+
+    async def stay(self) -> None:
+        """Wait for the end, and break everything off if that is interrupted."""
+        try:
+            await self._left.wait()
+        except KeyboardInterrupt:
+            self._shield.cancel()
+            raise
 
     async def _end(self, grace: float) -> None:
         await self.shut_down(grace)
@@ -214,25 +225,20 @@ async def serve(
     core = new_server(app, resumable=resumable, **settings)
     serving = Serving(core, sansmcp.MemoryStore(core.limits) if store is None else store)
     stops_at_end = http is None if stop_with_stdin is None else stop_with_stdin
-    interrupt: KeyboardInterrupt | None = None
     with ExitStack() as stack:
         listeners = await _listen(serving, http, ssl_context, stack)
         streams = stack.enter_context(StandardStreams()) if stdio else None
         if state_file is not None:
             transports = core.transports(http=http is not None, stdio=stdio)
             stack.enter_context(StateFile(state_file, url=serving.url, transports=transports))
-        async with trio.open_nursery() as nursery:
+        async with plain_nursery() as nursery:
             nursery.start_soon(serving.run, listeners, streams, stops_at_end, grace)
             task_status.started(serving)
-            # An interrupt must not go through the nursery: it would come out as a group.
             try:
                 await serving.stopped.wait()
-            except KeyboardInterrupt as error:
-                interrupt = error
             finally:
                 serving.stop()
-    if interrupt is not None:
-        raise interrupt
+                await serving.stay()
 
 
 async def _listen(
