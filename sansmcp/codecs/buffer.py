@@ -25,14 +25,15 @@ class PieceBuffer:
     def __init__(self, limit: int) -> None:
         """``limit``: bytes that a piece may have, without its mark."""
         self._limit = limit
-        self._window = min(limit, _WINDOW)
+        self.window = min(limit, _WINDOW)
+        """Bytes among which :meth:`next_run` has found everything that is complete."""
         self._searched = 0  # no mark begins before this
         self.waiting = bytearray()
         """What has come and was not taken. Chunks are added here."""
 
     def next_run(self, mark: bytes) -> bytearray:
         """All pieces, with their marks, that are surely within the limit."""
-        found = self.waiting.rfind(mark, self._searched, self._window)
+        found = self.waiting.rfind(mark, self._searched, self.window)
         return bytearray() if found < 0 else self.take(found + len(mark))
 
     def next_piece(self, mark: bytes) -> bytearray:
