@@ -51,7 +51,7 @@ class Timer(enum.Enum):
     """Server: the client did not answer a request that the server made."""
 
     FOLLOW = enum.auto()
-    """Server: a stream that another instance writes is to be looked at again."""
+    """Server: what another instance may have written is to be looked for again."""
 
     SESSION_IDLE = enum.auto()
     """Server: a session was not used for too long."""

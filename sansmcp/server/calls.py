@@ -55,6 +55,10 @@ class Caller:
         """
         return False
 
+    def begin(self, call: Call) -> None:
+        """A call runs from now on."""
+        self.calls[call.request.id] = call
+
     def touch(self) -> None:
         """A call has ended."""
 

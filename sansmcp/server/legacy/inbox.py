@@ -18,12 +18,14 @@ from ...codecs import json, jsonrpc
 from ...codecs.jsonrpc import Batch
 from ...errors import RemoteProtocolError
 from ...events import BadRequest, CallReceived, ClientNotified
-from ...messages import ErrorResponse, Message, Notification, Params, Request, Response
+from ...messages import ErrorResponse, Message, Notification, Request, Response
 from ...meta import names_multi_turn, with_multi_turn
 from ...revisions import REVISIONS, Revision
 from .. import refusals
 from ..calls import AnswerForm, Call, Caller
 from ..core import ServerCore
+from ..exchange import ServerExchange
+from .elsewhere import cancellation_log, leave, reason_of
 from .sessions import Session
 from .turns import deliver
 
@@ -112,7 +114,7 @@ class Inbox:
                 self._core.events.append(BadRequest(error))
                 continue
             call = Call(self._core, answer.session, item, answer)
-            answer.session.calls[item.id] = call
+            answer.session.begin(call)
             if item.method == "ping":
                 call.respond({}, now=self._core.now)
             else:
@@ -120,35 +122,46 @@ class Inbox:
         if answer.open_calls:
             answer.start()
 
-    def take(self, session: Session, message: Message) -> None:
+    def take(
+        self, session: Session, message: Message, exchange: ServerExchange | None = None
+    ) -> bool:
         """A notification, or the client's answer to a request of ours.
 
-        Late and unknown answers are ignored.
+        Late and unknown answers are ignored. Returns True if ``exchange`` is answered when the
+        store has what the message brings.
         """
         match message:
             case Notification("notifications/initialized"):
                 session.initialized()
-            case Notification("notifications/cancelled", params):
-                self._cancel(session, params or {})
+            case Notification("notifications/cancelled"):
+                return self._cancel(session, message, exchange)
             case Notification():
                 self._core.events.append(ClientNotified(session, message))
             case Response(id) | ErrorResponse(id) if type(id) is int and id in session.asked:
                 session.asked[id].answered(id, message)
             case _:
                 assert not isinstance(message, Request), "requests become calls"
-                deliver(self._core, session, message)
+                return deliver(self._core, session, message, exchange)
+        return False
 
     def _check_serving(self, request: Request) -> None:
         if self._core.draining:
             raise refusals.shutting_down(request.id)
 
-    def _cancel(self, session: Session, params: Params) -> None:
+    def _cancel(
+        self, session: Session, message: Notification, exchange: ServerExchange | None
+    ) -> bool:
         """A call is not wanted any more; unknown, finished and malformed ones are ignored.
 
+        What is unknown here may run at another instance, or wait for answers in the store.
         Source: basic/utilities/cancellation.
         """
-        id = params.get("requestId")
-        call = session.calls.get(id) if jsonrpc.is_request_id(id) else None
-        if call is not None:
-            reason = params.get("reason")
-            call.cancel(reason if isinstance(reason, str) else "cancelled by the client")
+        id = (message.params or {}).get("requestId")
+        if not jsonrpc.is_request_id(id):
+            return False
+        if (call := session.calls.get(id)) is not None:
+            call.cancel(reason_of(message))
+        elif session.parks:
+            leave(session.table, session.log_key(cancellation_log(id)), message, exchange)
+            return True
+        return False

@@ -18,8 +18,10 @@ the Server.
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import attrs
@@ -41,6 +43,7 @@ from ..calls import Call, Caller
 from ..channel import Outlet
 from ..core import ServerCore
 from ..exchange import ServerExchange
+from .elsewhere import Watch, answer_log, cancellation_log, reason_of
 from .logs import StreamTable
 from .streams import Stream
 
@@ -120,6 +123,23 @@ class Session(Caller):
     # What follows is for the other parts of the server.
 
     @property
+    def is_shared(self) -> bool:
+        """Whether other instances may get requests of this session."""
+        return self._core.shared_store and self.parks
+
+    @property
+    def parks(self) -> bool:
+        """Whether calls of this session may wait in the store."""
+        return self._core.resumable and self.id is not None and self.outlet is None
+
+    def begin(self, call: Call) -> None:
+        """A call runs here from now on; its cancellation may come to another instance."""
+        super().begin(call)
+        if self.is_shared:
+            name = cancellation_log(call.request.id)
+            self._watch(name, lambda: call.is_running, lambda said: call.cancel(reason_of(said)))
+
+    @property
     def is_busy(self) -> bool:
         """Whether calls run or somebody reads a stream."""
         return bool(self.calls or self._readers)
@@ -137,9 +157,13 @@ class Session(Caller):
             raise LocalProtocolError(
                 f"The client has not declared the capability {capability!r} that {method} needs"
             )
+        if self.is_shared and self._last_id == 0:
+            self._last_id = _first_number(self._core.token())
         self._last_id += 1
-        self.asked[self._last_id] = call
-        return self._last_id
+        self.asked[id := self._last_id] = call
+        if self.is_shared:
+            self._watch(answer_log(id), lambda: id in self.asked, partial(call.answered, id))
+        return id
 
     def forget_question(self, id: int) -> None:
         """A request to the client has ended."""
@@ -223,10 +247,18 @@ class Session(Caller):
             self._core.effects.append(StoreDrop(principal=self.principal, session=self.id.reveal()))
         self._core.events.append(SessionClosed(self, reason))
 
+    def _watch(self, log: str, is_wanted: Callable[[], bool], found: Callable[[Any], None]) -> None:
+        Watch(self.table, self.log_key(log), is_wanted, found).wait()
+
     def _new_standalone(self) -> Stream:
         stream = self.new_stream()
         self._standalone.append(stream)
         return stream
+
+
+def _first_number(token: str) -> int:
+    """Where an instance begins to number its questions: no other one has the same numbers."""
+    return int.from_bytes(hashlib.sha256(token.encode()).digest()[:4], "big") << 20
 
 
 @attrs.define(eq=False)

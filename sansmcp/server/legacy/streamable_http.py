@@ -17,7 +17,7 @@ import attrs
 from ...codecs.jsonrpc import Batch
 from ...errors import RemoteProtocolError
 from ...http import RequestHead
-from ...messages import Message, Notification, Request
+from ...messages import Message, Request
 from .. import refusals
 from ..core import ServerCore
 from ..dispatch import Endpoint
@@ -34,7 +34,7 @@ from .ladder import (
 )
 from .sessions import Session, SessionTable
 from .shared import SharedSession
-from .turns import continue_call, deliver
+from .turns import continue_call
 
 
 @attrs.define(eq=False)
@@ -129,10 +129,7 @@ class StreamableHttp:
             self._inbox.check_call(session, messages)
             answer = Answer(self._core, session, exchange, 1, is_batch=False)
             self._inbox.start((messages,), answer)
-        elif isinstance(messages, Notification) or not deliver(
-            self._core, session, messages, exchange
-        ):
-            self._inbox.take(session, messages)
+        elif not self._inbox.take(session, messages, exchange):
             exchange.reply(202)
 
     def _asked(self, head: RequestHead) -> AskedInSession:

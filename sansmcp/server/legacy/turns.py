@@ -16,6 +16,8 @@ How questions and answers travel is negotiated:
   names the second event, and the call goes on in the response to that POST. The same POST again
   finds the answers there, and only reads.
 
+A call that is cancelled while it waits does not go on: the answer that comes next ends its log.
+
 An instance that dies while a handler runs takes that call along: nobody could tell what the handler
 has done. The client's timeout ends it.
 
@@ -24,7 +26,8 @@ Source: SEP-1858; 2025-03-26 to 2025-11-25, basic/transports: Sending Messages t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import attrs
@@ -43,6 +46,7 @@ from .. import refusals
 from ..calls import Call
 from ..core import ServerCore
 from ..exchange import ServerExchange
+from .elsewhere import answer_log, cancellation_log, leave
 from .logs import store_failed
 from .results import PlainResults
 from .sessions import Session
@@ -178,7 +182,8 @@ class ContinuedAnswer(PlainResults):
 class Delivery:
     """Answers on their way to the turn that they belong to.
 
-    Three uses of the store: read the turn, read the answers that are there, add those that are new.
+    The uses of the store: read the turn, read the answers that are there, see whether the call was
+    cancelled, and add the answers that are new.
     """
 
     _core: ServerCore
@@ -189,6 +194,8 @@ class Delivery:
     """What waits for the outcome; None: nothing."""
     continues: bool
     """The exchange is to be the continuation of the call (SEP-1858)."""
+    _found: Callable[[Page | None], None] = attrs.field(init=False)
+    """Gets the page that is being read."""
     _parked: Parked | None = attrs.field(default=None, init=False)
     _given: dict[RequestId, Answered] = attrs.field(factory=dict[RequestId, "Answered"], init=False)
     """The answers that are stored."""
@@ -198,24 +205,27 @@ class Delivery:
 
     def start(self) -> None:
         """Read the turn."""
-        self._read(self._turn.stream, self._turn.seq - 1, 1)
+        self._read(self._turn.stream, self._turn.seq - 1, 1, self._found_turn)
 
     def replayed(self, effect: StoreRead, page: Page | None) -> None:
-        """A page has come: of the call's log, then of the turn's answers."""
-        if self._parked is None:
-            entry = page.entries[0] if page is not None and page.entries else None
-            if entry is None or entry.seq != self._turn.seq or not entry.waits:
-                self._not_found()
-                return
-            self._parked = Parked.decode(entry.data)
-            self._read_answers()
+        """A page has come."""
+        self._found(page)
+
+    def _found_turn(self, page: Page | None) -> None:
+        entry = page.entries[0] if page is not None and page.entries else None
+        if entry is None or entry.seq != self._turn.seq or not entry.waits:
+            self._not_found()
             return
+        self._parked = Parked.decode(entry.data)
+        self._read_answers(self._parked)
+
+    def _found_answers(self, parked: Parked, page: Page | None) -> None:
         for entry in page.entries if page is not None else ():
             batch = jsonrpc.decode(entry.data, self._core.limits)
             assert isinstance(batch, Batch)
-            self._given |= wanted(batch.items, self._parked)
+            self._given |= wanted(batch.items, parked)
             self._last_seq = entry.seq
-        self._add(self._parked)
+        self._choose(parked)
 
     def stored(self) -> None:
         """The answers were added."""
@@ -227,15 +237,16 @@ class Delivery:
 
     def overtaken(self) -> None:
         """Others have added answers meanwhile."""
-        self._read_answers()
+        assert self._parked is not None
+        self._read_answers(self._parked)
 
     def failed(self, effect: StoreEffect) -> bool:
         """The store failed: the client may try again."""
         self._refuse(store_failed())
         return True
 
-    def _add(self, parked: Parked) -> None:
-        """Add what is new of the answers."""
+    def _choose(self, parked: Parked) -> None:
+        """Add what is new of the answers, unless nobody wants them any more."""
         answers = wanted(self._answers, parked)
         self._new = {id: answer for id, answer in answers.items() if id not in self._given}
         if self.continues and not len(self._answers) == len(answers) == len(parked.names):
@@ -243,12 +254,21 @@ class Delivery:
         elif self.continues and self._given:
             self._come_back(answers)
         elif self._new:
-            data = jsonrpc.encode_batch([jsonrpc.encode(answer) for answer in self._new.values()])
-            key = self._session.log_key(f"{self._turn.encode()}.")
-            entries = (Entry(self._last_seq + 1, data),)
-            self._session.table.put(StoreAppend(stream=key, entries=entries), self)
+            self._read(cancellation_log(parked.request.id), 0, 1, self._add_or_end)
         else:
             self._done()
+
+    def _add_or_end(self, cancellation: Page | None) -> None:
+        if cancellation is not None:
+            stream = self._session.find_stream(self._turn.stream)
+            stream.take_over(self._turn.seq)
+            stream.append(b"", final=True)
+            self._done()
+            return
+        data = jsonrpc.encode_batch([jsonrpc.encode(answer) for answer in self._new.values()])
+        key = self._session.log_key(f"{self._turn.encode()}.")
+        entries = (Entry(self._last_seq + 1, data),)
+        self._session.table.put(StoreAppend(stream=key, entries=entries), self)
 
     def _come_back(self, answers: Mapping[RequestId, Answered]) -> None:
         """The same POST again: its response is lost, and the call goes on or has ended."""
@@ -275,7 +295,7 @@ class Delivery:
             rounds=parked.rounds,
             last_progress=parked.progress,
         )
-        session.calls[parked.request.id] = call
+        session.begin(call)
         self._core.events.append(CallReceived(call))
 
     def _done(self) -> None:
@@ -302,11 +322,13 @@ class Delivery:
         else:
             self._exchange.refuse(error)
 
-    def _read_answers(self) -> None:
-        assert self._parked is not None
-        self._read(f"{self._turn.encode()}.", self._last_seq, len(self._parked.names))
+    def _read_answers(self, parked: Parked) -> None:
+        found = partial(self._found_answers, parked)
+        self._read(f"{self._turn.encode()}.", self._last_seq, len(parked.names), found)
 
-    def _read(self, log: str, after: int, limit: int) -> None:
+    def _read(self, log: str, after: int, limit: int, found: Callable[[Page | None], None]) -> None:
+        """Ask the store for a page, which ``found`` gets."""
+        self._found = found
         effect = StoreRead(
             stream=self._session.log_key(log),
             after=after,
@@ -322,11 +344,17 @@ def deliver(
     answer: Answered,
     exchange: ServerExchange | None = None,
 ) -> bool:
-    """Bring an answer to the turn that it belongs to; False if its id names none."""
+    """Bring an answer to where it belongs: to a turn, or to the instance that waits for it.
+
+    Returns False if its id can be neither that of a turn nor of a question.
+    """
     turn = turn_of(answer.id) if isinstance(answer.id, str) else None
-    if turn is None or session.id is None or not core.resumable:
+    if turn is not None and session.parks:
+        Delivery(core, session, turn, (answer,), exchange, continues=False).start()
+    elif isinstance(answer.id, int) and session.is_shared:
+        leave(session.table, session.log_key(answer_log(answer.id)), answer, exchange)
+    else:
         return False
-    Delivery(core, session, turn, (answer,), exchange, continues=False).start()
     return True
 
 

@@ -153,7 +153,7 @@ class Modern:
         """Start a call, or answer what needs no application."""
         turn = self._turn(request, caller)
         call = Call(self._core, caller, request, answer, turn)
-        caller.calls[request.id] = call
+        caller.begin(call)
         self._core.stateless.add(call)
         if request.method == DISCOVER:
             call.respond(self._discovered(), now=self._core.now)

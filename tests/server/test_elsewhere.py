@@ -1,0 +1,317 @@
+"""Answers and cancellations that come to another instance than that which waits for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sansmcp import Call, ErrorResponse, InputRequired, Response
+from sansmcp.effects import StoreAppend, StoreRead
+from sansmcp.events import CallCancelled, CallReceived, ClientAnswered
+
+from .bench import LATEST, PING, Bench, Talk, methods, notification, say
+from .instances import Instances
+from .pipe_bench import result
+from .test_multi_turn import BOTH, answers_to, new_instances, send
+from .test_rounds import ACCEPTED, ALL, NAME
+
+requirement = pytest.mark.requirement
+OLDER = ["2025-03-26", "2025-06-18", "2025-11-25"]
+
+
+def cancelled(id: Any, **more: Any) -> dict[str, Any]:
+    return notification("notifications/cancelled", requestId=id, **more)
+
+
+def ask(bench: Bench, session: str, version: str = LATEST) -> tuple[Talk, Call, int]:
+    """A call whose handler waits for an answer; the stream, the call, and the question's id."""
+    talk, call = bench.call(session, version=version)
+    id: int = bench.do(call.ask, "elicitation/create", timeout=30)
+    return talk, call, id
+
+
+# Answers
+
+
+@pytest.mark.parametrize("version", OLDER)
+def test_an_answer_reaches_the_handler_that_waits(version: str) -> None:
+    first, second = instances = Instances()
+    session = instances.open_session(version, ALL)
+    talk, call, id = ask(first, session, version)
+    assert second.post(result(id, ACCEPTED), session, version).status == 202
+    assert first.events == []
+    instances.wait(0.25)
+    assert first.events == [ClientAnswered(call, id, Response(id, ACCEPTED))]
+    first.do(call.respond, {})
+    assert methods(talk) == ["elicitation/create", "answer"]
+
+
+def test_so_do_answers_of_a_batch_and_errors() -> None:
+    first, second = instances = Instances()
+    session = instances.open_session("2025-03-26", ALL)
+    _, call, id = ask(first, session, "2025-03-26")
+    error = {"jsonrpc": "2.0", "id": id, "error": {"code": -1, "message": "no"}}
+    assert second.post([error], session, "2025-03-26").status == 202
+    instances.wait(0.25)
+    assert first.events == [ClientAnswered(call, id, ErrorResponse(id, -1, "no"))]
+
+
+def test_the_first_answer_counts() -> None:
+    instances = Instances(3)
+    session = instances.open_session(capabilities=ALL)
+    _, call, id = ask(instances[0], session)
+    for bench, content in zip(instances[1:], ("a", "b"), strict=True):
+        assert bench.post(result(id, content), session).status == 202
+    instances.wait(0.5)
+    assert instances[0].post(result(id, "c"), session).status == 202
+    instances.wait(0.5)
+    assert instances[0].events == [ClientAnswered(call, id, Response(id, "a"))]
+
+
+def test_questions_of_all_instances_have_different_ids() -> None:
+    instances = Instances(3)
+    session = instances.open_session(capabilities=ALL)
+    asked = [ask(bench, session) for bench in instances for _ in range(2)]
+    ids = [id for _, _, id in asked]
+    assert len(set(ids)) == 6
+    assert all(0 < id < 2**53 for id in ids)
+    for id in ids:
+        instances[1].post(result(id, {"of": id}), session)
+    instances.wait(0.5)
+    given = [event for bench in instances for event in bench.events]
+    assert {(e.call, e.request_id) for e in given if isinstance(e, ClientAnswered)} == {
+        (call, id) for _, call, id in asked
+    }
+    assert all(e.result() == {"of": e.request_id} for e in given if isinstance(e, ClientAnswered))
+
+
+def test_an_answer_that_comes_too_late_is_ignored() -> None:
+    first, second = instances = Instances()
+    session = instances.open_session(capabilities=ALL)
+    _, _, id = ask(first, session)
+    instances.wait(31)
+    assert len(first.events) == 1  # it has timed out
+    assert second.post(result(id), session).status == 202
+    instances.wait(31)
+    assert len(first.events) == 1
+
+
+def test_an_answer_that_cannot_be_stored_may_be_sent_again() -> None:
+    first, second = instances = Instances()
+    session = instances.open_session(capabilities=ALL)
+    _, call, id = ask(first, session)
+    second.post(PING, session)
+    second.store_works = False
+    talk, gone = second.post(result(id), session), second.post(result(id), session)
+    for _ in range(2):
+        assert isinstance(second.use_store_once(), StoreRead)
+    gone.gone()
+    for _ in range(2):
+        assert isinstance(second.waiting[0], StoreAppend)
+        second.fail_store_once()
+    assert (talk.status, talk.error["data"]["reason"]) == (503, "store_failed")
+    assert gone.head is None
+    second.store_works = True
+    assert second.post(result(id), session).status == 202
+    instances.wait(0.25)
+    assert first.events == [ClientAnswered(call, id, Response(id, {}))]
+
+
+def test_an_answer_is_stored_before_the_client_may_forget_it() -> None:
+    first, second = instances = Instances()
+    session = instances.open_session(capabilities=ALL)
+    _, _, id = ask(first, session)
+    second.post(PING, session)
+    second.store_works = False
+    talk, gone = second.post(result(id), session), second.post(result(id), session)
+    for _ in range(2):
+        second.use_store_once()
+    gone.gone()
+    assert talk.head is None
+    for _ in range(2):
+        second.use_store_once()
+    assert talk.status == 202
+    assert gone.head is None
+
+
+# Cancellations
+
+
+@requirement("CANCEL-B-003", "CANCEL-B-007")
+@pytest.mark.parametrize("version", OLDER)
+def test_a_cancellation_reaches_the_handler_that_runs(version: str) -> None:
+    first, second = instances = Instances()
+    session = instances.open_session(version)
+    talk, call = first.call(session, "a", version=version)
+    say(first, call, "x")
+    assert second.post(cancelled("a", reason="bored"), session, version).status == 202
+    assert call.is_running
+    instances.wait(0.25)
+    assert first.events == [CallCancelled(call, "bored")]
+    assert methods(talk) == ["x"]
+    assert talk.ended
+
+
+def test_a_cancellation_may_be_there_before_the_call() -> None:
+    """The request waits for its session to be looked up."""
+    first, second = instances = Instances()
+    session = instances.open_session()
+    first.store_works = False
+    first.post({"jsonrpc": "2.0", "id": 5, "method": "tools/call"}, session)
+    second.post(cancelled(5), session)
+    first.store_works = True
+    first.use_store_once()
+    call = first.last_call()
+    instances.wait(0.25)
+    assert first.events == [CallCancelled(call, "cancelled by the client")]
+
+
+@pytest.mark.parametrize("id", ["5", 6, 5.0, True, None])
+def test_a_cancellation_is_for_one_request_of_one_session(id: Any) -> None:
+    first, second = instances = Instances()
+    session, other = instances.open_session(), instances.open_session()
+    _, call = first.call(session, 5)
+    second.post(cancelled(id), session)
+    second.post(cancelled(5), other)
+    instances.wait(1)
+    assert call.is_running
+
+
+def test_who_looks_for_a_cancellation_does_so_while_the_call_runs() -> None:
+    bench = Bench(shared_store=True)
+    session = bench.open_session()
+    talk, call = bench.call(session)
+    bench.store_works = False
+    for _ in range(3):
+        bench.wait(0.25)
+        assert len(bench.waiting) == 1  # not twice at the same time
+        bench.wait(0.5)
+        assert isinstance(bench.use_store_once(), StoreRead)
+    bench.wait(0.25)
+    bench.fail_store_once()
+    bench.wait(0.25)
+    (read,) = bench.waiting
+    bench.events.clear()
+    bench.post(cancelled(call.request.id), session)
+    bench.use_store_once()
+    while bench.waiting:
+        bench.use_store_once()
+    assert bench.events == [CallCancelled(call, "cancelled by the client")]
+    assert isinstance(read, StoreRead)
+    assert talk.ended
+
+
+def test_nobody_looks_for_calls_that_have_ended() -> None:
+    bench = Bench(shared_store=True)
+    session = bench.open_session()
+    _, call = bench.call(session)
+    bench.wait(0.2)
+    bench.do(call.respond, {})
+    bench.store_works = False
+    bench.wait(1)
+    assert bench.waiting == []
+    bench.store_works = True
+    _, call = bench.call(session)
+    bench.store_works = False
+    bench.wait(0.25)
+    bench.do(call.respond, {})
+    while bench.waiting:
+        bench.use_store_once()
+    bench.wait(1)
+    assert bench.waiting == []
+
+
+def test_what_is_found_too_late_changes_nothing() -> None:
+    first, second = instances = Instances()
+    session = instances.open_session()
+    _, call = first.call(session)
+    second.post(cancelled(call.request.id), session)
+    first.store_works = False
+    first.wait(0.25)
+    first.do(call.respond, {})
+    while first.waiting:
+        first.use_store_once()
+    assert first.events == []
+
+
+# Cancellations of calls that wait in the store
+
+
+@pytest.mark.parametrize("version", OLDER)
+@pytest.mark.parametrize("where", [0, 1])
+def test_a_call_that_waits_for_answers_is_cancelled(version: str, where: int) -> None:
+    instances = Instances()
+    session = instances.open_session(version, ALL)
+    talk, call = instances[0].call(session, 5, version=version)
+    instances[0].do(call.respond, InputRequired({"a": NAME, "b": NAME}))
+    a, b = answers_to(talk.messages)
+    instances[1 - where].post(a, session, version)
+    assert instances[where].post(cancelled(5), session, version).status == 202
+    assert not talk.ended
+    for bench in instances:
+        assert bench.post(b, session, version).status == 202
+    instances.wait(0.5)
+    assert talk.ended
+    assert methods(talk) == [NAME.method] * 2
+    assert instances.entered == []
+
+
+def test_so_is_one_that_is_continued_by_one_array() -> None:
+    instances = new_instances()
+    session = instances.open_session(capabilities=BOTH)
+    talk, call = instances[0].call(session, 5)
+    instances[0].do(call.respond, InputRequired({"a": NAME}))
+    instances[1].post(cancelled(5), session)
+    given = [send(bench, session, talk.last_id, answers_to(talk.messages)) for bench in instances]
+    instances.wait(0.25)
+    for answer in given:
+        assert (answer.status, answer.messages, answer.ended) == (200, [], True)
+    assert instances.entered == []
+
+
+def test_an_instance_that_is_alone_does_the_same(bench: Bench) -> None:
+    session = bench.open_session(capabilities=ALL)
+    talk, call = bench.call(session, 5)
+    bench.do(call.respond, InputRequired({"a": NAME}))
+    assert bench.post(cancelled(5), session).status == 202
+    bench.post(answers_to(talk.messages)[0], session)
+    assert talk.ended
+    assert not any(isinstance(event, CallReceived) for event in bench.events)
+
+
+def test_a_call_that_goes_on_is_cancelled_where_it_runs() -> None:
+    instances = Instances(3)
+    session = instances.open_session(capabilities=ALL)
+    talk, call = instances[0].call(session, 5)
+    instances[0].do(call.respond, InputRequired({"a": NAME}))
+    instances[1].post(answers_to(talk.messages)[0], session)
+    (call,) = instances.entered
+    instances[2].post(cancelled(5), session)
+    instances.wait(0.25)
+    assert instances[1].events == [CallCancelled(call, "cancelled by the client")]
+    instances.wait(0.5)
+    assert talk.ended
+    assert methods(talk) == [NAME.method]
+
+
+def test_the_answers_of_a_call_that_goes_on_may_come_again_after_its_cancellation() -> None:
+    """It is the instance at which it runs that ends it."""
+    instances = new_instances()
+    first, second = instances
+    session = instances.open_session(capabilities=BOTH)
+    talk, call = first.call(session, 5)
+    first.do(call.respond, InputRequired({"a": NAME}))
+    going_on = send(second, session, talk.last_id, answers_to(talk.messages))
+    (call,) = instances.entered
+    say(second, call, "x")
+    first.post(cancelled(5), session)
+    again = [send(bench, session, talk.last_id, answers_to(talk.messages)) for bench in instances]
+    say(second, call, "y")
+    instances.wait(0.75)
+    assert second.events == [CallCancelled(call, "cancelled by the client")]
+    assert methods(going_on) == ["x"]
+    assert going_on.ended
+    for reader in again:
+        assert methods(reader) == ["x", "y"]
+        assert reader.ended
