@@ -151,6 +151,7 @@ class Client(sansmcp_threads.Client):
                 self._core.close(now=time.monotonic())
                 self.wait(lambda: self._is_closed.is_delivered)
             finally:
+                self._is_closed.deliver()  # also where the wait was interrupted
                 self._loop.close()
                 self._process.close()
                 self._pool.close()
@@ -178,7 +179,10 @@ class Client(sansmcp_threads.Client):
 
     def flush(self) -> None:
         """Wait until all is sent that is to be sent now; no longer than a few seconds."""
-        self.wait(lambda: not (self._unsent or self._process.to_write), _FLUSH)
+        is_over = self._is_closed
+        self.wait(
+            lambda: is_over.is_delivered or not (self._unsent or self._process.to_write), _FLUSH
+        )
 
     def _is_full(self) -> bool:
         """Whether the application has to take events before more is read."""

@@ -111,6 +111,7 @@ class Serving(Host):
         """All streams have been ended: connections that have nothing to send are to be closed."""
         self._grace = grace
         self._is_stopped = False
+        self._is_hurried = False
         self._is_asleep = False
         self._loop = Loop()
         self.connections: set[_Connection] = set()
@@ -142,9 +143,18 @@ class Serving(Host):
         return not self._thread.is_alive()
 
     def close(self) -> None:
-        """Stop, and wait until nothing is left. May be called twice."""
+        """Stop, and wait until nothing is left. May be called twice.
+
+        If the wait is interrupted, running calls get no more time.
+        """
         self.stop()
-        self.wait()
+        try:
+            self.wait()
+        except BaseException:
+            self._is_hurried = True
+            self._rouse()
+            self.wait()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -223,7 +233,7 @@ class Serving(Host):
     def _shut_down(self) -> None:
         with self.moved:
             self.core.drain(now=time.monotonic())
-        self._turn_until(lambda: not self.core.is_busy, self._grace)
+        self._turn_until(lambda: self._is_hurried or not self.core.is_busy, self._grace)
         with self.moved:
             self.shut_down()
             self.has_ended = True
