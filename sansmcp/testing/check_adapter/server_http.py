@@ -199,7 +199,7 @@ def clients_that_are_too_slow(subject: ServerSubject) -> None:
 
     Tick the timers of each ServerConnection: it has a next_deadline() of its own.
     """
-    limits = Limits(head_timeout=0.1, body_timeout=0.1, keep_alive_timeout=0.1)
+    limits = Limits(head_timeout=0.1, body_timeout=0.1, keep_alive_timeout=0.5)
     with serving(subject, limits=limits) as (_, running), Peer(running.url, MODERN) as peer:
         whole = peer.tool("echo")
         for cut in (10, whole.index(b"\r\n\r\n") + 6):
