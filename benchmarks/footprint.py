@@ -13,7 +13,8 @@ import sys
 from contextlib import ExitStack
 
 from .contestants import SERVERS
-from .servers import post, running
+from .requests import message, post
+from .servers import running
 
 IMPORTS = ("sansmcp", "sansmcp_blocking", "sansmcp_trio", "sansmcp_asyncio", "httpx", "mcp")
 ROUNDS = 5
@@ -40,12 +41,13 @@ def imported(name: str) -> tuple[float, int]:
 
 def listening(port: int) -> bytes:
     """A request for an event stream that stays open."""
-    return post("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, port)
+    wanted = {"notifications": {"toolsListChanged": True}}
+    return post(message("subscriptions/listen", wanted), port)
 
 
 def memory_per_listener(server: str) -> float:
     """KiB that one more listening client takes."""
-    with running(server) as (port, pid), ExitStack() as stack:
+    with running(server) as (port, process), ExitStack() as stack:
         sizes = [0.0, 0.0]
         for number in range(2 * LISTENERS):
             connection = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
@@ -54,7 +56,7 @@ def memory_per_listener(server: str) -> float:
             if not received.startswith(b"HTTP/1.1 200"):
                 raise SystemExit(f"Not a stream: {received.decode()}")
             if number + 1 in (LISTENERS, 2 * LISTENERS):
-                sizes[number // LISTENERS] = resident(pid)
+                sizes[number // LISTENERS] = resident(process.pid)
     return (sizes[1] - sizes[0]) / LISTENERS
 
 

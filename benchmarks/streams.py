@@ -1,0 +1,138 @@
+"""Compare servers that say much to one reader: ``python -m benchmarks.streams [events]``.
+
+Each server is a process (:mod:`.speakers`), and the reader does nothing but count blank lines. What
+counts is the processor time that the server takes for an event: of the response to a call, and of
+a standalone stream. At 2025-11-25 ours store each event before they send it; "not resumable" do
+not. At 2026-07-28 nobody stores anything.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from . import plot
+from .measuring import (
+    LEGACY,
+    MODERN,
+    Cost,
+    Process,
+    clocks,
+    column_of,
+    least,
+    line_from,
+    started,
+    table,
+)
+from .requests import get, handshake, message, post
+from .speakers import SPEAKERS
+
+CALL, STANDALONE = "of a call", "of a standalone stream"
+
+_MARK = b'"jsonrpc"'
+"""What each message has once."""
+
+
+class Reader:
+    """A client of one server."""
+
+    def __init__(self, url: str, version: str, stack: ExitStack) -> None:
+        self._port = urlsplit(url).port or 0
+        self._version, self._session, self._stack = version, "", stack
+        self._connection = self._connect()
+        if version == LEGACY:
+            self._shake_hands()
+
+    def say(self, events: int) -> None:
+        """Have a call say so much, and read it all."""
+        self._call("say", events)
+        read_messages(self._connection, events + 1)
+
+    def listen(self) -> Callable[[int], None]:
+        """Open a standalone stream; gives what has so much said on it, and reads it all."""
+        listening = self._connect()
+        if self._version == MODERN:
+            wanted = {"notifications": {"toolsListChanged": True}}
+            self._post(listening, message("subscriptions/listen", wanted))
+            read_messages(listening, 1)  # that it is heard
+        else:
+            listening.sendall(get(self._port, self._session))
+            listening.recv(65536)
+
+        def publish(events: int) -> None:
+            self._call("publish", events)
+            read_messages(listening, events)
+            read_messages(self._connection, 1)
+
+        return publish
+
+    def _shake_hands(self) -> None:
+        initialize, initialized = handshake()
+        self._post(self._connection, initialize)
+        response = b""
+        while _MARK not in response:
+            response += self._connection.recv(65536)
+        found = response.partition(b"mcp-session-id: ")[2].partition(b"\r\n")[0]
+        self._session = found.decode()
+        self._post(self._connection, initialized)
+        self._connection.recv(65536)
+
+    def _call(self, tool: str, events: int) -> None:
+        params = {"name": tool, "arguments": {"events": events}, "_meta": {"progressToken": 1}}
+        self._post(self._connection, message("tools/call", params, self._version))
+
+    def _post(self, connection: socket.socket, sent: dict[str, Any]) -> None:
+        connection.sendall(post(sent, self._port, self._version, self._session))
+
+    def _connect(self) -> socket.socket:
+        made = socket.create_connection(("127.0.0.1", self._port), 10)
+        return self._stack.enter_context(made)
+
+
+def read_messages(connection: socket.socket, count: int) -> None:
+    """Read until so many messages have come."""
+    received = b""
+    while count:
+        received = received[-len(_MARK) + 1 :] + connection.recv(65536)
+        count -= received.count(_MARK)
+
+
+def timed(process: Process, read: Callable[[int], None], events: int) -> Cost:
+    """What a server takes for an event."""
+    read(events // 10)
+    with clocks(process) as cost:
+        read(events)
+        return cost(events)
+
+
+def measure(events: int) -> dict[str, Cost]:
+    """The least costs of each server, by ``"row: column"``."""
+    with ExitStack() as stack:
+        measures: dict[str, Callable[[], Cost]] = {}
+        for name, (_, versions) in SPEAKERS.items():
+            for version in versions:
+                row = name if name.startswith("bare") else f"{name}, {version}"
+                process = stack.enter_context(started("speakers", name))
+                reader = Reader(line_from(process), version, stack)
+                measures[f"{row}: {CALL}"] = partial(timed, process, reader.say, events)
+                if name.startswith("sansmcp"):
+                    listening = reader.listen()
+                    measures[f"{row}: {STANDALONE}"] = partial(timed, process, listening, events)
+        return least(measures)
+
+
+def main(events: int) -> None:
+    """Measure, print what came out, and plot it."""
+    costs = measure(events)
+    print(table("server: µs for an event (rate)", costs, (CALL, STANDALONE)))
+    micros = column_of(costs, CALL)
+    plot.write("streams", "An event to a reader", "µs of the server's processor", micros, "sansmcp")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)
