@@ -16,11 +16,9 @@ from typing import cast
 import sansmcp
 from sansmcp import ClientConnection  # at once: no connection waits for an import
 from sansmcp.effects import OpenExchange
-from sansmcp_local import is_readable
+from sansmcp_local import IdleConnections, is_readable
 
 from ._machine import Task, Tasks, surely
-
-_MOST_IDLE = 8
 
 
 class Pool:
@@ -40,13 +38,17 @@ class Pool:
         self.connections: set[Connection] = set()
         self.carrying: dict[int, Connection] = {}
         self._opening: dict[int, Task] = {}
-        self._idle: list[tuple[Connection, float]] = []
+        self._idle: IdleConnections[Connection] = IdleConnections(
+            core.limits,
+            lambda connection: connection.is_quiet,
+            lambda connection: connection.abort(),
+        )
         self._tasks = tasks
         self._ssl_context = ssl_context
 
     def carry(self, effect: OpenExchange) -> None:
         """Carry an exchange, from its request to the end of its response."""
-        connection = self._take()
+        connection = self._idle.take(now=self.loop.time())
         if connection is not None:
             connection.begin(effect)
         else:
@@ -61,8 +63,8 @@ class Pool:
 
     def release(self, connection: Connection) -> None:
         """An exchange is over: keep its connection if it can be used again."""
-        if connection.pump.is_reusable and len(self._idle) < _MOST_IDLE:
-            self._idle.append((connection, self.loop.time()))
+        if connection.pump.is_reusable:
+            self._idle.put(connection, now=self.loop.time())
         else:
             connection.abort()
 
@@ -77,16 +79,6 @@ class Pool:
         for connection in self.connections:
             connection.abort()
         await surely([connection.lost for connection in self.connections])
-
-    def _take(self) -> Connection | None:
-        """A connection that was not idle for long, and on which nothing has come since."""
-        while self._idle:
-            connection, since = self._idle.pop()
-            is_fresh = self.loop.time() - since < self.core.limits.idle_connection_timeout
-            if is_fresh and connection.is_quiet:
-                return connection
-            connection.abort()
-        return None
 
     async def _open(self, effect: OpenExchange) -> None:
         url = sansmcp.Url.parse(effect.url)

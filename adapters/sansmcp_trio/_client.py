@@ -95,7 +95,7 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
         """Carry one HTTP exchange, from its request to the end of its response."""
         with self._carrying[effect.exchange]:
             try:
-                async with self._pool.connection(effect.url, self._core) as (stream, pump):
+                async with self._pool.connection(effect.url) as (stream, pump):
                     await stream.send_all(pump.begin(effect))
                     while not pump.is_done:
                         await self.may_read()
@@ -157,7 +157,7 @@ async def connect(
     """
     settings.setdefault("verdicts", _VERDICTS)
     core = sansmcp.Client(target, jitter=random.random, **settings)
-    pool = Pool(ssl_context)
+    pool = Pool(core, ssl_context)
     try:
         async with plain_nursery() as nursery:
             client = Client(core, nursery, pool, answers, env, cwd)

@@ -11,51 +11,42 @@ import trio
 
 import sansmcp
 from sansmcp import ClientConnection  # at once: no connection waits for an import
+from sansmcp_local import IdleConnections
 
 _Stream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
-_Idle: TypeAlias = tuple[_Stream, ClientConnection, float]
-
-_MOST_IDLE = 8
+_Connection: TypeAlias = tuple[_Stream, ClientConnection]
 
 
 class Pool:
     """The connections of one client. All go to one origin: a client never leaves it."""
 
-    def __init__(self, ssl_context: ssl.SSLContext | None) -> None:
+    def __init__(self, core: sansmcp.Client, ssl_context: ssl.SSLContext | None) -> None:
+        self._core = core
         self._ssl_context = ssl_context
-        self._idle: list[_Idle] = []
+        self._idle: IdleConnections[_Connection] = IdleConnections(
+            core.limits,
+            lambda connection: not _socket(connection[0]).is_readable(),
+            lambda connection: _socket(connection[0]).close(),
+        )
 
     @asynccontextmanager
-    async def connection(
-        self, url: str, core: sansmcp.Client
-    ) -> AsyncGenerator[tuple[_Stream, ClientConnection], None]:
+    async def connection(self, url: str) -> AsyncGenerator[_Connection, None]:
         """A connection for one exchange. Raises OSError or trio.BrokenResourceError."""
-        stream, pump = self._take(core.limits.idle_connection_timeout) or (
+        stream, pump = self._idle.take(now=trio.current_time()) or (
             await self._connect(sansmcp.Url.parse(url)),
-            ClientConnection(core),
+            ClientConnection(self._core),
         )
         try:
             yield stream, pump
         finally:
-            if pump.is_reusable and len(self._idle) < _MOST_IDLE:
-                self._idle.append((stream, pump, trio.current_time()))
+            if pump.is_reusable:
+                self._idle.put((stream, pump), now=trio.current_time())
             else:
                 await trio.aclose_forcefully(stream)
 
     def close(self) -> None:
         """Close what is idle."""
-        while self._idle:
-            _socket(self._idle.pop()[0]).close()
-
-    def _take(self, longest_idle: float) -> tuple[_Stream, ClientConnection] | None:
-        """A connection that was not idle for long, and on which nothing has come since."""
-        while self._idle:
-            stream, pump, since = self._idle.pop()
-            is_fresh = trio.current_time() - since < longest_idle
-            if is_fresh and not _socket(stream).is_readable():
-                return stream, pump
-            _socket(stream).close()
-        return None
+        self._idle.close()
 
     async def _connect(self, url: sansmcp.Url) -> _Stream:
         if url.scheme == "http":
