@@ -2,7 +2,7 @@
 # make test     everything that has to hold, the way CI checks it
 # make conformance   the official conformance suite, against every adapter
 # make requirements  which rules of the protocol are proven, and docs/requirements.md
-# make bench    parsers, servers and footprint next to others; make bench-quick: in two minutes
+# make bench    parsers, servers, clients and more next to others; make bench-quick: in two minutes
 # make format   put the code into its shape
 
 PYTHON ?= python3
@@ -44,11 +44,17 @@ requirements: $(VENV)/installed-dev
 bench: $(VENV)/installed-bench
 	$(BIN)/python -m benchmarks.parsers
 	$(BIN)/python -m benchmarks.servers 2
+	$(BIN)/python -m benchmarks.clients 0.5
+	$(BIN)/python -m benchmarks.streams 10000
+	$(BIN)/python -m benchmarks.stdio 5000
 	$(BIN)/python -m benchmarks.footprint
 
 bench-quick: $(VENV)/installed-bench
 	$(BIN)/python -m benchmarks.parsers --quick
-	$(BIN)/python -m benchmarks.servers 0.2
+	$(BIN)/python -m benchmarks.servers 0.1
+	$(BIN)/python -m benchmarks.clients 0.03
+	$(BIN)/python -m benchmarks.streams 500
+	$(BIN)/python -m benchmarks.stdio 200
 	$(BIN)/python -m benchmarks.footprint
 
 format: $(VENV)/installed-dev

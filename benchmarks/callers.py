@@ -175,7 +175,7 @@ async def obey(
         for line in sys.stdin:
             peer, callers, seconds = line.split()
             work = partial(_call_for, float(seconds), calls[peer])
-            await together(int(callers), partial(work, [0]))  # to warm up
+            await together(int(callers), partial(_call_for, 0.01, calls[peer], [0]))  # to warm up
             count, accepted = [0], accepted_by(url)
             start, cpu = time.perf_counter(), time.process_time()
             await together(int(callers), partial(work, count))

@@ -170,7 +170,7 @@ class Caller:
 
     def call(self, callers: int, calls: int) -> Cost:
         """What a call takes, of so many at once."""
-        self._press(callers, calls // 4)
+        self._press(callers, max(calls // 4, callers))
         with clocks(self._process) as cost:
             self._press(callers, calls)
             return cost(calls)

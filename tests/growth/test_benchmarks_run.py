@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from benchmarks import parsers, plot
+from benchmarks import clients, measuring, parsers, plot, stdio, streams
+from benchmarks.measuring import Cost, column_of, least, table
 from benchmarks.workloads import OURS, Workload, peer, workloads
 
 WORKLOADS = workloads()
@@ -40,3 +43,34 @@ def test_a_plot_has_a_bar_for_each_and_the_lowest_first() -> None:
 
 def test_what_is_plotted_is_measured() -> None:
     assert set(parsers.PLOTTED.values()) <= {workload.name for workload in WORKLOADS}
+
+
+def test_the_least_of_all_rounds_counts() -> None:
+    costs = iter((Cost(3, 1), Cost(2, 5), Cost(4, 2)))
+    assert least({"any": lambda: next(costs)}) == {"any": Cost(2, 1)}
+
+
+def test_what_was_not_measured_is_left_open() -> None:
+    costs = {"a, b: first": Cost(0.5, 1e-6), "c: second": Cost(0.25, 2e-6)}
+    text = table("of", costs, ("first", "second"))
+    assert text.splitlines()[2:] == ["| a, b | 1.0 (2/s) | - |", "| c | - | 2.0 (4/s) |"]
+    assert column_of(costs, "second") == {"c": 2.0}
+
+
+FEW = {"sansmcp, asyncio", "sansmcp, trio", "bare trio"}
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "contestants", "much"),
+    [(clients, "CLIENTS", 0.05), (streams, "SPEAKERS", 40), (stdio, "SERVERS", 40)],
+)
+def test_contestants_do_what_they_are_asked_for(
+    benchmark: Any, contestants: str, much: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients of ours that open connections where there are enough end it."""
+    few = {name: each for name, each in getattr(benchmark, contestants).items() if name in FEW}
+    monkeypatch.setattr(benchmark, contestants, few)
+    monkeypatch.setattr(stdio, "with_node", dict)
+    monkeypatch.setattr(measuring, "ROUNDS", 1)
+    assert len(few) == 3
+    assert all(cost.rate > 0 for cost in benchmark.measure(much).values())
