@@ -3,7 +3,7 @@
 A message is a request (has ``id`` and ``method``), a notification (``method`` only), a response
 (``id`` and ``result``) or an error response (``error``, and ``id`` when the faulty request's id
 could be read). The classes say nothing about bytes; :mod:`sansmcp.codecs.jsonrpc` turns them into
-bytes and back.
+bytes and back. They are not frozen, since that more than doubles what it costs to make one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Params: TypeAlias = Mapping[str, Any]
 """Parameters: MCP allows a JSON object only, never a list."""
 
 
-@attrs.frozen(slots=True)
+@attrs.define
 class Request:
     """A call that wants an answer. Source: every revision, basic: Requests."""
 
@@ -30,7 +30,7 @@ class Request:
     params: Params | None = None
 
 
-@attrs.frozen(slots=True)
+@attrs.define
 class Notification:
     """A message that wants no answer. Source: every revision, basic: Notifications."""
 
@@ -38,7 +38,7 @@ class Notification:
     params: Params | None = None
 
 
-@attrs.frozen(slots=True)
+@attrs.define
 class Response:
     """The result of a request. Source: every revision, basic: Responses."""
 
@@ -46,7 +46,7 @@ class Response:
     result: Any
 
 
-@attrs.frozen(slots=True)
+@attrs.define
 class ErrorResponse:
     """The error that a request ended with; ``id`` is None where the request's was unreadable."""
 

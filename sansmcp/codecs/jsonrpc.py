@@ -92,24 +92,28 @@ def encode(message: Message, *, null_id: bool = False) -> bytes:
     2025-11-25 have it, instead of leaving ``id`` out. Raises LocalProtocolError for values that
     JSON cannot carry.
     """
-    match message:
-        case Request(id, method, params):
-            members: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
-            if params is not None:
-                members["params"] = params
-        case Notification(method, params):
-            members = {"jsonrpc": "2.0", "method": method}
-            if params is not None:
-                members["params"] = params
-        case Response(id, result):
-            members = {"jsonrpc": "2.0", "id": id, "result": result}
-        case ErrorResponse(id, code, text, data):
-            error = {"code": code, "message": text}
-            if data is not None:
-                error["data"] = data
+    match message:  # patterns with names in them would take as long as writing JSON
+        case Request():
+            members: dict[str, Any] = {
+                "jsonrpc": "2.0",
+                "id": message.id,
+                "method": message.method,
+            }
+            if message.params is not None:
+                members["params"] = message.params
+        case Notification():
+            members = {"jsonrpc": "2.0", "method": message.method}
+            if message.params is not None:
+                members["params"] = message.params
+        case Response():
+            members = {"jsonrpc": "2.0", "id": message.id, "result": message.result}
+        case ErrorResponse():
+            error = {"code": message.code, "message": message.message}
+            if message.data is not None:
+                error["data"] = message.data
             members = {"jsonrpc": "2.0", "error": error}
-            if id is not None or null_id:
-                members = {"jsonrpc": "2.0", "id": id, "error": error}
+            if message.id is not None or null_id:
+                members = {"jsonrpc": "2.0", "id": message.id, "error": error}
         case _ as impossible:
             never(impossible)
     return json.encode(members)
@@ -129,8 +133,8 @@ def _call_from(members: dict[str, Any]) -> Request | Notification:
     method = members["method"]
     if not isinstance(method, str):
         raise _invalid("method must be a string", members)
-    params = json.as_object(members.get("params"))
-    if params is None and "params" in members:
+    params: Any = members.get("params")
+    if not json.is_object(params) and "params" in members:
         raise _invalid("params must be an object", members)
     if "id" not in members:
         return Notification(method, params)
