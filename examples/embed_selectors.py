@@ -25,7 +25,7 @@ from typing import Any
 import sansmcp
 from sansmcp import Idle
 from sansmcp.effects import CloseConnection, SendBytes
-from sansmcp.events import ClientAnswered, ServerEvent
+from sansmcp.events import ServerEvent
 
 logger = logging.getLogger("sansmcp")
 now = time.monotonic
@@ -97,16 +97,6 @@ class Call(sansmcp.CallHandle[Awaitable[Any], Awaitable[None]]):
     async def _settle(self) -> None:
         self._host.settle()
         await self._host.until(lambda: not self._call.congested)
-
-
-class Answer:
-    """The client's answer to a question."""
-
-    event: ClientAnswered | None = None
-
-    def deliver(self, value: Any = None, error: Exception | None = None) -> None:
-        """It has come."""
-        self.event = value
 
 
 class Connection:
@@ -334,13 +324,12 @@ class Host(sansmcp.ServerHost):
 
     async def answer_to(self, call: sansmcp.Call, id: int) -> Any:
         """Wait for the client's answer to a question, and return or raise what it brings."""
-        answer = self._questions[call, id] = Answer()
+        promise = self._questions[call, id] = sansmcp.Promise()
         try:
-            await self.until(lambda: answer.event)
+            await self.until(lambda: promise.is_delivered)
         finally:
             del self._questions[call, id]
-        assert answer.event is not None
-        return answer.event.result()
+        return promise.get().result()
 
     def _now(self) -> float:
         return now()

@@ -51,9 +51,10 @@ if TYPE_CHECKING:
     from .client.detection import Verdicts
     from .client.settings import CallOptions, ClientSettings
     from .codecs.event_id import EventId
-    from .handles import CallHandle, ClientHandle
-    from .hosting import ServerHost
+    from .handles import CallHandle, ClientHandle, Promise
+    from .hosting import ClientHost, ServerHost
     from .http11.client import ClientConnection
+    from .http11.pool import ConnectionPool
     from .http11.server import ServerConnection
     from .memory import MemoryStore
     from .security import SecurityPolicy
@@ -73,9 +74,10 @@ else:
             ".client.detection": ("Verdicts",),
             ".client.settings": ("CallOptions", "ClientSettings"),
             ".codecs.event_id": ("EventId",),
-            ".handles": ("CallHandle", "ClientHandle"),
-            ".hosting": ("ServerHost",),
+            ".handles": ("CallHandle", "ClientHandle", "Promise"),
+            ".hosting": ("ClientHost", "ServerHost"),
             ".http11.client": ("ClientConnection",),
+            ".http11.pool": ("ConnectionPool",),
             ".http11.server": ("ServerConnection",),
             ".memory": ("MemoryStore",),
             ".security": ("SecurityPolicy",),
@@ -105,7 +107,9 @@ __all__ = [
     "Client",
     "ClientConnection",
     "ClientHandle",
+    "ClientHost",
     "ClientSettings",
+    "ConnectionPool",
     "Disconnected",
     "Entry",
     "EntryKind",
@@ -129,6 +133,7 @@ __all__ = [
     "Page",
     "PeerGone",
     "ProcessEnded",
+    "Promise",
     "ProtocolError",
     "ReconnectPolicy",
     "RemoteProtocolError",

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from .events import CallCompleted, CallFailed, ClientEvent, Closed, Connected, ProgressReceived
+from .events import Connected, ProgressReceived
 from .messages import Params, RequestId
 from .revisions import REVISIONS
 from .types import Era
@@ -33,11 +33,27 @@ What it raises ends the call, and is raised by the method that has made the call
 """
 
 
-class Waiter(Protocol):
-    """Somebody who waits for a result that comes later."""
+class Promise:
+    """A result that comes later. Delivered once; later deliveries change nothing.
+
+    How to wait for it is up to the adapter.
+    """
+
+    def __init__(self) -> None:
+        self.is_delivered = False
+        self._value: Any = None
+        self._error: Exception | None = None
 
     def deliver(self, value: Any = None, error: Exception | None = None) -> None:
-        """The result is there, or an exception instead."""
+        """Give the value, or an exception instead."""
+        if not self.is_delivered:
+            self.is_delivered, self._value, self._error = True, value, error
+
+    def get(self) -> Any:
+        """Return the value or raise the exception; it has been delivered."""
+        if self._error is not None:
+            raise self._error
+        return self._value
 
 
 class ClientHandle(abc.ABC, Generic[Result, Done]):
@@ -50,12 +66,6 @@ class ClientHandle(abc.ABC, Generic[Result, Done]):
 
     connected: Connected
     """What the handshake brought: version, server info, capabilities, instructions."""
-
-    def __init__(self, opening: Waiter, closing: Waiter) -> None:
-        self._opening = opening
-        self._closing = closing
-        self._waiting: dict[int, tuple[Waiter, OnProgress | None]] = {}
-        """Who waits for the end of which call."""
 
     @abc.abstractmethod
     def call(
@@ -126,33 +136,6 @@ class ClientHandle(abc.ABC, Generic[Result, Done]):
         """
         is_modern = REVISIONS[self.connected.version].era is Era.MODERN
         return self.call("server/discover" if is_modern else "ping", **options)
-
-    def _take(self, event: ClientEvent) -> bool:
-        """Bring an event to whom it concerns; False if it concerns no call."""
-        match event:
-            case CallCompleted(handle, result) if handle in self._waiting:
-                self._waiting[handle][0].deliver(result)
-            case CallFailed(handle, error) if handle in self._waiting:
-                self._waiting[handle][0].deliver(error=error)
-            case ProgressReceived(call=handle) if handle in self._waiting:
-                waiter, on_progress = self._waiting[handle]
-                if on_progress is not None:
-                    try:
-                        on_progress(event)
-                    except Exception as error:  # is for who has given us the function
-                        waiter.deliver(error=error)
-            case CallCompleted() | CallFailed() | ProgressReceived():
-                pass  # nobody waits any more
-            case Connected() if not hasattr(self, "connected"):
-                self.connected = event
-                self._opening.deliver()
-            case Closed(error):
-                self._opening.deliver(error=error)
-                self._closing.deliver()
-                return False
-            case _:
-                return False
-        return True
 
 
 class CallHandle(abc.ABC, Generic[Result, Done]):

@@ -1,24 +1,43 @@
-"""What hosts of a server have in common: they run its handlers, and bring them the answers.
+"""What hosts have in common: how a machine is driven, and how what it tells finds its way.
 
-How a host carries requests, keeps the time and waits is its own business; this is the rest.
+How a host carries exchanges, keeps the time and waits is its own business; this is the rest.
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, TypeGuard
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
-from .effects import ServerEffect, Wake
+from .effects import ClientEffect, ServerEffect, Wake
 from .errors import JsonRpcError
-from .events import CallCancelled, CallReceived, ClientAnswered, ServerEvent
-from .messages import Params
-from .server.calls import Call
-from .server.server import Server
+from .events import (
+    CallCancelled,
+    CallCompleted,
+    CallFailed,
+    CallReceived,
+    ClientAnswered,
+    ClientEvent,
+    Closed,
+    Connected,
+    ProgressReceived,
+    ServerAsked,
+    ServerEvent,
+    ServerWithdrew,
+)
+from .handles import CallHandle, ClientHandle, Done, OnProgress, Promise, Result
+from .messages import Params, Request, RequestId
 from .store import Store
 
 if TYPE_CHECKING:
-    from .handles import CallHandle, Waiter
+    from .client.client import Client
+    from .client.settings import CallOptions
+    from .server.calls import Call
+    from .server.server import Server
+
+Answerer: TypeAlias = Callable[[Mapping[str, Any]], Any]
+"""Answers a request of the server: from its parameters to the result, or raises JsonRpcError."""
 
 
 class ServerHost(abc.ABC):
@@ -31,7 +50,7 @@ class ServerHost(abc.ABC):
     def __init__(self, core: Server, store: Store) -> None:
         self.core = core
         self._store = store
-        self._questions: dict[tuple[Call, int], Waiter] = {}
+        self._questions: dict[tuple[Call, int], Promise] = {}
         """Who waits for the client's answer to which question; it is given the ClientAnswered."""
 
     def publish(self, method: str, params: Params | None = None) -> None:
@@ -114,6 +133,180 @@ class ServerHost(abc.ABC):
         if not isinstance(error, JsonRpcError):
             self._failed(call, error)
         call.fail_with(error, now=self._now())
+
+
+class ClientHost(ClientHandle[Result, Done]):
+    """A client that drives its machine, except for its exchanges and its process."""
+
+    def __init__(
+        self,
+        core: Client,
+        answers: Mapping[str, Answerer] | None,
+        opening: Promise,
+        closing: Promise,
+    ) -> None:
+        """Set up the client; :meth:`_start` opens the conversation.
+
+        Args:
+            core: the machine.
+            answers: functions from the parameters of a request to its result, by method.
+            opening: is delivered when the handshake is done, with an exception if it has failed.
+            closing: is delivered when the client is closed.
+        """
+        self._core = core
+        self._answers = answers or {}
+        self._opening = opening
+        self._closing = closing
+        self._waiting: dict[int, tuple[Promise, OnProgress | None]] = {}
+        """Who waits for the end of which call."""
+        self._asked: dict[RequestId, Request] = {}
+        """What the server has asked, in order, until the application's function is called."""
+        self._events: deque[ClientEvent] = deque()
+        """What belongs to no call, for the application to take."""
+        self._keeps_events = False
+        """Whether the application takes events at all."""
+
+    @property
+    def _is_paused(self) -> bool:
+        """Whether the application has to take events before more is read from the server."""
+        return len(self._events) >= self._core.limits.max_queued_events
+
+    def _settle(self) -> None:
+        """Perform what the machine wants, take what it tells, and answer what the server asks.
+
+        To be called after everything that changes the machine.
+        """
+        # What ends a call must not wait behind events that nobody takes: only the reading does.
+        self._core.drive(self._perform, self._happened)
+        while self._asked:
+            self._answer(self._asked.pop(next(iter(self._asked))))
+            self._core.drive(self._perform, self._happened)
+
+    def _handle_timeout(self) -> None:
+        """The machine's next deadline may have come."""
+        self._core.handle_timeout(now=self._now())
+        self._settle()
+
+    def _start(self) -> None:
+        """Open the conversation: do the handshake."""
+        self._core.start(now=self._now())
+        self._settle()
+
+    def _close(self) -> None:
+        """End the session; calls under way fail with RequestCancelled. May be called twice."""
+        self._core.close(now=self._now())
+        self._settle()
+
+    def _take_event(self) -> ClientEvent | None:
+        """The first of the events that were kept; None if there are none."""
+        if not self._events:
+            return None
+        event = self._events.popleft()
+        self._settle()  # there is room for another
+        return event
+
+    def _begin_call(
+        self,
+        promise: Promise,
+        method: str,
+        params: Params | None,
+        on_progress: OnProgress | None,
+        options: CallOptions,
+    ) -> int:
+        """Make a request; returns the handle of the call.
+
+        The promise is delivered at the end of the call, or when ``on_progress`` has raised.
+        """
+        handle = self._core.call(method, params, now=self._now(), **options)
+        self._waiting[handle] = promise, on_progress
+        try:
+            self._settle()
+        except BaseException:  # an interrupt, say, of a function that answers the server
+            self._end_call(handle)
+            raise
+        return handle
+
+    def _end_call(self, handle: int) -> None:
+        """Nobody waits for a call any more: if it has not ended by itself, it is cancelled."""
+        self._waiting.pop(handle, None)
+        if self._core.cancel(handle, now=self._now()):
+            self._settle()
+
+    @abc.abstractmethod
+    def _now(self) -> float:
+        """The host's clock."""
+
+    @abc.abstractmethod
+    def _perform(self, effect: ClientEffect) -> None:
+        """Do what the machine wants; it must not wait."""
+
+    @abc.abstractmethod
+    def _failed(self, request: Request, error: Exception) -> None:
+        """An answer has raised what the server is not told: let somebody know."""
+
+    def _happened(self, event: ClientEvent) -> None:
+        match event:
+            case ServerAsked(_, request):
+                self._asked[request.id] = request
+            case ServerWithdrew(request_id):
+                self._asked.pop(request_id, None)
+            case _:
+                if not self._take(event):
+                    self._observe(event)
+
+    def _observe(self, event: ClientEvent) -> None:
+        """Something has happened that belongs to no call: keep it if the application wants it."""
+        if self._keeps_events:
+            self._events.append(event)
+
+    def _take(self, event: ClientEvent) -> bool:
+        """Bring an event to whom it concerns; False if it concerns no call."""
+        match event:
+            case CallCompleted(handle, result):
+                if handle in self._waiting:
+                    self._waiting.pop(handle)[0].deliver(result)
+            case CallFailed(handle, error):
+                if handle in self._waiting:
+                    self._waiting.pop(handle)[0].deliver(error=error)
+            case ProgressReceived(call=handle):
+                if handle in self._waiting:
+                    _report(event, *self._waiting[handle])
+            case Connected() if not hasattr(self, "connected"):
+                self.connected = event
+                self._opening.deliver()
+            case Closed(error):
+                self._opening.deliver(error=error)
+                self._closing.deliver()
+                return False
+            case _:
+                return False
+        return True
+
+    def _answer(self, request: Request) -> None:
+        """Answer a request of the server with what the application's function for it returns."""
+        if request.method not in self._answers:
+            self._core.decline(request.id, now=self._now())
+            return
+        try:
+            self._respond(request, self._answers[request.method](request.params or {}))
+        except Exception as error:
+            self._fail(request, error)
+
+    def _respond(self, request: Request, result: Any) -> None:
+        self._core.respond(request.id, result, now=self._now())
+
+    def _fail(self, request: Request, error: Exception) -> None:
+        if not isinstance(error, JsonRpcError):
+            self._failed(request, error)
+        self._core.fail_with(request.id, error, now=self._now())
+
+
+def _report(progress: ProgressReceived, promise: Promise, on_progress: OnProgress | None) -> None:
+    if on_progress is not None:
+        try:
+            on_progress(progress)
+        except Exception as error:  # is for who has given us the function
+            promise.deliver(error=error)
 
 
 def _is_awaitable(result: object) -> TypeGuard[Awaitable[Any]]:

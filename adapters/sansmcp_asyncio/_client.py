@@ -53,7 +53,7 @@ class Client(sansmcp_loop.AwaitableClient):
         try:
             await surely(self._tasks.cancel())
         finally:
-            await self._pool.close()
+            await self._pool.aclose()
 
     # The machine
 

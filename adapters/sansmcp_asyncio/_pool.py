@@ -14,15 +14,14 @@ from collections.abc import Callable
 from typing import cast
 
 import sansmcp
-from sansmcp import ClientConnection  # at once: no connection waits for an import
 from sansmcp.effects import OpenExchange
-from sansmcp_local import IdleConnections, is_readable
+from sansmcp_local import is_readable
 
 from ._machine import Task, Tasks, surely
 
 
-class Pool:
-    """The connections of one client. All go to one origin: a client never leaves it."""
+class Pool(sansmcp.ConnectionPool):
+    """The connections of one client, and the reading from all of them."""
 
     def __init__(
         self,
@@ -31,69 +30,61 @@ class Pool:
         tasks: Tasks,
         ssl_context: ssl.SSLContext | None,
     ) -> None:
-        self.core = core
+        super().__init__(core)
         self.settle = settle
         self.loop = asyncio.get_running_loop()
         self.is_paused = False
-        self.connections: set[Connection] = set()
-        self.carrying: dict[int, Connection] = {}
+        self.streams: set[Stream] = set()
         self._opening: dict[int, Task] = {}
-        self._idle: IdleConnections[Connection] = IdleConnections(
-            core.limits,
-            lambda connection: connection.is_quiet,
-            lambda connection: connection.abort(),
-        )
         self._tasks = tasks
         self._ssl_context = ssl_context
 
     def carry(self, effect: OpenExchange) -> None:
         """Carry an exchange, from its request to the end of its response."""
-        connection = self._idle.take(now=self.loop.time())
-        if connection is not None:
-            connection.begin(effect)
+        connection, request = self.begin(effect, now=self.loop.time())
+        if connection.host is None:
+            opening = self._open(effect, connection, request)
+            self._opening[effect.exchange] = self._tasks.start(opening)
         else:
-            self._opening[effect.exchange] = self._tasks.start(self._open(effect))
+            connection.host.send(effect.exchange, request)
 
     def abort(self, exchange: int) -> None:
         """Break an exchange off."""
         if exchange in self._opening:
             self._opening[exchange].cancel()
-        elif exchange in self.carrying:
-            self.carrying[exchange].abort()
-
-    def release(self, connection: Connection) -> None:
-        """An exchange is over: keep its connection if it can be used again."""
-        if connection.pump.is_reusable:
-            self._idle.put(connection, now=self.loop.time())
-        else:
-            connection.abort()
+        self.release(exchange, now=self.loop.time())
 
     def pause(self, *, is_paused: bool) -> None:
         """Read no response, or go on."""
         self.is_paused = is_paused
-        for connection in self.connections:
-            connection.pause()
+        for stream in self.streams:
+            stream.pause()
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Break everything off, once nothing is being opened any more."""
-        for connection in self.connections:
-            connection.abort()
-        await surely([connection.lost for connection in self.connections])
+        self.close()
+        await surely([stream.lost for stream in self.streams])
 
-    async def _open(self, effect: OpenExchange) -> None:
+    async def _open(
+        self, effect: OpenExchange, connection: sansmcp.ClientConnection, request: bytes
+    ) -> None:
         url = sansmcp.Url.parse(effect.url)
         try:
-            _, connection = await self.loop.create_connection(
-                lambda: Connection(self), url.host, url.port, ssl=self._context(url)
+            _, stream = await self.loop.create_connection(
+                lambda: Stream(self, connection), url.host, url.port, ssl=self._context(url)
             )
         except (OSError, UnicodeError) as error:  # a host with an empty label is a UnicodeError
-            gone = sansmcp.PeerGone(_reason(error))
-            self.core.receive(effect.exchange, gone, now=self.loop.time())
+            connection.connection_lost(_reason(error), now=self.loop.time())
+            self.release(effect.exchange, now=self.loop.time())
             self.settle()
         else:
-            self.connections.add(connection)
-            connection.pause()
-            connection.begin(effect)
+            connection.host = stream
+            self.streams.add(stream)
+            stream.pause()
+            if effect.exchange in self.carrying:
+                stream.send(effect.exchange, request)
+            else:
+                stream.close()  # it was broken off when it had just been opened
         finally:
             del self._opening[effect.exchange]
 
@@ -103,15 +94,15 @@ class Pool:
         return self._ssl_context if url.scheme == "https" else None
 
 
-class Connection(asyncio.Protocol):
-    """A connection of a client: carries its exchanges, one after the other."""
+class Stream(asyncio.Protocol):
+    """What the bytes of a connection go through."""
 
     _transport: asyncio.Transport
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, connection: sansmcp.ClientConnection) -> None:
         self._pool = pool
+        self._connection = connection
         self._exchange = 0
-        self.pump = ClientConnection(pool.core)
         self.lost = pool.loop.create_future()
 
     @property
@@ -121,13 +112,12 @@ class Connection(asyncio.Protocol):
             return False
         return not is_readable(self._transport.get_extra_info("socket").fileno())
 
-    def begin(self, effect: OpenExchange) -> None:
-        """Send a request."""
-        self._exchange = effect.exchange
-        self._pool.carrying[effect.exchange] = self
-        self._transport.write(self.pump.begin(effect))
+    def send(self, exchange: int, request: bytes) -> None:
+        """Send the request of an exchange."""
+        self._exchange = exchange
+        self._transport.write(request)
 
-    def abort(self) -> None:
+    def close(self) -> None:
         """Close it, whatever is under way."""
         self._transport.abort()
 
@@ -146,25 +136,25 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """A piece of a response, or what nobody has asked for."""
-        if self.pump.is_done:
-            self.abort()
+        if self._connection.is_done:
+            self.close()
             return
-        self.pump.receive_data(data, now=self._pool.loop.time())
+        self._connection.receive_data(data, now=self._pool.loop.time())
         self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed, by whomever."""
-        self._pool.connections.discard(self)
+        self._pool.streams.discard(self)
         self.lost.set_result(None)
         if exc is None:
-            self.pump.receive_eof(now=self._pool.loop.time())
+            self._connection.receive_eof(now=self._pool.loop.time())
         else:
-            self.pump.connection_lost(_reason(exc), now=self._pool.loop.time())
+            self._connection.connection_lost(_reason(exc), now=self._pool.loop.time())
         self._go_on()
 
     def _go_on(self) -> None:
-        if self.pump.is_done and self._pool.carrying.pop(self._exchange, None) is not None:
-            self._pool.release(self)
+        if self._connection.is_done:
+            self._pool.release(self._exchange, now=self._pool.loop.time())
         self._pool.settle()
 
 

@@ -13,7 +13,6 @@ import os
 import random
 import ssl
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from subprocess import Popen
@@ -22,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 import sansmcp
 import sansmcp_threads
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
-from sansmcp.events import CallCompleted, CallFailed, ClientEvent
+from sansmcp.events import ClientEvent
+from sansmcp.hosting import Answerer
 from sansmcp_local import interrupts_allowed, undisturbed
-from sansmcp_threads import Answerer, Promise
 
 from ._loop import Loop, Steps, Task, Wait
-from ._pool import Pool
 from ._process import ServerProcess
+from ._streams import SocketStream, open_stream
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -43,13 +42,14 @@ _FLUSH = 5.0
 """Seconds for what nobody waits for to be sent; what is left goes out with the next method."""
 
 
-class PendingCall(Promise):
+class PendingCall(sansmcp.Promise):
     """A call under way; :meth:`Client.start_call` makes it."""
 
-    def __init__(self, client: Client, handle: int) -> None:
+    handle: int
+
+    def __init__(self, client: Client) -> None:
         super().__init__()
         self._client = client
-        self.handle = handle
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the end of the call; returns its result or raises CallError.
@@ -84,12 +84,11 @@ class Client(sansmcp_threads.Client):
     ) -> None:
         super().__init__(core, answers)
         self._loop = Loop()
-        self._pool = Pool(core, ssl_context)
-        self._process = ServerProcess(self._loop, self._feed, self._is_full, popen)
+        self._pool = sansmcp.ConnectionPool(core)
+        self._ssl_context = ssl_context
+        self._process = ServerProcess(self._loop, self._feed, lambda: self._is_paused, popen)
         self._carrying: dict[int, Task] = {}
         self._unsent: set[int] = set()
-        self._events: deque[ClientEvent] = deque()
-        self._keeps_events = False
 
     # For applications
 
@@ -106,9 +105,8 @@ class Client(sansmcp_threads.Client):
         They all go on while any method waits. The arguments are those of :meth:`call`.
         """
         with undisturbed(self._lock):
-            handle = self._core.call(method, params, now=time.monotonic(), **options)
-            pending = PendingCall(self, handle)
-            self._waiting[handle] = pending, on_progress
+            pending = PendingCall(self)
+            pending.handle = self._begin_call(pending, method, params, on_progress, options)
             try:
                 self.flush()
             except BaseException:
@@ -148,7 +146,7 @@ class Client(sansmcp_threads.Client):
         """
         with undisturbed(self._lock):
             try:
-                self._core.close(now=time.monotonic())
+                self._close()
                 self.wait(lambda: self._is_closed.is_delivered)
             finally:
                 self._is_closed.deliver()  # also where the wait was interrupted
@@ -184,10 +182,6 @@ class Client(sansmcp_threads.Client):
             lambda: is_over.is_delivered or not (self._unsent or self._process.to_write), _FLUSH
         )
 
-    def _is_full(self) -> bool:
-        """Whether the application has to take events before more is read."""
-        return len(self._events) >= self._core.limits.max_queued_events
-
     def _perform(self, effect: ClientEffect) -> None:
         match effect:
             case OpenExchange(exchange=exchange):
@@ -200,42 +194,37 @@ class Client(sansmcp_threads.Client):
             case _:
                 self._process.perform(effect)
 
-    def _tell(self, event: ClientEvent) -> None:
-        match event:
-            case CallCompleted(handle) | CallFailed(handle):
-                self._take(event)
-                self._waiting.pop(handle, None)
-            case _:
-                if not self._take(event) and self._keeps_events:
-                    self._events.append(event)
-                    if self._is_full():
-                        _logger.warning("nothing more is read until events are taken")
+    def _observe(self, event: ClientEvent) -> None:
+        super()._observe(event)
+        if self._is_paused:
+            _logger.warning("nothing more is read until events are taken")
 
     def _feed(self, part: ProcessPart) -> None:
         self._core.receive_from_process(part, now=time.monotonic())
 
     def _carry(self, effect: OpenExchange) -> Steps[None]:
         """Carry one HTTP exchange, from its request to the end of its response."""
+        connection, request = self._pool.begin(effect, now=time.monotonic())
         try:
-            stream, pump = yield from self._pool.take(effect.url)
-            try:
-                yield from stream.send(pump.begin(effect))
-                self._unsent.discard(effect.exchange)
-                while not pump.is_done:
-                    while self._is_full():
-                        yield Wait()
-                    yield stream.reading()
-                    data = stream.receive()
-                    if data:
-                        pump.receive_data(data, now=time.monotonic())
-                    elif data is not None:
-                        pump.receive_eof(now=time.monotonic())
-            finally:
-                self._pool.give_back(stream, pump)
+            if connection.host is None:
+                url = sansmcp.Url.parse(effect.url)
+                connection.host = yield from open_stream(url, self._ssl_context)
+            stream: SocketStream = connection.host
+            yield from stream.send(request)
+            self._unsent.discard(effect.exchange)
+            while not connection.is_done:
+                while self._is_paused:
+                    yield Wait()
+                yield stream.reading()
+                data = stream.receive()
+                if data:
+                    connection.receive_data(data, now=time.monotonic())
+                elif data is not None:
+                    connection.receive_eof(now=time.monotonic())
         except OSError as error:
-            gone = sansmcp.PeerGone(str(error) or "connection lost")
-            self._core.receive(effect.exchange, gone, now=time.monotonic())
+            connection.connection_lost(str(error) or "connection lost", now=time.monotonic())
         finally:
+            self._pool.release(effect.exchange, now=time.monotonic())
             self._unsent.discard(effect.exchange)
             self._carrying.pop(effect.exchange, None)
 

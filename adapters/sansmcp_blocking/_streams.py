@@ -41,6 +41,14 @@ class SocketStream:
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return None
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing has come that was not read: not the end, either."""
+        try:
+            return self.receive() is None
+        except OSError:
+            return False
+
     def send(self, data: bytes, patience: float = math.inf) -> Steps[None]:
         """Send it all. Raises TimeoutError if nothing is taken for ``patience`` seconds."""
         view = memoryview(data)

@@ -15,9 +15,9 @@ import sansmcp
 import sansmcp_threads
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent
+from sansmcp.hosting import Answerer
 from sansmcp.types import STREAMABLE_HTTP
 from sansmcp_local import interrupts_allowed, undisturbed
-from sansmcp_threads import Answerer
 
 from ._http import gone, head_of, request_of
 
@@ -61,7 +61,7 @@ class BlockingClient(sansmcp_threads.Client):
     def close(self) -> None:
         """End the session. May be called twice. It takes no longer than ``close_timeout``."""
         with undisturbed(self._lock):
-            self._core.close(now=time.monotonic())
+            self._close()
             self.wait(lambda: self._is_closed.is_delivered)
 
     def wait(self, is_done: Callable[[], bool]) -> None:
@@ -83,8 +83,7 @@ class BlockingClient(sansmcp_threads.Client):
         assert deadline is not None, "who waits has a deadline"
         with interrupts_allowed():
             time.sleep(max(0.0, deadline - time.monotonic()))
-        self._core.handle_timeout(now=time.monotonic())
-        self._settle()
+        self._handle_timeout()
 
     def _perform(self, effect: ClientEffect) -> None:
         match effect:
@@ -96,9 +95,8 @@ class BlockingClient(sansmcp_threads.Client):
             case _:
                 pass  # there is no process
 
-    def _tell(self, event: ClientEvent) -> None:
-        if not self._take(event):
-            self._on_event(event)
+    def _observe(self, event: ClientEvent) -> None:
+        self._on_event(event)
 
     def _carry(self, effect: OpenExchange, is_done: Callable[[], bool]) -> None:
         """Carry one HTTP exchange, from its request to the end of its response.

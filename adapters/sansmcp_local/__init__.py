@@ -3,8 +3,8 @@
 The real standard input and output (:class:`StandardStreams`), the process group of a server that
 was started (:func:`signal_group`), the file by which processes find a server
 (:class:`StateFile`), where a server listens (:func:`listen`), its randomness and its clock
-(:func:`new_server`), which connections can be used again (:class:`IdleConnections`,
-:func:`is_readable`), and when Ctrl-C interrupts those who block (:func:`undisturbed`).
+(:func:`new_server`), whether a connection can be used again (:func:`is_readable`), and when Ctrl-C
+interrupts those who block (:func:`undisturbed`).
 """
 
 from typing import TYPE_CHECKING
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from sansmcp import later
 
 if TYPE_CHECKING:
-    from ._idle import IdleConnections
     from ._interrupts import interrupts_allowed, undisturbed
     from ._listening import listen
     from ._machine import new_server
@@ -24,7 +23,6 @@ else:
     __getattr__, __dir__ = later.names(
         globals(),
         {
-            "._idle": ("IdleConnections",),
             "._interrupts": ("interrupts_allowed", "undisturbed"),
             "._listening": ("listen",),
             "._machine": ("new_server",),
@@ -36,7 +34,6 @@ else:
     )
 
 __all__ = [
-    "IdleConnections",
     "StandardStreams",
     "State",
     "StateFile",

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import abc
 import logging
-from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sansmcp
-from sansmcp.effects import ClientEffect
-from sansmcp.events import ClientEvent, ServerAsked, ServerWithdrew
+from sansmcp.events import ClientEvent, ServerWithdrew
 
 from ._loops import Loop, Task
 from ._machine import Promise, Timekeeper
@@ -27,7 +25,7 @@ Answerer: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Any]]
 """Answers a request of the server: from its parameters to the result, or raises JsonRpcError."""
 
 
-class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]]):
+class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
     """A client in an event loop; made by ``connect``. All methods may be called from any task."""
 
     def __init__(
@@ -38,14 +36,10 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]]):
         answers: Mapping[str, Answerer] | None,
     ) -> None:
         self._is_open, self._is_closed = Promise(loop.event()), Promise(loop.event())
-        super().__init__(self._is_open, self._is_closed)
-        self._core = core
+        super().__init__(core, answers, self._is_open, self._is_closed)
         self._loop = loop
         self._clock = clock
-        self._answers = answers or {}
         self._answering: dict[RequestId, Task] = {}
-        self._events: deque[ClientEvent] = deque()
-        self._keeps_events = False
         self._is_over = False
 
     # For applications
@@ -59,16 +53,12 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]]):
         **options: Unpack[sansmcp.CallOptions],
     ) -> Any:
         """Make any request. Cancelling the caller cancels the request."""
-        handle = self._core.call(method, params, now=self._loop.now(), **options)
         promise = Promise(self._loop.event())
-        self._waiting[handle] = promise, on_progress
-        self._settle()
+        handle = self._begin_call(promise, method, params, on_progress, options)
         try:
             return await promise.wait()
         finally:
-            del self._waiting[handle]
-            if self._core.cancel(handle, now=self._loop.now()):
-                self._settle()
+            self._end_call(handle)
 
     async def notify(self, method: str, params: Params | None = None) -> None:
         """Send a notification."""
@@ -89,9 +79,8 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]]):
     async def _next_events(self) -> AsyncGenerator[ClientEvent, None]:
         try:
             while self._events or not self._is_closed.is_delivered:
-                if self._events:
-                    event = self._events.popleft()
-                    self._settle()
+                event = self._take_event()
+                if event is not None:
                     yield event
                 else:
                     await self._clock.moved.wait()
@@ -102,70 +91,51 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]]):
 
     async def aclose(self) -> None:
         """End the session. Calls under way fail with RequestCancelled. May be called twice."""
-        self._core.close(now=self._loop.now())
-        self._settle()
+        self._close()
         await self._is_closed.wait()
 
     # For adapters
 
-    @property
-    def _is_paused(self) -> bool:
-        """Whether the application has to take events before more is read."""
-        return len(self._events) >= self._core.limits.max_queued_events
-
     async def _open(self) -> None:
         """Do the handshake. Raises CallError where it fails."""
-        self._core.start(now=self._loop.now())
-        self._settle()
+        self._start()
         await self._is_open.wait()
 
     def _settle(self) -> None:
-        """Perform what the machine wants, and take what it tells, until it has nothing more."""
         if self._is_over:
             return
-        # What ends a call must not wait behind events that nobody takes: only the reading does.
-        self._core.drive(self._perform, self._happened)
+        super()._settle()
         self._clock.tick()
 
     def _let_go(self) -> None:
         """Leave nobody who waits, and do nothing any more, however the client has ended."""
-        self._core.close(now=self._loop.now())
-        self._settle()
+        self._close()
         self._is_over = True
         self._is_closed.deliver()
         self._clock.tick()
 
     @abc.abstractmethod
-    def _perform(self, effect: ClientEffect) -> None:
-        """Do what the machine wants; what takes time happens in a task."""
-
-    @abc.abstractmethod
     def _run(self, work: Coroutine[Any, Any, None]) -> Task:
         """Let something go on in a task, which ends with the client."""
 
+    def _now(self) -> float:
+        return self._loop.now()
+
     def _happened(self, event: ClientEvent) -> None:
         match event:
-            case ServerAsked(_, request):
-                self._answering[request.id] = self._run(self._answer(request))
-            case ServerWithdrew(request_id):
-                if request_id in self._answering:
-                    self._answering.pop(request_id).cancel()
+            case ServerWithdrew(request_id) if request_id in self._answering:
+                self._answering.pop(request_id).cancel()
             case _:
-                if not self._take(event) and self._keeps_events:
-                    self._events.append(event)
+                super()._happened(event)
 
-    async def _answer(self, request: Request) -> None:
-        """Answer a request of the server with what the application's function for it returns."""
+    def _respond(self, request: Request, result: Any) -> None:
+        self._answering[request.id] = self._run(self._respond_later(request, result))
+
+    async def _respond_later(self, request: Request, result: Awaitable[Any]) -> None:
         try:
-            if request.method in self._answers:
-                result = await self._answers[request.method](request.params or {})
-                self._core.respond(request.id, result, now=self._loop.now())
-            else:
-                self._core.decline(request.id, now=self._loop.now())
+            super()._respond(request, await result)
         except Exception as error:
-            if not isinstance(error, sansmcp.JsonRpcError):
-                _logger.error("answering %s failed", request.method, exc_info=error)
-            self._core.fail_with(request.id, error, now=self._loop.now())
+            self._fail(request, error)
         except BaseException:
             # Cancelled: by the server, who wants no answer, or the function has cancelled itself.
             self._core.fail_with(request.id, RuntimeError(), now=self._loop.now())
@@ -173,6 +143,9 @@ class Client(sansmcp.ClientHandle[Awaitable[Any], Awaitable[None]]):
         finally:
             self._answering.pop(request.id, None)
             self._settle()
+
+    def _failed(self, request: Request, error: Exception) -> None:
+        _logger.error("answering %s failed", request.method, exc_info=error)
 
 
 class AwaitableClient(Client):

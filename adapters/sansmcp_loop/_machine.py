@@ -11,31 +11,22 @@ import sansmcp
 from ._loops import Event, Loop
 
 
-class Promise:
-    """A result that one task waits for. Delivered once; later deliveries change nothing."""
+class Promise(sansmcp.Promise):
+    """A result that one task waits for."""
 
     def __init__(self, delivered: Event) -> None:
+        super().__init__()
         self._delivered = delivered
-        self._value: Any = None
-        self._error: Exception | None = None
-
-    @property
-    def is_delivered(self) -> bool:
-        """Whether there is nothing to wait for."""
-        return self._delivered.is_set()
 
     def deliver(self, value: Any = None, error: Exception | None = None) -> None:
         """Give the value, or an exception instead."""
-        if not self._delivered.is_set():
-            self._value, self._error = value, error
-            self._delivered.set()
+        super().deliver(value, error)
+        self._delivered.set()
 
     async def wait(self) -> Any:
         """Wait for the delivery; returns the value or raises the exception."""
         await self._delivered.wait()
-        if self._error is not None:
-            raise self._error
-        return self._value
+        return self.get()
 
 
 class Timekeeper(Protocol):

@@ -9,17 +9,11 @@ from typing import TYPE_CHECKING
 from sansmcp import later
 
 if TYPE_CHECKING:
-    from ._client import Answerer, Client
+    from ._client import Client
     from ._host import Call, Host, HostSettings
-    from ._promise import Promise
 else:
     __getattr__, __dir__ = later.names(
-        globals(),
-        {
-            "._client": ("Answerer", "Client"),
-            "._host": ("Call", "Host", "HostSettings"),
-            "._promise": ("Promise",),
-        },
+        globals(), {"._client": ("Client",), "._host": ("Call", "Host", "HostSettings")}
     )
 
-__all__ = ["Answerer", "Call", "Client", "Host", "HostSettings", "Promise"]
+__all__ = ["Call", "Client", "Host", "HostSettings"]

@@ -6,16 +6,13 @@ import abc
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import sansmcp
-from sansmcp.effects import ClientEffect
-from sansmcp.events import ClientEvent, ServerAsked, ServerWithdrew
+from sansmcp import Promise
+from sansmcp.hosting import Answerer
 from sansmcp_local import interrupts_allowed, undisturbed
-
-from ._promise import Promise
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -25,20 +22,15 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("sansmcp")
 
-Answerer: TypeAlias = Callable[[Mapping[str, Any]], Any]
-"""Answers a request of the server: from its parameters to the result, or raises JsonRpcError."""
 
-
-class Client(sansmcp.ClientHandle[Any, None]):
+class Client(sansmcp.ClientHost[Any, None]):
     """A client whose methods let everything go on that there is to do, as long as they wait."""
 
     def __init__(self, core: sansmcp.Client, answers: Mapping[str, Answerer] | None) -> None:
         self._is_open, self._is_closed = Promise(), Promise()
-        super().__init__(self._is_open, self._is_closed)
-        self._core = core
-        self._answers = answers or {}
+        functions = {method: _interruptible(answer) for method, answer in (answers or {}).items()}
+        super().__init__(core, functions, self._is_open, self._is_closed)
         self._lock = threading.RLock()
-        self._asked: deque[Request] = deque()
 
     def __enter__(self) -> Self:
         return self
@@ -56,14 +48,12 @@ class Client(sansmcp.ClientHandle[Any, None]):
     ) -> Any:
         """Make any request, and wait for its end. Interrupting the wait cancels the request."""
         with undisturbed(self._lock):
-            handle = self._core.call(method, params, now=time.monotonic(), **options)
             promise = Promise()
-            self._waiting[handle] = promise, on_progress
+            handle = self._begin_call(promise, method, params, on_progress, options)
             try:
                 self.wait(lambda: promise.is_delivered)
             finally:
-                self._waiting.pop(handle, None)
-                self._core.cancel(handle, now=time.monotonic())
+                self._end_call(handle)
                 self.flush()
             return promise.get()
 
@@ -86,7 +76,7 @@ class Client(sansmcp.ClientHandle[Any, None]):
         """Do the handshake, and close if it fails: then CallError is raised."""
         try:
             with undisturbed(self._lock):
-                self._core.start(now=time.monotonic())
+                self._start()
                 self.wait(lambda: self._is_open.is_delivered)
                 self._is_open.get()
                 self.flush()
@@ -106,41 +96,18 @@ class Client(sansmcp.ClientHandle[Any, None]):
     def flush(self) -> None:
         """Wait until all is sent that is to be sent now."""
 
-    @abc.abstractmethod
-    def _perform(self, effect: ClientEffect) -> None:
-        """Begin what the machine wants."""
+    def _now(self) -> float:
+        return time.monotonic()
 
-    @abc.abstractmethod
-    def _tell(self, event: ClientEvent) -> None:
-        """Something has happened that is no question of the server."""
+    def _failed(self, request: Request, error: Exception) -> None:
+        _logger.error("answering %s failed", request.method, exc_info=error)
 
-    def _settle(self) -> None:
-        """Perform what the machine wants, take what it tells, and answer what the server asks."""
-        self._core.drive(self._perform, self._happened)
-        while self._asked:
-            self._answer(self._asked.popleft())
-            self._core.drive(self._perform, self._happened)
 
-    def _happened(self, event: ClientEvent) -> None:
-        match event:
-            case ServerAsked(_, request):
-                self._asked.append(request)
-            case ServerWithdrew(request_id):
-                self._asked = deque(one for one in self._asked if one.id != request_id)
-            case _:
-                self._tell(event)
+def _interruptible(answer: Answerer) -> Answerer:
+    """A function of the application that an interrupt may stop, as it stops a wait."""
 
-    def _answer(self, request: Request) -> None:
-        """Answer a request of the server with what the application's function for it returns."""
-        answerer = self._answers.get(request.method)
-        if answerer is None:
-            self._core.decline(request.id, now=time.monotonic())
-            return
-        try:
-            with interrupts_allowed():
-                result = answerer(request.params or {})
-            self._core.respond(request.id, result, now=time.monotonic())
-        except Exception as error:
-            if not isinstance(error, sansmcp.JsonRpcError):
-                _logger.error("answering %s failed", request.method, exc_info=error)
-            self._core.fail_with(request.id, error, now=time.monotonic())
+    def give(params: Mapping[str, Any]) -> Any:
+        with interrupts_allowed():
+            return answer(params)
+
+    return give

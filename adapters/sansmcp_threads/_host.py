@@ -12,10 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import sansmcp
+from sansmcp import Promise
 from sansmcp.events import ClientAnswered, ServerEvent
 from sansmcp_local import new_server
 
-from ._promise import Promise
 from ._workers import Workers
 
 if TYPE_CHECKING:

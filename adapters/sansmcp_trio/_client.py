@@ -22,8 +22,8 @@ from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp_loop import Answerer, current_loop
 
 from ._machine import Clock, plain_nursery
-from ._pool import Pool
 from ._process import ServerProcess
+from ._streams import Stream, open_stream
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -40,14 +40,16 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
         self,
         core: sansmcp.Client,
         nursery: trio.Nursery,
-        pool: Pool,
+        pool: sansmcp.ConnectionPool,
         answers: Mapping[str, Answerer] | None,
+        ssl_context: ssl.SSLContext | None,
         environment: Mapping[str, str] | None,
         directory: str | os.PathLike[str] | None,
     ) -> None:
         super().__init__(core, current_loop(), Clock(core), answers)
         self._nursery = nursery
         self._pool = pool
+        self._ssl_context = ssl_context
         self._process = ServerProcess(self, nursery, environment, directory)
         self._carrying: dict[int, trio.CancelScope] = {}
 
@@ -93,21 +95,26 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
 
     async def _carry(self, effect: OpenExchange) -> None:
         """Carry one HTTP exchange, from its request to the end of its response."""
-        with self._carrying[effect.exchange]:
-            try:
-                async with self._pool.connection(effect.url) as (stream, pump):
-                    await stream.send_all(pump.begin(effect))
-                    while not pump.is_done:
-                        await self.may_read()
-                        data = bytes(await stream.receive_some(65536))
-                        if data:
-                            pump.receive_data(data, now=trio.current_time())
-                        else:
-                            pump.receive_eof(now=trio.current_time())
-                        self._settle()
-            except (OSError, trio.BrokenResourceError) as error:
-                gone = sansmcp.PeerGone(_reason(error))
-                self._core.receive(effect.exchange, gone, now=trio.current_time())
+        connection, request = self._pool.begin(effect, now=trio.current_time())
+        try:
+            with self._carrying[effect.exchange]:
+                if connection.host is None:
+                    url = sansmcp.Url.parse(effect.url)
+                    connection.host = await open_stream(url, self._ssl_context)
+                stream: Stream = connection.host
+                await stream.send(request)
+                while not connection.is_done:
+                    await self.may_read()
+                    data = await stream.receive()
+                    if data:
+                        connection.receive_data(data, now=trio.current_time())
+                    else:
+                        connection.receive_eof(now=trio.current_time())
+                    self._settle()
+        except (OSError, trio.BrokenResourceError) as error:
+            connection.connection_lost(_reason(error), now=trio.current_time())
+        finally:
+            self._pool.release(effect.exchange, now=trio.current_time())
         del self._carrying[effect.exchange]
         self._settle()
 
@@ -157,10 +164,10 @@ async def connect(
     """
     settings.setdefault("verdicts", _VERDICTS)
     core = sansmcp.Client(target, jitter=random.random, **settings)
-    pool = Pool(core, ssl_context)
+    pool = sansmcp.ConnectionPool(core)
     try:
         async with plain_nursery() as nursery:
-            client = Client(core, nursery, pool, answers, env, cwd)
+            client = Client(core, nursery, pool, answers, ssl_context, env, cwd)
             try:
                 await client.open()
                 yield client

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 
 from ..client.client import Client
@@ -21,6 +23,8 @@ class ClientConnection:
     """
 
     def __init__(self, client: Client) -> None:
+        self.host: Any = None
+        """What the bytes go through; the host of the client sets it, and uses it."""
         self._client = client
         self._limits = client.limits
         self._wire = (client.http11 or HTTP11).client(self._limits)

@@ -11,6 +11,10 @@ import pytest
 from sansmcp.testing.check_adapter import Check, ClientSubject, client_checks
 from sansmcp.testing.check_adapter.fake_server import FakeServer
 
+from ..house.sources import Module
+
+MOST_LINES = 60
+
 GUIDE = Path(__file__).parents[2] / "docs" / "embedding.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -29,6 +33,11 @@ def test_the_toy_does_what_a_client_has_to_do(
     code: dict[str, Any], check: Check[ClientSubject]
 ) -> None:
     check(code["ToySubject"]())
+
+
+def test_the_toy_is_small() -> None:
+    (adapter,) = [block for block in BLOCK.findall(GUIDE.read_text()) if "class ToyClient" in block]
+    assert Module("toy", adapter).code_lines() <= MOST_LINES
 
 
 def test_the_toy_greets(code: dict[str, Any]) -> None:

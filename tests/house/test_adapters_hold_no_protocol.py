@@ -39,8 +39,8 @@ DRIVE_LOOPS = {
         [
             "_pool.Pool.carry",
             "_pool.Pool._open",
-            "_pool.Connection.data_received",
-            "_pool.Connection._go_on",
+            "_pool.Stream.data_received",
+            "_pool.Stream._go_on",
         ],
     ],
     "sansmcp_blocking": [

@@ -16,7 +16,8 @@ TIERS = (
     ("effects", "wire"),
     ("h11_pump", "httptools_pump", "trace"),
     ("client", "server"),
-    ("handles", "hosting", "http11"),
+    ("handles", "http11"),
+    ("hosting",),
     ("testing",),
     ("__init__",),
 )

@@ -6,48 +6,18 @@ from typing import Any
 
 import pytest
 
-from sansmcp import CallHandle, ClientHandle, Disconnected, LocalProtocolError
-from sansmcp.events import (
-    CallCompleted,
-    CallFailed,
-    ClientEvent,
-    Closed,
-    Connected,
-    ListenerStopped,
-    ProgressReceived,
-)
-from sansmcp.handles import OnProgress
+from sansmcp import CallHandle, ClientHandle, Disconnected, LocalProtocolError, Promise
+from sansmcp.events import Connected
 from sansmcp.messages import Params
 
 from ..server.bench import Bench
-
-
-class Mailbox:
-    """Keeps what is delivered."""
-
-    def __init__(self) -> None:
-        self.mail: list[object] = []
-
-    def deliver(self, value: Any = None, error: Exception | None = None) -> None:
-        self.mail.append(error or value)
 
 
 class Recorder(ClientHandle[Any, None]):
     """Says what it was asked."""
 
     def __init__(self) -> None:
-        self.opened, self.closed, self.ended = Mailbox(), Mailbox(), Mailbox()
-        super().__init__(self.opened, self.closed)
-        self.reports: list[ProgressReceived] = []
-        self._waiting[1] = self.ended, self.reports.append
-        self._waiting[2] = self.ended, None
         self.notified: list[str] = []
-
-    def listen(self, call: int, report: OnProgress) -> None:
-        self._waiting[call] = self.ended, report
-
-    def take(self, *events: ClientEvent) -> list[bool]:
-        return [self._take(event) for event in events]
 
     def call(self, method: str, params: Params | None = None, **options: Any) -> Any:
         return method, params, {key: value for key, value in options.items() if value is not None}
@@ -78,8 +48,7 @@ def test_a_client_asks(name: str, arguments: tuple[Any, ...], asked: tuple[str, 
 )
 def test_a_sign_of_life(version: str, method: str) -> None:
     recorder = Recorder()
-    connected = Connected(transport="t", version=version, server_info={}, capabilities={})
-    recorder.take(connected)
+    recorder.connected = Connected(transport="t", version=version, server_info={}, capabilities={})
     assert recorder.ping() == (method, None, {})
 
 
@@ -100,45 +69,17 @@ def test_a_tool_call_passes_its_options_on() -> None:
     )
 
 
-def test_events_are_brought_to_whom_they_concern() -> None:
-    recorder = Recorder()
-    failure = Disconnected("gone")
-    taken = recorder.take(
-        CallCompleted(1, {"a": 1}),
-        CallFailed(2, failure),
-        CallCompleted(99, {}),
-        CallFailed(99, failure),
-    )
-    assert taken == [True] * 4
-    assert recorder.ended.mail == [{"a": 1}, failure]
-    reports = [ProgressReceived(call=call, progress=call) for call in (1, 2, 99)]
-    assert recorder.take(*reports) == [True] * 3
-    assert recorder.reports == reports[:1]
-
-
-def test_what_a_function_for_progress_raises_ends_the_call() -> None:
-    broken = ZeroDivisionError()
-
-    def report(_: ProgressReceived) -> None:
-        raise broken
-
-    recorder = Recorder()
-    recorder.listen(1, report)
-    assert recorder.take(ProgressReceived(call=1, progress=1)) == [True]
-    assert recorder.ended.mail == [broken]
-
-
-def test_the_opening_and_the_end_are_brought_too() -> None:
-    recorder = Recorder()
-    connected = Connected(transport="t", version="v", server_info={}, capabilities={})
-    lost = ListenerStopped("x")
-    assert recorder.take(connected, connected, lost) == [True, False, False]
-    assert recorder.connected is connected
-    assert recorder.opened.mail == [None]
-    failure = Disconnected("gone")
-    assert recorder.take(Closed(failure)) == [False]
-    assert recorder.opened.mail == [None, failure]
-    assert recorder.closed.mail == [None]
+def test_a_promise_is_kept_once() -> None:
+    kept, broken = Promise(), Promise()
+    assert not kept.is_delivered
+    kept.deliver(1)
+    kept.deliver(2)
+    broken.deliver(error=Disconnected("gone"))
+    broken.deliver(3)
+    assert kept.is_delivered
+    assert kept.get() == 1
+    with pytest.raises(Disconnected):
+        broken.get()
 
 
 class BenchCall(CallHandle[int, None]):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp import App, Call, CallHandle, JsonRpcError, LocalProtocolError, ServerHost
+from sansmcp import App, Call, CallHandle, JsonRpcError, LocalProtocolError, Promise, ServerHost
 from sansmcp.events import ClientAnswered, ServerEvent, SessionOpened
 
 from ..server.bench import Bench, methods, notification, request
@@ -54,8 +54,8 @@ class Host(ServerHost):
                 work.send(None)
         self.waiting.clear()
 
-    def wait_for(self, call: Call, id: int, waiter: Any) -> None:
-        self._questions[call, id] = waiter
+    def wait_for(self, call: Call, id: int, promise: Promise) -> None:
+        self._questions[call, id] = promise
 
     def _now(self) -> float:
         return 0.0
@@ -156,18 +156,14 @@ def test_answers_are_brought_to_who_asked(bench: HostBench) -> None:
     session = bench.open_session(capabilities={"elicitation": {}})
     bench.post(request(1, "tools/list"), session)
     bench.post(request(2, "tools/list"), session)
-    mail: list[ClientAnswered] = []
-
-    class Waiter:
-        def deliver(self, value: Any = None, error: Exception | None = None) -> None:
-            mail.append(value)
-
+    promise = Promise()
     running = [call for call, _ in bench.host.waiting]
     ids = [bench.do(call.ask, "elicitation/create", {}, timeout=9) for call in running]
-    bench.host.wait_for(running[0], ids[0], Waiter())
+    bench.host.wait_for(running[0], ids[0], promise)
     for id in ids:
         bench.post({"jsonrpc": "2.0", "id": id, "result": {"a": id}}, session)
-    assert [answered.result() for answered in mail] == [{"a": ids[0]}]
+    answered: ClientAnswered = promise.get()
+    assert answered.result() == {"a": ids[0]}
     bench.host.let_go_on()
 
 

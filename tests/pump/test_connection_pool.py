@@ -1,0 +1,145 @@
+"""Which connections of a client are used again, and which are closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from sansmcp import Client, ClientConnection, ConnectionPool, Limits
+from sansmcp.effects import OpenExchange
+from sansmcp.http import RequestHead
+
+from . import bench
+from .test_client_connection import response
+
+GIVEN_UP = 4.0
+
+
+class Stream:
+    """What a host has below a connection."""
+
+    is_quiet = True
+    is_closed = False
+
+    def close(self) -> None:
+        assert not self.is_closed
+        self.is_closed = True
+
+
+class PoolBench:
+    """A pool, and exchanges that go as the test says."""
+
+    def __init__(self) -> None:
+        limits = Limits(idle_connection_timeout=GIVEN_UP, max_idle_connections=2)
+        client = Client(
+            "http://localhost/mcp", jitter=lambda: 0.5, limits=limits, http11=bench.HTTP11
+        )
+        self.pool = ConnectionPool(client)
+        self.now = 0.0
+        self._count = 0
+
+    def begin(self) -> tuple[int, ClientConnection]:
+        self._count += 1
+        head = RequestHead(method=b"POST", target=b"/mcp", headers=())
+        url = "http://localhost/mcp"
+        effect = OpenExchange(exchange=self._count, url=url, head=head, body=b"{}")
+        connection, request = self.pool.begin(effect, now=self.now)
+        assert request.startswith(b"POST /mcp HTTP/1.1\r\n")
+        assert self.pool.carrying[self._count] is connection
+        if connection.host is None:
+            connection.host = Stream()
+        return self._count, connection
+
+    def finish(self, exchange: int, connection: ClientConnection) -> None:
+        connection.receive_data(response(), now=self.now)
+        self.release(exchange)
+
+    def release(self, exchange: int) -> None:
+        self.pool.release(exchange, now=self.now)
+        assert exchange not in self.pool.carrying
+
+
+@pytest.fixture
+def idle() -> tuple[PoolBench, ClientConnection]:
+    """A pool with one idle connection."""
+    bench = PoolBench()
+    exchange, connection = bench.begin()
+    bench.finish(exchange, connection)
+    return bench, connection
+
+
+def test_an_idle_connection_is_used_again(idle: tuple[PoolBench, ClientConnection]) -> None:
+    bench, connection = idle
+    _, again = bench.begin()
+    _, another = bench.begin()
+    assert again is connection
+    assert another is not connection
+    assert not connection.host.is_closed
+
+
+def _age(bench: PoolBench, connection: ClientConnection) -> None:
+    bench.now += GIVEN_UP
+
+
+def _say_something(bench: PoolBench, connection: ClientConnection) -> None:
+    connection.host.is_quiet = False
+
+
+@pytest.mark.parametrize("spoil", [_age, _say_something])
+def test_a_connection_that_may_be_closed_is_not_used_again(
+    idle: tuple[PoolBench, ClientConnection], spoil: Callable[[PoolBench, ClientConnection], None]
+) -> None:
+    bench, connection = idle
+    spoil(bench, connection)
+    _, another = bench.begin()
+    assert another is not connection
+    assert connection.host.is_closed
+
+
+def test_an_exchange_that_is_broken_off_closes_its_connection() -> None:
+    bench = PoolBench()
+    exchange, connection = bench.begin()
+    bench.release(exchange)
+    bench.release(exchange)
+    assert connection.host.is_closed
+
+
+def test_a_connection_that_was_never_opened_is_forgotten() -> None:
+    bench = PoolBench()
+    exchange, connection = bench.begin()
+    connection.host = None
+    bench.release(exchange)
+    _, another = bench.begin()
+    assert another is not connection
+
+
+def test_one_too_many_pushes_out_what_was_idle_for_longest() -> None:
+    bench = PoolBench()
+    begun = [bench.begin() for _ in range(3)]
+    for exchange, connection in begun:
+        bench.finish(exchange, connection)
+    assert [connection.host.is_closed for _, connection in begun] == [True, False, False]
+    assert bench.begin()[1] is begun[2][1]
+    assert bench.begin()[1] is begun[1][1]
+
+
+def test_what_was_idle_for_too_long_is_closed_when_another_one_becomes_idle() -> None:
+    bench = PoolBench()
+    begun = [bench.begin() for _ in range(2)]
+    bench.finish(*begun[0])
+    bench.now += GIVEN_UP
+    bench.finish(*begun[1])
+    assert [connection.host.is_closed for _, connection in begun] == [True, False]
+
+
+def test_closing_closes_all(idle: tuple[PoolBench, ClientConnection]) -> None:
+    bench, first = idle
+    used = [bench.begin()[1] for _ in range(3)]
+    exchange, opening = bench.begin()
+    opening.host = None
+    bench.finish(*bench.begin())
+    bench.pool.close()
+    assert all(connection.host.is_closed for connection in used)
+    bench.release(exchange)
+    assert bench.begin()[1] not in (first, *used)

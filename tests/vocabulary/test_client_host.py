@@ -1,0 +1,241 @@
+"""What clients have in common, without a host that waits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from sansmcp import (
+    BodyData,
+    ClientHost,
+    Disconnected,
+    JsonRpcError,
+    Limits,
+    Promise,
+    RequestCancelled,
+    encode_event,
+)
+from sansmcp.effects import ClientEffect
+from sansmcp.events import ClientEvent, Closed, ProgressReceived, ServerNotified
+from sansmcp.handles import OnProgress
+from sansmcp.messages import Params, Request
+
+from ..client.bench import Asked, Bench, notification, request
+
+ABLE: Mapping[str, Any] = {"capabilities": {"elicitation": {}, "roots": {}, "sampling": {}}}
+
+
+class Host(ClientHost[Promise, None]):
+    """Its results are promises; nobody waits."""
+
+    def __init__(self, bench: HostBench) -> None:
+        self.bench = bench
+        self.opened, self.closed = Promise(), Promise()
+        answers = {"elicitation/create": self.elicit, "roots/list": self.roots}
+        super().__init__(bench.client, answers, self.opened, self.closed)
+        self.failures: list[tuple[str, Exception]] = []
+
+    def call(
+        self,
+        method: str,
+        params: Params | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+        **options: Any,
+    ) -> Promise:
+        promise = Promise()
+        self.handle = self._begin_call(promise, method, params, on_progress, options)  # type: ignore[arg-type]
+        self._settle()
+        return promise
+
+    def notify(self, method: str, params: Params | None = None) -> None:
+        raise NotImplementedError
+
+    def leave(self, handle: int) -> None:
+        self._end_call(handle)
+
+    def settle(self) -> None:
+        self._settle()
+
+    def take_events(self) -> list[ClientEvent]:
+        """Those that were kept; from the first time on they are."""
+        self._keeps_events = True
+        events = list(self._events)
+        self._events.clear()
+        return events
+
+    @property
+    def is_paused(self) -> bool:
+        return self._is_paused
+
+    def elicit(self, params: Mapping[str, Any]) -> Any:
+        if "code" in params:
+            raise JsonRpcError(params["code"], "mine")
+        if "calls" in params:
+            self.inner = self.call("tools/call")
+        return {"heard": params.get("message")}
+
+    def roots(self, params: Mapping[str, Any]) -> Any:
+        return object()
+
+    def _now(self) -> float:
+        return self.bench.now
+
+    def _perform(self, effect: ClientEffect) -> None:
+        self.bench.perform(effect)
+
+    def _failed(self, request: Request, error: Exception) -> None:
+        self.failures.append((request.method, error))
+
+
+class HostBench(Bench):
+    """A bench whose client is driven by a host."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**ABLE, **settings})
+        self.host = Host(self)
+
+    def settle(self) -> None:
+        self.host.settle()
+
+    def ask(self, *messages: dict[str, Any], **options: Any) -> tuple[Promise, Asked]:
+        """A call that is under way, with these messages on its stream."""
+        promise = self.host.call("tools/call", **options)
+        asked = self.take()
+        asked.open_stream()
+        for message in messages:
+            asked.event(message)
+        return promise, asked
+
+
+@pytest.fixture
+def bench() -> HostBench:
+    bench = HostBench()
+    bench.connect()
+    return bench
+
+
+def test_the_opening_and_the_end(bench: HostBench) -> None:
+    assert bench.host.opened.is_delivered
+    assert bench.host.connected.version == "2025-11-25"
+    assert bench.host.take_events() == []
+    bench.do(bench.client.close)
+    bench.take("DELETE").refuse(200)
+    assert bench.host.closed.is_delivered
+    assert bench.host.take_events() == [Closed(None)]
+
+
+def test_an_opening_that_fails() -> None:
+    bench = HostBench()
+    bench.do(bench.client.start)
+    bench.take().cut()
+    with pytest.raises(Disconnected):
+        bench.host.opened.get()
+    assert bench.host.closed.is_delivered
+
+
+def test_results_and_errors_are_delivered(bench: HostBench) -> None:
+    good, asked = bench.ask()
+    asked.event({"jsonrpc": "2.0", "id": asked.id, "result": {"a": 1}})
+    bad, asked = bench.ask()
+    asked.event({"jsonrpc": "2.0", "id": asked.id, "error": {"code": -7, "message": "no"}})
+    assert good.get() == {"a": 1}
+    with pytest.raises(JsonRpcError):
+        bad.get()
+
+
+def progress(number: int, asked: Asked) -> dict[str, Any]:
+    token = asked.json["params"]["_meta"]["progressToken"]
+    return notification("notifications/progress", progressToken=token, progress=number)
+
+
+def test_progress_is_reported_until_nobody_waits(bench: HostBench) -> None:
+    reports: list[ProgressReceived] = []
+    promise, asked = bench.ask(on_progress=reports.append)
+    asked.event(progress(1, asked))
+    bench.host.leave(bench.host.handle)
+    assert [report.progress for report in reports] == [1]
+    assert not promise.is_delivered
+    cancelled = bench.take()
+    assert cancelled.json["method"] == "notifications/cancelled"
+    bench.host.leave(bench.host.handle)
+    assert bench.requests == []
+
+
+def test_progress_that_nobody_wants(bench: HostBench) -> None:
+    promise, asked = bench.ask()
+    asked.event(progress(1, asked))
+    assert not promise.is_delivered
+
+
+def test_what_a_function_for_progress_raises_is_delivered(bench: HostBench) -> None:
+    broken = ZeroDivisionError()
+
+    def report(_: object) -> None:
+        raise broken
+
+    promise, asked = bench.ask(on_progress=report)
+    asked.event(progress(1, asked))
+    with pytest.raises(ZeroDivisionError):
+        promise.get()
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "answer", "failed"),
+    [
+        ("elicitation/create", {"message": "?"}, {"heard": "?"}, []),
+        ("elicitation/create", {"code": -7}, -7, []),
+        ("roots/list", {}, -32603, ["roots/list"]),
+        ("sampling/createMessage", {}, -32601, []),
+    ],
+)
+def test_questions_are_answered_by_functions(
+    bench: HostBench, method: str, params: dict[str, Any], answer: Any, failed: list[str]
+) -> None:
+    bench.ask(request("q", method, **params))
+    said = bench.take().json
+    assert (said.get("result") or said["error"]["code"]) == answer
+    assert [method for method, _ in bench.host.failures] == failed
+
+
+def test_a_function_that_answers_may_call(bench: HostBench) -> None:
+    bench.ask(request("q", "elicitation/create", calls=True))
+    call, answer = bench.requests
+    call.result({"inner": True})
+    assert bench.host.inner.get() == {"inner": True}
+    assert answer.json["result"] == {"heard": None}
+
+
+def test_what_is_withdrawn_at_once_is_not_answered(bench: HostBench) -> None:
+    _, asked = bench.ask()
+    messages = (
+        request("q", "elicitation/create"),
+        notification("notifications/cancelled", requestId="q"),
+    )
+    events = [encode_event(json.dumps(message).encode()) for message in messages]
+    asked.feed(BodyData(b"".join(events)))
+    assert bench.requests == []
+
+
+def test_events_are_kept_for_who_takes_them() -> None:
+    bench = HostBench(limits=Limits(max_queued_events=2))
+    bench.connect()
+    noise = notification("notifications/x")
+    _, asked = bench.ask(noise)
+    assert bench.host.take_events() == []
+    asked.event(noise)
+    assert not bench.host.is_paused
+    asked.event(noise)
+    assert bench.host.is_paused
+    assert [type(event) for event in bench.host.take_events()] == [ServerNotified] * 2
+    assert not bench.host.is_paused
+
+
+def test_calls_end_when_the_client_closes(bench: HostBench) -> None:
+    promise, _ = bench.ask()
+    bench.do(bench.client.close)
+    with pytest.raises(RequestCancelled):
+        promise.get()
