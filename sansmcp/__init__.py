@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from .client.settings import CallOptions, ClientSettings
     from .codecs.event_id import EventId
     from .handles import CallHandle, ClientHandle, Promise
-    from .hosting import ClientHost, ServerHost
+    from .hosting.client import ClientHost
+    from .hosting.server import ServerHost
     from .http11.client import ClientConnection
     from .http11.pool import ConnectionPool
     from .http11.server import ServerConnection
@@ -75,7 +76,8 @@ else:
             ".client.settings": ("CallOptions", "ClientSettings"),
             ".codecs.event_id": ("EventId",),
             ".handles": ("CallHandle", "ClientHandle", "Promise"),
-            ".hosting": ("ClientHost", "ServerHost"),
+            ".hosting.client": ("ClientHost",),
+            ".hosting.server": ("ServerHost",),
             ".http11.client": ("ClientConnection",),
             ".http11.pool": ("ConnectionPool",),
             ".http11.server": ("ServerConnection",),

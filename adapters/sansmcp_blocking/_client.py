@@ -22,7 +22,7 @@ import sansmcp
 import sansmcp_threads
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent
-from sansmcp.hosting import Answerer
+from sansmcp.hosting.client import Answerer
 from sansmcp_local import interrupts_allowed, undisturbed
 
 from ._loop import Loop, Steps, Task, Wait

@@ -15,7 +15,7 @@ import sansmcp
 import sansmcp_threads
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent
-from sansmcp.hosting import Answerer
+from sansmcp.hosting.client import Answerer
 from sansmcp.types import STREAMABLE_HTTP
 from sansmcp_local import interrupts_allowed, undisturbed
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import sansmcp
 from sansmcp import Promise
-from sansmcp.hosting import Answerer
+from sansmcp.hosting.client import Answerer
 from sansmcp_local import interrupts_allowed, undisturbed
 
 if TYPE_CHECKING:

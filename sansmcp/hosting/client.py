@@ -1,138 +1,33 @@
-"""What hosts have in common: how a machine is driven, and how what it tells finds its way.
-
-How a host carries exchanges, keeps the time and waits is its own business; this is the rest.
-"""
+"""What clients have in common: results find those who wait for them, and the server its answers."""
 
 from __future__ import annotations
 
 import abc
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .effects import ClientEffect, ServerEffect, Wake
-from .errors import JsonRpcError
-from .events import (
-    CallCancelled,
+from ..client.client import Client
+from ..effects import ClientEffect
+from ..errors import JsonRpcError
+from ..events import (
     CallCompleted,
     CallFailed,
-    CallReceived,
-    ClientAnswered,
     ClientEvent,
     Closed,
     Connected,
     ProgressReceived,
     ServerAsked,
-    ServerEvent,
     ServerWithdrew,
 )
-from .handles import CallHandle, ClientHandle, Done, OnProgress, Promise, Result
-from .messages import Params, Request, RequestId
-from .store import Store
+from ..handles import ClientHandle, Done, OnProgress, Promise, Result
+from ..messages import Params, Request, RequestId
 
 if TYPE_CHECKING:
-    from .client.client import Client
-    from .client.settings import CallOptions
-    from .server.calls import Call
-    from .server.server import Server
+    from ..client.settings import CallOptions
 
 Answerer: TypeAlias = Callable[[Mapping[str, Any]], Any]
 """Answers a request of the server: from its parameters to the result, or raises JsonRpcError."""
-
-
-class ServerHost(abc.ABC):
-    """Drives a server machine for as long as it runs, except for its exchanges.
-
-    The ``host`` of an exchange has a method ``wake()``: let its driver pull. The ``host`` of a call
-    has a method ``cancel()``: let its handler stop; :meth:`_run` sets it.
-    """
-
-    def __init__(self, core: Server, store: Store) -> None:
-        self.core = core
-        self._store = store
-        self._questions: dict[tuple[Call, int], Promise] = {}
-        """Who waits for the client's answer to which question; it is given the ClientAnswered."""
-
-    def publish(self, method: str, params: Params | None = None) -> None:
-        """Tell the clients that something has changed; see :meth:`sansmcp.Server.publish`."""
-        self.core.publish(method, params, now=self._now())
-        self.settle()
-
-    def settle(self) -> None:
-        """Perform what the machine wants, and take what it tells, until it has nothing more.
-
-        To be called after everything that changes the machine.
-        """
-        self.core.drive(self._perform, self._happened)
-
-    async def finish(self, call: Call, result: Awaitable[Any]) -> None:
-        """Await what a handler has given, and answer the call with what comes of it."""
-        try:
-            self._respond(call, await result)
-        except Exception as error:
-            self._fail(call, error)
-        except BaseException:  # cancelled, and not always by the client: nobody may wait for ever
-            call.fail_with(RuntimeError(), now=self._now())
-            raise
-        finally:
-            self.settle()
-
-    @abc.abstractmethod
-    def _now(self) -> float:
-        """The host's clock."""
-
-    @abc.abstractmethod
-    def _handle(self, call: Call) -> CallHandle[Any, Any]:
-        """What the handler of a call gets."""
-
-    @abc.abstractmethod
-    def _run(self, call: Call, result: Awaitable[Any]) -> None:
-        """A handler has to be awaited: let :meth:`finish` do it, beside everything else."""
-
-    @abc.abstractmethod
-    def _failed(self, call: Call, error: Exception) -> None:
-        """A handler has raised what the client is not told: let somebody know."""
-
-    @abc.abstractmethod
-    def _observe(self, event: ServerEvent) -> None:
-        """Something has happened that needs nothing to be done."""
-
-    def _perform(self, effect: ServerEffect) -> None:
-        if isinstance(effect, Wake):
-            effect.exchange.host.wake()
-        else:
-            self.core.use_store(effect, self._store, now=self._now())
-
-    def _happened(self, event: ServerEvent) -> None:
-        match event:
-            case CallReceived(call) if call.is_running:
-                self._start(call)
-            case CallCancelled(call) if call.host is not None:
-                call.host.cancel()
-            case ClientAnswered(call, request_id):
-                if (call, request_id) in self._questions:
-                    self._questions[call, request_id].deliver(event)
-            case _:
-                self._observe(event)
-
-    def _start(self, call: Call) -> None:
-        """Let the handler work: at once, or beside everything else if it has to be awaited."""
-        try:
-            result = self.core.app.handlers[call.request.method](self._handle(call))
-            if _is_awaitable(result):
-                self._run(call, result)
-            else:
-                self._respond(call, result)
-        except Exception as error:
-            self._fail(call, error)
-
-    def _respond(self, call: Call, result: Any) -> None:
-        call.respond(result, now=self._now())
-
-    def _fail(self, call: Call, error: Exception) -> None:
-        if not isinstance(error, JsonRpcError):
-            self._failed(call, error)
-        call.fail_with(error, now=self._now())
 
 
 class ClientHost(ClientHandle[Result, Done]):
@@ -307,7 +202,3 @@ def _report(progress: ProgressReceived, promise: Promise, on_progress: OnProgres
             on_progress(progress)
         except Exception as error:  # is for who has given us the function
             promise.deliver(error=error)
-
-
-def _is_awaitable(result: object) -> TypeGuard[Awaitable[Any]]:
-    return isinstance(result, Awaitable)

@@ -1,0 +1,117 @@
+"""What hosts of a server have in common: they run its handlers, and bring them the answers."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from ..effects import ServerEffect, Wake
+from ..errors import JsonRpcError
+from ..events import CallCancelled, CallReceived, ClientAnswered, ServerEvent
+from ..messages import Params
+from ..server.calls import Call
+from ..server.server import Server
+from ..store import Store
+
+if TYPE_CHECKING:
+    from ..handles import CallHandle, Promise
+
+
+class ServerHost(abc.ABC):
+    """Drives a server machine for as long as it runs, except for its exchanges.
+
+    The ``host`` of an exchange has a method ``wake()``: let its driver pull. The ``host`` of a call
+    has a method ``cancel()``: let its handler stop; :meth:`_run` sets it.
+    """
+
+    def __init__(self, core: Server, store: Store) -> None:
+        self.core = core
+        self._store = store
+        self._questions: dict[tuple[Call, int], Promise] = {}
+        """Who waits for the client's answer to which question; it is given the ClientAnswered."""
+
+    def publish(self, method: str, params: Params | None = None) -> None:
+        """Tell the clients that something has changed; see :meth:`sansmcp.Server.publish`."""
+        self.core.publish(method, params, now=self._now())
+        self.settle()
+
+    def settle(self) -> None:
+        """Perform what the machine wants, and take what it tells, until it has nothing more.
+
+        To be called after everything that changes the machine.
+        """
+        self.core.drive(self._perform, self._happened)
+
+    async def finish(self, call: Call, result: Awaitable[Any]) -> None:
+        """Await what a handler has given, and answer the call with what comes of it."""
+        try:
+            self._respond(call, await result)
+        except Exception as error:
+            self._fail(call, error)
+        except BaseException:  # cancelled, and not always by the client: nobody may wait for ever
+            call.fail_with(RuntimeError(), now=self._now())
+            raise
+        finally:
+            self.settle()
+
+    @abc.abstractmethod
+    def _now(self) -> float:
+        """The host's clock."""
+
+    @abc.abstractmethod
+    def _handle(self, call: Call) -> CallHandle[Any, Any]:
+        """What the handler of a call gets."""
+
+    @abc.abstractmethod
+    def _run(self, call: Call, result: Awaitable[Any]) -> None:
+        """A handler has to be awaited: let :meth:`finish` do it, beside everything else."""
+
+    @abc.abstractmethod
+    def _failed(self, call: Call, error: Exception) -> None:
+        """A handler has raised what the client is not told: let somebody know."""
+
+    @abc.abstractmethod
+    def _observe(self, event: ServerEvent) -> None:
+        """Something has happened that needs nothing to be done."""
+
+    def _perform(self, effect: ServerEffect) -> None:
+        if isinstance(effect, Wake):
+            effect.exchange.host.wake()
+        else:
+            self.core.use_store(effect, self._store, now=self._now())
+
+    def _happened(self, event: ServerEvent) -> None:
+        match event:
+            case CallReceived(call) if call.is_running:
+                self._start(call)
+            case CallCancelled(call) if call.host is not None:
+                call.host.cancel()
+            case ClientAnswered(call, request_id):
+                if (call, request_id) in self._questions:
+                    self._questions[call, request_id].deliver(event)
+            case _:
+                self._observe(event)
+
+    def _start(self, call: Call) -> None:
+        """Let the handler work: at once, or beside everything else if it has to be awaited."""
+        try:
+            result = self.core.app.handlers[call.request.method](self._handle(call))
+            if _is_awaitable(result):
+                self._run(call, result)
+            else:
+                self._respond(call, result)
+        except Exception as error:
+            self._fail(call, error)
+
+    def _respond(self, call: Call, result: Any) -> None:
+        call.respond(result, now=self._now())
+
+    def _fail(self, call: Call, error: Exception) -> None:
+        if not isinstance(error, JsonRpcError):
+            self._failed(call, error)
+        call.fail_with(error, now=self._now())
+
+
+def _is_awaitable(result: object) -> TypeGuard[Awaitable[Any]]:
+    return isinstance(result, Awaitable)
