@@ -159,8 +159,7 @@ class _Process(asyncio.SubprocessProtocol):
         assert self._transport is not None
         status = self._transport.get_returncode()
         assert status is not None
-        if self._has_input:
-            _stdin(self._transport).abort()
+        _drop(_stdin(self._transport))
         self._exited.set_result(None)
         self._tell(parts.ProcessExit(status))
 
@@ -171,3 +170,12 @@ class _Process(asyncio.SubprocessProtocol):
 
 def _stdin(process: asyncio.SubprocessTransport) -> asyncio.WriteTransport:
     return cast(asyncio.WriteTransport, process.get_pipe_transport(_INPUT))
+
+
+def _drop(stdin: asyncio.WriteTransport) -> None:
+    """Write no more, not even what is waiting: who is left may never read it."""
+    # asyncio cannot abort a pipe that has closed itself already, and says so a turn later.
+    if stdin.get_write_buffer_size():
+        stdin.abort()
+    else:
+        stdin.close()

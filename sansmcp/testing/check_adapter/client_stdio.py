@@ -121,6 +121,20 @@ def a_command_that_is_none(subject: ClientSubject) -> None:
 
 
 @client_check(Feature.STDIO)
+def a_process_that_ends_at_once(subject: ClientSubject) -> None:
+    """A process that ends before it can be talked to raises ProcessEnded, with its status.
+
+    Its exit and the ends of its streams may all be there before you look for the first time.
+    """
+    error = raises(
+        ProcessEnded,
+        lambda: subject.connect(["false"], answers={}),
+        "connecting to a program that ends at once",
+    )
+    same(getattr(error, "status", None), 1, "the status")
+
+
+@client_check(Feature.STDIO)
 def a_process_that_does_not_end(subject: ClientSubject) -> None:
     """A process that ends neither with its input nor by SIGTERM is killed, with its children.
 
