@@ -150,6 +150,11 @@ class ClientCore:
         return self.revision is not None and self.revision.era is Era.MODERN
 
     @property
+    def server(self) -> str:
+        """Whom we ask, for messages about that."""
+        return "the server process" if self.url is None else str(self.url)
+
+    @property
     def handshake_versions(self) -> tuple[str, ...]:
         """The versions of ours that open with ``initialize``, oldest first."""
         return of_era(self.versions, Era.LEGACY)

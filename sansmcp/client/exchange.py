@@ -75,8 +75,9 @@ class Refusal:
             said += f" ({self.reason})"
         location = headers.get(self.headers, b"location")
         if 200 <= self.status < 300:
-            kind = (headers.media_type(self.headers) or b"no content").decode("latin-1")
-            said = f"{kind} instead of JSON or an event stream: {said}"
+            without = b"content without a type" if self.body else b"no content"
+            kind = (headers.media_type(self.headers) or without).decode("latin-1")
+            said = f"{kind} instead of JSON or an event stream" + (said and f": {said}")
             if self.status in (202, 204):
                 said += "; if messages of HTTP+SSE go here, open the URL of its event stream"
         elif location is not None:

@@ -89,7 +89,10 @@ def test_a_wrong_path_is_told_with_the_servers_own_words(url: str) -> None:
     ("url", "message"),
     [
         ("http://127.0.0.1:1/mcp", "Connection refused"),
-        ("http://name.invalid/mcp", "server/discover was not answered: "),
+        (
+            "http://name.invalid/mcp",
+            "not answered by http://name.invalid/mcp: ",
+        ),
         ("ftp://127.0.0.1/", "Not an http or https URL"),
         ("localhost", "Not an http or https URL"),
         ("http://user:secret@localhost/", "must not contain a user name"),

@@ -90,7 +90,7 @@ def test_nothing_of_the_server_is_left_behind(tmp_path: Path) -> None:
         ),
         (
             ("echo", "--timeout", "0.2", *shell("cat > /dev/null")),
-            "initialize got no answer within 0.2 s",
+            "initialize got no answer from the server process within 0.2 s",
         ),
         (("echo", "--state-file", "x", *SERVER), "Either a command or --state-file, not both"),
     ],

@@ -257,7 +257,8 @@ def test_a_command_that_is_no_server(script: str, why: list[str]) -> None:
 def test_a_command_that_says_nothing() -> None:
     server = ("sh", "-c", "cat > /dev/null")
     lines = shown(run_here("probe", "--timeout", "0.2", "--", *server), status=1)
-    assert lines[1:] == ["  stdio            no   initialize got no answer within 0.2 s"]
+    why = "initialize got no answer from the server process within 0.2 s"
+    assert lines[1:] == [f"  stdio            no   {why}"]
 
 
 def test_a_command_that_does_not_exist() -> None:

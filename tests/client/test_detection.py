@@ -262,3 +262,39 @@ def test_an_endpoint_that_does_not_take_initialize(bench: Bench, status: int) ->
     assert stream.aborted
     assert isinstance(reported, NegotiationFailed)
     assert "/messages?s=4f1c was answered with HTTP" in str(reported)
+
+
+@pytest.mark.parametrize(
+    ("answer", "headers", "said"),
+    [
+        (b"", {}, "no content instead of JSON or an event stream"),
+        (b"hi", {}, "content without a type instead of JSON or an event stream: hi"),
+        (
+            b"hi",
+            {"content_type": "text/plain"},
+            "text/plain instead of JSON or an event stream: hi",
+        ),
+    ],
+)
+def test_a_success_that_is_no_answer(
+    bench: Bench, answer: bytes, headers: dict[str, str], said: str
+) -> None:
+    bench.take().refuse(200, answer, **headers)
+    assert str(failure(bench)).endswith(f"was answered with HTTP 200: {said}")
+
+
+def test_who_did_not_answer_is_told(bench: Bench) -> None:
+    bench.take().cut("cable cut")
+    assert str(failure(bench)) == f"initialize was not answered by {URL}: cable cut"
+
+
+def test_who_was_silent_is_told(bench: Bench) -> None:
+    bench.take()
+    bench.wait(30)
+    assert str(failure(bench)) == f"initialize got no answer from {URL} within 30 s"
+
+
+def test_whose_answer_breaks_the_protocol_is_told(bench: Bench) -> None:
+    bench.take().refuse(200, b"hi", **JSON)
+    said = f"The answer to initialize from {URL} breaks the protocol: Not valid JSON"
+    assert str(failure(bench)).startswith(said)

@@ -107,7 +107,7 @@ class Handshake:
         Source: basic/utilities/cancellation: ``initialize`` is never cancelled.
         """
         seconds = self._core.connect_timeout
-        message = f"{_METHOD} got no answer within {seconds:g} s"
+        message = f"{_METHOD} got no answer from {self._core.server} within {seconds:g} s"
         self._fail(
             RequestTimeout(message, seconds=seconds, method=_METHOD, request_id=self.request_id)
         )
@@ -142,7 +142,8 @@ class Handshake:
 
     def lost(self, reason: str, *, complete: bool = False) -> None:
         """No answer."""
-        self._fail(self._error(Disconnected, f"{_METHOD} was not answered: {reason}"))
+        text = f"{_METHOD} was not answered by {self._core.server}: {reason}"
+        self._fail(self._error(Disconnected, text))
 
     def refused(self, refusal: Refusal) -> None:
         """No MCP server, or one that does not want us."""
@@ -154,9 +155,8 @@ class Handshake:
 
     def garbled(self, error: RemoteProtocolError) -> None:
         """An answer that cannot be read."""
-        failure = self._error(
-            InvalidResponse, f"The answer to {_METHOD} breaks the protocol: {error.message}"
-        )
+        text = f"The answer to {_METHOD} from {self._core.server} breaks the protocol: "
+        failure = self._error(InvalidResponse, text + error.message)
         failure.__cause__ = error
         self._fail(failure)
 

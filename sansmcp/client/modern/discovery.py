@@ -109,7 +109,7 @@ class Discovery:
         if complete:
             self._is_old(f"{_METHOD} was not answered")
             return
-        text = f"{_METHOD} was not answered: {reason}"
+        text = f"{_METHOD} was not answered by {self._core.server}: {reason}"
         self._give_up(Disconnected(text, method=_METHOD, request_id=self.request_id))
 
     def refused(self, refusal: Refusal) -> None:
