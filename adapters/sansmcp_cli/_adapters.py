@@ -13,6 +13,8 @@ import sansmcp
 from sansmcp.events import ClientEvent
 from sansmcp.handles import OnProgress
 
+from ._say import Mistake
+
 ADAPTERS = ("asyncio", "blocking", "trio")
 
 
@@ -76,8 +78,12 @@ def add_adapter(parser: argparse.ArgumentParser) -> None:
 
 
 def adapter_of(options: argparse.Namespace) -> Adapter:
-    """The adapter that was chosen; nothing is needed of the others."""
-    module: Any = importlib.import_module(f"{__package__}._with_{options.adapter}")
+    """The adapter that was chosen; nothing is needed of the others. Raises Mistake."""
+    try:
+        module: Any = importlib.import_module(f"{__package__}._with_{options.adapter}")
+    except ModuleNotFoundError as error:
+        text = f"{error}: pip install 'sansmcp[cli]', or choose --adapter asyncio"
+        raise Mistake(text) from error
     adapter: Adapter = module
     return adapter
 

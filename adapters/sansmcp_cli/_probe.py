@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import attrs
-import trio
 
 import sansmcp
-import sansmcp_trio
-from sansmcp.events import ListenerStopped
+import sansmcp_asyncio
+from sansmcp.events import ClientEvent, ListenerStopped
 from sansmcp.types import HTTP_SSE, STDIO, STREAMABLE_HTTP
 
 from ._call import header_of
@@ -72,7 +73,7 @@ def add_to(commands: Commands) -> None:
 
 
 def _probe(options: argparse.Namespace) -> int:
-    return trio.run(_look, options)
+    return asyncio.run(_look(options))
 
 
 async def _look(options: argparse.Namespace) -> int:
@@ -113,7 +114,7 @@ async def _try_transport(
         if isinstance(target, str):
             settings["transports"] = (transport,)
         try:
-            async with sansmcp_trio.connect(target, **settings) as client:
+            async with sansmcp_asyncio.connect(target, **settings) as client:
                 if not findings.works or (not is_modern and not findings.was_asked_as_old):
                     findings.was_asked_as_old = not is_modern
                     await _ask(client, findings)
@@ -127,24 +128,25 @@ async def _try_transport(
     return findings
 
 
-async def _ask(client: sansmcp_trio.Client, findings: _Findings) -> None:
+async def _ask(client: sansmcp_asyncio.Client, findings: _Findings) -> None:
     findings.server = dict(client.connected.server_info)
     findings.capabilities = dict(client.connected.capabilities)
     if findings.was_asked_as_old:
         findings.standalone_stream = None
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_watch, client, findings)
-        for name, capability, method in _FEATURES:
-            if capability in findings.capabilities:
-                try:
-                    findings.offers[name] = await _count(client, name, method)
-                except sansmcp.CallError as error:
-                    findings.offers[name] = str(error)
-        await trio.sleep(0.1)  # the stream may be refused after everything else was answered
-        nursery.cancel_scope.cancel()
+    # From now on they are kept: the stream may be refused at once.
+    watching = asyncio.create_task(_watch(client.events(), findings))
+    for name, capability, method in _FEATURES:
+        if capability in findings.capabilities:
+            try:
+                findings.offers[name] = await _count(client, name, method)
+            except sansmcp.CallError as error:
+                findings.offers[name] = str(error)
+    await asyncio.sleep(0.1)  # the stream may be refused after everything else was answered
+    watching.cancel()
+    await asyncio.wait([watching])
 
 
-async def _count(client: sansmcp_trio.Client, name: str, method: str) -> int:
+async def _count(client: sansmcp_asyncio.Client, name: str, method: str) -> int:
     count, cursor = 0, None
     for _ in range(100):
         page = await getattr(client, method)(cursor)
@@ -155,8 +157,8 @@ async def _count(client: sansmcp_trio.Client, name: str, method: str) -> int:
     return count
 
 
-async def _watch(client: sansmcp_trio.Client, findings: _Findings) -> None:
-    async for event in client.events():
+async def _watch(events: AsyncIterator[ClientEvent], findings: _Findings) -> None:
+    async for event in events:
         if isinstance(event, ListenerStopped):
             findings.standalone_stream = event.reason
 

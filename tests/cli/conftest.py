@@ -59,8 +59,8 @@ def run_here(*arguments: str) -> Ran:
 
 def environment() -> dict[str, str]:
     """The package is found in the tree, from every directory."""
-    paths = os.pathsep.join((str(ROOT), str(ROOT / "adapters")))
-    return {**os.environ, "PYTHONPATH": paths, "PYTHONUTF8": "1"}
+    paths = [*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT), str(ROOT / "adapters")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUTF8": "1"}
 
 
 @contextmanager

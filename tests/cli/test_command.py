@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
 import sansmcp
 
-from .conftest import ADAPTERS, ROOT, command, environment, failed, run, run_here
+from .conftest import ADAPTERS, ROOT, Ran, command, environment, failed, run, run_here
 
 
 def test_the_version() -> None:
@@ -85,3 +86,28 @@ def test_a_reader_who_has_seen_enough() -> None:
         shown.stdout.close()
         assert shown.wait(timeout=60) == 0
         assert shown.stderr.read() == b""
+
+
+@pytest.fixture
+def without_trio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody who is started finds trio."""
+    missing = "raise ModuleNotFoundError(\"No module named 'trio'\", name='trio')"
+    (tmp_path / "trio.py").write_text(missing, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
+@pytest.mark.usefixtures("without_trio")
+@pytest.mark.parametrize("adapter", ["asyncio", "blocking"])
+def test_trio_is_needed_only_by_what_runs_on_it(adapter: str) -> None:
+    server = command("serve", "--stdio", "--adapter", adapter)
+    called = run("call", "echo", '{"text": "hi"}', "--adapter", adapter, "--", *server)
+    assert called == Ran(0, called.out, "")
+    assert run("probe", "--", *server).status == 0
+
+
+@pytest.mark.usefixtures("without_trio")
+@pytest.mark.parametrize("arguments", [("serve",), ("call", "http://127.0.0.1:1/", "echo")])
+def test_who_has_no_trio_is_told_what_to_do(arguments: tuple[str, ...]) -> None:
+    assert failed(run(*arguments)) == (
+        "No module named 'trio': pip install 'sansmcp[cli]', or choose --adapter asyncio"
+    )

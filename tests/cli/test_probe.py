@@ -232,7 +232,7 @@ def test_a_port_on_which_nobody_listens() -> None:
         "  streamable-http  no   ",
         "  http+sse         no   ",
     ]
-    assert all(line.endswith("Connection refused") for line in lines[1:])
+    assert all("Connection refused" in line for line in lines[1:])
 
 
 @pytest.mark.parametrize(
