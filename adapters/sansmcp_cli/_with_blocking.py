@@ -51,6 +51,9 @@ def _outcome(
             pass
         except sansmcp.CallError as error:
             return error
+        except KeyboardInterrupt:
+            pending.cancel()
+            raise
         finally:
             for event in client.events(0):
                 show(event)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
-from .conftest import command, environment, failed, run, run_here, text_of
+from .conftest import command, environment, failed, run, run_here, started, text_of
 
 SERVER = ("--", *command("serve", "--stdio"))
 
@@ -100,3 +101,19 @@ def test_errors_tell_what_to_do(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])  # for the server
     assert failed(run_here("call", *arguments)) == said
+
+
+@pytest.mark.parametrize("adapter", ["asyncio", "blocking"])
+def test_an_interrupt_cancels_the_call(adapter: str) -> None:
+    server = command("serve", "--stdio", "--adapter", adapter)
+    arguments = '{"steps": 1000000}'
+    options = ("--adapter", adapter, "--trace")
+    with started("call", "slow", arguments, *options, "--", *server) as calling:
+        assert calling.stderr is not None
+        while "progress 1 of" not in calling.stderr.readline():
+            pass
+        calling.send_signal(signal.SIGINT)
+        out, err = calling.communicate(timeout=20)
+    assert (calling.returncode, out) == (130, "")
+    assert "notifications/cancelled" in err
+    assert "Traceback" not in err
