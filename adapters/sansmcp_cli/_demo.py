@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import queue
 import random
+import signal
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Generator
+from concurrent.futures import Future
 from contextlib import contextmanager
 
 import attrs
@@ -56,7 +57,21 @@ def add_to(commands: Commands) -> None:
 
 
 def demo(options: argparse.Namespace) -> int:
-    """Run the demonstration. Returns the exit status: 1 if anything failed, or came twice."""
+    """Run the demonstration. Returns the exit status: 1 if anything failed, or came twice.
+
+    SIGTERM ends it as Ctrl-C does, which raises KeyboardInterrupt: there are processes to be ended.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+        return _show(options)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _show(options: argparse.Namespace) -> int:
     began = time.monotonic()
     calls: int = options.calls
     seed: int = random.randrange(1_000_000) if options.seed is None else options.seed
@@ -100,18 +115,19 @@ def demo(options: argparse.Namespace) -> int:
 @contextmanager
 def _served(adapter: Adapter) -> Generator[int, None, None]:
     """Serve the example in a thread; gives the port."""
-    begun: queue.SimpleQueue[tuple[str, Callable[[], object]]] = queue.SimpleQueue()
+    begun: Future[tuple[str, Callable[[], object]]] = Future()
 
     def serve() -> None:
         settings = {"http": ("127.0.0.1", 0)}
-        adapter.serve(adapter.EXAMPLE, lambda url, stop: begun.put((url, stop)), settings)
+        adapter.serve(adapter.EXAMPLE, lambda url, stop: begun.set_result((url, stop)), settings)
 
-    serving = threading.Thread(target=serve)
+    serving = threading.Thread(target=serve, daemon=True)
     serving.start()
-    url, stop = begun.get()
     try:
+        url, _ = begun.result()
         yield sansmcp.Url.parse(url).port
     finally:
+        _, stop = begun.result()
         stop()
         serving.join()
 

@@ -64,7 +64,7 @@ class Relay:
 def relaying(relay: Relay) -> Generator[str, None, None]:
     """Run a relay in a thread; gives the URL of the servers behind it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        running = threading.Thread(target=relay.run, args=(listener,))
+        running = threading.Thread(target=relay.run, args=(listener,), daemon=True)
         running.start()
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"

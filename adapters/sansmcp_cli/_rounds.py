@@ -11,6 +11,7 @@ import itertools
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any, TypeAlias
 
 import sansmcp
 from sansmcp import App, CallHandle, InputRequired
+from sansmcp_local import undisturbed
 
 from . import example
 from ._adapters import Adapter, Script, ToolCall
@@ -128,13 +130,19 @@ def _served(adapter: str) -> Generator[list[int], None, None]:
 
 @contextmanager
 def _started(command: tuple[str, ...]) -> Generator[subprocess.Popen[str], None, None]:
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, encoding="utf-8"
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()  # what it has is in the file, and that goes, too
+    with ExitStack() as stack:
+        # An interrupt that comes while it is started must not leave it behind.
+        with undisturbed(threading.RLock()):
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                encoding="utf-8",
+                start_new_session=True,  # a Ctrl-C of the terminal is for us alone
+            )
+            stack.enter_context(process)
+            stack.callback(process.kill)  # what it has is in the file, and that goes, too
+        yield process
 
 
 def _first_line(process: subprocess.Popen[str]) -> str:

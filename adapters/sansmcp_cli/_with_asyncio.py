@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from sansmcp.events import ClientEvent
 
 from . import example
 from ._adapters import Answers, Script
-from ._with_loop import answers_of, make_calls, show_events
+from ._with_loop import answers_of, converse_with
 
 EXAMPLE = example.app
 
@@ -29,13 +30,9 @@ def converse(
 
     async def main() -> None:
         connecting = sansmcp_asyncio.connect(target, answers=answers_of(answers), **settings)
-        async with connecting as client:
-            showing = asyncio.create_task(show_events(client, show))
-            await make_calls(client, script)
-            showing.cancel()
-            await asyncio.wait([showing])
+        await converse_with(connecting, script, show)
 
-    asyncio.run(main())
+    _run(main())
 
 
 def serve(
@@ -51,4 +48,9 @@ def serve(
             started(serving.url, partial(loop.call_soon_threadsafe, serving.stop))
             await serving.stopped.wait()
 
-    asyncio.run(main())
+    _run(main())
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    with closing(work):  # a Ctrl-C may come before it has begun
+        asyncio.run(work)

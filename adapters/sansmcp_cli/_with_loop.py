@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import sansmcp
@@ -12,24 +13,30 @@ from sansmcp.events import ClientEvent
 from ._adapters import Answers, Script, next_call
 
 
-async def make_calls(client: sansmcp_loop.Client, script: Script) -> None:
-    """Make the calls of a script."""
-    call = next_call(script, None)
-    while call is not None:
-        try:
-            outcome = await client.call_tool(
-                call.tool,
-                call.arguments,
-                on_progress=call.on_progress,
-                idempotent=call.idempotent,
-            )
-        except sansmcp.CallError as error:
-            outcome = error
-        call = next_call(script, outcome)
+async def converse_with(
+    connecting: AbstractAsyncContextManager[sansmcp_loop.Client],
+    script: Script,
+    show: Callable[[ClientEvent], None],
+) -> None:
+    """Make the calls of a script, and show what happens meanwhile."""
+    loop = sansmcp_loop.current_loop()
+    async with connecting as client:
+        loop.spawn(_show_events, client, show)  # they end with the client
+        call = next_call(script, None)
+        while call is not None:
+            try:
+                outcome = await client.call_tool(
+                    call.tool,
+                    call.arguments,
+                    on_progress=call.on_progress,
+                    idempotent=call.idempotent,
+                )
+            except sansmcp.CallError as error:
+                outcome = error
+            call = next_call(script, outcome)
 
 
-async def show_events(client: sansmcp_loop.Client, show: Callable[[ClientEvent], None]) -> None:
-    """Show what happens, until cancelled."""
+async def _show_events(client: sansmcp_loop.Client, show: Callable[[ClientEvent], None]) -> None:
     async for event in client.events():
         show(event)
 

@@ -14,7 +14,7 @@ from sansmcp.events import ClientEvent
 
 from . import example
 from ._adapters import Answers, Script
-from ._with_loop import answers_of, make_calls, show_events
+from ._with_loop import answers_of, converse_with
 
 EXAMPLE = example.app
 
@@ -29,13 +29,8 @@ def converse(
     """Make the calls of a script."""
 
     async def main() -> None:
-        async with (
-            sansmcp_trio.connect(target, answers=answers_of(answers), **settings) as client,
-            trio.open_nursery() as nursery,
-        ):
-            nursery.start_soon(show_events, client, show)
-            await make_calls(client, script)
-            nursery.cancel_scope.cancel()
+        connecting = sansmcp_trio.connect(target, answers=answers_of(answers), **settings)
+        await converse_with(connecting, script, show)
 
     trio.run(main)
 
@@ -47,19 +42,10 @@ def serve(
 ) -> None:
     """Serve an application."""
 
-    async def main() -> None:
-        failure: Exception | None = None
-        async with trio.open_nursery() as nursery:
-            # An exception must not go through the nursery: it would come out as a group.
-            try:
-                run = partial(sansmcp_trio.serve, app, **settings)
-                serving: sansmcp_trio.Serving = await nursery.start(run)
-            except (OSError, sansmcp.LocalProtocolError) as error:
-                failure = error
-            else:
-                token = trio.lowlevel.current_trio_token()
-                started(serving.url, partial(token.run_sync_soon, serving.stop))
-        if failure is not None:
-            raise failure
+    class Started(trio.TaskStatus[sansmcp_trio.Serving]):
+        def started(self, value: sansmcp_trio.Serving | None = None) -> None:
+            assert value is not None
+            stop = partial(trio.lowlevel.current_trio_token().run_sync_soon, value.stop)
+            started(value.url, stop)
 
-    trio.run(main)
+    trio.run(partial(sansmcp_trio.serve, app, task_status=Started(), **settings))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 
@@ -70,6 +72,34 @@ def test_the_demonstration_tells_of_calls_that_fail(
     lines = shown.err.splitlines()
     assert len(lines) == 3
     assert all(line.startswith("rounds: ") and said in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("number", "lines", "adapter"),
+    [
+        (signal.SIGINT, 1, "asyncio"),
+        (signal.SIGINT, 6, "trio"),
+        (signal.SIGTERM, 1, "trio"),
+        (signal.SIGTERM, 6, "asyncio"),
+        (signal.SIGTERM, 6, "blocking"),
+    ],
+)
+def test_a_demonstration_that_is_told_to_end(number: int, lines: int, adapter: str) -> None:
+    """As a terminal does it: everything in the foreground is told."""
+    with subprocess.Popen(
+        command("demo", "--calls", "100", "--adapter", adapter),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as shown:
+        assert shown.stdout is not None
+        for _ in range(lines):
+            assert shown.stdout.readline()
+        os.killpg(shown.pid, number)
+        # This lasts until all processes have ended that have the same standard error.
+        _, said = shown.communicate(timeout=60)
+    assert (shown.returncode, said) == (130, b"")
 
 
 def test_a_reader_who_has_seen_enough() -> None:
