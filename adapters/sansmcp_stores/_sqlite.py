@@ -3,12 +3,14 @@
 The file is in WAL mode: readers do not wait for writers, and writers only for each other. Each
 append is synchronised to the disk before it is reported, so that what was sent survives a crash of
 the process and of the machine. It takes a few milliseconds on most disks, and is done in the thread
-that asks for it.
+that asks for it, so an event loop stands still meanwhile; while others write, for as long as the
+store has ``patience``, at most.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import secrets
 import sqlite3
 import threading
@@ -43,6 +45,12 @@ CREATE TRIGGER IF NOT EXISTS removed AFTER DELETE ON entries BEGIN
 END;
 """
 
+_OPENING = 10.0
+"""Seconds to wait for others who open the file at the same time. Nothing is served yet."""
+
+_PAUSE = 0.002
+"""Seconds between two attempts to write, at most."""
+
 _LOG = "principal = ? AND session = ? AND stream = ?"
 
 
@@ -59,6 +67,7 @@ class SqliteStore:
         limits: Limits | None = None,
         *,
         clock: Callable[[], float] = time.time,
+        patience: float = 1.0,
     ) -> None:
         """Open the file, and create it if need be.
 
@@ -66,15 +75,20 @@ class SqliteStore:
             path: the file; two more, with names that begin alike, come and go beside it.
             limits: the bounds, the same for all who use the file.
             clock: seconds; all who use the file have to agree on it.
+            patience: seconds to wait for others who write. Then the use of the store fails: with an
+                append a stream loses its log, and the client may lose messages; anything else can
+                be tried again.
         """
         self._limits = limits or Limits()
         self._clock = clock
+        self._patience = patience
         self._lock = threading.Lock()
         self._database = sqlite3.connect(
-            path, timeout=10, isolation_level=None, check_same_thread=False
+            path, timeout=_OPENING, isolation_level=None, check_same_thread=False
         )
         try:
             self._prepare()
+            self._database.execute("PRAGMA busy_timeout = 0")  # we wait ourselves
         except sqlite3.Error:
             self._database.close()
             raise
@@ -170,10 +184,26 @@ class SqliteStore:
                 return
             self._database.execute("DELETE FROM entries WHERE arrival = ?", (oldest[0],))
 
+    def _begin(self, kind: str) -> None:
+        """Begin, as soon as nobody else writes.
+
+        SQLite itself would wait longer and longer between its attempts, and never get its turn.
+        """
+        give_up = time.monotonic() + self._patience
+        while True:
+            try:
+                self._database.execute(f"BEGIN {kind}")
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() >= give_up:
+                    raise
+            else:
+                return
+            time.sleep(random.uniform(0, _PAUSE))
+
     @contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Generator[None, None, None]:
         with self._lock:
-            self._database.execute(f"BEGIN {kind}")
+            self._begin(kind)
             try:
                 yield
             except BaseException:

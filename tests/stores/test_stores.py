@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -83,6 +84,25 @@ def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "a.db").write_bytes(b"this is no database, and long enough to tell" * 100)
     with pytest.raises(sqlite3.DatabaseError):
         SqliteStore(tmp_path / "a.db")
+
+
+def test_a_file_that_is_locked_is_waited_for_only_so_long(tmp_path: Path) -> None:
+    """Reading never waits."""
+    store = SqliteStore(tmp_path / "a.db", patience=0.05)
+    assert store.append(KEY, (Entry(1, b"x"),), now=0)
+    other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        store.append(KEY, (Entry(2, b"x"),), now=0)
+    assert time.monotonic() - began < 5  # it was told to wait for 0.05 s
+    page = store.read(KEY, 0, limit=9, max_bytes=9)
+    assert page is not None
+    assert page.last.seq == 1
+    other.execute("ROLLBACK")
+    other.close()
+    assert store.append(KEY, (Entry(2, b"x"),), now=0)
+    store.close()
 
 
 # Stores with one fault
