@@ -244,6 +244,18 @@ def test_all_questions_are_to_be_answered(wrong: str) -> None:
     assert len(instances.entered) == 1
 
 
+def test_one_answer_that_comes_alone_is_none() -> None:
+    """The answers come as one array, so that it is known when they are complete."""
+    instances = new_instances()
+    session, talk, questions = ask(instances, "a", "b")
+    answers = answers_to(questions)
+    for bench, answer in zip(instances, answers, strict=True):
+        assert bench.post(answer, session).status == 202
+    assert instances.entered == []
+    assert send(instances[1], session, talk.last_id, answers).status == 200
+    assert len(instances.entered) == 1
+
+
 def test_cursors_of_others_are_unknown() -> None:
     instances = new_instances()
     session, talk, questions = ask(instances)

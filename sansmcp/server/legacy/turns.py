@@ -213,7 +213,8 @@ class Delivery:
 
     def _found_turn(self, page: Page | None) -> None:
         entry = page.entries[0] if page is not None and page.entries else None
-        if entry is None or entry.seq != self._turn.seq or not entry.waits:
+        kind = EntryKind.INPUT_REQUIRED if self.continues else EntryKind.TURN
+        if entry is None or entry.seq != self._turn.seq or entry.kind is not kind:
             self._not_found()
             return
         self._parked = Parked.decode(entry.data)
