@@ -78,7 +78,7 @@ class Limits:
 
     session_idle_timeout: float = 1800.0
     """A session without any request and without an open stream ends after this. The official Python
-    SDK: 1,800.
+    SDK: 1,800. Where instances share a store, sessions live by ``stored_age`` instead.
     """
 
     max_calls_per_session: int = 128
@@ -102,7 +102,9 @@ class Limits:
     """The same, counted in messages."""
 
     stored_age: float = 900.0
-    """How long a store keeps a message. Longer than any client tries to reconnect."""
+    """How long a store keeps a message. Longer than any client tries to reconnect. A session that
+    instances share is kept for so long after its last use, give or take a third.
+    """
 
     replay_page_entries: int = 128
     """Messages read from the store at once when a stream is replayed."""

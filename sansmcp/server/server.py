@@ -302,8 +302,9 @@ class Server(StoreCompletions):
 
         ``method`` is ``notifications/tools/list_changed`` or one of its like, or
         ``notifications/resources/updated``. Clients of the stateless revisions are told if they
-        listen for it; those of the older ones are told of changed lists. Raises LocalProtocolError
-        for other notifications, or if the parameters are not JSON.
+        listen for it; those of the older ones are told of changed lists. Where there are several
+        instances, each tells those who listen at it: let all of them publish. Raises
+        LocalProtocolError for other notifications, or if the parameters are not JSON.
         """
         if not is_known(method):
             raise LocalProtocolError(f"{method} is no notification that clients listen for")

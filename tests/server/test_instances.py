@@ -114,6 +114,19 @@ def test_a_session_in_use_is_not_forgotten_by_the_store() -> None:
     expect(instances[1].post(PING, session), 404, "session_not_found", id=7)
 
 
+def test_nor_is_one_that_is_busy_for_long() -> None:
+    first, second = instances = Instances(limits=Limits(stored_age=90))
+    session, other = instances.open_session(), instances.open_session()
+    _, call = first.call(session)
+    second.get(other)
+    for _ in range(20):
+        instances.wait(20)
+        instances.open_session()  # something is stored, so what is old goes
+    assert second.post(PING, session).status == first.post(PING, session).status == 200
+    assert first.post(PING, other).status == 200
+    assert call.is_running
+
+
 def test_an_idle_instance_forgets_it_and_finds_it_again() -> None:
     first, second = Instances(limits=Limits(stored_age=90))
     session = first.open_session()
@@ -161,6 +174,24 @@ def test_a_stream_is_followed_at_another_instance() -> None:
     again = second.get(session, resumed.last_id)
     assert (again.status, again.events, again.ended) == (200, [], True)
     assert second.server.next_deadline() == pytest.approx(second.now + 300, abs=2)
+
+
+def test_each_instance_tells_those_whose_stream_it_has_opened() -> None:
+    changed = "notifications/tools/list_changed"
+    first, second = instances = Instances()
+    session = instances.open_session()
+    second.post(PING, session)
+    listener = first.get(session)
+    second.do(second.server.publish, changed)
+    instances.wait(0.5)
+    assert methods(listener) == []
+    first.do(first.server.publish, changed)
+    assert methods(listener) == [changed]
+    listener.gone()
+    moved = second.get(session, listener.last_id)
+    first.do(first.server.publish, changed)
+    instances.wait(0.5)
+    assert methods(moved) == [changed]
 
 
 def test_two_instances_write_a_session_down_at_the_same_time() -> None:

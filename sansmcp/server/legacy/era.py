@@ -21,6 +21,7 @@ from .inbox import Inbox
 from .lines import SessionLines
 from .logs import StreamTable
 from .sessions import Session, SessionTable
+from .shared import SharedSession
 from .streamable_http import StreamableHttp
 from .streams import Stream
 
@@ -87,9 +88,17 @@ class Legacy:
             case Timer.FOLLOW, Stream() | Watch():
                 owner.look()
             case Timer.SESSION_IDLE, Session():
-                self.sessions.expire(owner)
+                self._unused(owner)
             case _:  # pragma: no cover - no other timers are set
                 raise AssertionError(timer)
+
+    def _unused(self, session: Session) -> None:
+        """The idle timer of a session went off, but it may be busy: then keep it in the store."""
+        if session.is_busy and session.is_shared:
+            assert session.id is not None
+            id = session.id.reveal()
+            SharedSession.of(self._core, self.sessions, session.principal, id).look_up()
+        self.sessions.expire(session)
 
     def notify(self, method: str, params: Params | None) -> None:
         """Tell all clients."""

@@ -104,9 +104,10 @@ class Session(Caller):
     def notify(self, method: str, params: Params | None = None, *, now: float) -> bool:
         """Send a notification that belongs to no call, on the standalone stream.
 
-        Returns False if it is lost: nobody listens and there is no store to keep it, or too much
-        waits for the store or the client already. Raises LocalProtocolError if the parameters are
-        not JSON.
+        Where instances share sessions, that is a stream which was opened at this one: others have
+        others. Returns False if it is lost: nobody listens and there is no store to keep it, or too
+        much waits for the store or the client already. Raises LocalProtocolError if the parameters
+        are not JSON.
         """
         data = jsonrpc.encode(Notification(method, params))
         self._core.now = now
