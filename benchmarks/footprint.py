@@ -1,7 +1,8 @@
 """What it takes to be there: ``python -m benchmarks.footprint``.
 
-Processor time and modules of an import, in a process of its own; memory that a server takes for
-each client that only listens, beyond what the kernel keeps for its socket. Linux only.
+Processor time and modules of an import, in a process of its own; the most memory that one large
+message takes on each way through the library, beside its size; memory that a server takes for each
+client that only listens, beyond what the kernel keeps for its socket. Linux only.
 """
 
 from __future__ import annotations
@@ -13,30 +14,70 @@ import sys
 from contextlib import ExitStack
 
 from .contestants import SERVERS
+from .large import LARGE
 from .requests import message, post
 from .servers import running
 
-IMPORTS = ("sansmcp", "sansmcp_blocking", "sansmcp_trio", "sansmcp_asyncio", "httpx", "mcp")
-ROUNDS = 5
+IMPORTS = (
+    "import sansmcp",
+    "from sansmcp import Client",
+    "from sansmcp import Server",
+    "import sansmcp_blocking",
+    "from sansmcp_blocking import connect",
+    "from sansmcp_blocking import serve",
+    "from sansmcp_asyncio import connect",
+    "from sansmcp_asyncio import serve",
+    "from sansmcp_trio import connect",
+    "from sansmcp_trio import serve",
+    "import httpx",
+    "import mcp",
+)
+ROUNDS = 10
 LISTENERS = 400
+MEGABYTES = 100
 
-_MEASURE = """if True:
-    import sys, time
-    before, start = len(sys.modules), time.process_time()
-    import {name}
-    print((time.process_time() - start) * 1000, len(sys.modules) - before)
+_IMPORT = """if True:
+    import contextlib, importlib, sys, time
+    for name in {before}:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    start = time.process_time()
+    {code}
+    print((time.process_time() - start) * 1000, *sys.modules)
+"""
+_LARGE = """if True:
+    import resource
+    from benchmarks.large import LARGE
+    def most():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    LARGE[{name!r}](65536)
+    before = most()
+    held = LARGE[{name!r}]({megabytes} << 20)
+    print((most() - before) / {megabytes})
 """
 
 
-def imported(name: str) -> tuple[float, int]:
-    """Milliseconds and modules of an import: the quickest of some."""
-    command = [sys.executable, "-c", _MEASURE.format(name=name)]
-    found: list[tuple[float, int]] = []
-    for _ in range(ROUNDS):
-        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        milliseconds, modules = printed.split()
-        found.append((float(milliseconds), int(modules)))
-    return min(found)
+def printed(code: str) -> list[str]:
+    """The words that a process of its own prints."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+
+
+def imported(code: str) -> tuple[float, float, int]:
+    """Milliseconds of an import, those of our own modules alone, and how many there are of all."""
+    _, *all_modules = printed(_IMPORT.format(before=[], code=code))
+    _, *those_before = printed(_IMPORT.format(before=[], code="pass"))
+    others = [name for name in all_modules if not name.startswith("sansmcp")]
+    whole, own = (
+        min(float(printed(_IMPORT.format(before=before, code=code))[0]) for _ in range(ROUNDS))
+        for before in ([], others)
+    )
+    return whole, own, len(set(all_modules) - set(those_before))
+
+
+def peak(name: str) -> float:
+    """How many times its size a large message takes at most."""
+    return float(printed(_LARGE.format(name=name, megabytes=MEGABYTES))[0])
 
 
 def listening(port: int) -> bytes:
@@ -67,11 +108,14 @@ def resident(pid: int) -> float:
 
 
 def main() -> None:
-    """Measure, and print two tables."""
-    print("| import | processor time, ms | modules |\n|---|---|---|")
-    for name in IMPORTS:
-        milliseconds, modules = imported(name)
-        print(f"| {name} | {milliseconds:.0f} | {modules} |")
+    """Measure, and print tables."""
+    print("| import | processor time, ms | of our own modules | modules |\n|---|---|---|---|")
+    for code in IMPORTS:
+        whole, own, modules = imported(code)
+        print(f"| `{code}` | {whole:.0f} | {own:.0f} | {modules} |")
+    print(f"\n| a message of {MEGABYTES} MB | memory at most, times its size |\n|---|---|")
+    for name in LARGE:
+        print(f"| {name} | {peak(name):.1f} |")
     print("\n| server | memory for a listener, KiB |\n|---|---|")
     for name in SERVERS:
         if name.startswith("sansmcp"):

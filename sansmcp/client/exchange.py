@@ -253,7 +253,8 @@ class ClientExchange:
             self.owner.ended(end.reason)
         else:
             if self._form is _Form.JSON:
-                decoded = jsonrpc.decode(bytes(self._collected), self._core.limits)
+                body, self._collected = bytes(self._collected), bytearray()
+                decoded = jsonrpc.decode(body, self._core.limits)
                 for message in decoded.items if isinstance(decoded, Batch) else (decoded,):
                     self.owner.answered(message)
             self.owner.ended(None)

@@ -151,6 +151,7 @@ def _is_beyond_doubt(data: bytes, value: Any, max_depth: int) -> bool:
     again = fast.encode(value)
     if again != data and not _has_as_many_names(data, again):
         return False
+    del again  # it is as large as the document
     if len(data) > _SHORT:
         return _brackets_nest_within(data, max_depth)
     brackets = data.count(b"{") + (data.count(b"[") if _BRACKET in data else 0)

@@ -286,20 +286,21 @@ def encode_event(
     Raises LocalProtocolError for an event type or id with control characters (CR, LF and NUL among
     them), an empty id, or a negative reconnection time: nothing a caller passes can forge a line.
     """
-    block = b""
+    lines: list[bytes] = []
     if event is not None:
-        block += b"event: " + _one_line(event, "event type") + b"\n"
+        lines += b"event: ", _one_line(event, "event type"), b"\n"
     if id is not None:
-        block += b"id: " + _one_line(id, "event id") + b"\n"
+        lines += b"id: ", _one_line(id, "event id"), b"\n"
     if retry is not None:
         if retry < 0:
             raise LocalProtocolError(f"A reconnection time must not be negative: {retry}")
-        block += b"retry: %d\n" % retry
+        lines.append(b"retry: %d\n" % retry)
     if data is not None:
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        block += b"data: " + data.replace(b"\n", b"\ndata: ") + b"\n"
-    return block + b"\n"
+        lines += b"data: ", data.replace(b"\n", b"\ndata: "), b"\n"
+    lines.append(b"\n")
+    return b"".join(lines)
 
 
 def _one_line(text: str, what: str) -> bytes:

@@ -1,0 +1,39 @@
+"""One large message costs a few times its size, on every way through the library."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+
+from benchmarks.large import LARGE, PIECE
+
+from .work import tracing
+
+SIZE = 8 * 1024 * 1024
+MOST = 3.0
+"""Times its size: the message as it came, the message as a document, and what is made of it."""
+
+OF_TEXT = {"event, opened": 1.0, "response as an event, by a client": 1.0}
+"""An event is text, as which it is held while its bytes are read."""
+
+RESERVED = 0.6
+"""What ``msgspec`` asks for and does not touch when it writes, so that it takes no memory; and the
+reserve of buffers.
+"""
+
+
+@pytest.mark.parametrize(("name", "carry"), LARGE.items(), ids=LARGE)
+def test_a_large_message_takes_three_times_its_size(
+    name: str, carry: Callable[[int], object]
+) -> None:
+    carry(len(PIECE))  # what is done only once
+    with tracing():
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        held = carry(SIZE)
+        peak = tracemalloc.get_traced_memory()[1] - before
+    assert held is not None
+    assert peak < (MOST + OF_TEXT.get(name, 0.0) + RESERVED) * SIZE
