@@ -92,6 +92,9 @@ class Limits:
     max_subscriptions: int = 10_000
     """Clients that listen for changes (``subscriptions/listen``) at the same time."""
 
+    max_resources_per_subscription: int = 1000
+    """Resources that one of them may name; it is told that further ones are left out."""
+
     max_pending_entries: int = 256
     """Messages of one stream that wait for a slow store before the handler has to wait."""
 

@@ -25,9 +25,10 @@ class MemoryStore:
     limits: Limits = attrs.field(factory=Limits)
     size: int = attrs.field(default=0, init=False)
     """Bytes of entries that are kept."""
-    _logs: dict[StreamKey, deque[Entry]] = attrs.field(
-        factory=dict[StreamKey, "deque[Entry]"], init=False
+    _logs: dict[StreamKey, dict[int, Entry]] = attrs.field(
+        factory=dict[StreamKey, dict[int, Entry]], init=False
     )
+    """By number, in order and without gaps: any place in a log is found at once."""
     _sessions: dict[tuple[str, str], set[StreamKey]] = attrs.field(
         factory=dict[tuple[str, str], set[StreamKey]], init=False
     )
@@ -49,12 +50,12 @@ class MemoryStore:
         """
         log = self._logs.get(key)
         if log is None:
-            log = self._logs[key] = deque()
+            log = self._logs[key] = {}
             self._sessions.setdefault((key.principal, key.session), set()).add(key)
-        elif entries[0].seq != log[-1].seq + 1:
+        elif entries[0].seq != next(reversed(log)) + 1:
             return False
         for entry in entries:
-            log.append(entry)
+            log[entry.seq] = entry
             self.size += len(entry.data)
             self._arrivals.append((now, key, entry.seq))
         self._evict(now)
@@ -68,21 +69,22 @@ class MemoryStore:
         log = self._logs.get(key)
         if log is None:
             return None
-        first = log[0].seq
+        last = log[next(reversed(log))]
+        first = last.seq - len(log) + 1
         found: list[Entry] = []
         size = 0
-        for index in range(max(0, after + 1 - first), len(log)):
-            entry = log[index]
+        for seq in range(max(first, after + 1), last.seq + 1):
+            entry = log[seq]
             size += len(entry.data)
             if len(found) == limit or (found and size > max_bytes):
                 break
             found.append(entry)
-        return Page(tuple(found), log[-1])
+        return Page(tuple(found), last)
 
     def drop(self, principal: str, session: str) -> None:
         """Forget all logs of a session."""
         for key in self._sessions.pop((principal, session), set()):
-            self.size -= sum(len(entry.data) for entry in self._logs.pop(key))
+            self.size -= sum(len(entry.data) for entry in self._logs.pop(key).values())
 
     def _evict(self, now: float) -> None:
         limits = self.limits
@@ -93,8 +95,8 @@ class MemoryStore:
         ):
             _, key, seq = self._arrivals.popleft()
             log = self._logs.get(key)
-            if log is not None and log[0].seq == seq:
-                self.size -= len(log.popleft().data)
+            if log is not None and seq in log and seq - 1 not in log:
+                self.size -= len(log.pop(seq).data)
                 if not log:
                     self._forget(key)
 

@@ -9,7 +9,9 @@ Source: 2026-07-28 basic/utilities/subscriptions; SEP-2575.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import re
+from collections.abc import Iterator
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 
@@ -29,6 +31,9 @@ _KINDS = {
 _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 _UPDATED = "notifications/resources/updated"
 _URIS = "resourceSubscriptions"
+
+Topic: TypeAlias = tuple[str, str]
+"""A name in the filter, and for resources a URI: of one, or with a slash at its end of a folder."""
 
 
 class ListenerStream(Protocol):
@@ -58,15 +63,12 @@ class Subscription:
     """The part of its filter that is honoured."""
     stream: ListenerStream
 
-    def wants(self, method: str, params: Params) -> bool:
-        """Whether it has asked for this notification."""
-        if method in _KINDS:
-            return self.wanted.get(_KINDS[method][0]) is True
-        uri = params.get("uri")
+    @property
+    def topics(self) -> set[Topic]:
+        """What it wants to know: of a resource also what is below it."""
         uris = self.wanted.get(_URIS, ())
-        return isinstance(uri, str) and any(
-            uri == each or uri.startswith(each.rstrip("/") + "/") for each in uris
-        )
+        kinds = {(name, "") for name in self.wanted if name != _URIS}
+        return kinds | {(_URIS, each) for uri in uris for each in (uri, uri.rstrip("/") + "/")}
 
     def tell(self, method: str, params: Params) -> None:
         """Tell it."""
@@ -88,6 +90,10 @@ class Subscriptions:
     _open: dict[ListenerStream, Subscription] = attrs.field(
         factory=dict[ListenerStream, Subscription], init=False
     )
+    _by_topic: dict[Topic, dict[ListenerStream, Subscription]] = attrs.field(
+        factory=dict[Topic, dict[ListenerStream, Subscription]], init=False
+    )
+    """Whom to tell, so that nobody else has to be asked."""
 
     def filter_of(self, request: Request) -> dict[str, Any]:
         """The part of a filter that will be honoured. Raises RemoteProtocolError for none."""
@@ -105,19 +111,23 @@ class Subscriptions:
         }
         uris = wanted.get(_URIS)
         if json.is_array(uris) and capabilities.get("resources", {}).get("subscribe"):
-            honoured[_URIS] = [uri for uri in uris if isinstance(uri, str)]
+            most = self._core.limits.max_resources_per_subscription
+            honoured[_URIS] = [uri for uri in uris if isinstance(uri, str)][:most]
         return honoured
 
     def open(self, request: Request, honoured: dict[str, Any], stream: ListenerStream) -> None:
         """Begin to tell, with the acknowledgement."""
         subscription = self._open[stream] = Subscription(request.id, honoured, stream)
+        for topic in subscription.topics:
+            self._by_topic.setdefault(topic, {})[stream] = subscription
         subscription.tell(_ACKNOWLEDGED, {"notifications": honoured})
 
     def publish(self, method: str, params: Params) -> None:
         """Tell all that want to know; let those go who do not keep up, and have to look again."""
-        for stream, subscription in tuple(self._open.items()):
-            if not subscription.wants(method, params):
-                continue
+        listening: dict[ListenerStream, Subscription] = {}
+        for topic in _topics_of(method, params):
+            listening |= self._by_topic.get(topic, {})
+        for stream, subscription in listening.items():
             if stream.congested:
                 self.gone(stream)
                 stream.fail(subscription.result, subscription.request_id)
@@ -126,13 +136,30 @@ class Subscriptions:
 
     def gone(self, stream: ListenerStream) -> None:
         """A client has gone away."""
-        self._open.pop(stream, None)
+        subscription = self._open.pop(stream, None)
+        for topic in subscription.topics if subscription is not None else ():
+            listening = self._by_topic[topic]
+            del listening[stream]
+            if not listening:
+                del self._by_topic[topic]
 
     def end_all(self) -> None:
         """End them all, properly."""
         while self._open:
-            stream, subscription = self._open.popitem()
+            stream, subscription = next(reversed(self._open.items()))
+            self.gone(stream)
             stream.finish(subscription.result, subscription.request_id)
+
+
+def _topics_of(method: str, params: Params) -> Iterator[Topic]:
+    """What a notification is about: the resource, and all folders that it is in."""
+    uri = params.get("uri")
+    if method in _KINDS:
+        yield _KINDS[method][0], ""
+    elif isinstance(uri, str):
+        yield _URIS, uri
+        for slash in re.finditer("/", uri):
+            yield _URIS, uri[: slash.end()]
 
 
 def is_known(method: str) -> bool:

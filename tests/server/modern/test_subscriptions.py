@@ -180,6 +180,26 @@ def test_a_resource_without_a_name_is_nobodys(bench: ModernBench) -> None:
     assert methods(talk) == [ACKNOWLEDGED]
 
 
+def test_a_resource_that_is_named_twice_is_told_once(bench: ModernBench) -> None:
+    talk = listen(bench, resourceSubscriptions=["test://a", "test://a", "test://a/", "test://"])
+    other = listen(bench, 2, resourceSubscriptions=["test://a"])
+    publish(bench, UPDATED, uri="test://a/b")
+    assert methods(talk) == methods(other) == [ACKNOWLEDGED, UPDATED]
+    talk.gone()
+    publish(bench, UPDATED, uri="test://a")
+    assert methods(other) == [ACKNOWLEDGED, UPDATED, UPDATED]
+    assert methods(talk) == [ACKNOWLEDGED, UPDATED]
+
+
+def test_one_listener_is_told_of_so_many_resources_only() -> None:
+    bench = ModernBench(modern_app(), limits=Limits(max_resources_per_subscription=2))
+    talk = listen(bench, resourceSubscriptions=["test://a", "test://b", "test://c"])
+    honoured = {"resourceSubscriptions": ["test://a", "test://b"]}
+    assert talk.messages[0]["params"]["notifications"] == honoured
+    publish(bench, UPDATED, uri="test://c")
+    assert methods(talk) == [ACKNOWLEDGED]
+
+
 @pytest.mark.parametrize("uris", [None, "test://a", {}, True])
 def test_resources_that_are_no_list(bench: ModernBench, uris: Any) -> None:
     talk = listen(bench, resourceSubscriptions=uris)
