@@ -1,8 +1,9 @@
 """What it takes to be there: ``python -m benchmarks.footprint``.
 
 Processor time and modules of an import, in a process of its own; the most memory that one large
-message takes on each way through the library, beside its size; memory that a server takes for each
-client that only listens, beyond what the kernel keeps for its socket. Linux only.
+message takes on each way through the library, beside its size; processor time of an event among few
+streams and among many; memory that a server takes for each client that only listens, beyond what
+the kernel keeps for its socket. Linux only.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 from contextlib import ExitStack
 
 from .contestants import SERVERS
+from .crowd import FEW, MACHINES, MANY, compared
 from .large import LARGE
 from .requests import message, post
 from .servers import running
@@ -116,6 +118,10 @@ def main() -> None:
     print(f"\n| a message of {MEGABYTES} MB | memory at most, times its size |\n|---|---|")
     for name in LARGE:
         print(f"| {name} | {peak(name):.1f} |")
+    print(f"\n| an event, µs | among {FEW} streams | among {MANY:,} |\n|---|---|---|")
+    for name, of_machine in MACHINES.items():
+        few, many = compared(of_machine)
+        print(f"| {name} | {few:.1f} | {many:.1f} |")
     print("\n| server | memory for a listener, KiB |\n|---|---|")
     for name in SERVERS:
         if name.startswith("sansmcp"):
