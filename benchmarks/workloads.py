@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -28,11 +28,11 @@ from sansmcp import (
     encode_message,
 )
 
+from .readers import READERS, InNode, Reader
+
 OURS = "sansmcp"
 UNOPENED = "sansmcp, payloads unopened"
 LIMITS = Limits()
-STREAM = {"content-type": "text/event-stream"}
-URL = "http://localhost/mcp"
 
 Parser: TypeAlias = Callable[[], int]
 
@@ -118,7 +118,7 @@ def cut(data: bytes, size: int) -> list[bytes]:
 def sse(chunks: list[bytes], read: Callable[[str], object]) -> dict[str, Parser]:
     """Those who read an event stream; ``read`` takes the data of each event."""
 
-    def counted(texts: Iterator[str]) -> int:
+    def counted(texts: Iterable[str]) -> int:
         count = 0
         for text in texts:
             if text:
@@ -130,44 +130,25 @@ def sse(chunks: list[bytes], read: Callable[[str], object]) -> dict[str, Parser]
         decoder = SseDecoder(LIMITS.max_message_bytes)
         return counted(event.data or "" for chunk in chunks for event in decoder.feed(chunk))
 
-    def by_split() -> int:
-        return counted(block.decode() for block in blocks_of(chunks))
+    def by(reader: Reader) -> Parser:
+        return lambda: counted(reader(chunks))
 
     parsers: dict[str, Parser] = {OURS: ours}
     if read is ignore:
-        parsers["bytes.split"] = by_split
-    if (httpx := peer("httpx")) and (httpx_sse := peer("httpx_sse")):
-
-        def by_httpx_sse() -> int:
-            response = httpx.Response(200, headers=STREAM, content=iter(chunks))
-            return counted(event.data for event in httpx_sse.EventSource(response).iter_sse())
-
-        parsers["httpx-sse"] = by_httpx_sse
-    if httpx2 := peer("httpx2"):
-
-        def by_httpx2() -> int:
-            request = httpx2.Request("GET", URL)
-            response = httpx2.Response(200, headers=STREAM, content=iter(chunks), request=request)
-            return counted(event.data for event in httpx2.EventSource(response))
-
-        parsers["httpx2 (for mcp)"] = by_httpx2
-    if sseclient := peer("sseclient"):
-
-        def by_sseclient() -> int:
-            return counted(event.data for event in sseclient.SSEClient(iter(chunks)).events())
-
-        parsers["sseclient-py"] = by_sseclient
-    return parsers
+        parsers["bytes.split"] = by(blocks_of)
+        if node := InNode.reader(chunks):
+            parsers["eventsource-parser (Node)"] = node
+    return parsers | {name: by(reader) for name, reader in READERS.items()}
 
 
-def blocks_of(chunks: list[bytes]) -> Iterator[bytes]:
+def blocks_of(chunks: list[bytes]) -> Iterator[str]:
     """What is between blank lines and says anything, without a look into it: the least there is."""
     rest = b""
     for chunk in chunks:
         *blocks, rest = (rest + chunk).split(b"\n\n")
         for block in blocks:
             if len(block) > 40:  # neither a comment nor the priming event
-                yield block
+                yield block.decode()
 
 
 def ignore(text: str) -> None:

