@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from sansmcp import (
     Limits,
     Promise,
     RequestCancelled,
+    RequestTimeout,
     encode_event,
 )
 from sansmcp.effects import ClientEffect
@@ -23,7 +24,7 @@ from sansmcp.events import ClientEvent, Closed, ProgressReceived, ServerNotified
 from sansmcp.handles import OnProgress
 from sansmcp.messages import Params, Request
 
-from ..client.bench import Asked, Bench, notification, request
+from ..client.bench import Asked, Bench, error, notification, request, response
 
 ABLE: Mapping[str, Any] = {"capabilities": {"elicitation": {}, "roots": {}, "sampling": {}}}
 
@@ -48,7 +49,6 @@ class Host(ClientHost[Promise, None]):
     ) -> Promise:
         promise = Promise()
         self.handle = self._begin_call(promise, method, params, on_progress, options)  # type: ignore[arg-type]
-        self._settle()
         return promise
 
     def notify(self, method: str, params: Params | None = None) -> None:
@@ -57,14 +57,24 @@ class Host(ClientHost[Promise, None]):
     def leave(self, handle: int) -> None:
         self._end_call(handle)
 
+    def start(self) -> None:
+        self._start()
+
+    def close(self) -> None:
+        self._close()
+
     def settle(self) -> None:
         self._settle()
+
+    def handle_timeout(self) -> None:
+        self._handle_timeout()
 
     def take_events(self) -> list[ClientEvent]:
         """Those that were kept; from the first time on they are."""
         self._keeps_events = True
-        events = list(self._events)
-        self._events.clear()
+        events: list[ClientEvent] = []
+        while (event := self._take_event()) is not None:
+            events.append(event)
         return events
 
     @property
@@ -74,6 +84,8 @@ class Host(ClientHost[Promise, None]):
     def elicit(self, params: Mapping[str, Any]) -> Any:
         if "code" in params:
             raise JsonRpcError(params["code"], "mine")
+        if "interrupts" in params:
+            raise KeyboardInterrupt
         if "calls" in params:
             self.inner = self.call("tools/call")
         return {"heard": params.get("message")}
@@ -122,7 +134,7 @@ def test_the_opening_and_the_end(bench: HostBench) -> None:
     assert bench.host.opened.is_delivered
     assert bench.host.connected.version == "2025-11-25"
     assert bench.host.take_events() == []
-    bench.do(bench.client.close)
+    bench.host.close()
     bench.take("DELETE").refuse(200)
     assert bench.host.closed.is_delivered
     assert bench.host.take_events() == [Closed(None)]
@@ -130,7 +142,7 @@ def test_the_opening_and_the_end(bench: HostBench) -> None:
 
 def test_an_opening_that_fails() -> None:
     bench = HostBench()
-    bench.do(bench.client.start)
+    bench.host.start()
     bench.take().cut()
     with pytest.raises(Disconnected):
         bench.host.opened.get()
@@ -163,6 +175,36 @@ def test_progress_is_reported_until_nobody_waits(bench: HostBench) -> None:
     assert cancelled.json["method"] == "notifications/cancelled"
     bench.host.leave(bench.host.handle)
     assert bench.requests == []
+
+
+def test_a_call_that_takes_too_long(bench: HostBench) -> None:
+    promise, _ = bench.ask(timeout=5)
+    bench.now += 5
+    bench.host.handle_timeout()
+    with pytest.raises(RequestTimeout):
+        promise.get()
+
+
+@pytest.mark.parametrize("end", [response, error])
+def test_a_call_that_nobody_waits_for(bench: HostBench, end: Callable[[Any], Any]) -> None:
+    bench.do(bench.client.call, "tools/call")
+    asked = bench.take()
+    asked.open_stream()
+    asked.event(progress(1, asked))
+    asked.event(end(asked.id))
+    assert bench.host.take_events() == []
+
+
+def test_a_call_whose_beginning_is_interrupted_is_cancelled(bench: HostBench) -> None:
+    _, asked = bench.ask()
+    event = json.dumps(request("q", "elicitation/create", interrupts=True)).encode()
+    bench.client.receive(asked.effect.exchange, BodyData(encode_event(event)), now=bench.now)
+    with pytest.raises(KeyboardInterrupt):
+        bench.host.call("tools/call")
+    assert [sent.json["method"] for sent in bench.requests] == [
+        "tools/call",
+        "notifications/cancelled",
+    ]
 
 
 def test_progress_that_nobody_wants(bench: HostBench) -> None:
@@ -236,6 +278,6 @@ def test_events_are_kept_for_who_takes_them() -> None:
 
 def test_calls_end_when_the_client_closes(bench: HostBench) -> None:
     promise, _ = bench.ask()
-    bench.do(bench.client.close)
+    bench.host.close()
     with pytest.raises(RequestCancelled):
         promise.get()
