@@ -192,7 +192,7 @@ def errors_of_the_server(subject: ClientSubject) -> None:
 def progress_and_notifications(subject: ClientSubject) -> None:
     """Progress goes to the callback of its call, notifications to the events, in their order.
 
-    Give the events to those whom they concern: sansmcp.ClientHandle does it.
+    Give the events to those whom they concern: sansmcp.ClientHost does it.
     """
 
     def work(exchange: Exchange) -> None:
@@ -227,7 +227,8 @@ def _hear(params: Mapping[str, Any]) -> dict[str, Any]:
 def questions_during_a_call(subject: ClientSubject) -> None:
     """What the server asks during a call is answered while the call goes on (2025-11-25).
 
-    For ServerAsked call the application's function, and respond, fail_with or decline.
+    For ServerAsked call the application's function, and respond, fail_with or decline:
+    sansmcp.ClientHost does it.
     """
     answers: dict[int, Any] = {}
     answered = threading.Event()

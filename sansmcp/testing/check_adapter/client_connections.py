@@ -16,7 +16,7 @@ from .subjects import ClientSubject
 def connections_are_used_again(subject: ClientSubject) -> None:
     """A response that has ended properly leaves a connection that serves the next request.
 
-    Keep the connection if ClientConnection.is_reusable.
+    Keep the connection if ClientConnection.is_reusable: sansmcp.ConnectionPool does it.
     """
     answers: list[Script] = [echo, by_stream] * 5
     with FakeServer({"tools/call": in_turn(*answers)}) as server:
