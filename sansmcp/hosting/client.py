@@ -31,7 +31,11 @@ Answerer: TypeAlias = Callable[[Mapping[str, Any]], Any]
 
 
 class ClientHost(ClientHandle[Result, Done]):
-    """A client that drives its machine, except for its exchanges and its process."""
+    """A client that drives its machine, except for its exchanges and its process.
+
+    A subclass says how effects are performed and what time it is, and makes the methods for its
+    applications of those below, waiting for promises in its own way.
+    """
 
     def __init__(
         self,
