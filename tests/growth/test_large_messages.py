@@ -19,9 +19,9 @@ MOST = 3.0
 OF_TEXT = {"event, opened": 1.0, "response as an event, by a client": 1.0}
 """An event is text, as which it is held while its bytes are read."""
 
-RESERVED = 0.6
-"""What ``msgspec`` asks for and does not touch when it writes, so that it takes no memory; and the
-reserve of buffers.
+RESERVED = 1.1
+"""What ``msgspec`` asks for and does not touch, so that it takes no memory: up to half of what it
+writes, where it writes a message twice; and the reserve of buffers.
 """
 
 
