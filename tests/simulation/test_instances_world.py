@@ -40,6 +40,7 @@ from sansmcp import (
 )
 from sansmcp.effects import SendBody, SendHead
 from sansmcp.events import CallCompleted, CallFailed, ServerAsked
+from sansmcp.server.legacy.elsewhere import Watch
 from sansmcp.server.legacy.streams import Stream
 from sansmcp.server.legacy.turns import Delivery
 from sansmcp.testing import Link, Pair, counting_tokens
@@ -54,6 +55,8 @@ WAYS = {
     "multi-turn streams": ("2025-11-25", True),
     "results": ("2026-07-28", False),
 }
+IN_PLACE = "requests in place"
+"""The handler stays, and waits where it is."""
 PLACES = ["one instance", "any instance", "the one that has asked is killed"]
 RUNS = 230
 """Of each cell: together more than two thousand."""
@@ -116,7 +119,10 @@ class World:
         self.chance = random.Random(seed)
         self.kills = place == PLACES[2]
         self.spy = Spy()
-        version, self.multi_turn = WAYS[way]
+        self.handle = self.return_questions
+        if way == IN_PLACE:
+            self.handle = self.ask_in_place
+        version, self.multi_turn = WAYS.get(way, WAYS["requests"])
         limits = Limits(replay_page_entries=3)
         store = MemoryStore(limits)
         servers = [self.new_server(number, limits) for number in range(3)]
@@ -157,7 +163,8 @@ class World:
         self.strangers = self.open_sessions(version) if self.spy.session else {"": "", "eve": ""}
         link.mean_cut = self.chance.choice([None, 1000, 2000, 5000])
         params: dict[str, Any] = {"name": "ask", "arguments": {}}
-        client.call("tools/call", params, idempotent=True, now=self.pair.clock.now)
+        now = self.pair.clock.now
+        self.call = client.call("tools/call", params, idempotent=True, now=now)
 
     def new_server(self, number: int, limits: Limits) -> Server:
         app = App("world")
@@ -172,7 +179,7 @@ class World:
             limits=limits,
         )
 
-    def handle(self, call: Call) -> Generator[float, None, Any]:
+    def return_questions(self, call: Call) -> Generator[float, Any, Any]:
         """The tool: two questions, then a third; the answers are added up."""
         now = self.pair.clock
         yield self.chance.choice([0.0, 0.01, 0.3])
@@ -199,6 +206,17 @@ class World:
         }
         self.pair.run(10.0)
         return {principal: visit.session for principal, visit in opened.items()}
+
+    def ask_in_place(self, call: Call) -> Generator[float, Any, Any]:
+        """The same tool, as a handler that awaits each answer."""
+        total = 0
+        for value in (1, 2, 4):
+            yield self.chance.choice([0.0, 0.01, 0.3])
+            now = self.pair.clock.now
+            params = question(value).params
+            answered = yield call.ask("elicitation/create", params, timeout=100, now=now)
+            total += answered.result()["content"]
+        return {"sum": total}
 
     def run(self) -> World:
         seen = 0
@@ -273,6 +291,31 @@ def test_a_call_completes_once_with_the_right_answer(way: str, place: str) -> No
 @pytest.mark.parametrize("way", WAYS)
 def test_a_few_runs_of_each_kind(way: str, place: str) -> None:
     assert problems(way, place, 3) == []
+
+
+@simulation
+@pytest.mark.parametrize("place", PLACES[:2])
+def test_an_answer_finds_the_handler_that_waits_for_it(place: str) -> None:
+    assert problems(IN_PLACE, place, 100) == []
+
+
+@simulation
+def test_a_cancellation_finds_the_handler_that_waits_for_an_answer() -> None:
+    for seed in range(100):
+        world = World(IN_PLACE, PLACES[1], seed)
+        world.pair.link.mean_cut = None
+        pair = world.pair
+        pair.run(pair.clock.now + 2 * world.chance.random())
+        pair.client.cancel(world.call, now=pair.clock.now)
+        pair.run(pair.clock.now + 2)
+        assert len(world.ends) == 1, seed
+        assert not any(server.is_busy for server in pair.servers), seed
+
+
+@simulation
+def test_planted_bug_nobody_looks_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Watch, "look", lambda self: None)
+    assert any("failed" in text for text in problems(IN_PLACE, PLACES[1], 20))
 
 
 @simulation

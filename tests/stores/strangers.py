@@ -26,7 +26,7 @@ ANSWER = {"action": "accept", "content": {"value": 10**6}}
 """What a stranger answers: the result would tell."""
 
 _CURSOR = re.compile(rb"^id: (\S+)$", re.MULTILINE)
-_QUESTION = re.compile(rb'"id":"([\w-]+\.\d+)"')
+_QUESTION = re.compile(rb'"id":([^,{}]+),"method":')
 _STATE = re.compile(rb'"requestState":"([^"]+)"')
 
 
@@ -35,7 +35,9 @@ class Spy(Tracer):
 
     def __init__(self) -> None:
         super().__init__("spy", lambda line: None)
-        self.session = self.cursor = self.question = self.state = ""
+        self.session = self.cursor = self.state = ""
+        self.question = b'""'
+        """The id of the last one, as JSON."""
         self.call: dict[str, Any] = {}
         """The last request for a tool, and its headers."""
         self.headers: dict[str, str] = {}
@@ -52,14 +54,14 @@ class Spy(Tracer):
     def part(self, exchange: int, part: RequestPart | ResponsePart) -> None:
         if isinstance(part, BodyData):
             seen = self._seen[exchange] = self._seen[exchange] + part.data
-            self.cursor = _last(_CURSOR, seen) or self.cursor
-            self.question = _last(_QUESTION, seen) or self.question
-            self.state = _last(_STATE, seen) or self.state
+            self.cursor = _last(_CURSOR, seen, self.cursor.encode()).decode()
+            self.question = _last(_QUESTION, seen, self.question)
+            self.state = _last(_STATE, seen, self.state.encode()).decode()
 
 
-def _last(form: re.Pattern[bytes], seen: bytes) -> str | None:
-    found = form.findall(seen)
-    return found[-1].decode() if found else None
+def _last(form: re.Pattern[bytes], seen: bytes, before: bytes) -> bytes:
+    found: list[bytes] = form.findall(seen)
+    return found[-1] if found else before
 
 
 @attrs.frozen
@@ -112,7 +114,7 @@ def _in_session(spy: Spy, session: str, *, multi_turn: bool) -> Iterator[Attempt
     """The cursor, the id of a question, and the id of the request, in some session."""
     headers = {"accept": BOTH, "mcp-session-id": session}
     posted = {**headers, "content-type": "application/json"}
-    answer = {"jsonrpc": "2.0", "id": spy.question, "result": ANSWER}
+    answer = {"jsonrpc": "2.0", "id": json.loads(spy.question), "result": ANSWER}
     cancelled = {"requestId": spy.call["id"]}
     unknown = (400, "unknown_event_id")
     yield Attempt("GET", {**headers, "last-event-id": spy.cursor}, refused=unknown)
