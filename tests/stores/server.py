@@ -1,8 +1,8 @@
 """A server of its own process: ``python -m tests.stores.server STORE JOURNAL``.
 
-It says its port, and then serves a tool that needs two rounds of answers. Who has authenticated the
-clients is a proxy that does not exist: it would say in a header who they are. Each round that the
-handler is entered for is a line in the journal, which all processes write.
+It says its port, and then serves a tool that needs two rounds of answers, and one that waits. Who
+has authenticated the clients is a proxy that does not exist: it would say in a header who they are.
+What becomes of handlers is written down in the journal of all processes, line by line.
 """
 
 from __future__ import annotations
@@ -36,7 +36,27 @@ def number_of(call: Call) -> int:
     return number
 
 
+def write_down(call: Call, **what: Any) -> None:
+    line = json.dumps({"number": number_of(call), "pid": os.getpid(), **what})
+    os.write(journal, line.encode() + b"\n")
+
+
 @app.handler("tools/call")
+async def call_tool(call: Call) -> Any:
+    return await (ask if call.params["name"] == "ask" else wait)(call)
+
+
+async def wait(call: Call) -> Any:
+    """Ask in place, and write down what becomes of it."""
+    outcome = "cancelled"
+    try:
+        answer = await call.ask("elicitation/create", question(call, "a", 1).params)
+        outcome = "answered"
+    finally:
+        write_down(call, outcome=outcome)
+    return {"content": [], "structuredContent": answer["content"]}
+
+
 async def ask(call: Call) -> Any:
     """Two questions, then a third; the answers are added up.
 
@@ -44,8 +64,7 @@ async def ask(call: Call) -> Any:
     """
     total, before = call.saved_state or (0, None)
     now = secrets.token_hex(8)
-    line = json.dumps({"number": number_of(call), "before": before, "now": now, "pid": os.getpid()})
-    os.write(journal, line.encode() + b"\n")
+    write_down(call, before=before, now=now)
     total += sum(answer["content"]["value"] for answer in call.answers.values())
     await call.progress(1 if before is None else 2 if "a" in call.answers else 3)
     if before is None:

@@ -38,7 +38,7 @@ import sansmcp
 import sansmcp_trio
 
 from ..cli.conftest import ROOT, environment
-from .conftest import DEFAULT_LIMITS, ONE_REQUEST_EACH, WAYS
+from .conftest import DEFAULT_LIMITS, ONE_REQUEST_EACH, WAYS, connect
 from .relay import Relay, relaying
 from .server import WHO
 from .strangers import Attempt, Spy, attempts, initialize
@@ -238,6 +238,36 @@ class Cell:
         once = heard if self._has_log or not cuts else sorted(set(heard))
         if once != [1, 2, 3]:
             yield f"heard {heard}"
+
+
+async def test_a_handler_that_waits_is_found_by_answers_and_cancellations(
+    fleets: dict[str, Fleet],
+) -> None:
+    """They come to other processes than that at which it waits."""
+    fleet = fleets["any process"]
+    answered, cancelled = next(fleet.numbers), next(fleet.numbers)
+    turns = itertools.count()
+    scope = trio.CancelScope()
+
+    async def answer(question: Any) -> dict[str, Any]:
+        if question["value"] == cancelled:
+            scope.cancel()
+        return {"action": "accept", "content": {"value": question["value"]}}
+
+    relay = Relay(lambda: fleet.ports[next(turns) % len(fleet.ports)])
+    async with (
+        relaying(relay),
+        connect(relay.url, "requests", {"elicitation/create": answer}, ONE_REQUEST_EACH) as client,
+    ):
+        result = await client.call_tool("wait", {"number": answered}, timeout=30)
+        assert result["structuredContent"] == {"value": answered}
+        with scope:
+            await client.call_tool("wait", {"number": cancelled}, timeout=30)
+        with trio.fail_after(30):
+            while not (ended := fleet.entered(cancelled)):
+                await trio.sleep(0.02)
+    outcomes = [line["outcome"] for line in fleet.entered(answered) + ended]
+    assert outcomes == ["answered", "cancelled"]
 
 
 @requirement("MTURN-S-009", "MTURN-S-011", "MTURN-B-001", "MRTR-S-010", "MRTR-S-011")
