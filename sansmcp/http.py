@@ -8,12 +8,13 @@ one request and its response.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 from urllib.parse import urljoin, urlsplit
 
 import attrs
 
-from .codecs.headers import Headers, get, get_all
+from .codecs.headers import Headers, by_name, get
 from .errors import LocalProtocolError
 from .types import elide
 
@@ -57,6 +58,16 @@ class RequestHead:
     headers: Headers = attrs.field(repr=_show_headers)
     principal: str = ""
     root: bytes = b""
+    _by_name: Mapping[bytes, Sequence[bytes]] = attrs.field(
+        default=attrs.Factory(lambda self: by_name(self.headers), takes_self=True),
+        init=False,
+        eq=False,
+        repr=False,
+    )
+
+    def values(self, name: bytes) -> Sequence[bytes]:
+        """The values of all headers of that (lower-case) name, in their order."""
+        return self._by_name.get(name, ())
 
     @property
     def path(self) -> bytes:
@@ -169,7 +180,7 @@ def request_host(head: RequestHead) -> bytes | None:
     """The host (and port) that a request is for; None if it does not say, or not clearly."""
     if not head.target.startswith(b"/"):
         return None
-    hosts = get_all(head.headers, b"host")
+    hosts = head.values(b"host")
     return hosts[0].strip().lower() if len(hosts) == 1 else None
 
 

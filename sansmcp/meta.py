@@ -11,7 +11,7 @@ from typing import Any
 
 from .codecs import json
 from .errors import LocalProtocolError
-from .messages import Message, Notification, Request
+from .messages import Message
 
 _PREFIX = "io.modelcontextprotocol/"
 VERSION = _PREFIX + "protocolVersion"
@@ -71,5 +71,5 @@ def with_multi_turn(capabilities: Mapping[str, Any]) -> dict[str, Any]:
 
 def meta_of(message: Message) -> dict[str, Any]:
     """``params._meta``; empty where there is none."""
-    params = message.params if isinstance(message, Request | Notification) else None
-    return json.as_object((params or {}).get("_meta")) or {}
+    params = getattr(message, "params", None)  # answers have none
+    return (json.as_object(params.get("_meta")) or {}) if params else {}

@@ -7,6 +7,7 @@ string is known when it is a key of :data:`REVISIONS`; nothing is ever inferred 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 
 import attrs
@@ -105,9 +106,10 @@ def checked_versions(versions: tuple[str, ...]) -> tuple[str, ...]:
         if name not in REVISIONS:
             known = ", ".join(REVISIONS)
             raise LocalProtocolError(f"{name!r} is no protocol version this library knows: {known}")
-    return versions
+    return tuple(versions)  # which may be a list that was read from somewhere
 
 
+@lru_cache
 def of_era(versions: tuple[str, ...], era: Era) -> tuple[str, ...]:
     """Those of the versions that belong to an era, in their order."""
     return tuple(name for name in versions if REVISIONS[name].era is era)

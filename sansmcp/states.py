@@ -14,13 +14,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from .errors import LocalProtocolError
-
-
-class _Member(enum.Enum):
-    """A state or an event: found in a table by what it is, which is quicker than by its name."""
-
-    __hash__ = object.__hash__
-
+from .types import Member
 
 _S = TypeVar("_S", bound=enum.Enum)
 _E = TypeVar("_E", bound=enum.Enum)
@@ -40,7 +34,7 @@ def _table(rows: dict[_S, dict[_E, _S]]) -> Mapping[_S, Mapping[_E, _S]]:
     return MappingProxyType({state: MappingProxyType(row) for state, row in rows.items()})
 
 
-class ClientState(_Member):
+class ClientState(Member):
     """A client's conversation with one server."""
 
     NEW = enum.auto()
@@ -54,7 +48,7 @@ class ClientState(_Member):
     CLOSED = enum.auto()
 
 
-class ClientEvent(_Member):
+class ClientEvent(Member):
     """What can happen to a client's conversation."""
 
     START = enum.auto()
@@ -97,7 +91,7 @@ CLIENT = _table(
 )
 
 
-class ProcessState(_Member):
+class ProcessState(Member):
     """A server process of a client."""
 
     NEW = enum.auto()
@@ -113,7 +107,7 @@ class ProcessState(_Member):
     ENDED = enum.auto()
 
 
-class ProcessEvent(_Member):
+class ProcessEvent(Member):
     """What can happen to a server process."""
 
     START = enum.auto()
@@ -153,7 +147,7 @@ PROCESS = _table(
 )
 
 
-class CursorState(_Member):
+class CursorState(Member):
     """A client's end of one stream, over any number of connections."""
 
     OPENING = enum.auto()
@@ -166,7 +160,7 @@ class CursorState(_Member):
     CLOSED = enum.auto()
 
 
-class CursorEvent(_Member):
+class CursorEvent(Member):
     """What can happen to a client's end of a stream."""
 
     OPENED = enum.auto()
@@ -196,7 +190,7 @@ CURSOR = _table(
 )
 
 
-class SessionState(_Member):
+class SessionState(Member):
     """A session as the server sees it."""
 
     OPENING = enum.auto()
@@ -205,7 +199,7 @@ class SessionState(_Member):
     ENDED = enum.auto()
 
 
-class SessionEvent(_Member):
+class SessionEvent(Member):
     """What can happen to a session."""
 
     INITIALIZED = enum.auto()
@@ -228,7 +222,7 @@ SESSION = _table(
 )
 
 
-class CallState(_Member):
+class CallState(Member):
     """A request that a server works on."""
 
     RUNNING = enum.auto()
@@ -236,7 +230,7 @@ class CallState(_Member):
     CANCELLED = enum.auto()
 
 
-class CallEvent(_Member):
+class CallEvent(Member):
     """What can happen to a call."""
 
     ANSWER = enum.auto()
@@ -256,7 +250,7 @@ CALL = _table(
 )
 
 
-class ExchangeState(_Member):
+class ExchangeState(Member):
     """One HTTP request and its response, as the server sees it."""
 
     HEAD = enum.auto()
@@ -271,7 +265,7 @@ class ExchangeState(_Member):
     """The response is complete, or nobody is there to read it."""
 
 
-class ExchangeEvent(_Member):
+class ExchangeEvent(Member):
     """What can happen to an exchange."""
 
     HEAD = enum.auto()
@@ -307,7 +301,7 @@ EXCHANGE = _table(
 )
 
 
-class ConnectionState(_Member):
+class ConnectionState(Member):
     """An HTTP/1.1 connection, as the server sees it: one request after the other."""
 
     IDLE = enum.auto()
@@ -323,7 +317,7 @@ class ConnectionState(_Member):
     CLOSED = enum.auto()
 
 
-class ConnectionEvent(_Member):
+class ConnectionEvent(Member):
     """What can happen to a connection."""
 
     BYTES = enum.auto()

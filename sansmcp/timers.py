@@ -16,8 +16,10 @@ from typing import TypeAlias
 
 import attrs
 
+from .types import Member
 
-class Timer(enum.Enum):
+
+class Timer(Member):
     """Every deadline there is."""
 
     REQUEST = enum.auto()
@@ -75,9 +77,13 @@ class TimerTable:
     """Deadlines by timer and owner; setting, stopping and finding the next one cost O(log n).
 
     A deadline that is moved to a later time, as most are, costs nothing: its place in the heap is
-    kept, and moved when it comes up. The heap knows numbers only, so that a timer that is stopped
+    kept, and moved when it comes up. Nor does one that is stopped before anybody asks for the next
+    deadline: it never gets a place. The heap knows numbers only, so that a timer that is stopped
     lets go of its owner at once.
     """
+
+    _unplaced: dict[_Key, float] = attrs.field(factory=dict[_Key, float], init=False)
+    """Deadlines that were set since somebody asked."""
 
     _entries: dict[_Key, _Entry] = attrs.field(factory=dict[_Key, _Entry], init=False)
     _keys: dict[int, _Key] = attrs.field(factory=dict[int, _Key], init=False)
@@ -94,21 +100,13 @@ class TimerTable:
         if deadline == math.inf:
             self.stop(timer, owner)
             return
-        key = (timer, owner)
-        entry = self._entries.get(key)
-        if entry is not None and entry.scheduled <= deadline:
-            entry.deadline = deadline
-            return
-        if entry is not None:
-            del self._keys[entry.serial]
-        serial = next(self._serials)
-        self._entries[key] = _Entry(deadline, deadline, serial)
-        self._keys[serial] = key
-        heapq.heappush(self._heap, (deadline, serial))
+        self._unplaced[timer, owner] = deadline
 
     def stop(self, timer: Timer, owner: Hashable) -> None:
         """Forget a timer, if it is set."""
-        entry = self._entries.pop((timer, owner), None)
+        key = (timer, owner)
+        self._unplaced.pop(key, None)
+        entry = self._entries.pop(key, None)
         if entry is not None:
             del self._keys[entry.serial]
             if len(self._heap) > 64 and len(self._heap) > 4 * len(self._keys):
@@ -117,6 +115,7 @@ class TimerTable:
 
     def next_deadline(self) -> float | None:
         """The earliest deadline, or None."""
+        self._place()
         while self._heap:
             when, serial = self._heap[0]
             key = self._keys.get(serial)
@@ -137,4 +136,20 @@ class TimerTable:
             yield key
 
     def __len__(self) -> int:
+        self._place()
         return len(self._entries)
+
+    def _place(self) -> None:
+        """Give a place in the heap to what was set."""
+        while self._unplaced:
+            key, deadline = self._unplaced.popitem()
+            entry = self._entries.get(key)
+            if entry is not None and entry.scheduled <= deadline:
+                entry.deadline = deadline
+                continue
+            if entry is not None:
+                del self._keys[entry.serial]
+            serial = next(self._serials)
+            self._entries[key] = _Entry(deadline, deadline, serial)
+            self._keys[serial] = key
+            heapq.heappush(self._heap, (deadline, serial))

@@ -113,12 +113,12 @@ class Tracer:
     def _show(self, exchange: int, arrow: str, part: RequestPart | ResponsePart) -> None:
         match part:
             case RequestHead():
-                cursor = headers.single(part.headers, b"last-event-id")
+                cursor = headers.single(part.values(b"last-event-id"))
                 resumes = f" after event {_short(cursor)}" if cursor else ""
                 what = f"{part.method.decode()} {part.target.decode('latin-1')}{resumes}"
                 self._line(exchange, arrow, what)
             case ResponseHead():
-                kind = headers.media_type(part.headers)
+                kind = headers.media_type(headers.get_all(part.headers, b"content-type"))
                 self._line(exchange, arrow, f"{part.status} {(kind or b'').decode('latin-1')}")
                 if kind == headers.EVENT_STREAM:
                     self._decoders[exchange] = SseDecoder(1 << 30)

@@ -27,7 +27,9 @@ from .codecs import json
 from .errors import JsonRpcError, RemoteProtocolError
 from .messages import ErrorResponse, Params, Response
 
-ROUND = ("inputResponses", "requestState")
+RESPONSES = "inputResponses"
+STATE = "requestState"
+ROUND = (RESPONSES, STATE)
 """Parameters that belong to a round, and not to the request."""
 
 

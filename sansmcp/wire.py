@@ -18,16 +18,11 @@ from .limits import Limits
 
 
 class ServerWire(Protocol):
-    """The server's end: requests in, responses out."""
+    """The server's end: requests in. Responses are written by :mod:`sansmcp.http11`."""
 
     @property
-    def waits_for_continue(self) -> bool:
-        """Whether the client waits for leave to send its body (``Expect: 100-continue``)."""
-        ...
-
-    @property
-    def is_reusable(self) -> bool:
-        """Whether request and response are complete, and another request may follow."""
+    def is_http_1_1(self) -> bool:
+        """Whether the request says so; until it has come, too."""
         ...
 
     def receive(self, data: bytes) -> None:
@@ -39,14 +34,6 @@ class ServerWire(Protocol):
 
         Raises RemoteProtocolError (``malformed_http``) for what is no HTTP/1.1.
         """
-        ...
-
-    def continue_(self) -> bytes:
-        """Give leave to send the body."""
-        ...
-
-    def send(self, part: ResponseHead | BodyData | BodyEnd) -> bytes:
-        """A part of the response, as bytes."""
         ...
 
     def next_request(self) -> bytes:

@@ -42,18 +42,33 @@ class Clock:
     def __init__(self, core: sansmcp.Client | sansmcp.Server) -> None:
         self._core = core
         self._sleep = trio.CancelScope()
-        self.moved = trio.Event()
+        self._moved: trio.Event | None = None
+
+    @property
+    def moved(self) -> trio.Event:
         """Is set, and replaced, at every :meth:`tick`: for those who wait for a change."""
+        if self._moved is None:
+            self._moved = trio.Event()
+        return self._moved
 
     def tick(self) -> None:
         """The machine has been driven until it was idle."""
-        self.moved.set()
-        self.moved = trio.Event()
-        deadline = self._core.next_deadline()
-        self._sleep.deadline = math.inf if deadline is None else deadline
+        if self._moved is not None:
+            self._moved.set()
+            self._moved = None
+        deadline = self._deadline()
+        if deadline < self._sleep.deadline:
+            self._sleep.deadline = deadline
 
     async def wait(self) -> None:
-        """Wait for the machine's next deadline, however often that changes, and handle it."""
-        with trio.CancelScope(deadline=self._sleep.deadline) as self._sleep:
+        """Wait for the machine's next deadline, or for one that it had, and handle what is due.
+
+        A deadline that has moved away, as most do, is not worth setting the timer again.
+        """
+        with trio.CancelScope(deadline=self._deadline()) as self._sleep:
             await trio.sleep_forever()
         self._core.handle_timeout(now=trio.current_time())
+
+    def _deadline(self) -> float:
+        deadline = self._core.next_deadline()
+        return math.inf if deadline is None else deadline

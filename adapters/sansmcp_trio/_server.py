@@ -97,6 +97,7 @@ class _Driver:
                 self._connection.receive_eof(now=trio.current_time())
             else:
                 self._connection.handle_timeout(now=trio.current_time())
+            self._serving.settle()  # so that what handlers say at once goes out in one piece
         self._is_woken = False
 
 

@@ -64,7 +64,7 @@ class Refusal:
 
         Dates are not understood: there is no such clock here. Source: RFC 9110, 10.2.3.
         """
-        value = headers.single(self.headers, b"retry-after") or ""
+        value = headers.single(headers.get_all(self.headers, b"retry-after")) or ""
         return min(float(value), _LONGEST_WAIT) if _SECONDS.fullmatch(value) else 0.0
 
     @property
@@ -76,7 +76,8 @@ class Refusal:
         location = headers.get(self.headers, b"location")
         if 200 <= self.status < 300:
             without = b"content without a type" if self.body else b"no content"
-            kind = (headers.media_type(self.headers) or without).decode("latin-1")
+            named = headers.media_type(headers.get_all(self.headers, b"content-type"))
+            kind = (named or without).decode("latin-1")
             said = f"{kind} instead of JSON or an event stream" + (said and f": {said}")
             if self.status in (202, 204):
                 said += "; if messages of HTTP+SSE go here, open the URL of its event stream"
@@ -201,7 +202,7 @@ class ClientExchange:
 
     def _head(self, head: ResponseHead) -> None:
         self.response = head
-        kind = headers.media_type(head.headers)
+        kind = headers.media_type(headers.get_all(head.headers, b"content-type"))
         if not 200 <= head.status < 300:
             self._form = _Form.REFUSAL
         elif not self.owner.expects_messages:

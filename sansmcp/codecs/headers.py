@@ -9,7 +9,8 @@ Source: RFC 9110 sections 5 and 12.5.1; MCP basic/transports, every revision.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 from ..errors import LocalProtocolError
@@ -49,40 +50,48 @@ def get(headers: Headers, name: bytes) -> bytes | None:
     return None
 
 
-def single(headers: Headers, name: bytes) -> str | None:
-    """The value of a header that must not say two things; None where it is missing.
-
-    Repeated with equal values it counts once. Different values are joined, as RFC 9110 section 5.3
-    has it, which for a session id or a version gives one that nobody knows.
-    """
-    values = dict.fromkeys(value for key, value in headers if key == name)
-    return b", ".join(values).decode("latin-1") if values else None
-
-
 def get_all(headers: Headers, name: bytes) -> list[bytes]:
     """The values of all headers of that (lower-case) name, in their order."""
     return [value for key, value in headers if key == name]
 
 
-def media_type(headers: Headers) -> bytes | None:
+def by_name(headers: Headers) -> Mapping[bytes, Sequence[bytes]]:
+    """The values of all headers by their names, for whoever asks for many."""
+    found: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        if name in found:
+            found[name].append(value)
+        else:
+            found[name] = [value]
+    return found
+
+
+def single(values: Sequence[bytes]) -> str | None:
+    """The value of a header that must not say two things; None where it is missing.
+
+    Repeated with equal values it counts once. Different values are joined, as RFC 9110 section 5.3
+    has it, which for a session id or a version gives one that nobody knows.
+    """
+    if len(values) > 1:
+        values = tuple(dict.fromkeys(values))
+    return b", ".join(values).decode("latin-1") if values else None
+
+
+def media_type(values: Sequence[bytes]) -> bytes | None:
     """``Content-Type`` in lower case, without parameters; None where it is missing or repeated."""
-    values = get_all(headers, b"content-type")
-    if len(values) != 1:
-        return None
-    return values[0].partition(b";")[0].strip().lower()
+    return values[0].partition(b";")[0].strip().lower() if len(values) == 1 else None
 
 
-def accepts(headers: Headers, wanted: bytes, *, any_type: bool = True) -> bool:
+def accepts(values: Sequence[bytes], wanted: bytes, *, any_type: bool = True) -> bool:
     """Whether ``Accept`` covers a media type.
 
     The most specific range that matches decides, and no header accepts anything. ``any_type=False``
     leaves ``*/*`` and a missing header out: a browser that says ``*/*`` must not be given an
     endless event stream.
     """
-    values = get_all(headers, b"accept")
     if not values:
         return any_type
-    ranges = dict(_ranges(values))
+    ranges = _ranges(b",".join(values))
     candidates = [wanted, wanted.partition(b"/")[0] + b"/*"] + ([b"*/*"] if any_type else [])
     for candidate in candidates:
         if candidate in ranges:
@@ -90,15 +99,18 @@ def accepts(headers: Headers, wanted: bytes, *, any_type: bool = True) -> bool:
     return False
 
 
-def _ranges(values: list[bytes]) -> Iterator[tuple[bytes, float]]:
-    for item in b",".join(values).split(b","):
+@lru_cache(maxsize=16)  # clients say the same with every request
+def _ranges(accept: bytes) -> dict[bytes, float]:
+    found: dict[bytes, float] = {}
+    for item in accept.split(b","):
         essence, *parameters = (part.strip().lower() for part in item.split(b";"))
         quality = 1.0
         for parameter in parameters:
             name, _, value = parameter.partition(b"=")
             if name.strip() == b"q":
                 quality = _quality(value.strip())
-        yield essence, quality
+        found[essence] = quality
+    return found
 
 
 def _quality(value: bytes) -> float:

@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from ..codecs.headers import Headers
 from ..effects import (
     Abort,
     CloseConnection,
@@ -20,11 +19,12 @@ from ..effects import (
 )
 from ..errors import RemoteProtocolError
 from ..h11_pump import HTTP11
-from ..http import BodyData, BodyEnd, PeerGone, RequestHead, ResponseHead
+from ..http import BodyEnd, PeerGone, RequestHead
 from ..server.server import Server
 from ..states import CONNECTION, ConnectionEvent, ConnectionState, advance
 from ..types import Idle, never
 from .meter import HeadMeter
+from .response import ResponseWriter
 
 _LINGER = 2.0
 """Seconds for a refused peer to stop sending and read its answer. nginx: 5."""
@@ -34,6 +34,8 @@ _PIPELINED_BYTES = 64 * 1024
 
 _PIECE = 16 * 1024
 """How much the wire is given at once: it may copy what it cannot use yet."""
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 _READING = (ConnectionState.HEAD, ConnectionState.BODY)
 _OVER = (ConnectionState.LINGERING, ConnectionState.CLOSED)
@@ -45,7 +47,8 @@ class ServerConnection:
     Feed ``receive_data``, ``receive_eof`` and ``connection_lost``; pull ``next_effect`` until
     ``Idle`` and perform each effect before the next. ``Idle.NEED_DATA`` means read; ``Idle.PAUSED``
     means do not, until woken: the server names :attr:`exchange` in a ``Wake`` effect, and its
-    ``host`` attribute is the ``host`` given here.
+    ``host`` attribute is the ``host`` given here. Bytes that have been fed are no reason for a
+    wake: whoever feeds pulls.
     """
 
     def __init__(
@@ -63,15 +66,25 @@ class ServerConnection:
         self._host = host
         self._principal = principal
         self._limits = server.limits
+        self._patience = {
+            ConnectionState.IDLE: self._limits.keep_alive_timeout,
+            ConnectionState.HEAD: self._limits.head_timeout,
+            ConnectionState.BODY: self._limits.body_timeout,
+            ConnectionState.LINGERING: _LINGER,
+        }
+        """Seconds that it may stay in a state."""
         self._wire = (server.http11 or HTTP11).server(self._limits)
+        self._writer = ResponseWriter()
         self._state = ConnectionState.IDLE
+        self._since: float | None = now
+        """When it came into its state; None once it has been there for too long."""
         self._ahead = bytearray()
-        self._meter = HeadMeter(self._limits.max_head_bytes)
-        self._deadline: float | None = now + self._limits.keep_alive_timeout
+        self._head_bytes = 0
+        """What the wire was given of the head that it reads."""
         self._now = now
         self._closing = False
-        self._hides_body = False
         self._is_refused = False
+        self._owes_continue = False
         self.exchange = server.open_exchange(host)
 
     # Bytes in
@@ -79,11 +92,14 @@ class ServerConnection:
     def receive_data(self, data: bytes, *, now: float) -> None:
         """Bytes have come from the peer."""
         self._now = now
+        self.exchange.expect_pull()
         if self._state is ConnectionState.IDLE:
-            self._begin_head()
+            self._advance(ConnectionEvent.BYTES)
         if not self._is_refused and self._state not in _OVER:
             self._ahead += data
-            self._read()
+            if self._state in _READING:
+                self._feed()
+                self._read()
 
     def receive_eof(self, *, now: float) -> None:
         """The peer has closed its side; half-closed connections are not served."""
@@ -94,37 +110,45 @@ class ServerConnection:
         self._now = now
         if self._state is not ConnectionState.CLOSED:
             self._server.receive(self.exchange, PeerGone(), now=now)
-            self._close()
+            self._advance(ConnectionEvent.CLOSE)
 
     # Bytes out
 
     def next_effect(self) -> ConnectionEffect | Idle:
-        """What to do next with the connection."""
-        while True:
-            if self._state is ConnectionState.CLOSED:
-                if self._closing:
-                    return Idle.NEED_DATA
-                self._closing = True
-                return CloseConnection()
-            effect = self._server.next_effect_of(self.exchange)
+        """What to do next with the connection. What there is of a response is sent at once."""
+        pieces: list[bytes] = []
+        exchange, idle = self.exchange, Idle.NEED_DATA
+        while self._state is not ConnectionState.CLOSED and exchange is self.exchange:
+            effect = self._server.next_effect_of(exchange)
             if isinstance(effect, Idle):
-                if self._wire.waits_for_continue and not self.exchange.is_done:
-                    return SendBytes(self._wire.continue_())
-                return self._idle(effect)
-            data = self._encode(effect)
-            if data:
-                return SendBytes(data)
+                idle = effect
+                break
+            pieces.append(self._encode(effect))
+        if data := b"".join(pieces):
+            return SendBytes(data)
+        if self._state is ConnectionState.CLOSED:
+            if self._closing:
+                return Idle.NEED_DATA
+            self._closing = True
+            return CloseConnection()
+        if self._owes_continue and not exchange.is_done:
+            self._owes_continue = False
+            return SendBytes(_CONTINUE)
+        # A peer that sends its next requests ahead is read only so far.
+        return Idle.PAUSED if len(self._ahead) > _PIPELINED_BYTES else idle
 
     def next_deadline(self) -> float | None:
         """When to call :meth:`handle_timeout`; None: no need."""
-        return self._deadline
+        patience = self._patience.get(self._state)
+        return None if patience is None or self._since is None else self._since + patience
 
     def handle_timeout(self, *, now: float) -> None:
         """Do what is due: give up a peer that is too slow. May be called early, late, or twice."""
         self._now = now
-        if self._deadline is None or now < self._deadline:
+        deadline = self.next_deadline()
+        if deadline is None or now < deadline:
             return
-        self._deadline = None
+        self._since = None
         if self._state in _READING and not self.exchange.is_done:
             message = "The request did not arrive in time"
             error = RemoteProtocolError(message, reason="request_timeout", http_status=408)
@@ -134,52 +158,50 @@ class ServerConnection:
 
     # Reading
 
-    def _begin_head(self) -> None:
-        self._advance(ConnectionEvent.BYTES)
-        self._deadline = self._after(self._limits.head_timeout)
-
     def _read(self) -> None:
         """Pass on what the wire can make of the bytes so far."""
         try:
-            while True:
+            while self._state in _READING and not self._is_refused:
                 part = self._wire.next_part()
-                if part is None:
-                    if not self._ahead or self._state not in _READING or not self._feed():
-                        return
-                    continue
                 if isinstance(part, RequestHead):
                     self._head(part)
-                else:
+                elif part is not None:
+                    self._owes_continue = False
                     if isinstance(part, BodyEnd):
                         self._advance(ConnectionEvent.BODY)
-                        self._deadline = None
                     self._server.receive(self.exchange, part, now=self._now)
+                elif not self._feed():
+                    return
         except RemoteProtocolError as error:
             self._refuse(error)
 
     def _feed(self) -> bool:
-        """Give the wire a little more; False if it is too much."""
-        piece = bytes(self._ahead[:_PIECE])
-        del self._ahead[:_PIECE]
-        if self._measure(piece):
-            self._wire.receive(piece)
-        return not self._is_refused
-
-    def _measure(self, piece: bytes) -> bool:
-        is_fine = self._state is not ConnectionState.HEAD or self._meter.feed(piece)
-        if not is_fine:
+        """Give the wire a little more; False if there is nothing."""
+        if not self._ahead:
+            return False
+        size = min(len(self._ahead), _PIECE)
+        if self._state is ConnectionState.HEAD:  # which has to end within its limit
+            size = min(size, self._limits.max_head_bytes - self._head_bytes)
+            self._head_bytes += size
+        if size:
+            self._wire.receive(bytes(self._ahead[:size]))
+            del self._ahead[:size]
+        else:
             self._refuse(_too_large("The request head is too large"))
-        return is_fine
+        return True
 
     def _head(self, head: RequestHead) -> None:
         self._advance(ConnectionEvent.HEAD)
-        self._deadline = self._after(self._limits.body_timeout)
-        self._hides_body = head.method == b"HEAD"
+        self._writer = ResponseWriter.answering(head, is_http_1_1=self._wire.is_http_1_1)
         if len(head.headers) > self._limits.max_headers:
             self._refuse(_too_large("The request has too many header lines"))
             return
-        target, headers = _origin_form(head.target, head.headers)
-        head = attrs.evolve(head, target=target, headers=headers, principal=self._principal)
+        expects = [value.lower() for value in head.values(b"expect")]
+        self._owes_continue = self._wire.is_http_1_1 and b"100-continue" in expects
+        if not head.target.startswith(b"/"):
+            head = _origin_form(head)
+        if self._principal:
+            head = attrs.evolve(head, principal=self._principal)
         self._server.receive(self.exchange, head, now=self._now)
 
     def _refuse(self, error: RemoteProtocolError) -> None:
@@ -193,33 +215,29 @@ class ServerConnection:
     def _encode(self, effect: ExchangeEffect) -> bytes:
         match effect:
             case SendHead(head):
-                return self._wire.send(self._response(head))
+                return self._writer.head(head, is_last=self._is_last())
             case SendBody(data):
-                return b"" if self._hides_body else self._wire.send(BodyData(data))
+                return self._writer.body(data)
             case SendEnd():
-                data = self._wire.send(BodyEnd())
+                data = self._writer.end()
                 self._answered()
                 return data
             case Abort():
-                self._close()
+                self._advance(ConnectionEvent.CLOSE)
                 return b""
             case _ as impossible:
                 never(impossible)
 
-    def _response(self, head: ResponseHead) -> ResponseHead:
-        if self._is_last():
-            head = attrs.evolve(head, headers=(*head.headers, (b"connection", b"close")))
-        return head
-
     def _answered(self) -> None:
         """The response is complete."""
+        # Time went on for the server while this peer was silent.
+        self._now = max(self._now, self._server.now)
         if self._is_last():
             self._advance(ConnectionEvent.REFUSED)
-            self._deadline = self._after(_LINGER)
-        elif self._wire.is_reusable:
+        elif self._writer.keeps_alive:
             self._next_request()
         else:
-            self._close()
+            self._advance(ConnectionEvent.CLOSE)
 
     def _is_last(self) -> bool:
         """Whether the request that is being answered is unread, or unreadable: none can follow."""
@@ -227,42 +245,30 @@ class ServerConnection:
 
     def _next_request(self) -> None:
         self._advance(ConnectionEvent.ANSWERED)
-        self._deadline = self._after(self._limits.keep_alive_timeout)
         self.exchange = self._server.open_exchange(self._host)
-        self._meter = HeadMeter(self._limits.max_head_bytes)
         pipelined = self._wire.next_request()
+        self._head_bytes = min(len(pipelined), self._limits.max_head_bytes)
         if pipelined or self._ahead:
-            self._begin_head()
-            if self._measure(pipelined):
+            self._advance(ConnectionEvent.BYTES)
+            if HeadMeter(self._limits.max_head_bytes).feed(pipelined):
                 self._read()
-
-    def _idle(self, idle: Idle) -> Idle:
-        """Nothing to send. A peer that sends its next requests ahead is read only so far."""
-        return Idle.PAUSED if len(self._ahead) > _PIPELINED_BYTES else idle
-
-    def _after(self, seconds: float) -> float:
-        """A deadline from now on: time goes on for the server, too, while this peer is silent."""
-        return max(self._now, self._server.now) + seconds
-
-    def _close(self) -> None:
-        self._deadline = None
-        self._advance(ConnectionEvent.CLOSE)
+            else:
+                self._refuse(_too_large("The request head is too large"))
 
     def _advance(self, event: ConnectionEvent) -> None:
         self._state = advance(CONNECTION, self._state, event)
+        self._since = self._now
 
 
 def _too_large(message: str) -> RemoteProtocolError:
     return RemoteProtocolError(message, reason="head_too_large", http_status=431)
 
 
-def _origin_form(target: bytes, headers: Headers) -> tuple[bytes, Headers]:
+def _origin_form(head: RequestHead) -> RequestHead:
     """RFC 9112 section 3.2.2: servers take an absolute target, too; it replaces ``Host``."""
-    if target.startswith(b"/"):
-        return target, headers
-    parts = urlsplit(target)
+    parts = urlsplit(head.target)
     if parts.scheme not in (b"http", b"https") or not parts.netloc:
-        return target, headers
+        return head
     path = (parts.path or b"/") + (b"?" + parts.query if parts.query else b"")
-    others = tuple(pair for pair in headers if pair[0] != b"host")
-    return path, ((b"host", parts.netloc), *others)
+    others = tuple(pair for pair in head.headers if pair[0] != b"host")
+    return attrs.evolve(head, target=path, headers=((b"host", parts.netloc), *others))

@@ -6,8 +6,8 @@ import math
 
 import httptools
 
+from ..codecs.framing import encode_head
 from ..http import BodyData, BodyEnd, RequestHead, ResponseHead
-from . import writer
 from .reader import Reader, framing
 
 
@@ -20,7 +20,7 @@ class ClientWire(Reader[ResponseHead, httptools.HttpResponseParser]):
     def send(self, head: RequestHead, body: bytes) -> bytes:
         """A request."""
         self.is_ready = False
-        return writer.head(b"%b %b HTTP/1.1" % (head.method, head.target), head.headers) + body
+        return encode_head(b"%b %b HTTP/1.1" % (head.method, head.target), head.headers) + body
 
     def receive(self, data: bytes) -> None:
         """Bytes have come, or will come no more."""

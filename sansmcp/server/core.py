@@ -85,6 +85,11 @@ class ServerCore:
         return self.limits.stored_age / 3
 
     @property
+    def modern_versions(self) -> tuple[str, ...]:
+        """The versions whose requests stand alone, oldest first."""
+        return of_era(self.versions, Era.MODERN)
+
+    @property
     def handshake_versions(self) -> tuple[str, ...]:
         """The versions that open with ``initialize``, oldest first."""
         return of_era(self.versions, Era.LEGACY)

@@ -80,7 +80,7 @@ class Asked:
     @property
     def version(self) -> str | None:
         """The protocol version that the request carries in its header."""
-        return headers.single(self.head.headers, PROTOCOL_VERSION)
+        return headers.single(self.head.values(PROTOCOL_VERSION))
 
 
 Row: TypeAlias = tuple[str, Callable[[Asked], None]]
@@ -96,13 +96,13 @@ def host_and_origin(asked: Asked) -> None:
     """Source: 2025-11-25 basic/transports: Security Warning."""
     if not asked.endpoint.policy.allows_host(request_host(asked.head)):
         raise refusals.bad_host()
-    if not asked.endpoint.policy.allows_origin(headers.single(asked.head.headers, b"origin")):
+    if not asked.endpoint.policy.allows_origin(headers.single(asked.head.values(b"origin"))):
         raise refusals.bad_origin()
 
 
 def announced_size(asked: Asked) -> None:
     """A body that says it is too large is not even read."""
-    length = headers.get(asked.head.headers, b"content-length") or b"0"
+    length = (asked.head.values(b"content-length") or (b"0",))[0]
     limit = asked.endpoint.limits.max_message_bytes
     if not length.isdigit() or len(length) > 18 or int(length) > limit:
         raise too_large(limit)
@@ -125,14 +125,15 @@ def answer_forms(asked: Asked) -> None:
     Source: 2025-03-26 basic/transports: Sending Messages to the Server.
     """
     forms = (headers.JSON, headers.EVENT_STREAM)
-    missing = [f.decode() for f in forms if not headers.accepts(asked.head.headers, f)]
+    accept = asked.head.values(b"accept")
+    missing = [form.decode() for form in forms if not headers.accepts(accept, form)]
     if missing:
         raise refusals.answer_not_acceptable(missing)
 
 
 def body_form(asked: Asked) -> None:
     """Parameters such as ``charset=utf-8`` are fine."""
-    if headers.media_type(asked.head.headers) != headers.JSON:
+    if headers.media_type(asked.head.values(b"content-type")) != headers.JSON:
         raise refusals.not_json()
 
 

@@ -169,6 +169,10 @@ class ServerExchange:
         """The driver found nothing to do: from now on it has to be woken."""
         self._idle = True
 
+    def expect_pull(self) -> None:
+        """The driver will look by itself."""
+        self._idle = False
+
     def advance(self, event: ExchangeEvent) -> None:
         """Go to the next state. Raises LocalProtocolError where the table has none."""
         self.state = advance(EXCHANGE, self.state, event)

@@ -131,7 +131,7 @@ class Server(StoreCompletions):
         )
         endpoint = Endpoint(
             path=path.encode(),
-            versions=versions,
+            versions=self._core.versions,
             sessions=sessions,
             listening=listening,
             policy=policy or SecurityPolicy(),
@@ -373,6 +373,7 @@ class Server(StoreCompletions):
         """Nothing more will happen on an exchange."""
         self._core.paused.discard(exchange)
         self._core.timers.stop(Timer.KEEP_ALIVE, exchange)
+        exchange.answer = None
         if exchange.source is not None:
             exchange.source.over()
 

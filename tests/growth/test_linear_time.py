@@ -178,6 +178,8 @@ def test_json_takes_linear_time(decode: Callable[[bytes, int], object], make: In
     assert is_linear_in_time(prepare, 16 * KIB)
 
 
+_FRESH = itertools.count()
+"""What Accept says is remembered, but not what nobody has said before."""
 LIMITS = Limits(max_batch=1_000_000)
 FUNCTIONS: dict[str, tuple[Callable[[bytes], object], Input]] = {
     "a batch": (
@@ -187,20 +189,24 @@ FUNCTIONS: dict[str, tuple[Callable[[bytes], object], Input]] = {
     "an event id": (lambda data: EventId.decode(data.decode()), repeat(b"a-")),
     "an event id of digits": (lambda data: EventId.decode(data.decode()), repeat(b"1", b"a-")),
     "Accept": (
-        lambda data: headers.accepts(((b"accept", data),), headers.JSON),
+        lambda data: headers.accepts([b"%d," % next(_FRESH), data], headers.JSON),
         repeat(b"a/b;q=0.1,"),
     ),
     "Accept with many parameters": (
-        lambda data: headers.accepts(((b"accept", data),), headers.JSON),
+        lambda data: headers.accepts([b"%d," % next(_FRESH), data], headers.JSON),
         repeat(b";q"),
     ),
     "Accept in many headers": (
-        lambda data: headers.accepts(((b"accept", b"a/b"),) * (len(data) // 3), headers.JSON),
+        lambda data: headers.accepts([b"a/b"] * (len(data) // 3), headers.JSON),
         repeat(b"a/b"),
     ),
     "a header that is repeated": (
-        lambda data: headers.single(tuple((b"x", b"%d" % n) for n in range(len(data) // 8)), b"x"),
+        lambda data: headers.single([b"%d" % n for n in range(len(data) // 8)]),
         repeat(b"x"),
+    ),
+    "headers by their names": (
+        lambda data: headers.by_name(tuple((b"x", b"") for _ in range(len(data) // 4))),
+        repeat(b"x:\r\n"),
     ),
     "an event of many lines": (encode_event, repeat(b"a\r")),
     "an event of CR LF": (encode_event, repeat(b"\r\n")),

@@ -9,8 +9,8 @@ import pytest
 from .sources import Module, adapters, core
 
 TIERS = (
-    ("later", "limits", "messages", "security", "timers", "types"),
-    ("errors", "process", "store"),
+    ("later", "limits", "messages", "security", "types"),
+    ("errors", "process", "store", "timers"),
     ("app", "codecs", "memory", "revisions", "states"),
     ("events", "http", "meta", "turns"),
     ("effects", "wire"),

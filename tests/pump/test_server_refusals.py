@@ -120,6 +120,13 @@ def test_heads_are_bounded_in_any_pieces(size: int | None) -> None:
     assert [answer.status for answer in bench.answers("POST", "GET")] == [200, 431]
 
 
+def test_heads_that_come_with_the_body_before_are_bounded() -> None:
+    bench = Bench(limits=Limits(max_head_bytes=1000))
+    before = post(INITIALIZE)
+    bench.feed(before[:-5]).feed(before[-5:] + b"GET /mcp HTTP/1.1\r\nx: " + b"y" * 1000)
+    assert [answer.status for answer in bench.answers("POST", "GET")] == [200, 431]
+
+
 def test_header_lines_are_bounded(bench: Bench) -> None:
     lines = b"".join(b"x-%d: y\r\n" % number for number in range(99))
     bench.feed(b"GET /mcp HTTP/1.1\r\nhost: localhost\r\n" + lines + b"\r\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from sansmcp.timers import Timer, TimerTable
 
@@ -40,9 +40,12 @@ class TimersAgainstADict(RuleBasedStateMachine):
         assert [*sorted(times)] == sorted(times)
         assert (self.table.next_deadline() or now + 1) > now
 
-    @invariant()
+    @rule()
     def knows_the_next(self) -> None:
         assert self.table.next_deadline() == min(self.model.values(), default=None)
+
+    @rule()
+    def knows_how_many(self) -> None:
         assert len(self.table) == len(self.model)
 
 

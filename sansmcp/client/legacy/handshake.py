@@ -187,7 +187,9 @@ class Handshake:
                 )
             )
             return
-        session_id = headers.single(self._carrier.response_headers, b"mcp-session-id")
+        session_id = headers.single(
+            headers.get_all(self._carrier.response_headers, b"mcp-session-id")
+        )
         if session_id is not None and not headers.is_session_id(session_id):
             self._fail(
                 self._error(InvalidResponse, "The server's session id has illegal characters")

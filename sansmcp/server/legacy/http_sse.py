@@ -108,13 +108,13 @@ class HttpSse:
         if head.method != b"GET" or not endpoint.shares_path:
             return False
         marks = (SESSION_ID, PROTOCOL_VERSION, LAST_EVENT_ID)  # row 2.6
-        return all(headers.get(head.headers, mark) is None for mark in marks)
+        return not any(head.values(mark) for mark in marks)
 
     def check_head(self, head: RequestHead) -> None:
         """Refuse what can be refused without a body. Raises RemoteProtocolError."""
         path = head.path.rstrip(b"/")
         if head.method == b"GET" and path == self._endpoint.sse_path:  # row 1.1
-            if not headers.accepts(head.headers, headers.EVENT_STREAM, any_type=False):
+            if not headers.accepts(head.values(b"accept"), headers.EVENT_STREAM, any_type=False):
                 raise refusals.stream_not_acceptable()
             self._check_room()
         elif path != self._endpoint.messages_path.rstrip(b"/"):  # row 1.2

@@ -36,7 +36,7 @@ class AskedInSession(Asked):
     @property
     def session_id(self) -> str | None:
         """The session id that the request carries."""
-        return headers.single(self.head.headers, SESSION_ID)
+        return headers.single(self.head.values(SESSION_ID))
 
     @property
     def session(self) -> Session | None:
@@ -84,7 +84,7 @@ def has_delete(asked: AskedInSession) -> None:
 
 def wants_stream(asked: AskedInSession) -> None:
     """A wildcard is not enough: a browser or a health check would get an endless stream."""
-    if not headers.accepts(asked.head.headers, headers.EVENT_STREAM, any_type=False):
+    if not headers.accepts(asked.head.values(b"accept"), headers.EVENT_STREAM, any_type=False):
         raise refusals.stream_not_acceptable()
 
 
@@ -113,7 +113,7 @@ def stream_offered(asked: AskedInSession) -> None:
 
     Source: 2025-03-26 basic/transports: Listening for Messages from the Server.
     """
-    resumes = headers.get(asked.head.headers, LAST_EVENT_ID) is not None
+    resumes = bool(asked.head.values(LAST_EVENT_ID))
     offered = asked.endpoint.listening and asked.endpoint.sessions
     if not resumes and not offered:
         raise refusals.method_not_allowed(b"POST", "No standalone event stream is offered here")
@@ -159,7 +159,7 @@ def resumption_point(asked: AskedInSession) -> EventId | None:
 
     Raises for what is no cursor of ours.
     """
-    text = headers.single(asked.head.headers, LAST_EVENT_ID)
+    text = headers.single(asked.head.values(LAST_EVENT_ID))
     if text is None:
         return None
     cursor = EventId.decode(text)
@@ -199,7 +199,7 @@ def is_continuation(asked: AskedInSession, batch: Batch) -> bool:
 
     Where the session is unknown, that is the reason to refuse it. Source: SEP-1858.
     """
-    has_cursor = headers.get(asked.head.headers, LAST_EVENT_ID) is not None
+    has_cursor = bool(asked.head.values(LAST_EVENT_ID))
     may_be = asked.endpoint.sessions and (asked.session is None or asked.session.multi_turn)
     return has_cursor and may_be and bool(batch.items) and _are_answers(batch)
 

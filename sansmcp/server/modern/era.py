@@ -18,9 +18,9 @@ from typing import Any, TypeGuard
 import attrs
 
 from ...codecs import headers, json, mirrored
-from ...codecs.headers import Headers
 from ...codecs.jsonrpc import Batch
 from ...events import CallReceived, ClientNotified
+from ...http import RequestHead
 from ...messages import Message, Notification, Params, Request, RequestId
 from ...meta import (
     CAPABILITIES,
@@ -34,7 +34,7 @@ from ...meta import (
     meta_of,
 )
 from ...revisions import REVISIONS, of_era
-from ...turns import ROUND, Turn
+from ...turns import RESPONSES, STATE, Turn
 from ...types import Era
 from .. import refusals
 from ..asking import ASKING
@@ -55,18 +55,16 @@ class Incoming:
 
     core: ServerCore
     request: Request
-    headers: Headers | None
+    head: RequestHead | None
     """None where the transport has none."""
+    params: Params = attrs.field(init=False)
+    """Its parameters."""
+    meta: dict[str, Any] = attrs.field(init=False)
+    """What the request says about itself."""
 
-    @property
-    def meta(self) -> dict[str, Any]:
-        """What the request says about itself."""
-        return meta_of(self.request)
-
-    @property
-    def params(self) -> Params:
-        """Its parameters."""
-        return self.request.params or {}
+    def __attrs_post_init__(self) -> None:
+        self.params = self.request.params or {}
+        self.meta = meta_of(self.request)
 
 
 def meta_complete(incoming: Incoming) -> None:
@@ -82,19 +80,19 @@ def meta_complete(incoming: Incoming) -> None:
 
 def headers_mirror(incoming: Incoming) -> None:
     """Row 5.4. Source: 2026-07-28 basic/transports: Request Headers; SEP-2243."""
-    if incoming.headers is None:
+    if incoming.head is None:
         return
     request = incoming.request
-    _check_literal(incoming.headers, PROTOCOL_VERSION, incoming.meta[VERSION], request.id)
-    _check_literal(incoming.headers, b"mcp-method", request.method, request.id)
+    _check_literal(incoming.head, PROTOCOL_VERSION, incoming.meta[VERSION], request.id)
+    _check_literal(incoming.head, b"mcp-method", request.method, request.id)
     if (parameter := NAMED.get(request.method)) is not None:
         value = incoming.params.get(parameter)
-        _check_mirrored(incoming.headers, b"mcp-name", value, request.id)
+        _check_mirrored(incoming.head, b"mcp-name", value, request.id)
 
 
 def version_served(incoming: Incoming) -> None:
     """Row 5.5. Source: 2026-07-28 basic/versioning."""
-    if incoming.meta[VERSION] not in of_era(incoming.core.versions, Era.MODERN):
+    if incoming.meta[VERSION] not in incoming.core.modern_versions:
         raise refusals.unsupported_version(
             incoming.meta[VERSION], incoming.core.versions, incoming.request.id
         )
@@ -111,7 +109,7 @@ def method_known(incoming: Incoming) -> None:
 def parameters_mirror(incoming: Incoming) -> None:
     """Row 5.7: the tool parameters that ``x-mcp-header`` names. Source: SEP-2243."""
     schema_of = incoming.core.app.input_schema
-    if incoming.headers is None or incoming.request.method != "tools/call" or schema_of is None:
+    if incoming.head is None or incoming.request.method != "tools/call" or schema_of is None:
         return
     arguments = json.as_object(incoming.params.get("arguments")) or {}
     schema = schema_of(str(incoming.params.get("name"))) or {}
@@ -122,7 +120,7 @@ def parameters_mirror(incoming: Incoming) -> None:
     for header, path in mirroring.items():
         name = b"mcp-param-" + header.lower().encode()
         value = mirrored.argument_at(arguments, path)
-        _check_mirrored(incoming.headers, name, value, incoming.request.id)
+        _check_mirrored(incoming.head, name, value, incoming.request.id)
 
 
 LADDER: tuple[tuple[str, Callable[[Incoming], None]], ...] = (
@@ -141,7 +139,7 @@ class Modern:
     _core: ServerCore
     subscriptions: Subscriptions
 
-    def check(self, request: Request, received: Headers | None) -> None:
+    def check(self, request: Request, received: RequestHead | None) -> None:
         """Go down the ladder. Raises RemoteProtocolError: the refusal."""
         incoming = Incoming(self._core, request, received)
         for _, row in LADDER:
@@ -176,7 +174,7 @@ class Modern:
         if VERSION in meta_of(message):
             return True
         is_initialize = isinstance(message, Request) and message.method == "initialize"
-        if header in of_era(self._core.versions, Era.MODERN) and not is_initialize:
+        if header in self._core.modern_versions and not is_initialize:
             return True
         if self._core.handshake_versions:
             return False
@@ -190,7 +188,7 @@ class Modern:
     def serves(self, message: Message) -> bool:
         """Whether the version that a message names, if it does, is one of ours."""
         meta = meta_of(message)
-        return VERSION not in meta or meta[VERSION] in of_era(self._core.versions, Era.MODERN)
+        return VERSION not in meta or meta[VERSION] in self._core.modern_versions
 
     def notified(self, notification: Notification, principal: str) -> None:
         """A notification; what asks for a cancellation is not for here, where ids are anybody's."""
@@ -203,7 +201,7 @@ class Modern:
     ) -> Caller:
         """Who says it, as far as it tells; what others have said before counts for nothing."""
         meta = meta_of(message)
-        newest = of_era(self._core.versions, Era.MODERN)[-1]
+        newest = self._core.modern_versions[-1]
         return Caller(
             principal,
             REVISIONS[meta.get(VERSION, newest)],
@@ -225,7 +223,7 @@ class Modern:
     def _turn(self, request: Request, caller: Caller) -> Turn:
         """The answers and the state that the client brings back."""
         params = request.params or {}
-        given, sealed = (params.get(name) for name in ROUND)
+        given, sealed = params.get(RESPONSES), params.get(STATE)
         if request.method not in ASKING or (given is None and sealed is None):
             return Turn()
         answers = json.as_object({} if given is None else given)
@@ -241,10 +239,10 @@ class Modern:
 
 
 def check_notification(
-    notification: Notification, received: Headers, served: tuple[str, ...]
+    notification: Notification, received: RequestHead, served: tuple[str, ...]
 ) -> None:
     """Row 5.2. Raises RemoteProtocolError: the refusal."""
-    header = headers.single(received, PROTOCOL_VERSION) or ""
+    header = headers.single(received.values(PROTOCOL_VERSION)) or ""
     version = str(meta_of(notification).get(VERSION, header))
     _check_literal(received, PROTOCOL_VERSION, version, None)
     if version not in of_era(served, Era.MODERN):
@@ -252,15 +250,15 @@ def check_notification(
 
 
 def _check_literal(
-    received: Headers, name: bytes, value: str, request_id: RequestId | None
+    received: RequestHead, name: bytes, value: str, request_id: RequestId | None
 ) -> None:
     """What no client has to encode, and others compare as it stands."""
-    if [each.strip(b" \t") for each in headers.get_all(received, name)] != [value.encode()]:
+    if [each.strip(b" \t") for each in received.values(name)] != [value.encode()]:
         raise refusals.header_mismatch(name.decode(), request_id)
 
 
-def _check_mirrored(received: Headers, name: bytes, value: Any, request_id: RequestId) -> None:
-    values = headers.get_all(received, name)
+def _check_mirrored(received: RequestHead, name: bytes, value: Any, request_id: RequestId) -> None:
+    values = received.values(name)
     if value is None and not values:
         return
     if len(values) != 1 or not mirrored.says(values[0].strip(b" \t"), value):

@@ -185,14 +185,14 @@ class StatelessHttp:
 
         Raises RemoteProtocolError: the refusal.
         """
-        version = headers.single(head.headers, PROTOCOL_VERSION)
+        version = headers.single(head.values(PROTOCOL_VERSION))
         if not self._modern.is_for(message, version):
             return False
         match message:
             case Request():
                 self._request(exchange, head, message)
             case Notification():  # row 5.2
-                check_notification(message, head.headers, self._core.versions)
+                check_notification(message, head, self._core.versions)
                 self._modern.notified(message, head.principal)
                 exchange.reply(202)
             case _:  # row 5.1
@@ -200,7 +200,7 @@ class StatelessHttp:
         return True
 
     def _request(self, exchange: ServerExchange, head: RequestHead, request: Request) -> None:
-        self._modern.check(request, head.headers)
+        self._modern.check(request, head)
         if request.method != LISTEN:
             caller = self._modern.caller(request, head.principal)
             self._modern.start(request, caller, StatelessAnswer(self._core, caller, exchange))
