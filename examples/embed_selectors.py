@@ -9,9 +9,8 @@ sansmcp call http://127.0.0.1:8000/mcp nap '{"seconds": 1}'
 from __future__ import annotations
 
 import contextlib
-import heapq
-import itertools
 import logging
+import math
 import secrets
 import selectors
 import signal
@@ -33,15 +32,19 @@ now = time.monotonic
 FLUSH = 1.0
 """Seconds for the last bytes of all streams when the server stops."""
 
-Resume = Callable[[], None]
-Pause = Callable[[Resume], object]
-"""What a coroutine awaits in the end: a function that is told how to go on."""
+Condition = Callable[[], object]
 
 
 @coroutine
-def pause(on: Pause) -> Generator[Pause, None, None]:
-    """Wait until somebody calls what ``on`` is given."""
-    yield on
+def pause(condition: Condition, deadline: float) -> Generator[tuple[Condition, float], None, None]:
+    """Let others go on until something is so, or a time has come."""
+    yield condition, deadline
+
+
+async def until(condition: Condition, deadline: float = math.inf) -> None:
+    """Wait until something is so, or a time has come."""
+    if not condition():
+        await pause(condition, deadline)
 
 
 class Cancelled(BaseException):
@@ -51,29 +54,33 @@ class Cancelled(BaseException):
 class Task:
     """A coroutine, from one pause to the next."""
 
-    def __init__(self, host: Host, work: Coroutine[Pause, None, None]) -> None:
+    def __init__(self, host: Host, work: Coroutine[tuple[Condition, float], None, None]) -> None:
         self._host = host
         self._work = work
-        self._steps = 0
-        self._is_over = False
-        self._step(lambda: work.send(None))
+        self._condition: Condition = lambda: True
+        self.deadline = math.inf
+        self._is_cancelled = False
+        host.tasks[self] = None
+        self.go_on()
 
     def cancel(self) -> None:
         """Stop it where it pauses; not at once, for it may be itself that is calling."""
-        self._host.later(0.0, lambda: self._step(lambda: self._work.throw(Cancelled())))
+        self._is_cancelled = True
 
-    def _step(self, enter: Callable[[], Pause]) -> None:
-        if not self._is_over:
-            self._steps += 1
-            number = self._steps
-            try:
-                enter()(lambda: self._resume(number))
-            except (StopIteration, Cancelled):
-                self._is_over = True
+    @property
+    def can_go_on(self) -> bool:
+        """Whether there is nothing to wait for any more."""
+        return self._is_cancelled or bool(self._condition()) or self.deadline <= now()
 
-    def _resume(self, number: int) -> None:
-        if number == self._steps:  # otherwise it was cancelled where it paused then
-            self._step(lambda: self._work.send(None))
+    def go_on(self) -> None:
+        """Run until it pauses again."""
+        is_cancelled, self._is_cancelled = self._is_cancelled, False
+        try:
+            self._condition, self.deadline = (
+                self._work.throw(Cancelled()) if is_cancelled else self._work.send(None)
+            )
+        except (StopIteration, Cancelled):
+            del self._host.tasks[self]
 
 
 class Call(sansmcp.CallHandle[Awaitable[Any], Awaitable[None]]):
@@ -85,7 +92,7 @@ class Call(sansmcp.CallHandle[Awaitable[Any], Awaitable[None]]):
 
     def sleep(self, seconds: float) -> Awaitable[None]:
         """Wait for a while."""
-        return pause(lambda resume: self._host.later(seconds, resume))
+        return until(lambda: False, now() + seconds)
 
     async def _answer_to(self, id: int) -> Any:
         self._host.settle()
@@ -96,7 +103,7 @@ class Call(sansmcp.CallHandle[Awaitable[Any], Awaitable[None]]):
 
     async def _settle(self) -> None:
         self._host.settle()
-        await self._host.until(lambda: not self._call.congested)
+        await until(lambda: not self._call.congested)
 
 
 class Connection:
@@ -206,10 +213,8 @@ class Host(sansmcp.ServerHost):
         super().__init__(core, sansmcp.MemoryStore(core.limits))
         self.connections: set[Connection] = set()
         self.woken: set[Connection] = set()
+        self.tasks: dict[Task, None] = {}
         self._grace = grace
-        self._waiting: list[Resume] = []
-        self._later: list[tuple[float, int, Resume]] = []
-        self._serial = itertools.count()
         self._has_ended = False
         self._selector = selectors.DefaultSelector()
         self._listener = socket.create_server(address)
@@ -226,14 +231,10 @@ class Host(sansmcp.ServerHost):
         while not self._has_ended:
             for key, _ in self._selector.select(self._patience()):
                 key.data()
-            due = now()  # what comes up meanwhile has its turn after the connections
-            while self._later and self._later[0][0] <= due:
-                heapq.heappop(self._later)[2]()
             self.core.handle_timeout(now=now())
             for connection in tuple(self.connections):
                 connection.handle_timeout(now=now())
             self._work()
-            self._look_again()
         for connection in tuple(self.connections):
             connection.close()
         self._selector.close()
@@ -248,48 +249,34 @@ class Host(sansmcp.ServerHost):
         """Ctrl-C."""
         self.stop()
 
-    def watch(self, watched: socket.socket, events: int, action: Resume) -> None:
+    def watch(self, watched: socket.socket, events: int, action: Callable[[], None]) -> None:
         """Call back when a socket can be used for something, from now on; 0: for nothing."""
         if watched in self._selector.get_map():
             self._selector.unregister(watched)
         if events:
             self._selector.register(watched, events, action)
 
-    def later(self, seconds: float, action: Resume) -> None:
-        """Call back after some seconds."""
-        heapq.heappush(self._later, (now() + seconds, next(self._serial), action))
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        """Wait for something that can change only when the machine is driven."""
-        while not condition():
-            await pause(self._waiting.append)
-
     def _work(self) -> None:
-        """Let the machine, and then the connections, do what there is to do."""
+        """Let the machine, the connections and the handlers do what there is to do now."""
         self.settle()
         while self.woken:
             connection = self.woken.pop()
             if connection in self.connections:
                 connection.drive()
             self.settle()
-
-    def _look_again(self) -> None:
-        """Let those look who wait for a change; who goes on may change something for others."""
-        waiting, self._waiting = self._waiting, []
-        for resume in waiting:
-            resume()
-        if self.woken or len(self._waiting) < len(waiting):
-            self.later(0.0, self.settle)
+        for task in [each for each in self.tasks if each.can_go_on]:
+            task.go_on()
 
     def _patience(self) -> float | None:
+        if self.woken or any(each.can_go_on for each in self.tasks):
+            return 0.0
         deadlines = [
             self.core.next_deadline(),
             *(each.next_deadline() for each in self.connections),
+            *(each.deadline for each in self.tasks),
         ]
-        if self._later:
-            deadlines.append(self._later[0][0])
-        known = [each for each in deadlines if each is not None]
-        return max(0.0, min(known) - now()) if known else None
+        soonest = min((each for each in deadlines if each is not None), default=math.inf)
+        return None if soonest == math.inf else max(0.0, soonest - now())
 
     # Beginning and end
 
@@ -307,18 +294,15 @@ class Host(sansmcp.ServerHost):
 
     async def _end(self) -> None:
         self.core.drain(now=now())
-        await self._wait(self._grace, lambda: not self.core.is_busy)
+        await until(lambda: not self.core.is_busy, now() + self._grace)
         self.core.shut_down(now=now())
         self.settle()  # handlers are cancelled
         self.woken |= self.connections
-        await self._wait(FLUSH, lambda: not any(each.has_unsent for each in self.connections))
+        await until(self._has_sent_all, now() + FLUSH)
         self._has_ended = True
 
-    async def _wait(self, seconds: float, condition: Callable[[], object]) -> None:
-        deadline = now() + seconds
-        self.later(seconds, self.settle)
-        await pause(lambda resume: self.later(0.0, resume))
-        await self.until(lambda: condition() or now() >= deadline)
+    def _has_sent_all(self) -> bool:
+        return not self.woken and not any(each.has_unsent for each in self.connections)
 
     # What the machine wants of its host
 
@@ -326,7 +310,7 @@ class Host(sansmcp.ServerHost):
         """Wait for the client's answer to a question, and return or raise what it brings."""
         promise = self._questions[call, id] = sansmcp.Promise()
         try:
-            await self.until(lambda: promise.is_delivered)
+            await until(lambda: promise.is_delivered)
         finally:
             del self._questions[call, id]
         return promise.get().result()
