@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sansmcp import Server
+from sansmcp.server.exchange import ServerExchange
+
 _DESCRIPTORS = Path("/proc/self/fd")
 
 
@@ -38,6 +41,17 @@ def nothing_left() -> Generator[None, None, None]:
     assert _busy(threading.enumerate()) <= threads
     assert _descriptors() == descriptors
     assert _children() == children
+
+
+def unfinished() -> list[object]:
+    """Servers, of all there are, in which calls run, and exchanges that have not ended."""
+    objects = gc.get_objects()
+    exchanges = [each for each in objects if isinstance(each, ServerExchange)]
+    servers = [each for each in objects if isinstance(each, Server)]
+    return [
+        *(each for each in exchanges if not each.is_done),
+        *(each for each in servers if each.is_busy),
+    ]
 
 
 def freeze_what_is_there() -> None:

@@ -88,22 +88,28 @@ class _Exchange(Iterator[bytes]):
         self, environ: WSGIEnvironment, principal: str, start_response: StartResponse
     ) -> Iterator[bytes]:
         """Read the request, as far as it is wanted, and begin the response."""
-        self._feed(_head(environ, principal))
         try:
-            for data in _body(environ):
-                if self._exchange.is_done:
-                    break
-                self._feed(sansmcp.BodyData(data))
-        except OSError:
-            self.close()
+            self._read(environ, principal)
+            self._begin(start_response)
+        except BaseException:
+            self.close()  # the server cannot: it has got nothing to be closed
             raise
+        return self
+
+    def _read(self, environ: WSGIEnvironment, principal: str) -> None:
+        self._feed(_head(environ, principal))
+        for data in _body(environ):
+            if self._exchange.is_done:
+                break
+            self._feed(sansmcp.BodyData(data))
         self._feed(sansmcp.BodyEnd())
+
+    def _begin(self, start_response: StartResponse) -> None:
         effect = self._next_effect()
         if not isinstance(effect, SendHead):
             raise ConnectionAbortedError("There is no answer")
         fields = [(name.decode(), value.decode("latin-1")) for name, value in effect.head.headers]
         start_response(f"{effect.head.status} ", fields)
-        return self
 
     def __next__(self) -> bytes:
         match self._next_effect():
