@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from sansmcp import Idle, ServerConnection, ServerPipe
-from sansmcp.effects import CloseConnection, SendBytes
+from sansmcp_local import pull
 
 from ._machine import Alarm
 
@@ -40,13 +40,10 @@ class Connection(asyncio.Protocol):
         """There may be something to send."""
         if self._is_blocked:
             return
-        pieces: list[bytes] = []
-        while isinstance(effect := self._connection.next_effect(), SendBytes):
-            pieces.append(effect.data)
-        if pieces:
-            # Not by writelines(): that of Python 3.12 does not pause us (CVE-2024-12254).
-            self._transport.write(b"".join(pieces))
-        if isinstance(effect, CloseConnection) or self._serving.has_ended:
+        data, idle = pull(self._connection)
+        if data:
+            self._transport.write(data)
+        if idle is None or self._serving.has_ended:
             self._is_closing = True
         if self._is_blocked:
             return
@@ -54,7 +51,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
             self._alarm.set(self._serving.loop.now() + self._send_timeout)
         else:
-            self._read(is_wanted=effect is Idle.NEED_DATA)
+            self._read(is_wanted=idle is Idle.NEED_DATA)
             self._alarm.set(self._connection.next_deadline())
 
     def abort(self) -> None:

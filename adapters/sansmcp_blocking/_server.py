@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING
 
 import sansmcp
 from sansmcp import Idle, ServerConnection, ServerPipe
-from sansmcp.effects import CloseConnection, SendBytes
-from sansmcp_local import StandardStreams, StateFile, listen
+from sansmcp_local import StandardStreams, StateFile, listen, pull
 from sansmcp_threads import Host
 
 from ._loop import READ, Loop, Steps, Task, Wait
@@ -61,13 +60,15 @@ class _Connection:
         """Serve the connection until it is closed by either side."""
         try:
             yield from self._stream.shake_hands(self._patience)
-            while not isinstance(effect := self._connection.next_effect(), CloseConnection):
-                if isinstance(effect, SendBytes):
-                    yield from self._stream.send(effect.data, self._patience)
+            idle: Idle | None = Idle.NEED_DATA
+            while idle is not None:
+                data, idle = pull(self._connection)
+                if data:
+                    yield from self._stream.send(data, self._patience)
                 elif self._serving.has_ended:
                     break
-                else:
-                    yield from self._wait(effect)
+                elif idle is not None:
+                    yield from self._wait(idle)
         except OSError as error:
             _logger.debug("connection lost: %s", error)
         finally:

@@ -3,8 +3,8 @@
 The real standard input and output (:class:`StandardStreams`), the process group of a server that
 was started (:func:`signal_group`), the file by which processes find a server
 (:class:`StateFile`), where a server listens (:func:`listen`), its randomness and its clock
-(:func:`new_server`), whether a connection can be used again (:func:`is_readable`), and when Ctrl-C
-interrupts those who block (:func:`undisturbed`).
+(:func:`new_server`), what its connections have to send (:func:`pull`), whether a connection can be
+used again (:func:`is_readable`), and when Ctrl-C interrupts those who block (:func:`undisturbed`).
 """
 
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from sansmcp import later
 if TYPE_CHECKING:
     from ._interrupts import interrupts_allowed, undisturbed
     from ._listening import listen
-    from ._machine import new_server
+    from ._machine import new_server, pull
     from ._processes import signal_group
     from ._sockets import is_readable
     from ._state_file import State, StateFile, read_state
@@ -25,7 +25,7 @@ else:
         {
             "._interrupts": ("interrupts_allowed", "undisturbed"),
             "._listening": ("listen",),
-            "._machine": ("new_server",),
+            "._machine": ("new_server", "pull"),
             "._processes": ("signal_group",),
             "._sockets": ("is_readable",),
             "._state_file": ("State", "StateFile", "read_state"),
@@ -41,6 +41,7 @@ __all__ = [
     "is_readable",
     "listen",
     "new_server",
+    "pull",
     "read_state",
     "signal_group",
     "undisturbed",

@@ -1,4 +1,4 @@
-"""A server machine with the clock and the randomness of this process."""
+"""A server machine with the clock and the randomness of this process, and its connections."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import time
 from typing import TYPE_CHECKING
 
 import sansmcp
+from sansmcp import Idle
+from sansmcp.effects import SendBytes
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -22,3 +24,14 @@ def new_server(
     seal = sansmcp.StateSeal(keys=(secrets.token_bytes(32),), clock=time.time)
     settings.setdefault("seal", seal)
     return sansmcp.Server(app, new_token=secrets.token_urlsafe, resumable=resumable, **settings)
+
+
+def pull(connection: sansmcp.ServerConnection | sansmcp.ServerPipe) -> tuple[bytes, Idle | None]:
+    """All that a connection has to send, in one piece, and what then: None means to close it.
+
+    What is to be sent is no more than ``max_unsent_bytes`` of events, or one answer.
+    """
+    pieces: list[bytes] = []
+    while isinstance(effect := connection.next_effect(), SendBytes):
+        pieces.append(effect.data)
+    return b"".join(pieces), effect if isinstance(effect, Idle) else None

@@ -12,8 +12,9 @@ import logging
 import math
 import os
 import ssl
+import sys
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,7 @@ import trio
 import sansmcp
 import sansmcp_loop
 from sansmcp import Idle, ServerConnection, ServerPipe
-from sansmcp.effects import CloseConnection, SendBytes
-from sansmcp_local import StandardStreams, StateFile, new_server
+from sansmcp_local import StandardStreams, StateFile, new_server, pull
 from sansmcp_loop import current_loop
 
 from ._machine import Clock, plain_nursery
@@ -52,26 +52,37 @@ class _Driver:
         self._stream = stream
         self._send_timeout = send_timeout
         self._connection = kind(serving.core, host=self, now=trio.current_time())
+        self._idle: Idle | None = Idle.NEED_DATA
+        """What to do when all is sent; None: close it."""
+        self._unsent = b""
         self._waiting = trio.CancelScope()
+        self._is_waiting = False
         self._is_woken = False
 
     def wake(self) -> None:
         """There is something to send."""
-        self._is_woken = True
-        self._waiting.cancel()
+        if not self._is_waiting:
+            self._is_woken = True
+            return
+        waited_for = self._idle
+        self._send_now()
+        if self._unsent or self._idle is not waited_for or self._serving.has_ended:
+            self._waiting.cancel()
+        else:
+            self._waiting.deadline = self._deadline()
 
     async def run(self) -> None:
         """Serve the connection until it is closed by either side."""
         self._serving.drivers.add(self)
         try:
-            while not isinstance(effect := self._connection.next_effect(), CloseConnection):
-                if isinstance(effect, SendBytes):
-                    with trio.fail_after(self._send_timeout):
-                        await self._stream.send_all(effect.data)
-                elif self._serving.has_ended:
+            while True:
+                self._send_now()
+                if self._unsent:
+                    await self._send()
+                elif self._idle is None or self._serving.has_ended:
                     break
                 else:
-                    await self._wait(effect)
+                    await self._wait(self._idle)
         except (OSError, trio.BrokenResourceError, trio.TooSlowError) as error:
             _logger.debug("connection lost: %s", error)
         finally:
@@ -80,17 +91,35 @@ class _Driver:
             self._serving.settle()
             await trio.aclose_forcefully(self._stream)
 
+    def _send_now(self) -> None:
+        """Send what there is to send, as much as there is room for, without waiting."""
+        if self._idle is not None:
+            data, self._idle = pull(self._connection)
+            self._unsent += data
+        if not self._unsent or sys.platform == "win32":  # where a socket is no file descriptor
+            return
+        if isinstance(self._stream, trio.SocketStream):
+            with suppress(OSError):  # there is no room; or what it is, send_all() will find
+                sent = os.write(self._stream.socket.fileno(), self._unsent)
+                self._unsent = self._unsent[sent:]
+
+    async def _send(self) -> None:
+        """Send the rest."""
+        data, self._unsent = self._unsent, b""
+        with trio.fail_after(self._send_timeout):
+            await self._stream.send_all(data)
+
     async def _wait(self, idle: Idle) -> None:
         """Wait for bytes, for the connection's deadline, or to be woken."""
         self._serving.settle()
         if not self._is_woken:
-            deadline = self._connection.next_deadline()
             data = None
-            self._waiting = trio.CancelScope(deadline=math.inf if deadline is None else deadline)
-            with self._waiting:
+            with trio.CancelScope(deadline=self._deadline()) as self._waiting:
+                self._is_waiting = True
                 if idle is Idle.PAUSED:
                     await trio.sleep_forever()
                 data = bytes(await self._stream.receive_some(65536))
+            self._is_waiting = False
             if data:
                 self._connection.receive_data(data, now=trio.current_time())
             elif data is not None:
@@ -99,6 +128,10 @@ class _Driver:
                 self._connection.handle_timeout(now=trio.current_time())
             self._serving.settle()  # so that what handlers say at once goes out in one piece
         self._is_woken = False
+
+    def _deadline(self) -> float:
+        deadline = self._connection.next_deadline()
+        return math.inf if deadline is None else deadline
 
 
 class Serving(sansmcp_loop.Serving):
