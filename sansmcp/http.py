@@ -9,6 +9,7 @@ one request and its response.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 from urllib.parse import urljoin, urlsplit
 
@@ -127,6 +128,7 @@ class Url:
     target: str = "/"
 
     @classmethod
+    @lru_cache(maxsize=16)  # a client asks for the same one again and again
     def parse(cls, text: str) -> Url:
         """Read ``http://host:port/path?query``.
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
 from ..client.client import Client
 from ..effects import OpenExchange
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..h11_pump import HTTP11
-from ..http import BodyEnd, PeerGone, Url
+from ..http import BodyEnd, PeerGone, RequestHead, Url
 from .meter import HeadMeter
 
 
@@ -51,10 +49,11 @@ class ClientConnection:
         self._exchange = effect.exchange
         self._meter = HeadMeter(self._limits.max_head_bytes)
         head = effect.head
-        headers = ((b"host", Url.parse(effect.url).authority.encode()), *head.headers)
+        headers = [(b"host", Url.parse(effect.url).authority.encode()), *head.headers]
         if effect.body or head.method == b"POST":
-            headers = (*headers, (b"content-length", b"%d" % len(effect.body)))
-        return self._wire.send(attrs.evolve(head, headers=headers), effect.body)
+            headers.append((b"content-length", b"%d" % len(effect.body)))
+        sent = RequestHead(method=head.method, target=head.target, headers=tuple(headers))
+        return self._wire.send(sent, effect.body)
 
     def receive_data(self, data: bytes, *, now: float) -> None:
         """Bytes have come from the server."""
