@@ -303,8 +303,11 @@ def encode_event(
     return b"".join(lines)
 
 
+_CONTROL = re.compile("[\0-\x1f\x7f]")
+
+
 def _one_line(text: str, what: str) -> bytes:
-    if not text or any(character < " " or character == "\x7f" for character in text):
+    if not text or _CONTROL.search(text):
         raise LocalProtocolError(f"Not usable as an {what}: {text[:50]!r}")
     try:
         return text.encode()
