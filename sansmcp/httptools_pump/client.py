@@ -43,8 +43,12 @@ class ClientWire(Reader[ResponseHead, httptools.HttpResponseParser]):
     def _new_parser(self) -> httptools.HttpResponseParser:
         return httptools.HttpResponseParser(self)
 
+    def on_headers_complete(self) -> None:
+        """The head is complete. Only now does the parser know whether the connection stays open."""
+        super().on_headers_complete()
+        self._keeps_alive = self._parser.should_keep_alive()
+
     def _head(self, parser: httptools.HttpResponseParser) -> ResponseHead:
-        self._keeps_alive = parser.should_keep_alive()
         return ResponseHead(status=parser.get_status_code(), headers=tuple(self._headers))
 
     def _length(self, head: ResponseHead) -> float | None:
