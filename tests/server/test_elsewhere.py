@@ -104,7 +104,7 @@ def test_an_answer_that_cannot_be_stored_may_be_sent_again() -> None:
     second.post(PING, session)
     second.store_works = False
     talk, gone = second.post(result(id), session), second.post(result(id), session)
-    for _ in range(2):
+    for _ in ("session", "session", "question", "question"):
         assert isinstance(second.use_store_once(), StoreRead)
     gone.gone()
     for _ in range(2):
@@ -125,7 +125,7 @@ def test_an_answer_is_stored_before_the_client_may_forget_it() -> None:
     second.post(PING, session)
     second.store_works = False
     talk, gone = second.post(result(id), session), second.post(result(id), session)
-    for _ in range(2):
+    for _ in ("session", "session", "question", "question"):
         second.use_store_once()
     gone.gone()
     assert talk.head is None
@@ -133,6 +133,22 @@ def test_an_answer_is_stored_before_the_client_may_forget_it() -> None:
         second.use_store_once()
     assert talk.status == 202
     assert gone.head is None
+
+
+def test_only_what_was_asked_for_is_stored() -> None:
+    first, second = instances = Instances()
+    session = instances.open_session(capabilities=ALL)
+    _, _, id = ask(first, session)
+    second.post(PING, session)
+    count = instances.store.count
+    for wrong in (id + 1, id - 1, 1, -1, 2**53):
+        assert second.post(result(wrong), session).status == 202
+    for _ in range(3):
+        second.post(result(id), session)
+    assert instances.store.count == count + 1
+    second.post(cancelled("x" * 10_000, reason="y" * 10_000), session)
+    assert instances.store.count == count + 2
+    assert instances.store.size < 5_000
 
 
 # Cancellations

@@ -139,6 +139,18 @@ def test_answers_of_a_batch_find_their_turn() -> None:
     assert first.events == []
 
 
+def test_answers_may_be_as_deep_as_all_that_comes() -> None:
+    instances = Instances(limits=Limits(max_json_depth=10))
+    session, _, questions = ask(instances, "a", "b")
+    deep: dict[str, Any] = {}
+    for _ in range(8):
+        deep = {"x": deep}
+    for bench, question in zip(instances, questions, strict=True):
+        assert bench.post(result(question["id"], deep), session).status == 202
+    (call,) = instances.entered
+    assert dict(call.turn.answers) == {"a": deep, "b": deep}
+
+
 @pytest.mark.parametrize("wrong", ["x", "0-1.0", "nothing-here-at-all-1.0", ".", "token-1.", "1.1"])
 def test_answers_to_nothing_are_ignored(wrong: str) -> None:
     instances = Instances()

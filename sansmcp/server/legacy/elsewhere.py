@@ -2,8 +2,11 @@
 
 A handler that runs is at one instance, and so is what it asks and waits for. The client's answer,
 or its cancellation, may come to any. The instance to which it comes does not know who waits for it,
-so it leaves it in the store: in a log of one entry, named after what it is about. Whoever may be
-waiting looks there every ``follow_interval``.
+so it leaves it in the store, in a log that is named after what it is about. Whoever may be waiting
+looks there every ``follow_interval``.
+
+What is left is small, or was asked for: a cancellation is its reason, and an answer finds in its
+log that there is such a question.
 
 Source: 2025-03-26 to 2025-11-25, basic/transports: Sending Messages to the Server, basic/utilities:
 cancellation.
@@ -11,42 +14,64 @@ cancellation.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
-from typing import Any
 
 import attrs
 
 from ...codecs import json, jsonrpc
 from ...effects import StoreAppend, StoreEffect, StoreRead
-from ...messages import Message, Notification, RequestId
+from ...messages import ErrorResponse, Notification, RequestId, Response
 from ...store import Entry, Page, StreamKey
 from ...timers import Timer
 from ..exchange import ServerExchange
 from .logs import StreamTable, store_failed
 
+_LONGEST_REASON = 1000
+"""Characters."""
+
 
 def cancellation_log(id: RequestId) -> str:
     """Where the cancellation of a request is left. No stream has such a name: it has points."""
-    return f".cancelled.{json.encode(id).decode()}"
+    return f".cancelled.{hashlib.sha256(json.encode(id)).hexdigest()}"
 
 
 def answer_log(id: int) -> str:
-    """Where the answer to a question is left."""
+    """Where the answer to a question is left, after an entry that says that it was asked."""
     return f".answer.{id}"
 
 
 def reason_of(cancellation: Notification) -> str:
     """Why a request is cancelled, as the client says."""
     reason = (cancellation.params or {}).get("reason")
-    return reason if isinstance(reason, str) else "cancelled by the client"
+    return reason[:_LONGEST_REASON] if isinstance(reason, str) else "cancelled by the client"
 
 
 @attrs.define(eq=False)
-class Left:
-    """A message that is left in the store. The first one counts."""
+class Leaving:
+    """Something is left in a log. Where it is already, nothing is to be done."""
 
-    _exchange: ServerExchange | None
-    """That which has brought it; None: nothing waits."""
+    _table: StreamTable
+    _key: StreamKey
+    _data: bytes
+    _exchange: ServerExchange | None = None
+    """That which has brought it, and is answered then; None: nothing waits."""
+
+    def append(self, seq: int = 1) -> None:
+        """Leave it under this number."""
+        entries = (Entry(seq, self._data),)
+        self._table.put(StoreAppend(stream=self._key, entries=entries), self)
+
+    def append_if_asked(self) -> None:
+        """Leave it if there is somebody who waits for it."""
+        self._table.put(_read(self._table, self._key, 0), self)
+
+    def replayed(self, effect: StoreRead, page: Page | None) -> None:
+        """The log has been read."""
+        if page is not None and page.last.seq == 1:
+            self.append(2)
+        else:
+            self.stored()
 
     def stored(self) -> None:
         """It can be found."""
@@ -54,11 +79,8 @@ class Left:
             self._exchange.reply(202)
 
     def overtaken(self) -> None:
-        """There is one already."""
+        """Others have left it."""
         self.stored()
-
-    def replayed(self, effect: StoreRead, page: Page | None) -> None:
-        """Nothing is read."""
 
     def failed(self, effect: StoreEffect) -> bool:
         """The client may send it again."""
@@ -67,36 +89,35 @@ class Left:
         return True
 
 
-def leave(
-    table: StreamTable, key: StreamKey, message: Message, exchange: ServerExchange | None
-) -> None:
-    """Leave a message in the store, and answer the exchange that has brought it."""
-    entries = (Entry(1, jsonrpc.encode(message)),)
-    table.put(StoreAppend(stream=key, entries=entries), Left(exchange))
-
-
 @attrs.define(eq=False)
 class Watch:
-    """Looks for a message that may be left in the store, for as long as it is wanted."""
+    """Looks for what may be left in a log, for as long as it is wanted."""
 
     _table: StreamTable
     _key: StreamKey
-    _is_wanted: Callable[[], bool]
-    _found: Callable[[Any], None]
-    """Is given the message."""
+    after: int = attrs.field(default=0, kw_only=True)
+    """Behind which entry it will be."""
+    is_wanted: Callable[[], bool] = attrs.field(kw_only=True)
+    found: Callable[[bytes], None] = attrs.field(kw_only=True)
+    """Is given the data."""
 
     def wait(self) -> None:
         """Look after a while."""
-        if self._is_wanted():
+        if self.is_wanted():
             core = self._table.core
             core.timers.set(Timer.FOLLOW, self, core.now + core.limits.follow_interval)
 
     def look(self) -> None:
         """See whether it is there."""
-        if self._is_wanted():
-            most = self._table.limits.stored_bytes
-            read = StoreRead(stream=self._key, after=0, limit=1, max_bytes=most)
-            self._table.put(read, self)
+        if self.is_wanted():
+            self._table.put(_read(self._table, self._key, self.after), self)
+
+    def replayed(self, effect: StoreRead, page: Page | None) -> None:
+        """The log has been read."""
+        if page is None or not page.entries:
+            self.wait()
+        elif self.is_wanted():
+            self.found(page.entries[0].data)
 
     def stored(self) -> None:
         """Nothing is written."""
@@ -104,14 +125,18 @@ class Watch:
     def overtaken(self) -> None:
         """Nothing is written."""
 
-    def replayed(self, effect: StoreRead, page: Page | None) -> None:
-        """The store has told."""
-        if page is None:
-            self.wait()
-        elif self._is_wanted():
-            self._found(jsonrpc.decode(page.entries[0].data, self._table.limits))
-
     def failed(self, effect: StoreEffect) -> bool:
         """Perhaps the next time."""
         self.wait()
         return True
+
+
+def _read(table: StreamTable, key: StreamKey, after: int) -> StoreRead:
+    return StoreRead(stream=key, after=after, limit=1, max_bytes=table.limits.stored_bytes)
+
+
+def decode_answer(table: StreamTable, data: bytes) -> Response | ErrorResponse:
+    """An answer that was left."""
+    answer = jsonrpc.decode(data, table.limits)
+    assert isinstance(answer, Response | ErrorResponse)
+    return answer

@@ -25,7 +25,7 @@ from .. import refusals
 from ..calls import AnswerForm, Call, Caller
 from ..core import ServerCore
 from ..exchange import ServerExchange
-from .elsewhere import cancellation_log, leave, reason_of
+from .elsewhere import Leaving, cancellation_log, reason_of
 from .sessions import Session
 from .turns import deliver
 
@@ -162,6 +162,7 @@ class Inbox:
         if (call := session.calls.get(id)) is not None:
             call.cancel(reason_of(message))
         elif session.parks:
-            leave(session.table, session.log_key(cancellation_log(id)), message, exchange)
+            log = session.log_key(cancellation_log(id))
+            Leaving(session.table, log, reason_of(message).encode(), exchange).append()
             return True
         return False

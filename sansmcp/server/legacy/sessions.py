@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -43,7 +42,7 @@ from ..calls import Call, Caller
 from ..channel import Outlet
 from ..core import ServerCore
 from ..exchange import ServerExchange
-from .elsewhere import Watch, answer_log, cancellation_log, reason_of
+from .elsewhere import Leaving, Watch, answer_log, cancellation_log, decode_answer
 from .logs import StreamTable
 from .streams import Stream
 
@@ -137,8 +136,13 @@ class Session(Caller):
         """A call runs here from now on; its cancellation may come to another instance."""
         super().begin(call)
         if self.is_shared:
-            name = cancellation_log(call.request.id)
-            self._watch(name, lambda: call.is_running, lambda said: call.cancel(reason_of(said)))
+            log = self.log_key(cancellation_log(call.request.id))
+            Watch(
+                self.table,
+                log,
+                is_wanted=lambda: call.is_running,
+                found=lambda reason: call.cancel(reason.decode()),
+            ).wait()
 
     @property
     def is_busy(self) -> bool:
@@ -163,7 +167,15 @@ class Session(Caller):
         self._last_id += 1
         self.asked[id := self._last_id] = call
         if self.is_shared:
-            self._watch(answer_log(id), lambda: id in self.asked, partial(call.answered, id))
+            log = self.log_key(answer_log(id))
+            Leaving(self.table, log, b"").append()
+            Watch(
+                self.table,
+                log,
+                after=1,
+                is_wanted=lambda: id in self.asked,
+                found=lambda data: call.answered(id, decode_answer(self.table, data)),
+            ).wait()
         return id
 
     def forget_question(self, id: int) -> None:
@@ -248,9 +260,6 @@ class Session(Caller):
             self._core.effects.append(StoreDrop(principal=self.principal, session=self.id.reveal()))
         self._core.events.append(SessionClosed(self, reason))
 
-    def _watch(self, log: str, is_wanted: Callable[[], bool], found: Callable[[Any], None]) -> None:
-        Watch(self.table, self.log_key(log), is_wanted, found).wait()
-
     def _new_standalone(self) -> Stream:
         stream = self.new_stream()
         self._standalone.append(stream)
@@ -258,7 +267,7 @@ class Session(Caller):
 
 
 def _first_number(token: str) -> int:
-    """Where an instance begins to number its questions: no other one has the same numbers."""
+    """Where an instance begins to number its questions: far away from all others."""
     return int.from_bytes(hashlib.sha256(token.encode()).digest()[:4], "big") << 20
 
 

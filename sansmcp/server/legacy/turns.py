@@ -46,7 +46,7 @@ from .. import refusals
 from ..calls import Call
 from ..core import ServerCore
 from ..exchange import ServerExchange
-from .elsewhere import answer_log, cancellation_log, leave
+from .elsewhere import Leaving, answer_log, cancellation_log
 from .logs import store_failed
 from .results import PlainResults
 from .sessions import Session
@@ -222,9 +222,8 @@ class Delivery:
 
     def _found_answers(self, parked: Parked, page: Page | None) -> None:
         for entry in page.entries if page is not None else ():
-            batch = jsonrpc.decode(entry.data, self._core.limits)
-            assert isinstance(batch, Batch)
-            self._given |= wanted(batch.items, parked)
+            answer = jsonrpc.decode(entry.data, self._core.limits)
+            self._given |= wanted((answer,), parked)
             self._last_seq = entry.seq
         self._choose(parked)
 
@@ -266,9 +265,11 @@ class Delivery:
             stream.append(b"", final=True)
             self._done()
             return
-        data = jsonrpc.encode_batch([jsonrpc.encode(answer) for answer in self._new.values()])
         key = self._session.log_key(f"{self._turn.encode()}.")
-        entries = (Entry(self._last_seq + 1, data),)
+        entries = tuple(
+            Entry(seq, jsonrpc.encode(answer))
+            for seq, answer in enumerate(self._new.values(), self._last_seq + 1)
+        )
         self._session.table.put(StoreAppend(stream=key, entries=entries), self)
 
     def _come_back(self, answers: Mapping[RequestId, Answered]) -> None:
@@ -353,7 +354,8 @@ def deliver(
     if turn is not None and session.parks:
         Delivery(core, session, turn, (answer,), exchange, continues=False).start()
     elif isinstance(answer.id, int) and session.is_shared:
-        leave(session.table, session.log_key(answer_log(answer.id)), answer, exchange)
+        log = session.log_key(answer_log(answer.id))
+        Leaving(session.table, log, jsonrpc.encode(answer), exchange).append_if_asked()
     else:
         return False
     return True
