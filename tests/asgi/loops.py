@@ -38,4 +38,17 @@ async def until(condition: Callable[[], bool]) -> None:
         await current_loop().checkpoint()
 
 
+def tasks() -> int:
+    """How many there are on the loop."""
+    if not trio.lowlevel.in_trio_task():
+        return len(asyncio.all_tasks())
+    root = trio.lowlevel.current_root_task()
+    return 0 if root is None else _tasks_under(root)
+
+
+def _tasks_under(task: trio.lowlevel.Task) -> int:
+    nurseries = task.child_nurseries
+    return 1 + sum(_tasks_under(child) for nursery in nurseries for child in nursery.child_tasks)
+
+
 RUNS: tuple[Run, ...] = (run_asyncio, run_trio)

@@ -12,7 +12,7 @@ from sansmcp_loop import Loop, Task, current_loop
 from ..leftovers import freeze_what_is_there, nothing_left, unfinished
 from ..stepping import stepping, wherever
 from ..trio.conftest import World
-from .loops import Run, until
+from .loops import Run, tasks, until
 from .test_ending import Peer, modern
 
 CALL: dict[str, Any] = {**modern("work"), "params": {"name": "work", "arguments": {}}}
@@ -143,7 +143,9 @@ def test_wherever_it_happens(run: Run, kind: str, version: str) -> None:
         disturbance = Disturbance(at, kind)
 
         async def main() -> None:
+            before = tasks()
             await Conversation(version).run(disturbance)
+            await until(lambda: tasks() == before)
 
         with nothing_left():
             run(main)

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+import sansmcp_threads
 from sansmcp import (
     CallError,
     InputRequest,
@@ -132,7 +133,7 @@ def several(client: Client) -> None:
         pending.result()
 
 
-def go_through(client: Client, *steps: Callable[[], object]) -> None:
+def go_through(client: sansmcp_threads.Client, *steps: Callable[[], object]) -> None:
     """Do all, whatever disturbs one of them, and close the client."""
     disturbed: BaseException | None = None
     for step in (*steps, client.ping):
