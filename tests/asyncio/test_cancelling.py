@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import Callable, Coroutine
 from functools import partial
 from itertools import product
@@ -11,17 +13,18 @@ from typing import Any, TypeAlias
 import pytest
 
 from sansmcp import CallError, LocalProtocolError, ReconnectPolicy
-from sansmcp_asyncio import Call, Client, connect
+from sansmcp_asyncio import Call, Client, Serving, connect
 
+from ..stdio import standard_streams
 from ..stepping import stepping, wherever
 from ..trio.programs import foreign
+from ..trio.test_stdio_server import HELLO, call
 from .conftest import World
 from .loops import run
 
 requirement = pytest.mark.requirement
 
 _Waited: TypeAlias = asyncio.Future[Any] | None
-Scenario = Callable[[list[Client]], Coroutine[Any, Any, None]]
 
 AT_ONCE = ReconnectPolicy(initial=0.001)
 
@@ -33,6 +36,7 @@ class Disturbance:
         self.at = at
         self.kind = kind
         self.clients: list[Client] = []
+        self.servers: list[Serving] = []
         self.has_happened = False
         self._turns = 0
         self._others: list[asyncio.Task[None]] = []
@@ -42,22 +46,30 @@ class Disturbance:
         assert task is not None
         if self.kind == "cancel in a turn":
             self._turn(task)
-        await stepping(scenario(self.clients), partial(self._step, task))
+        if self.kind == "time out" and sys.version_info >= (3, 11):
+            async with asyncio.timeout(None) as timeout:
+                await stepping(scenario(self), partial(self._step, partial(timeout.reschedule, 0)))
+            return
+        await stepping(scenario(self), partial(self._step, task.cancel))
         for other in self._others:
             await other
 
-    def _step(self, task: asyncio.Task[Any], number: int, future: _Waited) -> None:
+    def _step(self, end: Callable[[], object], number: int, future: _Waited) -> None:
         if number == self.at + 1 and self.kind == "cancel twice":
-            task.cancel()
+            end()
         if number != self.at or self.kind == "cancel in a turn":
             return
         self.has_happened = True
-        if self.kind == "close":
-            self._others = [asyncio.ensure_future(client.aclose()) for client in self.clients]
-        elif self.kind == "cancel when ready" and future is not None:
-            future.add_done_callback(lambda _: task.cancel())
-        else:
-            task.cancel()
+        match self.kind:
+            case "close":
+                self._others = [asyncio.ensure_future(client.aclose()) for client in self.clients]
+            case "stop":
+                for serving in self.servers:
+                    serving.stop()
+            case "cancel when ready" if future is not None:
+                future.add_done_callback(lambda _: end())
+            case _:
+                end()
 
     def _turn(self, task: asyncio.Task[Any]) -> None:
         self._turns += 1
@@ -67,7 +79,12 @@ class Disturbance:
             self.has_happened = task.cancel()
 
 
-async def converse(version: str, clients: list[Client], *, is_brief: bool = False) -> None:
+Scenario = Callable[[Disturbance], Coroutine[Any, Any, None]]
+
+
+async def converse(
+    version: str, disturbance: Disturbance, *, is_brief: bool = False, **settings: Any
+) -> None:
     """A client and a server, and much of what they can have to do with each other."""
     world, running = World(), 0
 
@@ -90,10 +107,11 @@ async def converse(version: str, clients: list[Client], *, is_brief: bool = Fals
 
     try:
         async with (
-            world.serve(versions=(version,), grace=0.1) as serving,
+            world.serve(versions=(version,), grace=0.1, **settings) as serving,
             connect(serving.url, versions=(version,), reconnect=AT_ONCE) as client,
         ):
-            clients.append(client)
+            disturbance.servers.append(serving)
+            disturbance.clients.append(client)
             watching = asyncio.create_task(watch(client))
             try:
                 await client.call_tool("work")
@@ -106,17 +124,30 @@ async def converse(version: str, clients: list[Client], *, is_brief: bool = Fals
         assert running == 0
 
 
-async def converse_with_a_process(clients: list[Client]) -> None:
+async def converse_with_a_process(disturbance: Disturbance) -> None:
     async with connect(foreign(), versions=("2025-11-25",), close_timeout=0.5) as client:
-        clients.append(client)
+        disturbance.clients.append(client)
         await client.ping()
         await client.call("log", {"lines": ["x"] * 10})
 
 
-async def converse_with_a_deaf_process(clients: list[Client]) -> None:
+async def converse_with_a_deaf_process(disturbance: Disturbance) -> None:
     async with connect(foreign("stubborn"), versions=("2025-11-25",), close_timeout=0.1) as client:
-        clients.append(client)
+        disturbance.clients.append(client)
         await client.ping()
+
+
+async def serve_on_stdio(disturbance: Disturbance) -> None:
+    world = World()
+    with standard_streams() as (input, output):
+        os.write(input, HELLO + call(1, "echo") + call(2, "echo"))
+        os.close(input)
+        try:
+            async with world.serve(http=None, stdio=True, grace=0.1) as serving:
+                disturbance.servers.append(serving)
+                await serving.stopped.wait()
+        finally:
+            os.close(output)
 
 
 SCENARIOS: dict[str, Scenario] = {
@@ -124,14 +155,30 @@ SCENARIOS: dict[str, Scenario] = {
     "no sessions": partial(converse, "2026-07-28"),
     "brief": partial(converse, "2025-11-25", is_brief=True),
     "brief, no sessions": partial(converse, "2026-07-28", is_brief=True),
+    "HTTP+SSE": partial(converse, "2024-11-05", http_sse="/mcp", path="/none"),
+    "stdio server": serve_on_stdio,
     "process": converse_with_a_process,
     "deaf process": converse_with_a_deaf_process,
 }
 
 
+OUTCOMES: dict[str, Any] = {
+    "time out": asyncio.TimeoutError,
+    "close": (CallError, LocalProtocolError),
+    "stop": (CallError, LocalProtocolError),
+}
+"""What comes out, if it is not the cancellation."""
+
 KINDS = ["cancel", "cancel twice", "cancel when ready", "close"]
 CASES = [
     *product(["sessions", "no sessions", "process"], KINDS),
+    ("no sessions", "time out"),
+    ("no sessions", "stop"),
+    ("sessions", "stop"),
+    ("HTTP+SSE", "cancel"),
+    ("stdio server", "cancel"),
+    ("stdio server", "stop"),
+    ("process", "time out"),
     ("deaf process", "cancel twice"),
     ("brief", "cancel in a turn"),
     ("brief, no sessions", "cancel in a turn"),
@@ -148,11 +195,12 @@ def test_wherever_it_happens(loop: str, name: str, kind: str) -> None:
         disturbance, outcome = Disturbance(at, kind), None
         try:
             run(disturbance.run(SCENARIOS[name]), loop)
-        except (asyncio.CancelledError, CallError, LocalProtocolError) as error:
+        except OUTCOMES.get(kind, asyncio.CancelledError) as error:
             outcome = error
         happened = disturbance.has_happened
-        is_right = kind == "close" or isinstance(outcome, asyncio.CancelledError) is happened
-        assert is_right, (at, outcome)
+        assert kind in ("close", "stop") or (outcome is not None) is happened, (at, outcome)
         return happened and at < MOST
 
-    assert wherever(once) > 3
+    if kind == "time out" and sys.version_info < (3, 11):
+        pytest.skip("asyncio.timeout is there since Python 3.11")
+    assert wherever(once) > 1
