@@ -95,7 +95,7 @@ class Conversation:
 
     def __init__(self, version: str) -> None:
         self._version = version
-        self._running = 0
+        self._running = self._cancelled = 0
         world = World()
         world.tool(self.work)
         self._app = asgi_app(world.app, grace=0.1, versions=(version,))
@@ -106,6 +106,9 @@ class Conversation:
             for _ in range(3):
                 await call.notify("notifications/x")
             return {}
+        except BaseException:
+            self._cancelled += 1
+            raise
         finally:
             self._running -= 1
 
@@ -115,6 +118,7 @@ class Conversation:
         await until(lambda: not (self._running or unfinished()))
         await self._ask(session, None)
         await self._app.stop()
+        assert not self._cancelled or self._version == "2026-07-28"
 
     async def _begin(self) -> tuple[tuple[bytes, bytes], ...]:
         """Begin a session; returns the fields that name it."""

@@ -9,6 +9,7 @@ from wsgiref.util import setup_testing_defaults
 
 import pytest
 
+from sansmcp import RequestCancelled
 from sansmcp_wsgi import Call, WsgiApp
 
 from ..asgi.test_ending import modern
@@ -91,7 +92,7 @@ class Conversation:
 
     def __init__(self, version: str) -> None:
         self._version = version
-        self._running = 0
+        self._running = self._cancelled = 0
         world = World()
         world.tool(self.work)
         self._app = WsgiApp(world.app, versions=(version,))
@@ -102,6 +103,9 @@ class Conversation:
             for _ in range(3):
                 call.notify("notifications/x")
             return {}
+        except RequestCancelled:
+            self._cancelled += 1
+            raise
         finally:
             self._running -= 1
 
@@ -123,6 +127,7 @@ class Conversation:
         Gateway(self._app).ask(body, self._version, **fields)
         self._app.shut_down()
         self._app.join(1)
+        assert not self._cancelled or self._version == "2026-07-28"
         return failing.has_failed
 
 
