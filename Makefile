@@ -55,7 +55,7 @@ bench-quick: $(VENV)/installed-bench
 	$(BIN)/python -m benchmarks.clients 0.03
 	$(BIN)/python -m benchmarks.streams 500
 	$(BIN)/python -m benchmarks.stdio 200
-	$(BIN)/python -m benchmarks.footprint
+	$(BIN)/python -m benchmarks.footprint 2
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix

@@ -36,7 +36,7 @@ def measured(process: Process, row: str, peer: str, callers: int, seconds: float
     process.stdin.write(f"{peer} {callers} {seconds}\n".encode())
     process.stdin.flush()
     took, cpu_took, opened = map(float, line_from(process).split())
-    if opened and row.startswith("sansmcp"):
+    if opened and row.startswith("sansmcp") and "httpx" not in row:  # which has its own mind
         raise SystemExit(f"{row} has opened {opened:.0f} connections to {peer}, {callers} callers")
     events = EVENTS + 1 if peer == "events" else 1
     return Cost(took / events, cpu_took / events)

@@ -1,4 +1,4 @@
-"""What it takes to be there: ``python -m benchmarks.footprint``.
+"""What it takes to be there: ``python -m benchmarks.footprint [rounds]``.
 
 Processor time and modules of an import, in a process of its own; the most memory that one large
 message takes on each way through the library, beside its size; processor time of an event among few
@@ -34,7 +34,6 @@ IMPORTS = (
     "import httpx",
     "import mcp",
 )
-ROUNDS = 10
 LISTENERS = 400
 MEGABYTES = 100
 
@@ -65,13 +64,13 @@ def printed(code: str) -> list[str]:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
 
 
-def imported(code: str) -> tuple[float, float, int]:
+def imported(code: str, rounds: int) -> tuple[float, float, int]:
     """Milliseconds of an import, those of our own modules alone, and how many there are of all."""
     _, *all_modules = printed(_IMPORT.format(before=[], code=code))
     _, *those_before = printed(_IMPORT.format(before=[], code="pass"))
     others = [name for name in all_modules if not name.startswith("sansmcp")]
     whole, own = (
-        min(float(printed(_IMPORT.format(before=before, code=code))[0]) for _ in range(ROUNDS))
+        min(float(printed(_IMPORT.format(before=before, code=code))[0]) for _ in range(rounds))
         for before in ([], others)
     )
     return whole, own, len(set(all_modules) - set(those_before))
@@ -109,11 +108,11 @@ def resident(pid: int) -> float:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1024
 
 
-def main() -> None:
+def main(rounds: int) -> None:
     """Measure, and print tables."""
     print("| import | processor time, ms | of our own modules | modules |\n|---|---|---|---|")
     for code in IMPORTS:
-        whole, own, modules = imported(code)
+        whole, own, modules = imported(code, rounds)
         print(f"| `{code}` | {whole:.0f} | {own:.0f} | {modules} |")
     print(f"\n| a message of {MEGABYTES} MB | memory at most, times its size |\n|---|---|")
     for name in LARGE:
@@ -129,4 +128,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10)

@@ -16,7 +16,7 @@ from . import plot
 from .readers import InNode
 from .workloads import OURS, Parser, Workload, workloads
 
-ROUNDS = 9
+ROUNDS = 5
 """Every parser has its turn in each round, so that a busy moment hits all of them."""
 
 PLOTTED = {
