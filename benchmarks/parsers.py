@@ -80,7 +80,7 @@ class Runner(Protocol):
 def with_pyperf() -> Callable[[Workload], dict[str, float]]:
     """Measure with pyperf."""
     pyperf = importlib.import_module("pyperf")
-    runner: Runner = pyperf.Runner(program_args=("-m", "benchmarks.parsers"))
+    runner: Runner = pyperf.Runner(processes=3, values=5, program_args=("-m", "benchmarks.parsers"))
 
     def time_of(workload: Workload) -> dict[str, float]:
         found = {
