@@ -58,6 +58,7 @@ class ServerPipe:
     def receive_data(self, data: bytes, *, now: float) -> None:
         """Bytes have come from the client."""
         self._now = now
+        self._is_idle = False  # who feeds it pulls afterwards: all answers go out in one piece
         if self._deadline is None and not self._is_closing:
             self._decoder.receive_data(data)
             self._read()
