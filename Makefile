@@ -52,7 +52,7 @@ bench: $(VENV)/installed-bench
 bench-quick: $(VENV)/installed-bench
 	$(BIN)/python -m benchmarks.parsers --quick
 	$(BIN)/python -m benchmarks.servers 0.1
-	$(BIN)/python -m benchmarks.clients 0.03
+	$(BIN)/python -m benchmarks.clients 0.02
 	$(BIN)/python -m benchmarks.streams 500
 	$(BIN)/python -m benchmarks.stdio 200
 	$(BIN)/python -m benchmarks.footprint 2

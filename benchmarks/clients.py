@@ -47,17 +47,21 @@ def measure(seconds: float) -> dict[str, Cost]:
     with ExitStack() as stack:
         server = stack.enter_context(started("peers", "http"))
         url = line_from(server)
+        processes = {
+            (name, version): stack.enter_context(started("callers", name, version, url))
+            for name, client in CLIENTS.items()
+            for version in client.versions
+        }
         measures: dict[str, Callable[[], Cost]] = {}
-        for name, client in CLIENTS.items():
-            for version in client.versions:
-                row = name if len(client.versions) == 1 else f"{name}, {version}"
-                process = stack.enter_context(started("callers", name, version, url))
-                line_from(process)
-                for column, (peer, callers) in COLUMNS.items():
-                    if peer in client.peers and not (client.is_blocking and callers > 1):
-                        measures[f"{row}: {column}"] = partial(
-                            measured, process, row, peer, callers, seconds
-                        )
+        for (name, version), process in processes.items():
+            client = CLIENTS[name]
+            row = name if len(client.versions) == 1 else f"{name}, {version}"
+            line_from(process)  # it is ready
+            for column, (peer, callers) in COLUMNS.items():
+                if peer in client.peers and not (client.is_blocking and callers > 1):
+                    measures[f"{row}: {column}"] = partial(
+                        measured, process, row, peer, callers, seconds
+                    )
         return least(measures)
 
 

@@ -113,16 +113,19 @@ def timed(process: Process, read: Callable[[int], None], events: int) -> Cost:
 def measure(events: int) -> dict[str, Cost]:
     """The least costs of each server, by ``"row: column"``."""
     with ExitStack() as stack:
+        processes = {
+            (name, version): stack.enter_context(started("speakers", name))
+            for name, (_, versions) in SPEAKERS.items()
+            for version in versions
+        }
         measures: dict[str, Callable[[], Cost]] = {}
-        for name, (_, versions) in SPEAKERS.items():
-            for version in versions:
-                row = name if name.startswith("bare") else f"{name}, {version}"
-                process = stack.enter_context(started("speakers", name))
-                reader = Reader(line_from(process), version, stack)
-                measures[f"{row}: {CALL}"] = partial(timed, process, reader.say, events)
-                if name.startswith("sansmcp"):
-                    listening = reader.listen()
-                    measures[f"{row}: {STANDALONE}"] = partial(timed, process, listening, events)
+        for (name, version), process in processes.items():
+            row = name if name.startswith("bare") else f"{name}, {version}"
+            reader = Reader(line_from(process), version, stack)
+            measures[f"{row}: {CALL}"] = partial(timed, process, reader.say, events)
+            if name.startswith("sansmcp"):
+                listening = reader.listen()
+                measures[f"{row}: {STANDALONE}"] = partial(timed, process, listening, events)
         return least(measures)
 
 
