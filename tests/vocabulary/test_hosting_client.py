@@ -38,6 +38,7 @@ class Host(ClientHost[Promise, None]):
         answers = {"elicitation/create": self.elicit, "roots/list": self.roots}
         super().__init__(bench.client, answers, self.opened, self.closed)
         self.failures: list[tuple[str, Exception]] = []
+        self.asked = 0
 
     def call(
         self,
@@ -82,6 +83,7 @@ class Host(ClientHost[Promise, None]):
         return self._is_paused
 
     def elicit(self, params: Mapping[str, Any]) -> Any:
+        self.asked += 1
         if "code" in params:
             raise JsonRpcError(params["code"], "mine")
         if "interrupts" in params:
@@ -159,6 +161,11 @@ def test_results_and_errors_are_delivered(bench: HostBench) -> None:
         bad.get()
 
 
+def at_once(*messages: dict[str, Any]) -> BodyData:
+    """Events that come in one piece."""
+    return BodyData(b"".join(encode_event(json.dumps(each).encode()) for each in messages))
+
+
 def progress(number: int, asked: Asked) -> dict[str, Any]:
     token = asked.json["params"]["_meta"]["progressToken"]
     return notification("notifications/progress", progressToken=token, progress=number)
@@ -197,8 +204,8 @@ def test_a_call_that_nobody_waits_for(bench: HostBench, end: Callable[[Any], Any
 
 def test_a_call_whose_beginning_is_interrupted_is_cancelled(bench: HostBench) -> None:
     _, asked = bench.ask()
-    event = json.dumps(request("q", "elicitation/create", interrupts=True)).encode()
-    bench.client.receive(asked.effect.exchange, BodyData(encode_event(event)), now=bench.now)
+    interrupt = at_once(request("q", "elicitation/create", interrupts=True))
+    bench.client.receive(asked.effect.exchange, interrupt, now=bench.now)
     with pytest.raises(KeyboardInterrupt):
         bench.host.call("tools/call")
     assert [sent.json["method"] for sent in bench.requests] == [
@@ -253,13 +260,16 @@ def test_a_function_that_answers_may_call(bench: HostBench) -> None:
 
 def test_what_is_withdrawn_at_once_is_not_answered(bench: HostBench) -> None:
     _, asked = bench.ask()
-    messages = (
-        request("q", "elicitation/create"),
-        notification("notifications/cancelled", requestId="q"),
-    )
-    events = [encode_event(json.dumps(message).encode()) for message in messages]
-    asked.feed(BodyData(b"".join(events)))
+    withdrawn = notification("notifications/cancelled", requestId="q")
+    asked.feed(at_once(request("q", "elicitation/create"), withdrawn))
+    assert bench.host.asked == 0
     assert bench.requests == []
+
+
+def test_all_is_answered_that_is_asked_at_once(bench: HostBench) -> None:
+    _, asked = bench.ask()
+    asked.feed(at_once(*(request(id, "elicitation/create") for id in "ab")))
+    assert [answer.json["id"] for answer in bench.requests] == ["a", "b"]
 
 
 def test_events_are_kept_for_who_takes_them() -> None:
