@@ -191,8 +191,8 @@ class Host(sansmcp.ServerHost):
         if not call.host.cancelled.is_set():  # or its turn has come too late
             try:
                 super()._start(call)
-            except SystemExit as error:
-                self._fail(call, RuntimeError(f"a handler wanted to exit: {error}"))
+            except BaseException as error:  # such as SystemExit: the client would wait for ever
+                self._fail(call, RuntimeError(f"a handler has raised {error!r}"))
             self.settle()
 
     def _handle(self, call: sansmcp.Call) -> Call:

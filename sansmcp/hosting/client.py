@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..client.client import Client
 from ..effects import ClientEffect
-from ..errors import JsonRpcError
+from ..errors import JsonRpcError, LocalProtocolError
 from ..events import (
     CallCompleted,
     CallFailed,
@@ -197,7 +197,10 @@ class ClientHost(ClientHandle[Result, Done]):
     def _fail(self, request: Request, error: Exception) -> None:
         if not isinstance(error, JsonRpcError):
             self._failed(request, error)
-        self._core.fail_with(request.id, error, now=self._now())
+        try:
+            self._core.fail_with(request.id, error, now=self._now())
+        except LocalProtocolError as unsayable:  # what it carries is not JSON
+            self._fail(request, unsayable)
 
 
 def _report(progress: ProgressReceived, promise: Promise, on_progress: OnProgress | None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..effects import ServerEffect, Wake
-from ..errors import JsonRpcError
+from ..errors import JsonRpcError, LocalProtocolError
 from ..events import CallCancelled, CallReceived, ClientAnswered, ServerEvent
 from ..messages import Params
 from ..server.calls import Call
@@ -110,7 +110,10 @@ class ServerHost(abc.ABC):
     def _fail(self, call: Call, error: Exception) -> None:
         if not isinstance(error, JsonRpcError):
             self._failed(call, error)
-        call.fail_with(error, now=self._now())
+        try:
+            call.fail_with(error, now=self._now())
+        except LocalProtocolError as unsayable:  # what it carries is not JSON
+            self._fail(call, unsayable)
 
 
 def _is_awaitable(result: object) -> TypeGuard[Awaitable[Any]]:

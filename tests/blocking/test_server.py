@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
@@ -34,6 +35,10 @@ def test_handlers_that_fail(start: Start, world: World, caplog: pytest.LogCaptur
         raise SystemExit(3)
 
     @world.tool
+    def give_up(call: Call) -> Any:
+        raise asyncio.CancelledError
+
+    @world.tool
     async def wait(call: Call) -> Any:
         return {}
 
@@ -47,7 +52,7 @@ def test_handlers_that_fail(start: Start, world: World, caplog: pytest.LogCaptur
 
     serving = start()
     with sansmcp_blocking.connect(serving.url) as client:
-        for name in ("fail", "leave", "wait", "no_json", "unknown"):
+        for name in ("fail", "leave", "give_up", "wait", "no_json", "unknown"):
             with pytest.raises(JsonRpcError) as caught:
                 client.call_tool(name)
             assert (caught.value.code, caught.value.message) == (-32603, "Internal error")

@@ -93,6 +93,8 @@ class HostBench(Bench):
         self.calls.append(handle.bare)
         if "code" in handle.params:
             raise JsonRpcError(handle.params["code"], "mine")
+        if "unsayable" in handle.params:
+            raise JsonRpcError(-7, "mine", object())
         if "fails" in handle.params:
             raise Ended
         if "object" in handle.params:
@@ -126,6 +128,14 @@ def test_what_a_handler_raises(bench: HostBench, method: str) -> None:
     assert (refused.error["code"], refused.error["message"]) == (-7, "mine")
     assert broken.error["code"] == -32603
     assert [type(failure) for failure in bench.host.failures] == [Ended]
+
+
+@pytest.mark.parametrize("method", ["tools/call", "tools/list"])
+def test_an_error_that_is_not_json(bench: HostBench, method: str) -> None:
+    answered = bench.post(request(1, method, unsayable=True), bench.open_session())
+    bench.host.let_go_on()
+    assert answered.error["code"] == -32603
+    assert [type(failure) for failure in bench.host.failures] == [LocalProtocolError]
 
 
 def test_a_result_that_is_not_json(bench: HostBench) -> None:

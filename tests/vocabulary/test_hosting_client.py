@@ -88,6 +88,8 @@ class Host(ClientHost[Promise, None]):
             raise JsonRpcError(params["code"], "mine")
         if "interrupts" in params:
             raise KeyboardInterrupt
+        if "unsayable" in params:
+            raise JsonRpcError(-7, "mine", object())
         if "calls" in params:
             self.inner = self.call("tools/call")
         return {"heard": params.get("message")}
@@ -237,6 +239,7 @@ def test_what_a_function_for_progress_raises_is_delivered(bench: HostBench) -> N
     [
         ("elicitation/create", {"message": "?"}, {"heard": "?"}, []),
         ("elicitation/create", {"code": -7}, -7, []),
+        ("elicitation/create", {"unsayable": True}, -32603, ["elicitation/create"]),
         ("roots/list", {}, -32603, ["roots/list"]),
         ("sampling/createMessage", {}, -32601, []),
     ],

@@ -136,9 +136,10 @@ def handlers_that_fail(subject: ServerSubject) -> None:
                 wanted = {"code": -7, "message": "no", "data": [1]}
                 found = peer.begin("refuse").answer()["error"]
                 same(found, wanted, "the error that a handler has raised")
-                found = peer.begin("raise").answer()["error"]
-                same(found["code"], -32603, "the error code for a handler that failed")
-                expect("hunter2" not in str(found), f"the error tells too much: {found}")
+                for tool in ("raise", "raise what is not JSON"):
+                    found = peer.begin(tool).answer()["error"]
+                    same(found["code"], -32603, "the error code for a handler that failed")
+                    expect("hunter2" not in str(found), f"the error tells too much: {found}")
         alive(running)
 
 

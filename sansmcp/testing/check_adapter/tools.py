@@ -94,6 +94,7 @@ class Tools:
             "ask in rounds": self._ask_in_rounds,
             "refuse": self._refuse,
             "raise": self._raise,
+            "raise what is not JSON": self._raise_what_is_not_json,
             "flood": self._flood,
             "print": self._print,
         }
@@ -147,6 +148,9 @@ class Tools:
 
     async def _raise(self, call: ToolCall) -> Any:
         raise ValueError("the password is hunter2")
+
+    async def _raise_what_is_not_json(self, call: ToolCall) -> Any:
+        raise JsonRpcError(-7, "no", object())
 
     async def _flood(self, call: ToolCall) -> Any:
         for number in range(call.arguments["count"]):
