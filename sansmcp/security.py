@@ -2,9 +2,8 @@
 
 A web page can make the browser on a developer's machine send requests to a server on that same
 machine, under a host name of the attacker's. The browser then tells the truth in ``Host`` and
-``Origin``, so looking at them is enough. The policy is
-explicit: it is never guessed from the address a server is bound to, which behind a proxy says
-    nothing.
+``Origin``, so looking at them is enough. The policy is explicit: it is never guessed from the
+address a server is bound to, which behind a proxy says nothing.
 
 Source: every revision, basic/transports: Security Warning; CVE-2025-66416, CVE-2025-66414,
 CVE-2026-34742.
@@ -12,26 +11,48 @@ CVE-2026-34742.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 import attrs
 
+from .errors import LocalProtocolError
+
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+
+def _names(names: Iterable[str]) -> tuple[str, ...]:
+    """The names in lower case, as they are compared."""
+    if isinstance(names, str):  # each of its letters would be a name
+        raise LocalProtocolError(f"Not a tuple of names: {names!r}")
+    return tuple(name.lower() for name in names)
+
+
+def _without_scheme(policy: object, attribute: object, hosts: tuple[str, ...]) -> None:
+    for host in hosts:
+        if "/" in host:
+            raise LocalProtocolError(f"Not the name of a host, but a URL: {host!r}")
 
 
 @attrs.frozen(kw_only=True)
 class SecurityPolicy:
     """Which values of ``Host`` and ``Origin`` are served; everything else gets 403.
 
+    Raises LocalProtocolError for names that could never be found there.
+
     The default serves programs and pages on the same machine only. A server behind a public name
     says ``SecurityPolicy(hosts=("mcp.example.com",))``.
     """
 
-    hosts: tuple[str, ...] = LOOPBACK
+    hosts: tuple[str, ...] = attrs.field(
+        default=LOOPBACK, converter=_names, validator=_without_scheme
+    )
     """Host names or addresses, each on any port, or with ``:port`` on that one; ``"*"`` serves all.
     """
 
-    origins: tuple[str, ...] | None = None
+    origins: tuple[str, ...] | None = attrs.field(
+        default=None, converter=attrs.converters.optional(_names)
+    )
     """Origins of web pages, such as ``"https://app.example.com"``; ``"*"`` serves all, None those
     on the same hosts.
     """

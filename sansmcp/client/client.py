@@ -48,7 +48,7 @@ from .modern.discovery import Discovery
 from .modern.requests import StatelessCarrier, check_repeated
 from .posts import Post
 from .settings import SAFE_METHODS
-from .stdio import Stdio
+from .stdio import Stdio, command_of
 from .streamable_http import StreamableHttp
 from .transport import Transport
 
@@ -123,7 +123,7 @@ class Client:
         """
         check_seconds(timeout, total_timeout, connect_timeout, probe_timeout, close_timeout)
         core = self._core = ClientCore(
-            target=target if isinstance(target, str) else " ".join(target),
+            target=target if isinstance(target, str) else " ".join(command_of(target)),
             url=Url.parse(target) if isinstance(target, str) else None,
             info={"name": name, "version": version},
             anonymous=anonymous,
@@ -144,7 +144,7 @@ class Client:
         )
         self._timeouts, self._trace, self.http11 = (timeout, total_timeout), trace, http11
         self._conversation = Conversation(core)
-        self._stdio = None if core.url else Stdio(core, self._conversation, tuple(target))
+        self._stdio = None if core.url else Stdio(core, self._conversation, command_of(target))
 
     @property
     def limits(self) -> Limits:
@@ -291,11 +291,12 @@ class Client:
             found.receive(part)
 
     def receive_from_process(self, part: ProcessPart, *, now: float) -> None:
-        """Feed what comes of the server process (StartProcess)."""
+        """Feed what comes of the server process (StartProcess); LocalProtocolError without one."""
+        if self._stdio is None:
+            raise LocalProtocolError("The server is at a URL, and is no process of ours")
         self._core.now = now
         if self._trace is not None:
             self._trace.process(part)
-        assert self._stdio is not None
         self._stdio.receive(part)
 
     def next_effect(self) -> ClientEffect | Idle:

@@ -64,13 +64,24 @@ class ReconnectPolicy:
 def check_seconds(*durations: float) -> None:
     """Raises LocalProtocolError for a duration that is not above zero; infinity is one."""
     for seconds in durations:
-        if not seconds > 0:
-            raise LocalProtocolError(f"Not a number of seconds above zero: {seconds!r}")
+        try:
+            is_duration = seconds > 0
+        except TypeError:  # None, say
+            is_duration = False
+        if not is_duration:
+            raise LocalProtocolError(
+                f"Not a number of seconds above zero: {seconds!r} (math.inf is no limit)"
+            )
 
 
 def check_params(params: Params | None) -> None:
     """Raises LocalProtocolError for parameters that cannot be sent."""
-    if json.as_object((params or {}).get("_meta", {})) is None:
+    if params is None:
+        return
+    if json.as_object(params) is None:
+        kind = type(params).__name__
+        raise LocalProtocolError(f"The parameters must be an object (a dict), and are {kind}")
+    if json.as_object(params.get("_meta", {})) is None:
         raise LocalProtocolError("_meta of the parameters must be an object")
     json.encode(params)
 

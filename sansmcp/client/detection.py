@@ -32,7 +32,8 @@ def usable_transports(names: tuple[str, ...], versions: tuple[str, ...]) -> tupl
     Raises LocalProtocolError if there is none, or for what is no way to talk to a URL.
     """
     if not names or not set(names) <= set(URL_TRANSPORTS):
-        raise LocalProtocolError(f"Transports are some of {', '.join(URL_TRANSPORTS)}")
+        known = ", ".join(URL_TRANSPORTS)
+        raise LocalProtocolError(f"Transports are a tuple of some of {known}, and not {names!r}")
     if not of_era(versions, Era.LEGACY):
         names = tuple(name for name in names if name != HTTP_SSE)
     if not names:

@@ -13,6 +13,7 @@ Source: every revision, basic/transports: stdio; basic/lifecycle: Shutdown.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -53,6 +54,17 @@ _LAST_LINES = 20
 _LONGEST_LOG_LINE = 64 * 1024
 
 
+def command_of(target: Sequence[str]) -> tuple[str, ...]:
+    """The words of a command. Raises LocalProtocolError for what is none."""
+    try:
+        is_command = " ".join(target) != ""
+    except TypeError:  # they are no words, a path, say
+        is_command = False
+    if not is_command:
+        raise LocalProtocolError(f"Neither a URL nor the words of a command: {target!r}")
+    return tuple(target)
+
+
 @attrs.define(eq=False)
 class Stdio:
     """The transport of one process."""
@@ -72,8 +84,6 @@ class Stdio:
     _log_ended: bool = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        if not self.command:
-            raise LocalProtocolError("A command needs at least one word")
         self._renew()
 
     def _renew(self) -> None:

@@ -137,7 +137,14 @@ def check_further_headers(headers: Headers) -> None:
     Raises LocalProtocolError for what is no header, or is one that the client or the HTTP layer
     below sets: twice said, a server may believe either.
     """
-    for name, value in headers:
+    for header in headers:
+        match header:
+            case (bytes(name), bytes(value)):
+                pass
+            case _:  # it is not shown, for it may be a secret
+                raise LocalProtocolError(
+                    "Headers are pairs of bytes, such as (b'authorization', b'Bearer abc')"
+                )
         if not _NAME.fullmatch(name):
             raise LocalProtocolError(f"Not the name of a header in lower case: {name!r}")
         if name in _OWN_NAMES:

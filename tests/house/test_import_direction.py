@@ -9,9 +9,9 @@ import pytest
 from .sources import Module, adapters, core
 
 TIERS = (
-    ("later", "limits", "messages", "security", "types"),
+    ("later", "limits", "messages", "types"),
     ("errors", "process", "store", "timers"),
-    ("app", "codecs", "memory", "revisions", "states"),
+    ("app", "codecs", "memory", "revisions", "security", "states"),
     ("events", "http", "meta", "turns"),
     ("effects", "wire"),
     ("h11_pump", "httptools_pump", "trace"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from sansmcp import SecurityPolicy
+from sansmcp import LocalProtocolError, SecurityPolicy
 
 requirement = pytest.mark.requirement
 
@@ -71,3 +73,22 @@ def test_everything_can_be_allowed_explicitly() -> None:
     assert policy.allows_origin("https://APP.example.com")
     assert not policy.allows_origin("https://other.example.com")
     assert SecurityPolicy(origins=("*",)).allows_origin("null")
+
+
+def test_case_makes_no_difference() -> None:
+    policy = SecurityPolicy(hosts=("MCP.Example.com",), origins=("https://App.Example.com",))
+    assert policy.allows_host(b"mcp.EXAMPLE.com")
+    assert policy.allows_origin("https://app.example.COM")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"hosts": "example.com"}, "Not a tuple of names: 'example.com'"),
+        ({"origins": "https://example.com"}, "Not a tuple of names: 'https://example.com'"),
+        ({"hosts": ("https://a.example",)}, "Not the name of a host, but a URL: 'https://a.ex"),
+    ],
+)
+def test_names_that_could_never_be_found(settings: Any, said: str) -> None:
+    with pytest.raises(LocalProtocolError, match=said):
+        SecurityPolicy(**settings)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sansmcp import App, Client, LocalProtocolError, Server
+from sansmcp.process import OutputEnd
 from sansmcp.testing import counting_tokens
 
 
@@ -101,3 +103,42 @@ def test_paths_of_the_endpoint(path: str) -> None:
 def test_what_is_no_path(path: str) -> None:
     with pytest.raises(LocalProtocolError, match="Not a path"):
         server(path=path)
+
+
+@pytest.mark.parametrize(
+    "headers", [{"authorization": "secret"}, (("a", "secret"),), ((b"a", "secret"),), "secret"]
+)
+def test_headers_that_are_no_pairs_of_bytes(headers: Any) -> None:
+    with pytest.raises(LocalProtocolError, match="Headers are pairs of bytes") as caught:
+        client(headers=headers)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("seconds", [0, -1.5, float("nan"), None, "3"])
+def test_times_that_are_none(seconds: Any) -> None:
+    with pytest.raises(LocalProtocolError, match="Not a number of seconds above zero: "):
+        client(connect_timeout=seconds)
+
+
+@pytest.mark.parametrize("target", [None, 7, b"http://localhost/", [], [""], ["python", Path("x")]])
+def test_targets_that_are_none(target: Any) -> None:
+    with pytest.raises(LocalProtocolError, match="Neither a URL nor the words of a command: "):
+        Client(target, jitter=lambda: 0.5)
+
+
+@pytest.mark.parametrize("params", [[1], "text", 7, object()])
+def test_parameters_that_are_no_object(params: Any) -> None:
+    with pytest.raises(LocalProtocolError, match="The parameters must be an object"):
+        client().call("tools/call", params, now=0.0)
+
+
+@pytest.mark.parametrize("transports", [(), ("stdio",), "streamable-http"])
+def test_transports_that_there_are_not(transports: Any) -> None:
+    with pytest.raises(LocalProtocolError, match="Transports are a tuple of some of ") as caught:
+        client(transports=transports)
+    assert str(caught.value).endswith(f"and not {transports!r}")
+
+
+def test_a_process_that_there_is_not() -> None:
+    with pytest.raises(LocalProtocolError, match="is no process of ours"):
+        client().receive_from_process(OutputEnd(), now=0.0)
