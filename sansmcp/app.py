@@ -9,7 +9,7 @@ top.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import attrs
 
@@ -61,9 +61,11 @@ class App:
     def handler(self, method: str) -> Callable[[_H], _H]:
         """Decorate the handler of a JSON-RPC method, such as ``"tools/call"``.
 
-        Raises LocalProtocolError for methods that the library answers, and for a second handler of
-        one method.
+        Raises LocalProtocolError for methods that the library answers, for a second handler of one
+        method, and for what is no method.
         """
+        if not isinstance(cast(object, method), str):  # the decorator was not called
+            raise LocalProtocolError("Name the method: @app.handler('tools/call')")
         if method in CORE_METHODS or method.startswith("rpc."):
             raise LocalProtocolError(f"{method} is answered by the library and takes no handler")
         if method in self.handlers:

@@ -88,6 +88,10 @@ class Turn:
     """What the handler saved."""
 
 
+def _is_key(key: object) -> bool:
+    return isinstance(key, bytes) and len(key) >= 16
+
+
 @attrs.frozen(kw_only=True)
 class StateSeal:
     """Seals what travels with the client, so that nobody else can use or change it.
@@ -110,8 +114,8 @@ class StateSeal:
     first_use: Callable[[str], bool] | None = None
 
     def __attrs_post_init__(self) -> None:
-        if not self.keys or any(len(key) < 16 for key in self.keys):
-            raise ValueError("A seal needs keys of at least 16 bytes")
+        if not self.keys or not all(map(_is_key, self.keys)):
+            raise ValueError("A seal needs a tuple of keys, each at least 16 bytes")
 
     def close(self, state: Any, principal: str, method: str, params: Params, *, name: str) -> str:
         """Seal a state, under a name of its own. Raises LocalProtocolError if it is not JSON."""

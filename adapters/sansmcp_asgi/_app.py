@@ -121,6 +121,6 @@ def asgi_app(
 
     Raises LocalProtocolError for settings that make no sense.
     """
-    new_core = partial(new_server, app, resumable=resumable, **settings)
+    new_core = partial(new_server, app, store, resumable=resumable, **settings)
     new_core()  # what is wrong is told now, not with the first request
     return AsgiApp(new_core, store, grace, principal)

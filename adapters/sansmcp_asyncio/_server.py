@@ -124,15 +124,18 @@ class Serving(sansmcp_loop.Serving):
     # Where it serves
 
     async def listen(
-        self, host: str, port: int | range, ssl_context: ssl.SSLContext | None, stack: ExitStack
+        self,
+        http: tuple[str, int | range],
+        ssl_context: ssl.SSLContext | None,
+        stack: ExitStack,
     ) -> None:
         """Accept connections from now on; see :func:`sansmcp_local.listen` for what it raises."""
-        sockets = listen(host, port)
+        sockets = listen(http)
         for each in sockets:
             stack.callback(each.close)
         scheme = "http" if ssl_context is None else "https"
         number = sockets[0].getsockname()[1]
-        self.url = str(sansmcp.Url(scheme, host, number, self.core.path))
+        self.url = str(sansmcp.Url(scheme, http[0], number, self.core.path))
         limits = self.core.limits
         accept = partial(Connection, self, sansmcp.ServerConnection, limits.send_timeout)
         patience = None if ssl_context is None else limits.head_timeout
@@ -191,12 +194,12 @@ def serve(
     """
     if http is None and not stdio:
         raise sansmcp.LocalProtocolError("Nothing to serve on: set http, stdio, or both")
-    core = new_server(app, resumable=resumable, **settings)
+    core = new_server(app, store, resumable=resumable, **settings)
     is_last = http is None if stop_with_stdin is None else stop_with_stdin
 
     async def start(serving: Serving, stack: ExitStack) -> None:
         if http is not None:
-            await serving.listen(*http, ssl_context, stack)
+            await serving.listen(http, ssl_context, stack)
         streams = stack.enter_context(StandardStreams()) if stdio else None
         if state_file is not None:
             transports = core.transports(http=http is not None, stdio=stdio)

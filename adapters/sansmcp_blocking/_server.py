@@ -311,7 +311,7 @@ def serve(
     with ExitStack() as stack:
         stack.callback(serving.release)
         if http is not None:
-            listeners = [stack.enter_context(one) for one in listen(*http)]
+            listeners = [stack.enter_context(one) for one in listen(http)]
             for listener in listeners:
                 serving.accept_from(listener, ssl_context)
             scheme = "http" if ssl_context is None else "https"

@@ -2,9 +2,10 @@
 
 The real standard input and output (:class:`StandardStreams`), the process group of a server that
 was started (:func:`signal_group`), the file by which processes find a server
-(:class:`StateFile`), where a server listens (:func:`listen`), its randomness and its clock
-(:func:`new_server`), what its connections have to send (:func:`pull`), whether a connection can be
-used again (:func:`is_readable`), and when Ctrl-C interrupts those who block (:func:`undisturbed`).
+(:class:`StateFile`), where a server listens (:func:`address_of`, :func:`listen`), its randomness
+and its clock (:func:`new_server`), what its connections have to send (:func:`pull`), whether a
+connection can be used again (:func:`is_readable`), and when Ctrl-C interrupts those who block
+(:func:`undisturbed`).
 """
 
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from sansmcp import later
 
 if TYPE_CHECKING:
     from ._interrupts import interrupts_allowed, undisturbed
-    from ._listening import listen
+    from ._listening import address_of, listen
     from ._machine import new_server, pull
     from ._processes import signal_group
     from ._sockets import is_readable
@@ -24,7 +25,7 @@ else:
         globals(),
         {
             "._interrupts": ("interrupts_allowed", "undisturbed"),
-            "._listening": ("listen",),
+            "._listening": ("address_of", "listen"),
             "._machine": ("new_server", "pull"),
             "._processes": ("signal_group",),
             "._sockets": ("is_readable",),
@@ -37,6 +38,7 @@ __all__ = [
     "StandardStreams",
     "State",
     "StateFile",
+    "address_of",
     "interrupts_allowed",
     "is_readable",
     "listen",

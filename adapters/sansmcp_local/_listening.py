@@ -4,25 +4,50 @@ from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 import sansmcp
 
+_LAST_PORT = 65535
 
-def listen(host: str, port: int | range) -> list[socket.socket]:
+
+def address_of(http: object) -> tuple[str, Sequence[int]]:
+    """A host, and the ports to try, in order: at least one.
+
+    Takes the setting ``http`` of a server. Raises LocalProtocolError for what is no address.
+    """
+    ports: Sequence[int]
+    match http:
+        case (str(host), int(port)):
+            ports = [port]
+        case (str(host), range() as ports):
+            pass
+        case _:
+            raise sansmcp.LocalProtocolError(
+                f"http is a host and a port, such as ('127.0.0.1', 8000), and not {http!r}"
+            )
+    if not ports:
+        raise sansmcp.LocalProtocolError("A range of ports must not be empty")
+    if not 0 <= min(ports) <= max(ports) <= _LAST_PORT:
+        raise sansmcp.LocalProtocolError(f"Ports are from 0 to {_LAST_PORT}, and not {http!r}")
+    return host, ports
+
+
+def listen(http: tuple[str, int | range]) -> list[socket.socket]:
     """Listen on a port, or on the first of several that is free, at all addresses of a host.
 
     Port 0 is any free port, the same at all addresses. The sockets do not block. Raises OSError if
-    there is none, and LocalProtocolError for an empty range.
+    there is none, and LocalProtocolError for what is no address.
     """
-    ports = [port] if isinstance(port, int) else list(port)
-    for candidate in ports:
+    host, ports = address_of(http)
+    for port in ports[:-1]:
         try:
-            return _listen_at(host, candidate)
+            return _listen_at(host, port)
         except OSError as error:
-            if error.errno != errno.EADDRINUSE or candidate == ports[-1]:
+            if error.errno != errno.EADDRINUSE:
                 raise
-    raise sansmcp.LocalProtocolError("A range of ports must not be empty")
+    return _listen_at(host, ports[-1])
 
 
 def _listen_at(host: str, port: int) -> list[socket.socket]:

@@ -15,12 +15,19 @@ if TYPE_CHECKING:
 
 
 def new_server(
-    app: sansmcp.App, *, resumable: bool, **settings: Unpack[sansmcp.ServerSettings]
+    app: sansmcp.App,
+    store: sansmcp.Store | None,
+    *,
+    resumable: bool,
+    **settings: Unpack[sansmcp.ServerSettings],
 ) -> sansmcp.Server:
     """Make the machine of an application; see :class:`sansmcp.Server` for the settings.
 
-    Unless ``seal`` is set, what handlers save is for this process alone.
+    Without a store, and unless ``seal`` is set, what is kept is for this process alone. Raises
+    LocalProtocolError if it is to be shared nevertheless.
     """
+    if settings.get("shared_store") and (store is None or "seal" not in settings):
+        raise sansmcp.LocalProtocolError("With shared_store set store and seal, which are shared")
     seal = sansmcp.StateSeal(keys=(secrets.token_bytes(32),), clock=time.time)
     settings.setdefault("seal", seal)
     return sansmcp.Server(app, new_token=secrets.token_urlsafe, resumable=resumable, **settings)

@@ -131,7 +131,9 @@ class Host(sansmcp.ServerHost):
 
         Raises LocalProtocolError for settings that make no sense.
         """
-        core = new_server(app, resumable=resumable, **settings)
+        if threads < 1:
+            raise sansmcp.LocalProtocolError(f"There must be a thread for handlers, not {threads}")
+        core = new_server(app, store, resumable=resumable, **settings)
         super().__init__(core, sansmcp.MemoryStore(core.limits) if store is None else store)
         self.moved = threading.Condition()
         """The lock of the machine; is notified when something has changed."""

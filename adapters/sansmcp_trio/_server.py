@@ -13,7 +13,7 @@ import math
 import os
 import ssl
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ import trio
 import sansmcp
 import sansmcp_loop
 from sansmcp import Idle, ServerConnection, ServerPipe
-from sansmcp_local import StandardStreams, StateFile, new_server, pull
+from sansmcp_local import StandardStreams, StateFile, address_of, new_server, pull
 from sansmcp_loop import current_loop
 
 from ._machine import Clock, plain_nursery
@@ -256,7 +256,7 @@ async def serve(
     """
     if http is None and not stdio:
         raise sansmcp.LocalProtocolError("Nothing to serve on: set http, stdio, or both")
-    core = new_server(app, resumable=resumable, **settings)
+    core = new_server(app, store, resumable=resumable, **settings)
     serving = Serving(core, sansmcp.MemoryStore(core.limits) if store is None else store)
     stops_at_end = http is None if stop_with_stdin is None else stop_with_stdin
     with ExitStack() as stack:
@@ -283,8 +283,8 @@ async def _listen(
 ) -> list[trio.abc.Listener[Any]]:
     if http is None:
         return []
-    host, port = http
-    bound = await _bind(host, port)
+    host, ports = address_of(http)
+    bound = await _bind(host, ports)
     for listener in bound:
         stack.callback(listener.socket.close)
     scheme = "http" if ssl_context is None else "https"
@@ -295,13 +295,12 @@ async def _listen(
     return [trio.SSLListener(one, ssl_context, https_compatible=True) for one in bound]
 
 
-async def _bind(host: str, port: int | range) -> list[trio.SocketListener]:
-    """Listen on a port, or on the first of several that is free."""
-    ports = [port] if isinstance(port, int) else list(port)
-    for candidate in ports:
+async def _bind(host: str, ports: Sequence[int]) -> list[trio.SocketListener]:
+    """Listen on the first port that is free."""
+    for port in ports[:-1]:
         try:
-            return await trio.open_tcp_listeners(candidate, host=host)
+            return await trio.open_tcp_listeners(port, host=host)
         except OSError as error:
-            if error.errno != errno.EADDRINUSE or candidate == ports[-1]:
+            if error.errno != errno.EADDRINUSE:
                 raise
-    raise sansmcp.LocalProtocolError("A range of ports must not be empty")
+    return await trio.open_tcp_listeners(ports[-1], host=host)

@@ -185,9 +185,9 @@ class Client:
                 nothing to resume). By default only methods that merely read are.
 
         Before the handshake is done calls wait for it. Raises LocalProtocolError, and changes
-        nothing, if the client is closed, ``initialize`` is asked for, the parameters are not JSON
-        (or have a number too large for the header that must repeat it), a time is not above zero,
-        or too many calls are under way.
+        nothing, if the client was not started or is closed, ``initialize`` is asked for, the
+        parameters are not JSON (or have a number too large for the header that must repeat it), a
+        time is not above zero, or too many calls are under way.
         """
         self._check_open()
         lasts = method == LISTEN
@@ -204,6 +204,8 @@ class Client:
             )
         check_params(params)
         check_repeated(self._core, method, params)
+        if self.state is ClientState.NEW:
+            raise LocalProtocolError("The client is not open yet: await it, or start() a machine")
         self._core.now = now
         call = ClientCall(
             self._core,

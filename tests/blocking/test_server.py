@@ -373,3 +373,8 @@ def test_a_handler_that_does_not_look_is_left_behind(
     go_on.set()
     happens(ended)
     serving.join(PATIENCE)
+
+
+def test_threads_that_there_are_not(start: Start) -> None:
+    with pytest.raises(LocalProtocolError, match="There must be a thread for handlers, not 0"):
+        start(threads=0)

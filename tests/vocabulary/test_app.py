@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from sansmcp import App, LocalProtocolError
@@ -43,3 +45,10 @@ def test_methods_that_have_their_answer_already_are_refused(method: str) -> None
     app.handler("taken")(lambda: None)
     with pytest.raises(LocalProtocolError):
         app.handler(method)
+
+
+def test_a_decorator_that_was_not_called() -> None:
+    def call_tool(call: object) -> None: ...
+
+    with pytest.raises(LocalProtocolError, match="Name the method"):
+        App("a").handler(cast(Any, call_tool))

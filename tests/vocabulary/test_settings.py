@@ -142,3 +142,8 @@ def test_transports_that_there_are_not(transports: Any) -> None:
 def test_a_process_that_there_is_not() -> None:
     with pytest.raises(LocalProtocolError, match="is no process of ours"):
         client().receive_from_process(OutputEnd(), now=0.0)
+
+
+def test_a_call_before_the_start() -> None:
+    with pytest.raises(LocalProtocolError, match="not open yet"):
+        client().call("tools/list", now=0.0)

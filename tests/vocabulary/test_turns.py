@@ -131,6 +131,12 @@ def test_keys_that_are_too_short(keys: tuple[bytes, ...]) -> None:
         StateSeal(keys=keys, clock=Clock())
 
 
+@pytest.mark.parametrize("keys", [b"sixteen bytes...", ("sixteen letters.",), "sixteen letters."])
+def test_what_is_no_tuple_of_keys(keys: Any) -> None:
+    with pytest.raises(ValueError, match="A seal needs a tuple of keys"):
+        StateSeal(keys=keys, clock=Clock())
+
+
 def test_keys_are_not_shown() -> None:
     assert "sixteen" not in repr(seal())
 
