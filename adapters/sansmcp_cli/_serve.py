@@ -116,6 +116,8 @@ def _explain(error: OSError, options: argparse.Namespace) -> str:
 def _load(reference: str) -> sansmcp.App:
     """The application that ``module:name`` means; the current directory is searched, too."""
     module_name, _, name = reference.partition(":")
+    if not all(part.isidentifier() for part in module_name.split(".")):
+        raise Mistake(f"Not MODULE:APP: {reference!r}; a module is named as in Python, without .py")
     sys.path.insert(0, "")
     try:
         found = getattr(importlib.import_module(module_name), name or "app")

@@ -19,7 +19,7 @@ from sansmcp.hosting.client import Answerer
 from sansmcp.types import STREAMABLE_HTTP
 from sansmcp_local import interrupts_allowed, undisturbed
 
-from ._http import gone, head_of, request_of
+from ._http import check_arguments, gone, head_of, request_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -173,8 +173,9 @@ def connect_blocking(
         settings: see :class:`sansmcp.Client`; ``listen`` and ``transports`` have no effect. Unless
             ``verdicts`` is set, all clients of this program share one.
 
-    Raises CallError if the handshake fails, LocalProtocolError if the URL or a setting is wrong.
+    Raises CallError if the handshake fails, LocalProtocolError if an argument or setting is wrong.
     """
+    check_arguments(url, http, httpx.Client)
     settings.setdefault("verdicts", _VERDICTS)
     settings |= sansmcp.ClientSettings(listen=False, transports=(STREAMABLE_HTTP,))
     core = sansmcp.Client(url, jitter=random.random, **settings)

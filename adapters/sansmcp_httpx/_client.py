@@ -14,7 +14,7 @@ import sansmcp_loop
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp_loop import Answerer, Clock, Task, current_loop
 
-from ._http import gone, head_of, request_of
+from ._http import check_arguments, gone, head_of, request_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -123,8 +123,9 @@ def connect(
         settings: see :class:`sansmcp.Client`. Unless ``verdicts`` is set, all clients of this
             program share one.
 
-    Raises LocalProtocolError if the URL or a setting is wrong, and RuntimeError where no loop is
+    Raises LocalProtocolError if an argument or setting is wrong, and RuntimeError where no loop is
     running; awaiting the client raises CallError if the handshake fails.
     """
+    check_arguments(url, http, httpx.AsyncClient)
     settings.setdefault("verdicts", _VERDICTS)
     return Client(sansmcp.Client(url, jitter=random.random, **settings), http, answers)

@@ -11,6 +11,16 @@ _POOL_TIMEOUT = 30.0
 """Seconds that a request waits for a connection, where the httpx client would wait for ever."""
 
 
+def check_arguments(
+    url: object, http: object, kind: type[httpx.Client | httpx.AsyncClient]
+) -> None:
+    """Raises LocalProtocolError unless that is a URL, and a client of the kind that is needed."""
+    if not isinstance(url, str):
+        raise sansmcp.LocalProtocolError(f"Not a URL, and httpx starts no processes: {url!r}")
+    if not isinstance(http, kind):
+        raise sansmcp.LocalProtocolError(f"This needs an httpx.{kind.__name__}, and not {http!r}")
+
+
 def request_of(
     http: httpx.Client | httpx.AsyncClient, effect: OpenExchange, read: float | None
 ) -> httpx.Request:

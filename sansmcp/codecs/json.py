@@ -91,7 +91,8 @@ def encode(value: Any) -> bytes:
 
     ``value`` is made of dict, list, tuple, str, int, float, bool and None; objects with a
     ``model_dump`` method (pydantic models such as those of ``mcp-types``) are taken by what that
-    method returns. Names are strings.
+    method returns. Names are strings. Do not rely on what else may go through: where ``msgspec``
+    is installed sets, dates, bytes and others do, as it writes them.
 
     Raises LocalProtocolError for what JSON cannot carry: NaN, infinities, lone surrogates, other
     types.
@@ -271,7 +272,7 @@ def _has_non_finite(value: Any) -> bool:
 def _model_dump(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", by_alias=True, exclude_none=True)
-    raise TypeError(f"{type(value).__name__} is no JSON type")
+    raise TypeError(f"{type(value).__name__} is no JSON type, or not for a name")
 
 
 def _refused(what: str, reason: str) -> RemoteProtocolError:

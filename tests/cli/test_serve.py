@@ -66,6 +66,8 @@ def test_an_application_of_the_current_directory(directory: Path) -> None:
         (("served",), "has no attribute 'app'"),
         (("served:nope",), "has no attribute 'nope'"),
         (("served:other",), "'served:other' is int, and no sansmcp.App"),
+        ((":",), "Not MODULE:APP: ':'"),
+        (("./served.py:mine",), "Not MODULE:APP: './served.py:mine'"),
     ],
 )
 def test_applications_that_are_none(

@@ -179,3 +179,16 @@ def test_a_stream_that_never_ends_is_broken_off() -> None:
         client.call_tool("any", timeout=0.05)
     assert stream.is_closed
     assert time.monotonic() - began < 4
+
+
+@pytest.mark.parametrize(
+    ("url", "http", "said"),
+    [
+        (["python", "server.py"], httpx.Client(), "httpx starts no processes: ."),
+        ("http://127.0.0.1/", httpx.AsyncClient(), "This needs an httpx.Client, and not "),
+        ("http://127.0.0.1/", None, "This needs an httpx.Client, and not None"),
+    ],
+)
+def test_arguments_of_other_kinds(url: Any, http: Any, said: str) -> None:
+    with pytest.raises(LocalProtocolError, match=said):
+        connect_blocking(url, http)

@@ -254,3 +254,16 @@ def test_nothing_of_httpx_is_used_after_the_end(run: Run) -> None:
             assert transport.active == 0
 
     run(main)
+
+
+@pytest.mark.parametrize(
+    ("url", "http", "said"),
+    [
+        (["python", "server.py"], httpx.AsyncClient(), "httpx starts no processes: ."),
+        ("http://127.0.0.1/", httpx.Client(), "This needs an httpx.AsyncClient, and not "),
+        ("http://127.0.0.1/", httpx, "This needs an httpx.AsyncClient, and not "),
+    ],
+)
+def test_arguments_of_other_kinds(url: Any, http: Any, said: str) -> None:
+    with pytest.raises(LocalProtocolError, match=said):
+        sansmcp_httpx.connect(url, http)
