@@ -141,8 +141,7 @@ class TimerTable:
 
     def _place(self) -> None:
         """Give a place in the heap to what was set."""
-        while self._unplaced:
-            key, deadline = self._unplaced.popitem()
+        for key, deadline in self._unplaced.items():
             entry = self._entries.get(key)
             if entry is not None and entry.scheduled <= deadline:
                 entry.deadline = deadline
@@ -153,3 +152,4 @@ class TimerTable:
             self._entries[key] = _Entry(deadline, deadline, serial)
             self._keys[serial] = key
             heapq.heappush(self._heap, (deadline, serial))
+        self._unplaced.clear()

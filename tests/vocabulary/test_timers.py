@@ -60,6 +60,13 @@ def test_they_go_off_in_order() -> None:
     assert [owner for _, owner in table.due(10.0)] == [1, 2, 0]
 
 
+def test_those_of_the_same_time_go_off_as_they_were_set() -> None:
+    table = TimerTable()
+    for owner in range(3):
+        table.set(Timer.REQUEST, owner, 1.0)
+    assert [owner for _, owner in table.due(1.0)] == [0, 1, 2]
+
+
 def test_one_that_is_stopped_by_another_does_not_go_off() -> None:
     table = TimerTable()
     table.set(Timer.REQUEST, "a", 1.0)
