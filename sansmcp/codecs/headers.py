@@ -89,9 +89,12 @@ def accepts(values: Sequence[bytes], wanted: bytes, *, any_type: bool = True) ->
     leaves ``*/*`` and a missing header out: a browser that says ``*/*`` must not be given an
     endless event stream.
     """
-    if not values:
-        return any_type
-    ranges = _ranges(b",".join(values))
+    return _covers(b",".join(values), wanted, any_type) if values else any_type
+
+
+@lru_cache(maxsize=16)  # clients say the same with every request
+def _covers(accept: bytes, wanted: bytes, any_type: bool) -> bool:
+    ranges = _ranges(accept)
     candidates = [wanted, wanted.partition(b"/")[0] + b"/*"] + ([b"*/*"] if any_type else [])
     for candidate in candidates:
         if candidate in ranges:
@@ -99,7 +102,6 @@ def accepts(values: Sequence[bytes], wanted: bytes, *, any_type: bool = True) ->
     return False
 
 
-@lru_cache(maxsize=16)  # clients say the same with every request
 def _ranges(accept: bytes) -> dict[bytes, float]:
     found: dict[bytes, float] = {}
     for item in accept.split(b","):

@@ -24,6 +24,8 @@ from ..states import EXCHANGE, ExchangeEvent, ExchangeState, advance
 if TYPE_CHECKING:
     from .core import ServerCore
 
+_END = SendEnd()
+
 STREAM_HEADERS: Headers = (
     (b"content-type", headers.EVENT_STREAM),
     (b"cache-control", b"no-cache, no-transform"),
@@ -111,7 +113,7 @@ class ServerExchange:
         kind: Headers = ((b"content-type", headers.JSON),) if body else ()
         length = (b"content-length", b"%d" % len(body))
         self._response = ResponseHead(status=status, headers=(*kind, length, *extra))
-        self._finish(body, SendEnd())
+        self._finish(body, _END)
 
     def refuse(self, error: RemoteProtocolError) -> None:
         """Say no: the error's status and headers, and its JSON-RPC error as the body."""
@@ -132,7 +134,7 @@ class ServerExchange:
     def end(self) -> None:
         """End the event stream properly."""
         self.advance(ExchangeEvent.ANSWER)
-        self._finish(b"", SendEnd())
+        self._finish(b"", _END)
 
     def stop(self) -> None:
         """End the event stream properly, whether it has begun or not."""

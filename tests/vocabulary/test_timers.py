@@ -67,6 +67,16 @@ def test_those_of_the_same_time_go_off_as_they_were_set() -> None:
     assert [owner for _, owner in table.due(1.0)] == [0, 1, 2]
 
 
+def test_most_of_many_are_stopped() -> None:
+    table = TimerTable()
+    for owner in range(200):
+        table.set(Timer.REQUEST, owner, 200.0 - owner)
+    assert table.next_deadline() == 1.0
+    for owner in range(10, 200):
+        table.stop(Timer.REQUEST, owner)
+    assert [owner for _, owner in table.due(200.0)] == list(reversed(range(10)))
+
+
 def test_one_that_is_stopped_by_another_does_not_go_off() -> None:
     table = TimerTable()
     table.set(Timer.REQUEST, "a", 1.0)
