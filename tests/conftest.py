@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import signal
 
+import hypothesis
+
+# How long an example may take says something of the machine, nothing of the code.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
+
 # A shell lets what it starts in the background ignore Ctrl-C, and all that this starts; some tests
 # press it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

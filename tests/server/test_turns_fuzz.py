@@ -96,7 +96,7 @@ class Waiting:
 
 
 @pytest.mark.parametrize(("version", "multi_turn"), WAYS)
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(posts=POSTS)
 def test_whatever_comes_before_the_answers(
     version: str,
