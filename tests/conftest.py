@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import signal
+import sys
 
 import hypothesis
+import pytest
+
+from sansmcp import Verdicts
 
 # How long an example may take says something of the machine, nothing of the code.
 hypothesis.settings.register_profile("untimed", deadline=None)
@@ -14,3 +18,19 @@ hypothesis.settings.load_profile("untimed")
 # press it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+CLIENTS = [
+    "sansmcp_asyncio._client",
+    "sansmcp_blocking._client",
+    "sansmcp_httpx._blocking",
+    "sansmcp_httpx._client",
+    "sansmcp_trio._client",
+]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_known_of_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients of one program share what they find out; each test is a program of its own."""
+    for name in CLIENTS:
+        if name in sys.modules:
+            monkeypatch.setattr(sys.modules[name], "_VERDICTS", Verdicts())

@@ -70,7 +70,7 @@ def check_seconds(*durations: float) -> None:
             is_duration = False
         if not is_duration:
             raise LocalProtocolError(
-                f"Not a number of seconds above zero: {seconds!r} (math.inf is no limit)"
+                f"Not a number of seconds above zero: {seconds!r} (infinity: no limit)"
             )
 
 

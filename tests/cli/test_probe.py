@@ -288,7 +288,10 @@ def test_headers_go_along_and_the_trace_shows_everything(url: str) -> None:
         (("--state-file", "f", "--", "true"), "Either a command or --state-file, not both"),
         (("localhost",), "Not an http or https URL: 'localhost'"),
         (("http://a/", "--header", "nonsense"), "Not a header: 'nonsense'; write 'Name: value'"),
-        (("http://a/", "--timeout", "0"), "Not a number of seconds above zero: 0.0"),
+        (
+            ("http://a/", "--timeout", "0"),
+            "Not a number of seconds above zero: 0.0 (infinity: no limit)",
+        ),
     ],
 )
 def test_wrong_usage_is_explained_in_one_line(arguments: tuple[str, ...], said: str) -> None:

@@ -74,8 +74,8 @@ class Tools:
         return InputRequired({"who": InputRequest("elicitation/create", question)}, "Hello")
 
     async def hang(self, call: Call) -> Any:
-        await call.progress(1)
         try:
+            await call.progress(1)  # whoever has heard of it may cancel before this returns
             await trio.sleep_forever()
         finally:
             self._is_cancelled.set()

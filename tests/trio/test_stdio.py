@@ -72,7 +72,10 @@ async def test_progress_notifications_and_questions() -> None:
         return {"action": "accept", "content": {"asked": params["message"]}}
 
     async with connect(
-        ours(), answers={"elicitation/create": elicit}, capabilities={"elicitation": {}}
+        ours(),
+        versions=("2025-11-25",),
+        answers={"elicitation/create": elicit},
+        capabilities={"elicitation": {}},
     ) as client:
         events = client.events()
         assert await client.call_tool("work", on_progress=reports.append) == {"done": True}
@@ -87,7 +90,10 @@ async def test_progress_notifications_and_questions() -> None:
 
 @requirement("CANCEL-B-003")
 async def test_cancelling_the_caller_cancels_the_handler() -> None:
-    async with connect(ours()) as client, trio.open_nursery() as nursery:
+    async with (
+        connect(ours(), versions=("2025-11-25",)) as client,
+        trio.open_nursery() as nursery,
+    ):
         nursery.start_soon(client.call_tool, "hang")
         await logged(client, "hanging")
         nursery.cancel_scope.cancel()
@@ -144,7 +150,7 @@ async def test_the_log_of_the_server() -> None:
 
 @requirement("STDIO-S-001")
 async def test_handlers_cannot_disturb_the_conversation() -> None:
-    async with connect(ours()) as client:
+    async with connect(ours(), versions=("2025-11-25",)) as client:
         await client.events().aclose()  # from now on they are kept
         assert await client.call_tool("disturb") == {"found": ["", "''"]}
         events = await logged(client, "printed", "written", "by a child")
@@ -166,7 +172,8 @@ async def test_what_is_no_message_is_shown_and_skipped() -> None:
 async def test_a_message_of_20_mb_each_way() -> None:
     text = "\N{SNOWMAN}" * (20_000_000 // 3)
     async with connect(ours()) as client:
-        assert await client.call_tool("echo", {"text": text}) == {"text": text}
+        answer = await client.call_tool("echo", {"text": text})
+        assert answer["text"] == text
 
 
 @pytest.mark.skipif(not MEMORY.exists(), reason="needs to see the memory of processes")
@@ -175,7 +182,8 @@ async def test_100_mb_each_way_in_flat_memory() -> None:
 
     async def exchange(client: Client, times: int) -> int:
         for _ in range(times):
-            assert await client.call_tool("echo", {"text": text}) == {"text": text}
+            answer = await client.call_tool("echo", {"text": text})
+            assert answer["text"] == text
         about = await client.call_tool("about")
         return int(about["peak"])
 
