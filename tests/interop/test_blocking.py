@@ -152,12 +152,6 @@ async def test_our_client_uses_their_server(target: str | list[str]) -> None:
         assert [text(each.result()) for each in pending] == [str(number) for number in range(10)]
 
 
-async def test_our_client_answers_the_questions_of_any_server(target: str | list[str]) -> None:
-    with sansmcp_blocking.connect(target, **SETTINGS) as client:
-        shown: Any = AsIfAsync(client)
-        await answer_their_questions(shown)
-
-
 async def test_our_client_hears_their_announcements(target: str | list[str]) -> None:
     with sansmcp_blocking.connect(target, **OLD) as client:
         shown: Any = AsIfAsync(client)

@@ -36,7 +36,9 @@ async def test_our_client_uses_their_server(sdk_url: str, version: str) -> None:
 async def test_our_client_answers_their_questions(sdk_url: str) -> None:
     async with (
         httpx.AsyncClient() as http,
-        connect(sdk_url, http, answers=ANSWERS, capabilities=CAPABILITIES) as client,
+        connect(
+            sdk_url, http, versions=("2025-11-25",), answers=ANSWERS, capabilities=CAPABILITIES
+        ) as client,
     ):
         await answer_their_questions(client)
 

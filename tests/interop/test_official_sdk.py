@@ -68,7 +68,9 @@ async def test_our_client_follows_their_streams(sdk_url: str, version: str) -> N
 
 
 async def test_our_client_answers_their_questions(sdk_url: str) -> None:
-    async with sansmcp_trio.connect(sdk_url, answers=ANSWERS, capabilities=CAPABILITIES) as client:
+    async with sansmcp_trio.connect(
+        sdk_url, versions=("2025-11-25",), answers=ANSWERS, capabilities=CAPABILITIES
+    ) as client:
         await answer_their_questions(client)
 
 

@@ -49,7 +49,7 @@ async def test_our_client_uses_their_server(version: str) -> None:
 
 async def test_our_client_hears_their_progress_and_notifications() -> None:
     reports: list[ProgressReceived] = []
-    async with sansmcp_trio.connect(THEIR_SERVER) as client:
+    async with sansmcp_trio.connect(THEIR_SERVER, versions=("2025-11-25",)) as client:
         result = await client.call_tool("slow", {"steps": 6}, on_progress=reports.append)
         assert text(result) == "done"
         assert [report.progress for report in reports] == [1, 2, 3, 4, 5, 6]
@@ -58,7 +58,7 @@ async def test_our_client_hears_their_progress_and_notifications() -> None:
 
 async def test_our_client_answers_their_questions() -> None:
     async with sansmcp_trio.connect(
-        THEIR_SERVER, answers=ANSWERS, capabilities=CAPABILITIES
+        THEIR_SERVER, versions=("2025-11-25",), answers=ANSWERS, capabilities=CAPABILITIES
     ) as client:
         await answer_their_questions(client)
 
