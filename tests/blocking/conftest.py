@@ -62,6 +62,8 @@ def start(world: World) -> Iterator[Start]:
             return stack.enter_context(sansmcp_blocking.serve(world.app, **options))
 
         yield start
+    for thread in set(threading.enumerate()) - before:
+        thread.join(PATIENCE)  # its last steps
     assert set(threading.enumerate()) <= before
 
 
