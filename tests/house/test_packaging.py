@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -81,16 +82,24 @@ def run(*arguments: str | Path, cwd: Path, **environment: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy of the tree, so that nothing is left in the tree."""
-    place = tmp_path_factory.mktemp("wheel")
-    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, place)
-    for name in ("sansmcp", "adapters"):
-        shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
-    run("-m", "build", "--wheel", "--no-isolation", cwd=place)
-    (built,) = (place / "dist").glob("*.whl")
-    return built
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with both distributions; the tree was copied, so that nothing is left in it."""
+    place = tmp_path_factory.mktemp("built")
+    for path in ROOT.iterdir():
+        if path.is_file():
+            shutil.copy(path, place)
+    skipped = shutil.ignore_patterns("__pycache__", "node_modules")
+    for name in ("sansmcp", "adapters", "benchmarks", "docs", "examples", "tests"):
+        shutil.copytree(ROOT / name, place / name, ignore=skipped)
+    run("-m", "build", "--no-isolation", cwd=place)  # the wheel is made of the other one
+    return place / "dist"
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    """The wheel."""
+    (wheel,) = built.glob("*.whl")
+    return wheel
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +150,15 @@ def test_the_change_log_begins_with_this_version() -> None:
 def test_the_wheel_holds_the_modules_of_the_tree(wheel: Path) -> None:
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert held == files_of_the_tree()
+
+
+def test_the_source_distribution_holds_what_the_readme_links_to(built: Path) -> None:
+    (archive,) = built.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        held = {name.partition("/")[2] for name in opened.getnames()}
+    links = re.findall(r"\]\(([^):]+)\)", (ROOT / "README.md").read_text())
+    assert links != []
+    assert [link for link in links if link not in held] == []
 
 
 def test_the_wheel_is_sound(wheel: Path) -> None:
