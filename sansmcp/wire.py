@@ -1,8 +1,9 @@
 """What a connection asks of an HTTP/1.1 parser, so that another one can take its place.
 
-A *wire* is one end of one connection: bytes to message parts and back, for one message each way at
-a time. It knows no clock and no limit but those on what it keeps itself: how long a head may be,
-and how long it may take, is the business of :mod:`sansmcp.http11`.
+Of a client it reads the heads of responses. A server's *wire* is one end of one connection: bytes
+to message parts, for one message at a time. It knows no clock and no limit but those on what it
+keeps itself: how long a head may be, and how long it may take, is the business of
+:mod:`sansmcp.http11`.
 """
 
 from __future__ import annotations
@@ -41,37 +42,24 @@ class ServerWire(Protocol):
         ...
 
 
-class ClientWire(Protocol):
-    """The client's end: requests out, responses in."""
+class ResponseHeadReader(Protocol):
+    """What reads the head of a response. Where it ends, and bodies, is all the same to it."""
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether a request may be sent."""
-        ...
+    def __call__(self, data: bytes) -> tuple[ResponseHead, bool]:
+        """A head, from the bytes up to its blank line; and whether it says HTTP/1.1.
 
-    def send(self, head: RequestHead, body: bytes) -> bytes:
-        """A request, as bytes."""
-        ...
-
-    def receive(self, data: bytes) -> None:
-        """Bytes have come; b"": no more will come."""
-        ...
-
-    def next_part(self) -> ResponseHead | BodyData | BodyEnd | None:
-        """The next part of the response, interim ones left out; None where it needs more bytes.
-
-        After BodyEnd the wire is ready for the next request, if there can be one. Raises
-        RemoteProtocolError (``malformed_http``) for what is no HTTP/1.1.
+        Its ``content-length``, if it has one, is a number. Raises RemoteProtocolError
+        (``malformed_http``) for what is no HTTP/1.1.
         """
         ...
 
 
 @attrs.frozen
 class Http11:
-    """An implementation of HTTP/1.1: makes the wires of new connections."""
+    """An implementation of HTTP/1.1."""
 
     server: Callable[[Limits], ServerWire]
-    client: Callable[[Limits], ClientWire]
+    read_response_head: ResponseHeadReader
 
 
 def malformed(what: object, status: int = 400) -> RemoteProtocolError:

@@ -77,6 +77,11 @@ def single(values: Sequence[bytes]) -> str | None:
     return b", ".join(values).decode("latin-1") if values else None
 
 
+def options(values: Sequence[bytes]) -> list[bytes]:
+    """What ``Connection`` says, in lower case; ``close``, for example."""
+    return [option.strip() for option in b",".join(values).lower().split(b",")]
+
+
 def media_type(values: Sequence[bytes]) -> bytes | None:
     """``Content-Type`` in lower case, without parameters; None where it is missing or repeated."""
     return values[0].partition(b";")[0].strip().lower() if len(values) == 1 else None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..client.client import Client
+from ..codecs.framing import encode_head
 from ..effects import OpenExchange
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..h11_pump import HTTP11
-from ..http import BodyEnd, PeerGone, RequestHead, Url
-from .meter import HeadMeter
+from ..http import BodyEnd, PeerGone, Url
+from .reading import ResponseReader
 
 
 class ClientConnection:
@@ -24,10 +25,10 @@ class ClientConnection:
         self.host: Any = None
         """What the bytes go through; the host of the client sets it, and uses it."""
         self._client = client
-        self._limits = client.limits
-        self._wire = (client.http11 or HTTP11).client(self._limits)
-        self._meter = HeadMeter(self._limits.max_head_bytes)
+        http11 = client.http11 or HTTP11
+        self._reader = ResponseReader(http11.read_response_head, client.limits.max_head_bytes)
         self._exchange: int | None = None
+        self._is_lost = False
 
     @property
     def is_done(self) -> bool:
@@ -37,7 +38,7 @@ class ClientConnection:
     @property
     def is_reusable(self) -> bool:
         """Whether another exchange may begin on this connection."""
-        return self.is_done and self._wire.is_ready
+        return self.is_done and not self._is_lost and self._reader.is_ready
 
     def begin(self, effect: OpenExchange) -> bytes:
         """Begin an exchange; returns what to send.
@@ -47,39 +48,35 @@ class ClientConnection:
         if not self.is_reusable:
             raise LocalProtocolError("The connection is busy or used up")
         self._exchange = effect.exchange
-        self._meter = HeadMeter(self._limits.max_head_bytes)
         head = effect.head
-        headers = [(b"host", Url.parse(effect.url).authority.encode()), *head.headers]
+        headers = ((b"host", Url.parse(effect.url).authority.encode()), *head.headers)
         if effect.body or head.method == b"POST":
-            headers.append((b"content-length", b"%d" % len(effect.body)))
-        sent = RequestHead(method=head.method, target=head.target, headers=tuple(headers))
-        return self._wire.send(sent, effect.body)
+            headers = (*headers, (b"content-length", b"%d" % len(effect.body)))
+        return encode_head(b"%b %b HTTP/1.1" % (head.method, head.target), headers) + effect.body
 
     def receive_data(self, data: bytes, *, now: float) -> None:
         """Bytes have come from the server."""
         if self._exchange is not None:
-            if not self._meter.feed(data):
-                self.connection_lost("the response head is too large", now=now)
-            else:
-                self._wire.receive(data)
-                self._read(now)
+            self._reader.receive(data)
+            self._read(now)
 
     def receive_eof(self, *, now: float) -> None:
         """The server has closed its side: the end of the response, or the middle of it."""
         if self._exchange is not None:
-            self._wire.receive(b"")
+            self._reader.receive(b"")
             self._read(now)
-            self.connection_lost("closed before the response was complete", now=now)
+        self.connection_lost("closed before the response was complete", now=now)
 
     def connection_lost(self, reason: str, *, now: float) -> None:
         """The connection broke or could not be made. May be called any number of times."""
+        self._is_lost = True
         if self._exchange is not None:
             exchange, self._exchange = self._exchange, None
             self._client.receive(exchange, PeerGone(reason), now=now)
 
     def _read(self, now: float) -> None:
         try:
-            while self._exchange is not None and (part := self._wire.next_part()) is not None:
+            while self._exchange is not None and (part := self._reader.next_part()) is not None:
                 exchange = self._exchange
                 if isinstance(part, BodyEnd):
                     self._exchange = None

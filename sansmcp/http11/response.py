@@ -8,7 +8,7 @@ from __future__ import annotations
 import attrs
 
 from ..codecs.framing import LAST_CHUNK, encode_chunk, encode_head
-from ..codecs.headers import get
+from ..codecs.headers import get, options
 from ..http import RequestHead, ResponseHead
 
 
@@ -28,7 +28,7 @@ class ResponseWriter:
     @classmethod
     def answering(cls, head: RequestHead, *, is_http_1_1: bool) -> ResponseWriter:
         """What writes the response to this request."""
-        is_last = any(b"close" in _options(value) for value in head.values(b"connection"))
+        is_last = b"close" in options(head.values(b"connection"))
         return cls(is_http_1_1, head.method == b"HEAD", is_http_1_1 and not is_last)
 
     def head(self, head: ResponseHead, *, is_last: bool) -> bytes:
@@ -51,7 +51,3 @@ class ResponseWriter:
     def end(self) -> bytes:
         """The end of the body."""
         return LAST_CHUNK if self._in_chunks else b""
-
-
-def _options(value: bytes) -> list[bytes]:
-    return [option.strip().lower() for option in value.split(b",")]

@@ -6,9 +6,9 @@ registry knows are refused as malformed, lines must end in CR LF.
 """
 
 from ..wire import Http11
-from .client import ClientWire
+from .client import read_response_head
 from .server import ServerWire
 
-HTTP11 = Http11(server=ServerWire, client=ClientWire)
+HTTP11 = Http11(server=ServerWire, read_response_head=read_response_head)
 
 __all__ = ["HTTP11"]

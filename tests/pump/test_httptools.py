@@ -7,7 +7,7 @@ import pytest
 from sansmcp import RemoteProtocolError, httptools_pump
 from sansmcp.http import BodyData, BodyEnd, RequestHead
 from sansmcp.limits import Limits
-from sansmcp.wire import ClientWire, ServerWire
+from sansmcp.wire import ServerWire
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def server(data: bytes, **limits: int) -> ServerWire:
     return wire
 
 
-def parts(wire: ServerWire | ClientWire) -> list[object]:
+def parts(wire: ServerWire) -> list[object]:
     found: list[object] = []
     while (part := wire.next_part()) is not None:
         found.append(part)
@@ -73,20 +73,3 @@ def test_what_is_refused(head: bytes, status: int) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         parts(server(head))
     assert (caught.value.http_status, caught.value.reason) == (status, "malformed_http")
-
-
-@pytest.mark.parametrize("head", [b"204 \r\ncontent-length: 5", b"202 \r\ncontent-length: 0"])
-def test_an_answer_without_body_leaves_the_connection_usable(head: bytes) -> None:
-    wire = httptools_pump.HTTP11.client(Limits())
-    wire.send(RequestHead(method=b"GET", target=b"/", headers=((b"host", b"h"),)), b"")
-    wire.receive(b"HTTP/1.1 %b\r\n\r\n" % head)
-    assert len(parts(wire)) == 2
-    assert wire.is_ready
-
-
-def test_an_answer_that_says_so_is_the_last() -> None:
-    wire = httptools_pump.HTTP11.client(Limits())
-    wire.send(RequestHead(method=b"GET", target=b"/", headers=((b"host", b"h"),)), b"")
-    wire.receive(b"HTTP/1.1 202 \r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
-    assert len(parts(wire)) == 2
-    assert not wire.is_ready

@@ -1,0 +1,146 @@
+"""Reading responses: where heads end, and bodies, which is the same whoever reads the heads.
+
+Source: RFC 9112 sections 2.2, 6, 7.1 and 9.3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import attrs
+
+from ..codecs.headers import get, get_all, options
+from ..http import BodyData, BodyEnd, ResponseHead
+from ..wire import ResponseHeadReader, malformed
+
+_END_OF_HEAD = re.compile(rb"\n\r?\n")
+_END_OF_LINE = re.compile(rb"\r\n")
+_INTERIM = re.compile(rb"HTTP/1\.1 1(?!01)[0-9][0-9][ \r\n]")
+"""Any but 101: what would come after that is no HTTP, and nobody has asked for it."""
+_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
+
+
+@attrs.define(eq=False)
+class _Buffer:
+    """What has come and was not taken."""
+
+    _limit: int
+    """Bytes that a head may have, or what is between the pieces of a body in chunks."""
+    waiting: bytearray = attrs.field(factory=bytearray, init=False)
+    is_closed: bool = attrs.field(default=False, init=False)
+    """No more will come."""
+    _searched: int = attrs.field(default=0, init=False)
+    """No mark begins before this."""
+
+    def take(self, count: int) -> bytes:
+        """So many bytes, or what there is of them."""
+        taken = bytes(self.waiting[:count])
+        del self.waiting[:count]
+        self._searched = 0
+        return taken
+
+    def take_to(self, mark: re.Pattern[bytes], what: str) -> bytes:
+        """Everything to the end of a mark of three bytes at most; nothing until that has come."""
+        found = mark.search(self.waiting, self._searched)
+        end = len(self.waiting) if found is None else found.end()
+        if end > self._limit:
+            raise malformed(f"{what} is too large")
+        if found is not None:
+            return self.take(end)
+        self._searched = max(end - 2, 0)
+        return b""
+
+
+class ResponseReader:
+    """Bytes of one connection in, the parts of one response after the other out."""
+
+    def __init__(self, read_head: ResponseHeadReader, limit: int) -> None:
+        """``limit``: bytes that a head may have."""
+        self._read_head = read_head
+        self._buffer = _Buffer(limit)
+        self._body: Iterator[bytes] | None = None
+        self._keeps_alive = True
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether another response may come: the last one is complete, and nothing follows it."""
+        return self._keeps_alive and self._body is None and not self._buffer.waiting
+
+    def receive(self, data: bytes) -> None:
+        """Bytes have come; b"": no more will come."""
+        self._buffer.waiting += data
+        self._buffer.is_closed = not data
+
+    def next_part(self) -> ResponseHead | BodyData | BodyEnd | None:
+        """The next part of a response, interim ones left out; None where it needs more bytes.
+
+        Raises RemoteProtocolError (``malformed_http``) for what is no HTTP/1.1.
+        """
+        if self._body is None:
+            return self._next_head()
+        data = next(self._body, None)
+        if data is None:
+            self._body = None
+            return BodyEnd()
+        return BodyData(data) if data else None
+
+    def _next_head(self) -> ResponseHead | None:
+        while data := self._buffer.take_to(_END_OF_HEAD, "the head"):
+            if _INTERIM.match(data) is None:
+                head, is_http_1_1 = self._read_head(data)
+                is_last = b"close" in options(get_all(head.headers, b"connection"))
+                self._keeps_alive = is_http_1_1 and not is_last
+                self._body = self._body_of(head)
+                return head
+        return None
+
+    def _body_of(self, head: ResponseHead) -> Iterator[bytes]:
+        if head.status < 200:
+            raise malformed(f"a response with status {head.status}")
+        if head.status in (204, 304):
+            return iter(())
+        if codings := get_all(head.headers, b"transfer-encoding"):
+            if [coding.lower() for coding in codings] != [b"chunked"]:
+                raise malformed(f"a transfer encoding but chunked: {codings!r}")
+            return _in_chunks(self._buffer)
+        length = get(head.headers, b"content-length")
+        if length is not None:
+            return _of_length(self._buffer, int(length))  # which the reader of the head has checked
+        self._keeps_alive = False
+        return _until_closed(self._buffer)
+
+
+# Bodies: pieces, nothing where more bytes have to come first, and an end.
+
+
+def _of_length(buffer: _Buffer, left: int) -> Iterator[bytes]:
+    while left:
+        data = buffer.take(left)
+        left -= len(data)
+        yield data
+
+
+def _until_closed(buffer: _Buffer) -> Iterator[bytes]:
+    while buffer.waiting or not buffer.is_closed:
+        yield buffer.take(len(buffer.waiting))
+
+
+def _in_chunks(buffer: _Buffer) -> Iterator[bytes]:
+    """Extensions and trailers mean nothing here."""
+    while True:
+        while not (line := buffer.take_to(_END_OF_LINE, "the size of a chunk")):
+            yield b""
+        size = _SIZE.fullmatch(line)
+        if size is None:
+            raise malformed(f"no size of a chunk: {line[:50]!r}")
+        if not int(size[1], 16):
+            break
+        yield from _of_length(buffer, int(size[1], 16))
+        while not (line := buffer.take_to(_END_OF_LINE, "what follows a chunk")):
+            yield b""
+        if len(line) > 2:
+            raise malformed("a chunk that is longer than its size")
+    while line != b"\r\n":
+        while not (line := buffer.take_to(_END_OF_LINE, "a trailer")):
+            yield b""
