@@ -247,6 +247,11 @@ class Pair:
         """Let something happen after the latency of the link."""
         self.clock.call_later(self.link.latency, action)
 
+    def break_connections(self) -> None:
+        """All connections break, now. What was on its way is lost."""
+        for connection in tuple(self._connections.values()):
+            connection.snap()
+
     def kill(self, server: Server) -> None:
         """An instance is gone, without a word; its connections break."""
         self.servers.remove(server)

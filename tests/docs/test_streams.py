@@ -1,0 +1,86 @@
+"""What the page on streams says of them is so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from pathlib import Path
+from typing import TypeGuard
+
+import pytest
+
+from sansmcp import App, Call, Client, MemoryStore, Server
+from sansmcp.events import CallCancelled, CallCompleted, CallFailed, CallReceived, ClientEvent
+from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
+from sansmcp.testing import Link, Pair, counting_tokens
+
+from ..examples.test_examples import output_of
+from .documents import DOCS, blocks, rows
+
+PAGE = DOCS / "streams.md"
+
+SCENARIOS = [
+    (0, HANDSHAKE_VERSIONS, "streamable-http", True),
+    (1, HANDSHAKE_VERSIONS, "streamable-http", False),
+    (2, HANDSHAKE_VERSIONS[:1], "http+sse", True),
+    (3, MODERN_VERSIONS, "streamable-http", True),
+]
+"""For each row of the table: versions, transport, and whether the server keeps streams."""
+
+
+def work(call: Call) -> Generator[float, None, object]:
+    yield 1.0
+    call.progress(1, now=call.host.clock.now)
+    yield 1.0
+    return {"tools": [], "content": []}
+
+
+def fate(method: str, version: str, transport: str, *, resumable: bool) -> tuple[str, str]:
+    """What becomes of a call, and of its handler, when all connections break."""
+    app = App("worker", "1")
+    app.handler(method)(work)
+    path = {"http+sse": "/sse"}.get(transport)
+    tokens = counting_tokens()
+    server = Server(app, new_token=tokens, versions=(version,), resumable=resumable, http_sse=path)
+    url = f"http://localhost{path or server.path}"
+    client = Client(url, jitter=lambda: 0.5, versions=(version,), transports=(transport,))
+    store = MemoryStore(server.limits) if resumable else None
+    pair = Pair(client, server, Link(lambda: 0.5), store=store)
+    client.start(now=0.0)
+    call = client.call(method, {"name": "any"}, now=0.0)
+    pair.clock.call_at(1.5, pair.break_connections)
+    pair.run(until=20.0)
+    times = [type(event) for event in pair.server_events].count(CallReceived)
+    (end,) = (
+        event for event in pair.events if getattr(event, "call", None) == call and is_end(event)
+    )
+    match end:
+        case CallCompleted():
+            outcome = "resumed" if times == 1 else "made again"
+        case CallFailed(error=error):
+            outcome = f"`{type(error).__name__}`"
+    is_cancelled = any(isinstance(event, CallCancelled) for event in pair.server_events)
+    return outcome, "cancelled" if is_cancelled else "goes on"
+
+
+def is_end(event: ClientEvent) -> TypeGuard[CallCompleted | CallFailed]:
+    return isinstance(event, CallCompleted | CallFailed)
+
+
+@pytest.mark.parametrize(("row", "versions", "transport", "resumable"), SCENARIOS)
+def test_what_the_caller_sees(
+    row: int, versions: tuple[str, ...], transport: str, resumable: bool
+) -> None:
+    _, reads, others, handler = rows(PAGE)[row]
+    for version in versions:
+        for method, said in (("tools/list", reads), ("tools/call", others)):
+            seen = fate(method, version, transport, resumable=resumable)
+            assert seen == (said, handler), (version, method)
+
+
+def test_a_client_is_let_go(tmp_path: Path) -> None:
+    (program,), (printed,) = blocks(PAGE, "python"), blocks(PAGE, "text")
+    script = tmp_path / "polling.py"
+    script.write_text(program, encoding="utf-8")
+    shown = re.sub(r"(id|event) [\w-]{4}\.\.\.-", r"\1 ID-", output_of(script))
+    assert shown[shown.index("client #3 >") :] == printed
