@@ -156,7 +156,7 @@ def test_the_source_distribution_holds_what_the_readme_links_to(built: Path) -> 
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as opened:
         held = {name.partition("/")[2] for name in opened.getnames()}
-    links = re.findall(r"\]\(([^):]+)\)", (ROOT / "README.md").read_text())
+    links = re.findall(r"\]\(([^):#]+)\)", (ROOT / "README.md").read_text())
     assert links != []
     assert [link for link in links if link not in held] == []
 
