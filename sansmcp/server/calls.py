@@ -356,8 +356,8 @@ class Call:
         if not was_running:
             return False
         self._leave(withdraw=True)
-        is_row_5_8 = isinstance(message, ErrorResponse) and message.code == MISSING_CAPABILITY
-        if self._answer.respond(data, 400 if is_row_5_8 else 200):
+        lacks = isinstance(message, ErrorResponse) and message.code == MISSING_CAPABILITY
+        if self._answer.respond(data, 400 if lacks else 200):
             return True
         self._core.events.append(MessageLost(self, "the client left before it could be answered"))
         return False

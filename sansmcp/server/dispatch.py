@@ -1,10 +1,9 @@
 """What a request must be to be read at all: the rows that are the same for every revision.
 
 The rows are tried from top to bottom and the first that applies decides, so their order *is* the
-behaviour. Each row is one small function that raises the refusal it stands for; its number is the
-row of the dispatch table that it implements. They need only the head, and are tried as soon as it
-has arrived, before a body is read. What comes after them belongs to an era: :mod:`.legacy.ladder`,
-:mod:`.modern.era`.
+behaviour. Each row is one small function that raises the refusal it stands for. They need only the
+head, and are tried as soon as it has arrived, before a body is read. What comes after them belongs
+to an era: :mod:`.legacy.ladder`, :mod:`.modern.era`.
 
 Source: 2025-03-26 to 2026-07-28 basic/transports: Streamable HTTP.
 """
@@ -83,7 +82,7 @@ class Asked:
         return headers.single(self.head.values(PROTOCOL_VERSION))
 
 
-Row: TypeAlias = tuple[str, Callable[[Asked], None]]
+Row: TypeAlias = Callable[[Asked], None]
 
 
 def path(asked: Asked) -> None:
@@ -137,19 +136,16 @@ def body_form(asked: Asked) -> None:
         raise refusals.not_json()
 
 
-COMMON: tuple[Row, ...] = (
-    ("0.2", host_and_origin),
-    ("0.3", announced_size),
-)
+COMMON: tuple[Row, ...] = (host_and_origin, announced_size)
 """The rows that every path and transport has."""
 
-MCP_PATH: tuple[Row, ...] = (("0.1", path), *COMMON, ("0.5", http_method))
-POST: tuple[Row, ...] = (("4.2", answer_forms), ("4.3", body_form))
+MCP_PATH: tuple[Row, ...] = (path, *COMMON, http_method)
+POST: tuple[Row, ...] = (answer_forms, body_form)
 
 
 def check_common(asked: Asked) -> None:
     """Go down the rows that any request has. Raises RemoteProtocolError: the refusal."""
-    for _, row in COMMON:
+    for row in COMMON:
         row(asked)
 
 
@@ -158,8 +154,8 @@ def check_mcp_path(asked: Asked) -> None:
 
     Raises as :func:`check_common`.
     """
-    for _, row in MCP_PATH:
+    for row in MCP_PATH:
         row(asked)
     if asked.head.method == b"POST":
-        for _, row in POST:
+        for row in POST:
             row(asked)

@@ -5,8 +5,7 @@ The message says what to send instead. Each mistake has its own reason, because 
 people to wrong theories for days. They are ordinary :class:`~sansmcp.errors.RemoteProtocolError`
 objects: the ladder of :mod:`.dispatch` raises them, the exchange answers with their ``reply``.
 
-Source: the dispatch table (legacy part) and the refusals of the design notes; 2025-11-25
-basic/transports.
+Source: 2025-03-26 to 2026-07-28 basic/transports, for status and code where they are prescribed.
 """
 
 from __future__ import annotations

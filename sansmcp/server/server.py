@@ -358,7 +358,7 @@ class Server(StoreCompletions):
         assert head is not None
         if self._legacy is not None and self._legacy.took(exchange, head, body):
             return
-        message = jsonrpc.decode(body, self._core.limits)  # rows 4.4 and 4.9
+        message = jsonrpc.decode(body, self._core.limits)
         if not self._stateless.took(exchange, head, message):
             assert self._legacy is not None, "without other revisions, everything is taken"
             self._legacy.post(exchange, message)

@@ -24,7 +24,7 @@ from .bench import (
 requirement = pytest.mark.requirement
 
 
-# 4: POST
+# POST
 
 
 @requirement("SHTTP-C-003")
@@ -37,7 +37,7 @@ requirement = pytest.mark.requirement
         (f"*/*, {JSON};q=0", [JSON]),
     ],
 )
-def test_4_2_post_has_to_accept_both_forms(bench: Bench, accept: str, missing: list[str]) -> None:
+def test_post_has_to_accept_both_forms(bench: Bench, accept: str, missing: list[str]) -> None:
     talk = bench.post(PING, headers={"accept": accept})
     expect(talk, 406, "not_acceptable")
     names = " and ".join(missing)
@@ -49,17 +49,17 @@ def test_4_2_post_has_to_accept_both_forms(bench: Bench, accept: str, missing: l
 
 
 @pytest.mark.parametrize("accept", [None, "*/*", "text/*, application/*", BOTH.upper()])
-def test_4_2_wildcards_count(bench: Bench, accept: str | None) -> None:
+def test_wildcards_count(bench: Bench, accept: str | None) -> None:
     assert bench.post(initialize(), headers={"accept": accept}).status == 200
 
 
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", ""])
-def test_4_3_media_type(bench: Bench, kind: str | None) -> None:
+def test_media_type(bench: Bench, kind: str | None) -> None:
     expect(bench.post(PING, headers={"content-type": kind}), 415, "unsupported_media_type")
 
 
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON"])
-def test_4_3_parameters_and_case_do_not_matter(bench: Bench, kind: str) -> None:
+def test_parameters_and_case_do_not_matter(bench: Bench, kind: str) -> None:
     assert bench.post(initialize(), headers={"content-type": kind}).status == 200
 
 
@@ -73,7 +73,7 @@ def test_4_3_parameters_and_case_do_not_matter(bench: Bench, kind: str) -> None:
         (b"[" * 9999, "too_deep"),
     ],
 )
-def test_4_4_not_json(bench: Bench, body: bytes, reason: str) -> None:
+def test_not_json(bench: Bench, body: bytes, reason: str) -> None:
     expect(bench.post(body, bench.open_session()), 400, reason, -32700)
 
 
@@ -88,21 +88,21 @@ def test_4_4_not_json(bench: Bench, body: bytes, reason: str) -> None:
         [request(1), initialize()],
     ],
 )
-def test_4_6_batches_that_2025_03_26_does_not_allow(bench: Bench, batch: Any) -> None:
+def test_batches_that_2025_03_26_does_not_allow(bench: Bench, batch: Any) -> None:
     session = bench.open_session("2025-03-26")
     expect(bench.post(batch, session, None), 400, "bad_batch")
 
 
 @requirement("JSONRPC-B-039", "SHTTP-C-005")
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", LATEST])
-def test_4_8_arrays_are_no_messages_elsewhere(bench: Bench, version: str) -> None:
+def test_arrays_are_no_messages_elsewhere(bench: Bench, version: str) -> None:
     session = bench.open_session(version)
     expect(bench.post([request(1)], session, None), 400, "batch_not_allowed")
     expect(bench.post([], session, None), 400, "batch_not_allowed")
 
 
 @requirement("VERS-S-001")
-def test_4_8_without_a_session_the_header_decides() -> None:
+def test_without_a_session_the_header_decides() -> None:
     bench = Bench(sessions=False)
     version = {"mcp-protocol-version": LATEST}
     expect(bench.post([request(1)], headers=version), 400, "batch_not_allowed")
@@ -115,28 +115,28 @@ def test_4_8_without_a_session_the_header_decides() -> None:
 @pytest.mark.parametrize(
     ("message", "id"), [(1, None), ({}, None), ({"jsonrpc": "2.0", "id": 5, "method": 1}, 5)]
 )
-def test_4_9_no_message(bench: Bench, message: Any, id: int | None) -> None:
+def test_no_message(bench: Bench, message: Any, id: int | None) -> None:
     expect(bench.post(message, bench.open_session()), 400, "invalid_message", id=id)
 
 
 @requirement("VERS-S-002", "VERS-S-003", "VERS-S-004", "VERS-S-005")
 @pytest.mark.parametrize("version", ["2030-01-01", "latest", "2025-11-25, 2025-06-18", "\xff"])
-def test_4_10_a_version_nobody_knows(bench: Bench, version: str) -> None:
+def test_a_version_nobody_knows(bench: Bench, version: str) -> None:
     talk = bench.post(PING, bench.open_session(), version)
     expect(talk, 400, "unsupported_version", -32022, id=7)
     assert talk.error["data"]["supported"] == list(reversed(REVISIONS))
     assert talk.error["data"]["requested"] == version
 
 
-# 6: the handshake revisions
+# The handshake revisions
 
 
-def test_6_1_initialize_within_a_session(bench: Bench) -> None:
+def test_initialize_within_a_session(bench: Bench) -> None:
     session = bench.open_session()
     expect(bench.post(initialize(), session), 400, "initialize_in_session", id=0)
 
 
-def test_6_1_what_a_newer_client_says_in_the_header_does_not_keep_it_from_negotiating(
+def test_what_a_newer_client_says_in_the_header_does_not_keep_it_from_negotiating(
     bench: Bench,
 ) -> None:
     talk = bench.post(initialize("2026-07-28"), headers={"mcp-protocol-version": "2026-07-28"})
@@ -145,20 +145,20 @@ def test_6_1_what_a_newer_client_says_in_the_header_does_not_keep_it_from_negoti
 
 
 @requirement("VERS-S-002")
-def test_6_2_a_known_version_that_is_not_served() -> None:
+def test_a_known_version_that_is_not_served() -> None:
     bench = Bench(versions=("2025-06-18", LATEST))
     talk = bench.post(PING, bench.open_session(), "2025-03-26")
     expect(talk, 400, "unsupported_version", id=7)
     assert talk.error["data"]["supported"] == ["2025-06-18", LATEST]
 
 
-def test_6_2_another_served_version_is_accepted(bench: Bench) -> None:
+def test_another_served_version_is_accepted(bench: Bench) -> None:
     assert bench.post(PING, bench.open_session(), "2025-06-18").status == 200
     assert bench.post(PING, bench.open_session(), None).status == 200
 
 
 @requirement("SESSION-S-004", "SESSION-S-006")
-def test_6_3_sessions(bench: Bench) -> None:
+def test_sessions(bench: Bench) -> None:
     session = bench.open_session(principal="alice")
     expect(bench.post(PING), 400, "session_required", id=7)
     expect(bench.post(notification("notifications/initialized")), 400, "session_required")
@@ -185,13 +185,13 @@ def test_6_3_sessions(bench: Bench) -> None:
         notification("notifications/cancelled"),
     ],
 )
-def test_6_4_notifications_and_answers_are_accepted(bench: Bench, message: Any) -> None:
+def test_notifications_and_answers_are_accepted(bench: Bench, message: Any) -> None:
     talk = bench.post(message, bench.open_session())
     assert (talk.status, talk.body, talk.ended) == (202, b"", True)
     assert talk.header("content-type") is None
 
 
 @requirement("JSONRPC-B-025")
-def test_6_5_an_unknown_method_is_no_404(bench: Bench) -> None:
+def test_an_unknown_method_is_no_404(bench: Bench) -> None:
     talk = bench.post(request(3, "nope"), bench.open_session())
     expect(talk, 200, "method_not_found", -32601, id=3)

@@ -202,22 +202,20 @@ def test_before_initialize_only_pings_are_answered(client: SseClient) -> None:
         (b"{}", -32600, "invalid_message"),
     ],
 )
-def test_1_3_what_is_no_message_is_refused(
-    client: SseClient, body: bytes, code: int, why: str
-) -> None:
+def test_what_is_no_message_is_refused(client: SseClient, body: bytes, code: int, why: str) -> None:
     expect(client.open().post(body), 400, why, code)
     assert client.said == []
     assert client.say(PING).said == [result(7)]
 
 
-def test_1_3_a_message_that_is_too_large(path: str) -> None:
+def test_a_message_that_is_too_large(path: str) -> None:
     client = SseClient(Bench(http_sse=path, limits=Limits(max_message_bytes=1000)), path)
     expect(client.post(b" " * 1001), 413, "message_too_large")
     expect(client.post(PING, {"content-length": "1001"}), 413, "message_too_large")
     assert client.say(PING).said == [result(7)]
 
 
-def test_1_3_an_unknown_token(bench: Bench, client: SseClient) -> None:
+def test_an_unknown_token(bench: Bench, client: SseClient) -> None:
     client.uri += "x"
     talk = client.post(PING)
     expect(talk, 404, "session_not_found")
@@ -225,7 +223,7 @@ def test_1_3_an_unknown_token(bench: Bench, client: SseClient) -> None:
 
 
 @requirement("SESSION-S-011", "SESSION-S-009")
-def test_1_3_a_stream_is_of_no_use_to_another_principal(bench: Bench, path: str) -> None:
+def test_a_stream_is_of_no_use_to_another_principal(bench: Bench, path: str) -> None:
     client = SseClient(bench, path, principal="alice").open()
     for principal in ("bob", ""):
         client.principal = principal
@@ -235,7 +233,7 @@ def test_1_3_a_stream_is_of_no_use_to_another_principal(bench: Bench, path: str)
 
 
 @requirement("SEC-S-001", "SEC-S-002")
-def test_0_2_origin_and_host_count_here_too(bench: Bench, client: SseClient, path: str) -> None:
+def test_origin_and_host_count_here_too(bench: Bench, client: SseClient, path: str) -> None:
     evil = {"origin": "http://evil.example", "accept": STREAM}
     expect(bench.send("GET", evil, target=path), 403, "origin_not_allowed")
     expect(client.post(PING, evil), 403, "origin_not_allowed")

@@ -25,11 +25,11 @@ def shared() -> Bench:
     return Bench(http_sse="/mcp")
 
 
-# 1: paths of its own
+# Paths of its own
 
 
 @pytest.mark.parametrize("accept", [None, "*/*", JSON, f"{STREAM};q=0"])
-def test_1_1_get_has_to_ask_for_a_stream(apart: Bench, accept: str | None) -> None:
+def test_get_has_to_ask_for_a_stream(apart: Bench, accept: str | None) -> None:
     talk = apart.send("GET", {"accept": accept}, target="/sse")
     expect(talk, 406, "not_acceptable")
     assert talk.error["data"]["required"] == [STREAM]
@@ -37,7 +37,7 @@ def test_1_1_get_has_to_ask_for_a_stream(apart: Bench, accept: str | None) -> No
 
 @requirement("LEGACYSSE-S-001")
 @pytest.mark.parametrize("method", ["POST", "DELETE", "PUT"])
-def test_1_2_a_post_to_the_stream_is_told_the_mcp_path(apart: Bench, method: str) -> None:
+def test_a_post_to_the_stream_is_told_the_mcp_path(apart: Bench, method: str) -> None:
     talk = apart.send(method, {"accept": BOTH, "content-type": JSON}, PING, target="/sse")
     expect(talk, 405, "http_sse_stream_url")
     assert talk.header("allow") == "GET"
@@ -46,13 +46,13 @@ def test_1_2_a_post_to_the_stream_is_told_the_mcp_path(apart: Bench, method: str
 
 
 @pytest.mark.parametrize("query", ["", "?session_id=", "?x=1", "?session_id=a&session_id=b"])
-def test_1_3_a_post_without_a_token(apart: Bench, query: str) -> None:
+def test_a_post_without_a_token(apart: Bench, query: str) -> None:
     expect(apart.send("POST", {}, PING, target=f"/messages{query}"), 400, "message_token_required")
 
 
 @requirement("LEGACYSSE-S-001")
 @pytest.mark.parametrize("method", ["GET", "DELETE", "HEAD"])
-def test_1_4_messages_are_posted(apart: Bench, method: str) -> None:
+def test_messages_are_posted(apart: Bench, method: str) -> None:
     client = SseClient(apart)
     talk = apart.send(method, {"accept": STREAM}, target=client.uri)
     expect(talk, 405, "method_not_allowed")
@@ -81,12 +81,12 @@ def test_what_is_no_path_is_refused(http_sse: str) -> None:
         Bench(http_sse=http_sse)
 
 
-# 2.8: the hint
+# The hint
 
 
 @requirement("SESSION-S-004")
 @pytest.mark.parametrize("http_sse", ["/sse", "/mcp"])
-def test_2_8_without_a_session_the_hint_names_the_other_transport(http_sse: str) -> None:
+def test_without_a_session_the_hint_names_the_other_transport(http_sse: str) -> None:
     bench = Bench(http_sse=http_sse)
     versioned = {"mcp-protocol-version": LATEST}
     for talk in (bench.get(None, headers=versioned), bench.post(request(1))):
@@ -101,21 +101,21 @@ def test_2_8_without_a_session_the_hint_names_the_other_transport(http_sse: str)
         assert talk.error["message"].endswith(f"The HTTP+SSE transport is served at {http_sse}")
 
 
-# 2.6 and 4.1: one path for both
+# One path for both
 
 
 @requirement("LEGACYSSE-S-009")
 @pytest.mark.parametrize("target", ["/mcp", "/mcp/", "/mcp?x=1"])
-def test_2_6_a_get_that_names_nothing_is_of_http_sse(shared: Bench, target: str) -> None:
+def test_a_get_that_names_nothing_is_of_http_sse(shared: Bench, target: str) -> None:
     assert SseClient(shared, target).open().say(PING).said == [result(7)]
 
 
 @pytest.mark.parametrize("accept", [None, "*/*"])
-def test_2_6_it_has_to_ask_for_a_stream(shared: Bench, accept: str | None) -> None:
+def test_it_has_to_ask_for_a_stream(shared: Bench, accept: str | None) -> None:
     expect(shared.send("GET", {"accept": accept}), 406, "not_acceptable")
 
 
-def test_2_6_a_get_that_names_something_is_of_streamable_http(shared: Bench) -> None:
+def test_a_get_that_names_something_is_of_streamable_http(shared: Bench) -> None:
     session = shared.open_session()
     assert shared.get(session).events[0].event == "message"
     expect(shared.get("unknown"), 404, "session_not_found")
@@ -123,7 +123,7 @@ def test_2_6_a_get_that_names_something_is_of_streamable_http(shared: Bench) -> 
     expect(shared.get(None, headers={"mcp-protocol-version": LATEST}), 400, "session_required")
 
 
-def test_2_6_only_where_there_are_sessions() -> None:
+def test_only_where_there_are_sessions() -> None:
     with pytest.raises(LocalProtocolError, match="sessions"):
         Bench(http_sse="/mcp", sessions=False)
     apart = Bench(http_sse="/sse", sessions=False)
@@ -132,7 +132,7 @@ def test_2_6_only_where_there_are_sessions() -> None:
 
 
 @requirement("LEGACYSSE-S-009")
-def test_4_1_a_post_with_a_token_is_of_http_sse(shared: Bench) -> None:
+def test_a_post_with_a_token_is_of_http_sse(shared: Bench) -> None:
     client = SseClient(shared, "/mcp").open()
     talk = client.post(PING, {"accept": None, "content-type": None, "mcp-session-id": "x"})
     assert (talk.status, talk.body) == (202, b"")
@@ -140,7 +140,7 @@ def test_4_1_a_post_with_a_token_is_of_http_sse(shared: Bench) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "?session_id=", "?x=1", "?session_id=a&session_id=b"])
-def test_4_1_a_post_without_a_token_is_of_streamable_http(shared: Bench, query: str) -> None:
+def test_a_post_without_a_token_is_of_streamable_http(shared: Bench, query: str) -> None:
     talk = shared.send("POST", {"accept": JSON}, PING, target=f"/mcp{query}")
     expect(talk, 406, "not_acceptable")
 

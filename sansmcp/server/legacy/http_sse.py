@@ -103,23 +103,23 @@ class HttpSse:
             return False
         if path != endpoint.path.rstrip(b"/"):
             return True
-        if head.method == b"POST":  # row 4.1
+        if head.method == b"POST":
             return _token(head) is not None
         if head.method != b"GET" or not endpoint.shares_path:
             return False
-        marks = (SESSION_ID, PROTOCOL_VERSION, LAST_EVENT_ID)  # row 2.6
+        marks = (SESSION_ID, PROTOCOL_VERSION, LAST_EVENT_ID)
         return not any(head.values(mark) for mark in marks)
 
     def check_head(self, head: RequestHead) -> None:
         """Refuse what can be refused without a body. Raises RemoteProtocolError."""
         path = head.path.rstrip(b"/")
-        if head.method == b"GET" and path == self._endpoint.sse_path:  # row 1.1
+        if head.method == b"GET" and path == self._endpoint.sse_path:
             if not headers.accepts(head.values(b"accept"), headers.EVENT_STREAM, any_type=False):
                 raise refusals.stream_not_acceptable()
             self._check_room()
-        elif path != self._endpoint.messages_path.rstrip(b"/"):  # row 1.2
+        elif path != self._endpoint.messages_path.rstrip(b"/"):
             raise refusals.http_sse_stream_url(head.address_of(self._endpoint.path))
-        elif head.method != b"POST":  # row 1.4
+        elif head.method != b"POST":
             raise refusals.method_not_allowed(b"POST", "Messages are POSTed to this URL")
         else:
             self._channel(head)
@@ -130,7 +130,7 @@ class HttpSse:
         if exchange.head.method == b"GET":
             self._open(exchange)
             return
-        channel = self._channel(exchange.head)  # row 1.3
+        channel = self._channel(exchange.head)
         channel.receive(body, now=self._core.now)
         exchange.reply(202)
 

@@ -58,7 +58,7 @@ class AskedInSession(Asked):
         return REVISIONS[ASSUMED_VERSION if ASSUMED_VERSION in served else served[-1]]
 
 
-Row: TypeAlias = tuple[str, Callable[[AskedInSession], None]]
+Row: TypeAlias = Callable[[AskedInSession], None]
 
 
 def known_version(asked: AskedInSession, request_id: RequestId | None = None) -> None:
@@ -128,19 +128,19 @@ def deletion_allowed(asked: AskedInSession) -> None:
 LADDERS: Mapping[bytes, tuple[Row, ...]] = MappingProxyType(
     {
         b"GET": (
-            ("2.1", wants_stream),
-            ("4.10", known_version),
-            ("2.2", session_lives),
-            ("2.5", has_get),
-            ("2.8", session_given),
-            ("2.4", stream_offered),
+            wants_stream,
+            known_version,
+            session_lives,
+            has_get,
+            session_given,
+            stream_offered,
         ),
         b"DELETE": (
-            ("3.1", has_delete),
-            ("3.1", deletion_allowed),
-            ("4.10", known_version),
-            ("3.2", session_given),
-            ("3.2", session_lives),
+            has_delete,
+            deletion_allowed,
+            known_version,
+            session_given,
+            session_lives,
         ),
         b"POST": (),
     }
@@ -150,12 +150,12 @@ LADDERS: Mapping[bytes, tuple[Row, ...]] = MappingProxyType(
 
 def check_head(asked: AskedInSession) -> None:
     """Go down the rows that need no body. Raises RemoteProtocolError: the refusal."""
-    for _, row in LADDERS[asked.head.method]:
+    for row in LADDERS[asked.head.method]:
         row(asked)
 
 
 def resumption_point(asked: AskedInSession) -> EventId | None:
-    """The cursor of a GET, or None if it opens a new stream. Row 2.3.
+    """The cursor of a GET, or None if it opens a new stream.
 
     Raises for what is no cursor of ours.
     """
@@ -174,15 +174,15 @@ def check_message(asked: AskedInSession, message: Message | Batch) -> None:
     Raises RemoteProtocolError: the refusal.
     """
     if isinstance(message, Batch) and not is_continuation(asked, message):
-        check_batch(asked.revision, message)  # rows 4.6 to 4.8
+        check_batch(asked.revision, message)
     request_id = message.id if isinstance(message, Request) else None
     if isinstance(message, Request) and message.method == "initialize":
         # What a newer client puts into the version header must not keep it from negotiating.
-        if asked.endpoint.sessions and asked.session_id is not None:  # row 6.1
+        if asked.endpoint.sessions and asked.session_id is not None:
             raise refusals.initialize_in_session(message.id)
         return
-    _check_version(asked, request_id)  # rows 4.10 and 6.2
-    if asked.endpoint.sessions:  # row 6.3
+    _check_version(asked, request_id)
+    if asked.endpoint.sessions:
         session_given(asked, request_id)
         if asked.session is None:
             raise refusals.session_not_found(request_id)
@@ -195,7 +195,7 @@ def _check_version(asked: AskedInSession, request_id: RequestId | None) -> None:
 
 
 def is_continuation(asked: AskedInSession, batch: Batch) -> bool:
-    """Whether an array is the answers of a turn, as far as can be told. Row 4.5.
+    """Whether an array is the answers of a turn, as far as can be told.
 
     Where the session is unknown, that is the reason to refuse it. Source: SEP-1858.
     """
@@ -209,7 +209,7 @@ def _are_answers(batch: Batch) -> bool:
 
 
 def check_batch(revision: Revision, batch: Batch) -> None:
-    """Rows 4.6 to 4.8. Raises RemoteProtocolError.
+    """What an array may hold. Raises RemoteProtocolError: the refusal.
 
     Source: 2025-03-26 basic: Batching, and basic/transports.
     """

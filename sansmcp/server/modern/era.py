@@ -5,7 +5,7 @@ repeat parts of it for those on the way who do not read bodies. There are no ses
 and no requests of the server. On HTTP the client that goes away has cancelled.
 
 The ladder is the same on all transports, but for the rows about headers. The rows are tried from
-top to bottom; their numbers are those of the dispatch table.
+top to bottom, as those of :mod:`..dispatch`.
 
 Source: 2026-07-28 basic, basic/transports, server/discover; SEP-2575, SEP-2243, SEP-2549.
 """
@@ -68,7 +68,7 @@ class Incoming:
 
 
 def meta_complete(incoming: Incoming) -> None:
-    """Row 5.3. Source: 2026-07-28 basic: version and capabilities come with every request."""
+    """Source: 2026-07-28 basic: version and capabilities come with every request."""
     version, capabilities = incoming.meta.get(VERSION), incoming.meta.get(CAPABILITIES)
     if not isinstance(version, str) or json.as_object(capabilities) is None:
         what = f"_meta needs {VERSION} (a string) and {CAPABILITIES} (an object)"
@@ -79,7 +79,7 @@ def meta_complete(incoming: Incoming) -> None:
 
 
 def headers_mirror(incoming: Incoming) -> None:
-    """Row 5.4. Source: 2026-07-28 basic/transports: Request Headers; SEP-2243."""
+    """Source: 2026-07-28 basic/transports: Request Headers; SEP-2243."""
     if incoming.head is None:
         return
     request = incoming.request
@@ -91,7 +91,7 @@ def headers_mirror(incoming: Incoming) -> None:
 
 
 def version_served(incoming: Incoming) -> None:
-    """Row 5.5. Source: 2026-07-28 basic/versioning."""
+    """Source: 2026-07-28 basic/versioning."""
     if incoming.meta[VERSION] not in incoming.core.modern_versions:
         raise refusals.unsupported_version(
             incoming.meta[VERSION], incoming.core.versions, incoming.request.id
@@ -99,7 +99,7 @@ def version_served(incoming: Incoming) -> None:
 
 
 def method_known(incoming: Incoming) -> None:
-    """Row 5.6: 404, which means nothing else where there are no sessions."""
+    """404, which means nothing else where there are no sessions."""
     method = incoming.request.method
     known = method in incoming.core.app.handlers or method in (DISCOVER, LISTEN)
     if method in REMOVED or not known:
@@ -107,7 +107,7 @@ def method_known(incoming: Incoming) -> None:
 
 
 def parameters_mirror(incoming: Incoming) -> None:
-    """Row 5.7: the tool parameters that ``x-mcp-header`` names. Source: SEP-2243."""
+    """The tool parameters that ``x-mcp-header`` names. Source: SEP-2243."""
     schema_of = incoming.core.app.input_schema
     if incoming.head is None or incoming.request.method != "tools/call" or schema_of is None:
         return
@@ -123,12 +123,12 @@ def parameters_mirror(incoming: Incoming) -> None:
         _check_mirrored(incoming.head, name, value, incoming.request.id)
 
 
-LADDER: tuple[tuple[str, Callable[[Incoming], None]], ...] = (
-    ("5.3", meta_complete),
-    ("5.4", headers_mirror),
-    ("5.5", version_served),
-    ("5.6", method_known),
-    ("5.7", parameters_mirror),
+LADDER: tuple[Callable[[Incoming], None], ...] = (
+    meta_complete,
+    headers_mirror,
+    version_served,
+    method_known,
+    parameters_mirror,
 )
 
 
@@ -142,7 +142,7 @@ class Modern:
     def check(self, request: Request, received: RequestHead | None) -> None:
         """Go down the ladder. Raises RemoteProtocolError: the refusal."""
         incoming = Incoming(self._core, request, received)
-        for _, row in LADDER:
+        for row in LADDER:
             row(incoming)
         if self._core.draining:
             raise refusals.shutting_down(request.id)
@@ -180,7 +180,7 @@ class Modern:
             return False
         if isinstance(message, Request) and is_initialize:
             raise refusals.no_handshake(message, self._core.versions)
-        if header is not None:  # row 4.10
+        if header is not None:
             id = message.id if isinstance(message, Request) else None
             raise refusals.unsupported_version(header, self._core.versions, id)
         return True
@@ -241,7 +241,7 @@ class Modern:
 def check_notification(
     notification: Notification, received: RequestHead, served: tuple[str, ...]
 ) -> None:
-    """Row 5.2. Raises RemoteProtocolError: the refusal."""
+    """The version of a notification. Raises RemoteProtocolError: the refusal."""
     header = headers.single(received.values(PROTOCOL_VERSION)) or ""
     version = str(meta_of(notification).get(VERSION, header))
     _check_literal(received, PROTOCOL_VERSION, version, None)

@@ -44,7 +44,7 @@ class StatelessResults:
         return self._response(request, _complete(request, result))
 
     def require(self, call: Call, required: InputRequired) -> Response | ErrorResponse:
-        """The questions are the result. Row 5.8: unless the client has not declared to answer."""
+        """The questions are the result, unless the client has not declared to answer."""
         request, caller = call.request, self.session
         check_asking(request, required)
         missing = missing_capabilities(required, caller)

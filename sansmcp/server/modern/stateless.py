@@ -191,11 +191,11 @@ class StatelessHttp:
         match message:
             case Request():
                 self._request(exchange, head, message)
-            case Notification():  # row 5.2
+            case Notification():
                 check_notification(message, head, self._core.versions)
                 self._modern.notified(message, head.principal)
                 exchange.reply(202)
-            case _:  # row 5.1
+            case _:
                 raise refusals.no_answers_wanted()
         return True
 

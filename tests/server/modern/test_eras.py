@@ -69,7 +69,7 @@ def test_a_batch_is_of_no_stateless_revision(bench: ModernBench) -> None:
 
 @requirement("MODERN-S-013")
 @pytest.mark.both_eras
-def test_2_5_and_3_1_get_and_delete_at_this_version(bench: ModernBench) -> None:
+def test_get_and_delete_at_this_version(bench: ModernBench) -> None:
     talk = bench.get(None, headers={"mcp-protocol-version": MODERN})
     expect(talk, 405, "method_not_allowed")
     assert talk.header("allow") == "POST"
@@ -85,14 +85,14 @@ def test_2_5_and_3_1_get_and_delete_at_this_version(bench: ModernBench) -> None:
 
 
 @pytest.mark.both_eras
-def test_2_8_without_a_version_the_session_is_missing() -> None:
+def test_without_a_version_the_session_is_missing() -> None:
     """Whichever of the older versions are served."""
     bench = ModernBench(versions=(LATEST, MODERN))
     expect(bench.get(None), 400, "session_required")
 
 
 @pytest.mark.both_eras
-def test_4_10_all_versions_are_named(bench: ModernBench) -> None:
+def test_all_versions_are_named(bench: ModernBench) -> None:
     talk = bench.post(request(1, "tools/list"), headers={"mcp-protocol-version": "2030-01-01"})
     expect(talk, 400, "unsupported_version", -32022, id=1)
     assert talk.error["data"]["supported"] == NEWEST_FIRST
