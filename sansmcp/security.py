@@ -12,6 +12,7 @@ CVE-2026-34742.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 import attrs
@@ -59,12 +60,7 @@ class SecurityPolicy:
 
     def allows_host(self, host: bytes | None) -> bool:
         """Whether requests for this host (the ``Host`` header, or None without one) are served."""
-        if "*" in self.hosts:
-            return True
-        if host is None:
-            return False
-        name = host.decode("latin-1").lower()
-        return name in self.hosts or _without_port(name) in self.hosts
+        return _is_among(self.hosts, host)
 
     def allows_origin(self, origin: str | None) -> bool:
         """Whether requests from pages of this origin are served; None: it was no page."""
@@ -78,6 +74,16 @@ class SecurityPolicy:
             return False
         is_origin = parts.scheme in ("http", "https") and not (parts.path or parts.query)
         return is_origin and self.allows_host(parts.netloc.encode("latin-1", "replace"))
+
+
+@lru_cache(maxsize=16)  # clients name the same one with every request
+def _is_among(hosts: tuple[str, ...], host: bytes | None) -> bool:
+    if "*" in hosts:
+        return True
+    if host is None:
+        return False
+    name = host.decode("latin-1").lower()
+    return name in hosts or _without_port(name) in hosts
 
 
 def _without_port(host: str) -> str:

@@ -73,8 +73,8 @@ def single(values: Sequence[bytes]) -> str | None:
     has it, which for a session id or a version gives one that nobody knows.
     """
     if len(values) > 1:
-        values = tuple(dict.fromkeys(values))
-    return b", ".join(values).decode("latin-1") if values else None
+        values = [b", ".join(dict.fromkeys(values))]
+    return values[0].decode("latin-1") if values else None
 
 
 def options(values: Sequence[bytes]) -> list[bytes]:

@@ -39,6 +39,10 @@ class ServerCore:
 
     app: App = attrs.field(validator=_with_good_names)
     versions: tuple[str, ...]
+    modern_versions: tuple[str, ...] = attrs.field(init=False)
+    """Those whose requests stand alone, oldest first."""
+    handshake_versions: tuple[str, ...] = attrs.field(init=False)
+    """Those that open with ``initialize``, oldest first."""
     limits: Limits
     resumable: bool
     """Whether there is a store."""
@@ -66,6 +70,8 @@ class ServerCore:
     """Those of the channels that are open."""
 
     def __attrs_post_init__(self) -> None:
+        self.modern_versions = of_era(self.versions, Era.MODERN)
+        self.handshake_versions = of_era(self.versions, Era.LEGACY)
         if (self.shared_store or self.multi_turn) and not self.resumable:
             raise LocalProtocolError("This needs a store that is used: set resumable")
 
@@ -83,16 +89,6 @@ class ServerCore:
     def keeping_interval(self) -> float:
         """Seconds after which what is used is stored again, so that it does not grow too old."""
         return self.limits.stored_age / 3
-
-    @property
-    def modern_versions(self) -> tuple[str, ...]:
-        """The versions whose requests stand alone, oldest first."""
-        return of_era(self.versions, Era.MODERN)
-
-    @property
-    def handshake_versions(self) -> tuple[str, ...]:
-        """The versions that open with ``initialize``, oldest first."""
-        return of_era(self.versions, Era.LEGACY)
 
     def token(self) -> str:
         """A fresh unguessable token.

@@ -20,7 +20,6 @@ from ..codecs.buffer import too_large
 from ..errors import LocalProtocolError
 from ..http import RequestHead, request_host
 from ..limits import Limits
-from ..meta import PROTOCOL_VERSION
 from ..revisions import of_era
 from ..security import SecurityPolicy
 from ..types import Era
@@ -75,11 +74,6 @@ class Asked:
 
     endpoint: Endpoint
     head: RequestHead
-
-    @property
-    def version(self) -> str | None:
-        """The protocol version that the request carries in its header."""
-        return headers.single(self.head.values(PROTOCOL_VERSION))
 
 
 Row: TypeAlias = Callable[[Asked], None]

@@ -96,9 +96,10 @@ class HttpSse:
 
     def wants(self, head: RequestHead) -> bool:
         """Whether a request is one of this transport."""
-        endpoint, path = self._endpoint, head.path.rstrip(b"/")
+        endpoint = self._endpoint
         if endpoint.sse_path is None:
             return False
+        path = head.path.rstrip(b"/")
         if path not in (endpoint.sse_path, endpoint.messages_path.rstrip(b"/")):
             return False
         if path != endpoint.path.rstrip(b"/"):

@@ -17,6 +17,7 @@ from ...codecs import headers
 from ...codecs.event_id import EventId
 from ...codecs.jsonrpc import Batch
 from ...messages import ErrorResponse, Message, Request, RequestId, Response
+from ...meta import PROTOCOL_VERSION
 from ...revisions import ASSUMED_VERSION, REVISIONS, Revision
 from ...types import Era
 from .. import refusals
@@ -32,11 +33,14 @@ class AskedInSession(Asked):
     """One request, and the session that it may belong to."""
 
     table: SessionTable
+    version: str | None = attrs.field(init=False)
+    """The protocol version that the request carries in its header."""
+    session_id: str | None = attrs.field(init=False)
+    """The session id that the request carries."""
 
-    @property
-    def session_id(self) -> str | None:
-        """The session id that the request carries."""
-        return headers.single(self.head.values(SESSION_ID))
+    def __attrs_post_init__(self) -> None:
+        self.version = headers.single(self.head.values(PROTOCOL_VERSION))
+        self.session_id = headers.single(self.head.values(SESSION_ID))
 
     @property
     def session(self) -> Session | None:
@@ -145,7 +149,7 @@ LADDERS: Mapping[bytes, tuple[Row, ...]] = MappingProxyType(
         b"POST": (),
     }
 )
-"""The rows by HTTP method; those of a POST need its body, see :func:`check_message`."""
+"""The rows by HTTP method; those of a POST need its message, see :func:`check_message`."""
 
 
 def check_head(asked: AskedInSession) -> None:

@@ -49,9 +49,10 @@ class StreamableHttp:
     def check_head(self, head: RequestHead) -> None:
         """Refuse what can be refused without a body. Raises RemoteProtocolError.
 
-        What depends on sessions is not known yet where other instances may know them.
+        Of a POST that is nothing; and what depends on sessions is not known yet where other
+        instances may know them.
         """
-        if not self._core.shared_store:
+        if head.method != b"POST" and not self._core.shared_store:
             check_head(self._asked(head))
 
     def complete(self, exchange: ServerExchange) -> None:
