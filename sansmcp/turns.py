@@ -19,6 +19,7 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -80,12 +81,16 @@ class Answers(Mapping[str, Any]):
 
 @attrs.frozen
 class Turn:
-    """With what a handler is entered: empty the first time."""
+    """With what a handler is entered."""
 
-    answers: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    answers: Mapping[str, Any] = MappingProxyType({})
     """The results that the client gives, by the names of the questions; see :class:`Answers`."""
     state: Any = None
     """What the handler saved."""
+
+
+FIRST_TURN = Turn()
+"""With what any handler is entered the first time."""
 
 
 def _is_key(key: object) -> bool:

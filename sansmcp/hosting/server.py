@@ -83,8 +83,8 @@ class ServerHost(abc.ABC):
 
     def _happened(self, event: ServerEvent) -> None:
         match event:
-            case CallReceived(call) if call.is_running:
-                self._start(call)
+            case CallReceived() if event.call.is_running:
+                self._start(event.call)
             case CallCancelled(call) if call.host is not None:
                 call.host.cancel()
             case ClientAnswered(call, request_id):

@@ -32,7 +32,7 @@ from ..messages import ErrorResponse, Message, Notification, Params, Request, Re
 from ..revisions import Revision
 from ..states import CALL, CallEvent, CallState, advance
 from ..timers import Timer
-from ..turns import Answers, InputRequired, Turn
+from ..turns import FIRST_TURN, Answers, InputRequired, Turn
 from .asking import no_input
 from .core import ServerCore
 
@@ -43,9 +43,9 @@ class Caller:
 
     principal: str
     revision: Revision
-    client_info: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-    client_capabilities: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-    calls: dict[RequestId, Call] = attrs.field(factory=dict[RequestId, "Call"])
+    client_info: Mapping[str, Any] = attrs.field(factory=lambda: {})
+    client_capabilities: Mapping[str, Any] = attrs.field(factory=lambda: {})
+    calls: dict[RequestId, Call] = attrs.field(factory=lambda: {})
     """The calls that run, by request id; not for applications."""
 
     def notify(self, method: str, params: Params | None = None, *, now: float) -> bool:
@@ -147,7 +147,7 @@ class Call:
     request: Request
     """The request as it came."""
     _answer: AnswerForm
-    turn: Turn = attrs.field(factory=Turn)
+    turn: Turn = FIRST_TURN
     """With what a handler that has asked the client for input is entered again: CallReceived names
     the same call once more.
     """
@@ -157,13 +157,11 @@ class Call:
     state: CallState = attrs.field(default=CallState.RUNNING, init=False)
     host: Any = attrs.field(default=None, init=False)
     """For the adapter, to find its own things when an event names this call."""
-    _asked: dict[int, str | None] = attrs.field(factory=dict[int, "str | None"], init=False)
+    _asked: dict[int, str | None] = attrs.field(factory=lambda: {}, init=False)
     """Our requests to the client that are not answered yet; those of an InputRequired with their
     names.
     """
-    _answers: dict[str, Response | ErrorResponse] = attrs.field(
-        factory=dict[str, "Response | ErrorResponse"], init=False
-    )
+    _answers: dict[str, Response | ErrorResponse] = attrs.field(factory=lambda: {}, init=False)
     """The answers to that InputRequired, as far as they have come."""
     _saved: Any = attrs.field(default=None, init=False)
 

@@ -69,7 +69,7 @@ class ServerExchange:
     """What is to be given as the answer to this POST."""
     _body: bytearray = attrs.field(factory=bytearray, init=False)
     _response: ResponseHead | None = attrs.field(default=None, init=False)
-    _chunks: list[bytes] = attrs.field(factory=list[bytes], init=False)
+    _chunks: list[bytes] = attrs.field(factory=lambda: [], init=False)
     unsent: int = attrs.field(default=0, init=False)
     """Bytes of body that wait for the peer."""
     _end: SendEnd | Abort | None = attrs.field(default=None, init=False)

@@ -41,7 +41,7 @@ class Answer(PlainResults, HttpAnswer):
     """What the answer has become, once it is an event stream."""
     _abandoned: bool = attrs.field(default=False, init=False)
     """The peer left before it had an event id: nothing can ever be delivered."""
-    _collected: list[bytes] = attrs.field(factory=list[bytes], init=False)
+    _collected: list[bytes] = attrs.field(factory=lambda: [], init=False)
     """Answers so far that may still go out as plain JSON."""
 
     @property

@@ -85,15 +85,13 @@ class Session(Caller):
     written: float = attrs.field(default=-math.inf, init=False)
     """When it was last written down for other instances."""
     state: SessionState = attrs.field(default=SessionState.OPENING, init=False)
-    asked: dict[int, Call] = attrs.field(factory=dict[int, Call], init=False)
+    asked: dict[int, Call] = attrs.field(factory=lambda: {}, init=False)
     """Which call made the request to the client that waits under this id; not for applications."""
-    _readers: dict[ServerExchange, Stream] = attrs.field(
-        factory=dict[ServerExchange, Stream], init=False
-    )
+    _readers: dict[ServerExchange, Stream] = attrs.field(factory=lambda: {}, init=False)
     """The exchanges that are event streams, and what they read."""
-    _standalone: list[Stream] = attrs.field(factory=list[Stream], init=False)
+    _standalone: list[Stream] = attrs.field(factory=lambda: [], init=False)
     """The standalone streams, the one whose reader came last at the end."""
-    _streams: set[Stream] = attrs.field(factory=set[Stream], init=False)
+    _streams: set[Stream] = attrs.field(factory=lambda: set(), init=False)
     """All streams that are written here and not settled."""
     _last_id: int = attrs.field(default=0, init=False)
 

@@ -12,7 +12,7 @@ Source: 2026-07-28 basic, basic/transports, server/discover; SEP-2575, SEP-2243,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
 
 import attrs
@@ -34,7 +34,7 @@ from ...meta import (
     meta_of,
 )
 from ...revisions import REVISIONS, of_era
-from ...turns import RESPONSES, STATE, Turn
+from ...turns import FIRST_TURN, RESPONSES, STATE, Turn
 from ...types import Era
 from .. import refusals
 from ..asking import ASKING
@@ -57,20 +57,16 @@ class Incoming:
     request: Request
     head: RequestHead | None
     """None where the transport has none."""
-    params: Params = attrs.field(init=False)
+    params: Params
     """Its parameters."""
-    meta: dict[str, Any] = attrs.field(init=False)
+    meta: Mapping[str, Any]
     """What the request says about itself."""
-
-    def __attrs_post_init__(self) -> None:
-        self.params = self.request.params or {}
-        self.meta = meta_of(self.request)
 
 
 def meta_complete(incoming: Incoming) -> None:
     """Source: 2026-07-28 basic: version and capabilities come with every request."""
     version, capabilities = incoming.meta.get(VERSION), incoming.meta.get(CAPABILITIES)
-    if not isinstance(version, str) or json.as_object(capabilities) is None:
+    if not isinstance(version, str) or not json.is_object(capabilities):
         what = f"_meta needs {VERSION} (a string) and {CAPABILITIES} (an object)"
         raise refusals.invalid_request_params(what, "meta_required", incoming.request.id)
     if incoming.meta.get(LOG_LEVEL, LEVELS[0]) not in LEVELS:
@@ -139,13 +135,18 @@ class Modern:
     _core: ServerCore
     subscriptions: Subscriptions
 
-    def check(self, request: Request, received: RequestHead | None) -> None:
-        """Go down the ladder. Raises RemoteProtocolError: the refusal."""
-        incoming = Incoming(self._core, request, received)
+    def check(self, request: Request, received: RequestHead | None) -> Mapping[str, Any]:
+        """Go down the ladder. Returns what the request says about itself (``_meta``).
+
+        Raises RemoteProtocolError: the refusal.
+        """
+        meta = meta_of(request)
+        incoming = Incoming(self._core, request, received, request.params or {}, meta)
         for row in LADDER:
             row(incoming)
         if self._core.draining:
             raise refusals.shutting_down(request.id)
+        return meta
 
     def start(self, request: Request, caller: Caller, answer: AnswerForm) -> None:
         """Start a call, or answer what needs no application."""
@@ -193,14 +194,16 @@ class Modern:
     def notified(self, notification: Notification, principal: str) -> None:
         """A notification; what asks for a cancellation is not for here, where ids are anybody's."""
         if notification.method != "notifications/cancelled":
-            caller = self.caller(notification, principal)
+            caller = self.caller(meta_of(notification), principal)
             self._core.events.append(ClientNotified(caller, notification))
 
     def caller(
-        self, message: Message, principal: str, calls: dict[RequestId, Call] | None = None
+        self,
+        meta: Mapping[str, Any],
+        principal: str,
+        calls: dict[RequestId, Call] | None = None,
     ) -> Caller:
-        """Who says it, as far as it tells; what others have said before counts for nothing."""
-        meta = meta_of(message)
+        """Who says it, as far as ``_meta`` tells; what others have said counts for nothing."""
         newest = self._core.modern_versions[-1]
         return Caller(
             principal,
@@ -225,7 +228,7 @@ class Modern:
         params = request.params or {}
         given, sealed = params.get(RESPONSES), params.get(STATE)
         if request.method not in ASKING or (given is None and sealed is None):
-            return Turn()
+            return FIRST_TURN
         answers = json.as_object({} if given is None else given)
         if answers is None or any(json.as_object(each) is None for each in answers.values()):
             what = "inputResponses is an object of results, which are objects"
@@ -253,7 +256,8 @@ def _check_literal(
     received: RequestHead, name: bytes, value: str, request_id: RequestId | None
 ) -> None:
     """What no client has to encode, and others compare as it stands."""
-    if [each.strip(b" \t") for each in received.values(name)] != [value.encode()]:
+    values = received.values(name)
+    if len(values) != 1 or values[0].strip(b" \t") != value.encode():
         raise refusals.header_mismatch(name.decode(), request_id)
 
 

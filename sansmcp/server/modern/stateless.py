@@ -200,9 +200,9 @@ class StatelessHttp:
         return True
 
     def _request(self, exchange: ServerExchange, head: RequestHead, request: Request) -> None:
-        self._modern.check(request, head)
+        meta = self._modern.check(request, head)
         if request.method != LISTEN:
-            caller = self._modern.caller(request, head.principal)
+            caller = self._modern.caller(meta, head.principal)
             self._modern.start(request, caller, StatelessAnswer(self._core, caller, exchange))
             return
         subscriptions = self._modern.subscriptions
@@ -260,14 +260,14 @@ class StatelessLines:
         self._listeners.clear()
 
     def _request(self, request: Request) -> None:
-        self._modern.check(request, None)
+        meta = self._modern.check(request, None)
         limit = self._core.limits.max_calls_per_session
         if request.id in self.calls or request.id in self._listeners:
             raise refusals.duplicate_request_id(request.id)
         if len(self.calls) + len(self._listeners) >= limit:
             raise refusals.too_many_calls(limit, request.id)
         if request.method != LISTEN:
-            caller = self._modern.caller(request, "", self.calls)
+            caller = self._modern.caller(meta, "", self.calls)
             self._modern.start(request, caller, StatelessLine(self._core, caller, self._outlet))
             return
         honoured = self._modern.subscriptions.filter_of(request)
