@@ -25,15 +25,17 @@ import json
 import math
 import re
 from collections import Counter
-from typing import Any, NoReturn, TypeGuard
+from collections.abc import Sequence
+from typing import Any, NoReturn, TypeGuard, cast
 
 from ..errors import LocalProtocolError, RemoteProtocolError
 
 try:
     import msgspec.json as fast
     import msgspec.msgpack as packed
+    from msgspec import to_builtins
 except ImportError:  # not CPython: everything takes the plain path
-    fast = packed = None  # type: ignore[assignment]
+    fast = packed = to_builtins = None  # type: ignore[assignment]
 
 MAX_DIGITS = 4300
 """CPython's own default bound on integer strings (CVE-2020-10735: longer ones cost quadratic time).
@@ -89,34 +91,48 @@ def decode_plainly(data: bytes, max_depth: int) -> Any:
 def encode(value: Any) -> bytes:
     """One JSON document on one line, UTF-8, without needless spaces.
 
-    ``value`` is made of dict, list, tuple, str, int, float, bool and None; objects with a
-    ``model_dump`` method (pydantic models such as those of ``mcp-types``) are taken by what that
-    method returns. Names are strings. Do not rely on what else may go through: where ``msgspec``
-    is installed sets, dates, bytes and others do, as it writes them.
+    ``value`` is made of dict, list, tuple, str, int, float, bool and None, or of subclasses; names
+    are strings. Objects with a ``model_dump`` method (pydantic models such as those of
+    ``mcp-types``) are taken by what that method returns.
 
-    Raises LocalProtocolError for what JSON cannot carry: NaN, infinities, lone surrogates, other
-    types.
+    Raises LocalProtocolError, which says where, for what JSON cannot carry: NaN, infinities, lone
+    surrogates, other types (bytes, dates and sets among them), and what nests too deep.
     """
-    if fast is None:
+    if fast is None or to_builtins is None:
         return encode_plainly(value)
+    # msgspec knows more types than JSON has, and writes bytes as Base64, say; but they are not
+    # equal to what it makes of them. NaN and infinities become null: only where there is a null is
+    # there reason to look for them, and in a long text only where there are floats is there one to
+    # look for a null.
     try:
-        data = fast.encode(value, enc_hook=_model_dump)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise LocalProtocolError(f"Not a JSON value: {error}") from error
-    # msgspec writes NaN and infinities as null; only where there is a null is there a reason to
-    # look for them, and in a long text only where there are floats is there one to look for a null.
-    may_hold = len(data) <= _SHORT or _may_hold_floats(value)
-    if may_hold and b"null" in data and _has_non_finite(value):
-        raise LocalProtocolError("Not a JSON value: NaN and infinities are not JSON")
-    return data
+        data = fast.encode(value)
+        is_doubtful = (len(data) <= _SHORT or _may_hold_floats(value)) and b"null" in data
+        if value == (fast.decode(data) if is_doubtful else to_builtins(value, str_keys=True)):
+            return data
+    except Exception:  # of msgspec, or of a class whose objects are compared
+        pass  # the plain path says what is wrong, if anything is
+    return encode_plainly(value)
 
 
 def encode_plainly(value: Any) -> bytes:
-    """:func:`encode` by the standard library alone."""
+    """:func:`encode` by the standard library alone: the rules in full, slower."""
     try:
-        return _ENCODER.encode(value).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise LocalProtocolError(f"Not a JSON value: {error}") from error
+        return _ENCODER.encode(_sayable(value, "$")).encode()
+    except RecursionError:
+        raise _unsayable("it", "nests too deep, or holds itself") from None
+
+
+def dumped(value: Any, place: str = "$") -> Any:
+    """A pydantic model, or what looks like one, as it says it is; any other value as it is.
+
+    Raises LocalProtocolError if the model cannot say it.
+    """
+    if not hasattr(value, "model_dump"):
+        return value
+    try:
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    except (TypeError, ValueError) as error:
+        raise _unsayable(place, f"cannot be dumped: {error}") from error
 
 
 def encode_sorted(value: Any) -> bytes:
@@ -182,7 +198,8 @@ def _has_as_many_names(data: bytes, again: bytes) -> bool:
     Outside strings there is one colon for each name. Those inside are the same in both, unless they
     are written as escapes.
     """
-    if rb"\u003" not in data and data.count(b":") == again.count(b":"):
+    has_escapes = _BACKSLASH in data and rb"\u003" in data  # the first is found much faster
+    if not has_escapes and data.count(b":") == again.count(b":"):
         return True
     return _skeleton(data).count(b":") == _skeleton(again).count(b":")
 
@@ -245,34 +262,57 @@ def _may_hold_floats(value: Any) -> bool:
     """Whether a value that msgspec can write may have floats in it.
 
     In MessagePack each float begins with a byte of its own, and to write that takes a quarter of
-    the time of looking for a word in JSON. It has neither models nor integers of any size.
+    the time of looking for a word in JSON. It has no integers of any size.
     """
     assert packed is not None
     try:
         return _FLOAT in packed.encode(value)
-    except (TypeError, OverflowError):
+    except OverflowError:
         return True
 
 
-def _has_non_finite(value: Any) -> bool:
-    level = [value]
-    for node in level:  # grows while it is walked
-        if isinstance(node, float):
-            if not math.isfinite(node):
-                return True
-        elif isinstance(node, dict):
-            level += node.values()
-        elif isinstance(node, list | tuple):
-            level += node
-        elif hasattr(node, "model_dump"):
-            level.append(_model_dump(node))
-    return False
-
-
-def _model_dump(value: Any) -> Any:
+def _sayable(value: Any, place: str) -> Any:
+    """A value with all models dumped. Raises LocalProtocolError for what JSON cannot carry."""
+    if is_object(value):
+        return {name: _sayable(each, _member(place, name)) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        items = enumerate(cast("Sequence[Any]", value))
+        return [_sayable(each, f"{place}[{index}]") for index, each in items]
     if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
-    raise TypeError(f"{type(value).__name__} is no JSON type, or not for a name")
+        return _sayable(dumped(value, place), place)
+    _check_single(value, place)
+    return value
+
+
+def _member(place: str, name: Any) -> str:
+    """Where a member is. Raises LocalProtocolError for what cannot be its name."""
+    if not isinstance(name, str):
+        kind = type(name).__name__
+        raise _unsayable(place, f"has the name {name!r:.50}, which is of type {kind}, not str")
+    _check_single(name, f"a name in {place}")
+    return f"{place}.{name:.50}"
+
+
+def _check_single(value: Any, place: str) -> None:
+    """Raises LocalProtocolError for a value that holds no others, and that JSON cannot carry."""
+    try:
+        match value:
+            case str():
+                value.encode()
+            case int():
+                int.__repr__(value)
+            case float() if not math.isfinite(value):
+                raise _unsayable(place, f"is {value}")
+            case float() | None:
+                pass
+            case _:
+                raise _unsayable(place, f"is of type {type(value).__name__}")
+    except ValueError as error:  # half of a surrogate pair, or thousands of digits
+        raise _unsayable(place, str(error)) from None
+
+
+def _unsayable(place: str, what: str) -> LocalProtocolError:
+    return LocalProtocolError(f"Not a JSON value: {place} {what}")
 
 
 def _refused(what: str, reason: str) -> RemoteProtocolError:
@@ -285,7 +325,5 @@ _PLAIN = json.JSONDecoder(
     parse_float=_float,
     parse_constant=_no_constant,
 )
-_ENCODER = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_model_dump
-)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _SORTED = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)

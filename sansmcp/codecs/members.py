@@ -28,11 +28,13 @@ def read(data: bytes) -> Members | None:
     """The members of a message as nearly all peers write it; None if it may be anything else.
 
     Of equal names msgspec keeps the last. But then what it has kept is shorter when it is written
-    again, and so it is where there were spaces or escapes. It does not look at the UTF-8 inside.
+    again, and so it is where there were escapes, or spaces; those after each colon and comma, which
+    Python writes, are written again, too. It does not look at the UTF-8 inside.
     """
     try:
         members = _DECODER.decode(data)
-        if len(_ENCODER.encode(members)) != len(data):
+        again = _ENCODER.encode(members)
+        if len(again) != len(data) and msgspec.json.format(again, indent=0) != data:
             return None
         if not data.isascii():
             data.decode()

@@ -185,7 +185,7 @@ class Call:
         if the result is not JSON, or the client cannot be asked for input.
         """
         if not isinstance(result, InputRequired):
-            return self._end(self._answer.shape(self.request, result), now)
+            return self._end(self._answer.shape(self.request, json.dumped(result)), now)
         self._core.now = now
         asked = self.is_running and self._answer.require(self, result)
         return asked if isinstance(asked, bool) else self._end(asked, now)

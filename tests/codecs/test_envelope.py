@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,7 +23,7 @@ from sansmcp import (
     decode_envelope,
     decode_message,
 )
-from sansmcp.codecs import envelope
+from sansmcp.codecs import envelope, members
 
 LIMITS = Limits()
 GIVEN = b'{"jsonrpc":"2.0",%s}'
@@ -124,7 +126,10 @@ def test_without_msgspec_everything_takes_the_plain_path(monkeypatch: pytest.Mon
     assert plain.decode(GIVEN % b'"method":"m"', LIMITS).method == "m"
 
 
-SPACES = st.sampled_from(["", "", "", " ", "\r\n\t"])
+SPACES = st.sampled_from(
+    [("", "", ""), ("", "", ""), ("", "", " "), ("", "", " "), (" ", " ", " "), ("\r\n\t",) * 3]
+)
+"""Around an object and inside of it, before each colon, after each colon and comma."""
 NAMES = st.sampled_from(
     ["jsonrpc", "id", "method", "params", "result", "error", "x", "\\u0069d", '\\"', "m\u00e9"]
 )
@@ -137,6 +142,7 @@ VALUES = st.sampled_from(
 TYPICAL = st.sampled_from(
     [
         {"jsonrpc": '"2.0"', "id": "1", "method": '"m"', "params": '{"a":[1.50, 2]}'},
+        {"jsonrpc": '"2.0"', "id": "1", "method": '"m"', "params": '{"a": [1.50, 2]}'},
         {"method": '"m"', "jsonrpc": '"2.0"'},
         {"jsonrpc": '"2.0"', "id": '"a"', "result": '"é"'},
         {"jsonrpc": '"2.0"', "id": "7", "error": '{"code":1,"message":"m"}'},
@@ -149,12 +155,12 @@ RULES_INSIDE = ("duplicate_name", "lone_surrogate", "number_too_large")
 @st.composite
 def documents(draw: st.DrawFn) -> bytes:
     """Messages, and what differs from them in a member or two."""
-    members = list(draw(TYPICAL).items())
+    pairs = list(draw(TYPICAL).items())
     for name, value in draw(st.lists(st.tuples(NAMES, VALUES), max_size=2)):
-        members.insert(draw(st.integers(0, len(members))), (name, value))
-    space = draw(SPACES)
-    text = f",{space}".join(f'"{name}"{space}:{space}{value}' for name, value in members)
-    return f"{space}{{{text}{space}}}{space}".encode()
+        pairs.insert(draw(st.integers(0, len(pairs))), (name, value))
+    around, before, after = draw(SPACES)
+    text = f",{after}".join(f'"{name}"{before}:{after}{value}' for name, value in pairs)
+    return f"{around}{{{around}{text}{around}}}{around}".encode()
 
 
 def outcome(decode: Callable[[bytes, Limits], object], data: bytes) -> object:
@@ -162,6 +168,18 @@ def outcome(decode: Callable[[bytes, Limits], object], data: bytes) -> object:
         return repr(decode(data, LIMITS))
     except RemoteProtocolError as error:
         return error.reason
+
+
+@pytest.mark.parametrize(
+    "message", [{"id": 1, "method": "m", "params": {"a": None, "é": [1.5, 2]}}, {"method": "m"}]
+)
+def test_what_python_writes_is_not_read_slowly(message: dict[str, Any]) -> None:
+    message = {"jsonrpc": "2.0", **message}
+    spaced = json.dumps(message).encode()
+    compact = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
+    assert members.read(spaced) is not None
+    assert members.read(compact) is not None
+    assert members.read(compact.replace(b'"jsonrpc"', b'"method": "m", "jsonrpc"')) is None
 
 
 @given(documents())

@@ -200,58 +200,6 @@ def test_both_implementations_agree_on_garbage(data: bytes) -> None:
     both(data)
 
 
-class Model:
-    """Looks like a pydantic model."""
-
-    def __init__(self, x: float = 1) -> None:
-        self.x = x
-
-    def model_dump(self, **options: Any) -> dict[str, Any]:
-        assert options == {"mode": "json", "by_alias": True, "exclude_none": True}
-        return {"x": self.x}
-
-
-LONG = "null " * 500
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        *(math.nan, [1, math.inf], {"a": (None, -math.inf)}, [Model(math.nan)]),
-        *([LONG, math.nan], [LONG, {"a": (None, -math.inf)}, 2**70], [LONG, Model(math.nan)]),
-        *("\ud800", {"\udfff": 1}, [LONG, "\ud800"], object(), {1j: 2}),
-    ],
-)
-def test_what_json_cannot_carry_is_refused(value: Any) -> None:
-    for encode in (json.encode, json.encode_plainly):
-        with pytest.raises(LocalProtocolError):
-            encode(value)
-
-
-@pytest.mark.parametrize("value", [[LONG], [LONG, None], [LONG, 0.5], [LONG, None, 2**70]])
-def test_long_values_are_written(value: list[Any]) -> None:
-    assert json.encode(value) == json.encode_plainly(value)
-
-
-def test_endless_values_are_refused() -> None:
-    value: list[Any] = []
-    value.append(value)
-    for encode in (json.encode, json.encode_plainly):
-        with pytest.raises(LocalProtocolError):
-            encode(value)
-
-
-def test_models_are_dumped() -> None:
-    for encode in (json.encode, json.encode_plainly):
-        assert encode({"a": [Model()], "b": None}) == b'{"a":[{"x":1}],"b":null}'
-
-
-def test_documents_are_compact_utf8_on_one_line() -> None:
-    value = {"a": [1, 2.5, "ä\u2028\n"], "b": None}
-    expected = '{"a":[1,2.5,"ä\u2028\\n"],"b":null}'.encode()
-    assert json.encode(value) == json.encode_plainly(value) == expected
-
-
 def test_without_msgspec_everything_takes_the_plain_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "msgspec.json", None)
     try:

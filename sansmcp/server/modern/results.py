@@ -69,9 +69,7 @@ class StatelessResults:
 
 
 def _complete(request: Request, result: Any) -> dict[str, Any]:
-    """A result is an object, or a model of one. What may be cached says so."""
-    if hasattr(result, "model_dump"):
-        result = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+    """A result is an object. What may be cached says so."""
     if not isinstance(result, Mapping):
         raise LocalProtocolError(f"A result must be an object, and is {type(result).__name__}")
     members: dict[str, Any] = {"resultType": "complete", "_meta": None}
