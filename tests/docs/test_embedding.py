@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,19 +10,18 @@ from sansmcp.testing.check_adapter import Check, ClientSubject, client_checks
 from sansmcp.testing.check_adapter.fake_server import FakeServer
 
 from ..house.sources import Module
+from .documents import DOCS, blocks
 
 MOST_LINES = 60
 
-GUIDE = Path(__file__).parents[2] / "docs" / "embedding.md"
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+GUIDE = DOCS / "embedding.md"
 
 
 @pytest.fixture(scope="module")
 def code() -> dict[str, Any]:
     """All that the guide defines."""
-    blocks = BLOCK.findall(GUIDE.read_text())
     names: dict[str, Any] = {"__name__": "embedding"}
-    exec(compile("\n".join(blocks), GUIDE, "exec"), names)
+    exec(compile("\n".join(blocks(GUIDE, "python")), GUIDE, "exec"), names)
     return names
 
 
@@ -36,16 +33,10 @@ def test_the_toy_does_what_a_client_has_to_do(
 
 
 def test_the_toy_is_small() -> None:
-    (adapter,) = [block for block in BLOCK.findall(GUIDE.read_text()) if "class ToyClient" in block]
+    (adapter,) = [block for block in blocks(GUIDE, "python") if "class ToyClient" in block]
     assert Module("toy", adapter).code_lines() <= MOST_LINES
 
 
 def test_the_toy_greets(code: dict[str, Any]) -> None:
     with FakeServer() as server:
         assert code["greet"](server.url) == {"text": "hello"}
-
-
-def test_links_lead_somewhere() -> None:
-    links = re.findall(r"\]\(([^)]+)\)", BLOCK.sub("", GUIDE.read_text()))
-    assert links != []
-    assert [link for link in links if not (GUIDE.parent / link).exists()] == []
