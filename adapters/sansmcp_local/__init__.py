@@ -4,8 +4,8 @@ The real standard input and output (:class:`StandardStreams`), the process group
 was started (:func:`signal_group`), the file by which processes find a server
 (:class:`StateFile`), where a server listens (:func:`address_of`, :func:`listen`), its randomness
 and its clock (:func:`new_server`), what its connections have to send (:func:`pull`), whether a
-connection can be used again (:func:`is_readable`), and when Ctrl-C interrupts those who block
-(:func:`undisturbed`).
+connection can be used again (:func:`is_readable`), what whoever runs it should know
+(:func:`log_event`), and when Ctrl-C interrupts those who block (:func:`undisturbed`).
 """
 
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from sansmcp import later
 if TYPE_CHECKING:
     from ._interrupts import interrupts_allowed, undisturbed
     from ._listening import address_of, listen
+    from ._log import log_event
     from ._machine import new_server, pull
     from ._processes import signal_group
     from ._sockets import is_readable
@@ -26,6 +27,7 @@ else:
         {
             "._interrupts": ("interrupts_allowed", "undisturbed"),
             "._listening": ("address_of", "listen"),
+            "._log": ("log_event",),
             "._machine": ("new_server", "pull"),
             "._processes": ("signal_group",),
             "._sockets": ("is_readable",),
@@ -42,6 +44,7 @@ __all__ = [
     "interrupts_allowed",
     "is_readable",
     "listen",
+    "log_event",
     "new_server",
     "pull",
     "read_state",

@@ -8,6 +8,7 @@ from typing import Any
 
 import sansmcp
 from sansmcp.events import ClientAnswered, ServerEvent
+from sansmcp_local import log_event
 
 from ._loops import Loop
 from ._machine import Promise, Timekeeper
@@ -86,4 +87,4 @@ class Serving(sansmcp.ServerHost):
         _logger.error("%s failed", call.request.method, exc_info=error)
 
     def _observe(self, event: ServerEvent) -> None:
-        _logger.debug("%r", event)
+        log_event(event)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import sansmcp
 from sansmcp import Promise
 from sansmcp.events import ClientAnswered, ServerEvent
-from sansmcp_local import new_server
+from sansmcp_local import log_event, new_server
 
 from ._workers import Workers
 
@@ -219,7 +219,7 @@ class Host(sansmcp.ServerHost):
             _logger.error("%s failed", call.request.method, exc_info=error)
 
     def _observe(self, event: ServerEvent) -> None:
-        _logger.debug("%r", event)
+        log_event(event)
 
     def _now(self) -> float:
         return time.monotonic()

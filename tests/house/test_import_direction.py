@@ -38,6 +38,7 @@ MAY_ALSO_USE = {
         "sansmcp_trio",
     },
     "sansmcp_httpx": {"sansmcp_local", "sansmcp_loop", "sansmcp_threads"},
+    "sansmcp_loop": {"sansmcp_local"},
     "sansmcp_threads": {"sansmcp_local"},
     "sansmcp_trio": {"sansmcp_local", "sansmcp_loop"},
     "sansmcp_wsgi": {"sansmcp_threads"},
