@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -105,6 +106,8 @@ def _state_from(found: Mapping[str, Any]) -> State:
 def _runs(pid: int) -> bool:
     if pid <= 0:
         return False  # to signal these means to signal many
+    if sys.platform == "win32":
+        return True  # there every signal ends the process, so nobody can be asked
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
