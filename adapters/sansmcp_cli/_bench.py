@@ -23,7 +23,10 @@ _Result = TypeVar("_Result")
 def add_to(commands: Commands) -> None:
     """Declare ``sansmcp bench``."""
     parser = commands.add_parser(
-        "bench", help="measure the parsers on a recorded event stream, next to json.loads"
+        "bench",
+        help="measure the parsers on a recorded event stream, next to json.loads",
+        description="Measure how long the parsers take for an event of a recorded stream. "
+        "To record one: curl -N ... > stream.txt",
     )
     parser.add_argument("recording", type=Path, help="the body of a response, as it came")
     parser.set_defaults(run=run)

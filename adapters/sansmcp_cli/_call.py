@@ -8,7 +8,6 @@ import sys
 from typing import Any
 
 import sansmcp
-from sansmcp.codecs.headers import header_value
 from sansmcp.codecs.json import as_object
 from sansmcp.events import (
     ClientEvent,
@@ -21,7 +20,15 @@ from sansmcp.events import (
 
 from ._adapters import Script, ToolCall, adapter_of, add_adapter
 from ._say import Commands, Mistake, say, tracer
-from ._target import USAGE, add_revision, add_target, target_of, versions_of
+from ._target import (
+    USAGE,
+    add_headers,
+    add_revision,
+    add_target,
+    headers_of,
+    target_of,
+    versions_of,
+)
 
 
 def add_to(commands: Commands) -> None:
@@ -44,7 +51,7 @@ def add_to(commands: Commands) -> None:
         metavar="SECONDS",
         help="for the handshake, and for the call as long as there is no progress (default: 60)",
     )
-    command.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'")
+    add_headers(command)
     add_revision(command)
     add_adapter(command)
     command.add_argument("--trace", action="store_true", help="show the conversation on stderr")
@@ -61,7 +68,7 @@ def _call(options: argparse.Namespace) -> int:
         "name": "sansmcp-call",
         "version": sansmcp.__version__,
         "versions": versions_of(options),
-        "headers": tuple(header_of(text) for text in options.header),
+        "headers": headers_of(options),
         "timeout": options.timeout,
         "connect_timeout": min(options.timeout, 30.0),
         "probe_timeout": min(options.timeout, 5.0),
@@ -113,11 +120,3 @@ def _arguments(text: str) -> dict[str, Any]:
     if arguments is None:
         raise Mistake("The arguments of the tool must be a JSON object")
     return arguments
-
-
-def header_of(text: str) -> tuple[bytes, bytes]:
-    """The header that ``Name: value`` means. Raises Mistake."""
-    name, colon, value = text.partition(":")
-    if not colon or not name.strip():
-        raise Mistake(f"Not a header: {text!r}; write 'Name: value'")
-    return name.strip().lower().encode(), header_value(value.strip())

@@ -41,9 +41,12 @@ _STEPS = 6
 def add_to(commands: Commands) -> None:
     """Declare the command."""
     command = commands.add_parser(
-        "demo", help="watch calls survive a server and a network that disconnect"
+        "demo",
+        help="watch calls survive a server and a network that disconnect",
+        description="Make calls that go from one process to another, and calls over a network that "
+        "breaks. The exit status is 1 if any result is lost, or comes twice.",
     )
-    command.add_argument("--calls", type=int, default=8)
+    command.add_argument("--calls", type=int, default=8, help="how many (default: 8)")
     command.add_argument("--seed", type=int, default=None, help="repeat the same accidents")
     command.add_argument("--quiet", action="store_true", help="only the last line")
     command.add_argument(

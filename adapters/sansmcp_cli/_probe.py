@@ -15,9 +15,8 @@ import sansmcp_asyncio
 from sansmcp.events import ClientEvent, ListenerStopped
 from sansmcp.types import HTTP_SSE, STDIO, STREAMABLE_HTTP
 
-from ._call import header_of
 from ._say import Commands, Mistake, say, tracer
-from ._target import USAGE, add_target, target_of
+from ._target import USAGE, add_headers, add_target, headers_of, target_of
 
 _FEATURES = (
     ("tools", "tools", "list_tools"),
@@ -59,7 +58,7 @@ def add_to(commands: Commands) -> None:
     )
     command.add_argument("words", nargs="*", metavar="URL")
     add_target(command)
-    command.add_argument("--json", action="store_true", help="for programs")
+    command.add_argument("--json", action="store_true", help="print one JSON object, for programs")
     command.add_argument(
         "--timeout",
         type=float,
@@ -67,7 +66,7 @@ def add_to(commands: Commands) -> None:
         metavar="SECONDS",
         help="for each attempt (default: 10)",
     )
-    command.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'")
+    add_headers(command)
     command.add_argument("--trace", action="store_true", help="show the conversations on stderr")
     command.set_defaults(run=_probe)
 
@@ -105,7 +104,7 @@ async def _try_transport(
             "name": "sansmcp-probe",
             "version": sansmcp.__version__,
             "versions": (revision,),
-            "headers": tuple(header_of(text) for text in options.header),
+            "headers": headers_of(options),
             "connect_timeout": options.timeout,
             "probe_timeout": min(options.timeout, 5.0),
             "timeout": options.timeout,

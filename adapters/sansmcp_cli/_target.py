@@ -1,10 +1,11 @@
-"""Which server a command is about (a URL, a command, a state file), and its revision."""
+"""Which server a command is about (a URL, a command, a state file), and how to talk to it."""
 
 from __future__ import annotations
 
 import argparse
 
 import sansmcp
+from sansmcp.codecs.headers import Headers, header_value
 from sansmcp_local import read_state
 
 from ._say import Mistake
@@ -35,6 +36,29 @@ def target_of(options: argparse.Namespace, words: list[str]) -> str | list[str]:
     if state is None or state.url is None:
         raise Mistake(f"{options.state_file} names no server that is running and has a URL")
     return state.url
+
+
+def add_headers(parser: argparse.ArgumentParser) -> None:
+    """The option for further headers."""
+    parser.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="'NAME: VALUE'",
+        help="send this with every HTTP request, too; may be given several times",
+    )
+
+
+def headers_of(options: argparse.Namespace) -> Headers:
+    """The headers that were given. Raises Mistake."""
+    return tuple(_header(text) for text in options.header)
+
+
+def _header(text: str) -> tuple[bytes, bytes]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise Mistake(f"Not a header: {text!r}; write 'Name: value'")
+    return name.strip().lower().encode(), header_value(value.strip())
 
 
 def add_revision(parser: argparse.ArgumentParser) -> None:
