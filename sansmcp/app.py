@@ -18,8 +18,10 @@ from .errors import LocalProtocolError
 Handler: TypeAlias = Callable[..., Any]
 """Takes the adapter's call object and returns the result, or an awaitable of it.
 
-Raising :class:`~sansmcp.errors.JsonRpcError` answers with that error; any other exception becomes
-"Internal error", code -32603, and is reported on the server's side only.
+A result is JSON, of which any part may be a pydantic model; or :class:`~sansmcp.InputRequired`,
+where the client has to be asked first. Raising :class:`~sansmcp.errors.JsonRpcError` answers with
+that error; any other exception becomes "Internal error", code -32603, and is reported on the
+server's side only.
 """
 
 _H = TypeVar("_H", bound=Handler)

@@ -141,8 +141,8 @@ class ClientHandle(abc.ABC, Generic[Result, Done]):
 class CallHandle(abc.ABC, Generic[Result, Done]):
     """What a handler gets: the request, and the ways to talk to the client while working on it.
 
-    A handler returns the result, or raises JsonRpcError. When the client cancels, the handler is
-    cancelled in the manner of its adapter.
+    A handler returns the result, or InputRequired, or raises JsonRpcError. When the client cancels,
+    the handler is cancelled in the manner of its adapter.
     """
 
     def __init__(self, call: Call) -> None:
@@ -189,7 +189,10 @@ class CallHandle(abc.ABC, Generic[Result, Done]):
         return self._settle()
 
     def notify(self, method: str, params: Params | None = None) -> Done:
-        """Send a notification that has to do with this request."""
+        """Send a notification that has to do with this request.
+
+        Raises LocalProtocolError if the parameters are not JSON.
+        """
         self._call.notify(method, params, now=self._now())
         return self._settle()
 

@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 
 import attrs
 
-from .codecs.headers import Headers, by_name, get
+from .codecs.headers import Headers, by_name
 from .errors import LocalProtocolError
 from .types import elide
 
@@ -184,18 +184,3 @@ def request_host(head: RequestHead) -> bytes | None:
         return None
     hosts = head.values(b"host")
     return hosts[0].strip().lower() if len(hosts) == 1 else None
-
-
-__all__ = [
-    "BodyData",
-    "BodyEnd",
-    "Headers",
-    "PeerGone",
-    "RequestHead",
-    "RequestPart",
-    "ResponseHead",
-    "ResponsePart",
-    "Url",
-    "get",
-    "request_host",
-]

@@ -105,15 +105,15 @@ def asgi_app(
     Args:
         app: the application. Its handlers are functions or async functions of a :class:`Call`.
         principal: tells from the scope who makes a request, as the middleware in front of us has
-            found out, e.g. ``lambda scope: scope["user"].identity`` with Starlette's. What it
+            found out, e.g. ``lambda scope: scope["user"].username`` with Starlette's. What it
             raises goes to the server. By default all are the same.
         store: where streams are kept for clients that come back; in memory if None.
         resumable: False: keep nothing. Broken streams cannot be resumed then.
         grace: seconds that running calls get when the server stops.
         settings: see :class:`sansmcp.Server`. ``path`` and ``http_sse`` are paths below the place
             where the application is mounted. Where several processes serve one address, set
-            ``seal`` to the same keys in all of them, and ``sessions=False``, or send each client
-            to one process.
+            ``seal`` to the same keys in all of them; and share ``store`` (``shared_store``), or do
+            without sessions (``sessions=False``), or send each client to one process.
 
     What is about connections (slow requests, keep-alive, TLS) is up to the server. Servers that are
     told to stop wait for open responses first, and only then end the lifespan; some wait for ever,

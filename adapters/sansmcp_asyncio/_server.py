@@ -187,7 +187,8 @@ def serve(
         state_file: tells other processes where this server is, as long as it runs
             (:func:`sansmcp_local.read_state`).
         settings: see :class:`sansmcp.Server`; ``http_sse="/sse"`` serves HTTP+SSE, too. Where
-            several processes serve one address, set ``seal`` to the same keys in all of them.
+            several processes serve one address, set ``seal`` to the same keys in all of them, and
+            ``shared_store`` if they share ``store``.
 
     Raises LocalProtocolError for settings that make no sense, and RuntimeError where no loop is
     running; starting raises OSError if the address cannot be bound or the file not be written.

@@ -251,8 +251,8 @@ def connect(
             server may make, such as ``"elicitation/create"``; ``capabilities`` has to declare them.
         ssl_context: verifies an https server; by default as the standard library does.
         env, cwd: environment and directory of the process; None: ours.
-        settings: see :class:`sansmcp.Client`. All clients of this program share their ``verdicts``,
-            unless they are set.
+        settings: see :class:`sansmcp.Client`. Unless ``verdicts`` is set, all clients of this
+            program share one.
 
     Raises CallError if the handshake fails, LocalProtocolError if the target or a setting is wrong.
     """

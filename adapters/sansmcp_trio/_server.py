@@ -249,7 +249,8 @@ async def serve(
         task_status: ``nursery.start(serve, ...)`` returns the :class:`Serving` once connections are
             accepted.
         settings: see :class:`sansmcp.Server`; ``http_sse="/sse"`` serves HTTP+SSE, too. Where
-            several processes serve one address, set ``seal`` to the same keys in all of them.
+            several processes serve one address, set ``seal`` to the same keys in all of them, and
+            ``shared_store`` if they share ``store``.
 
     Raises OSError if the address cannot be bound or the file not be written, and LocalProtocolError
     for settings that make no sense.

@@ -58,8 +58,9 @@ class WsgiApp(Host):
             settings: see :class:`sansmcp_threads.Host` and :class:`sansmcp.Server`. ``path`` is
                 below the place where the application is mounted. ``listening`` is off if it is not
                 set: each client would hold a thread all the time. Where several processes serve one
-                address, set ``seal`` to the same keys in all of them, and ``sessions=False``, or
-                send each client to one process.
+                address, set ``seal`` to the same keys in all of them; and share ``store``
+                (``shared_store``), or do without sessions (``sessions=False``), or send each client
+                to one process.
 
         Raises LocalProtocolError for settings that make no sense.
         """
