@@ -24,14 +24,15 @@ from ..messages import ErrorResponse, Message, Notification, Request, RequestId,
 from ..types import never
 from . import json
 
-PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
-INVALID_PARAMS = -32602
-INTERNAL_ERROR = -32603
+"""Codes of MCP's own. Source: 2026-07-28 basic: Error Codes."""
 
 
 @attrs.frozen

@@ -2,7 +2,8 @@
 
 The two machines talk through real HTTP/1.1 bytes (:mod:`sansmcp.http11`) over connections that a
 :class:`Link` delays, cuts into pieces, and breaks. Handlers are generators: they yield seconds to
-sleep, or the id of a request to the client to wait for its answer, and return the result.
+sleep, or the id of a request to the client to wait for its answer, and return the result. They get
+the machine's call, whose ``host`` is the pair: ``call.progress(1, now=call.host.clock.now)``.
 """
 
 from __future__ import annotations
