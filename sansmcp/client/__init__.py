@@ -2,6 +2,7 @@
 
 ========================  ==========================================================================
 ``client``                the machine: commands, effects, events, time
+``settings``              what can be set on it, and on its calls, as types
 ``core``                  what its parts share: settings, queues, the exchanges under way
 ``conversation``          what is under way: session, calls, how it begins and ends
 ``inbox``                 what the server says, and whom it is for

@@ -2,6 +2,7 @@
 
 ==========================  ========================================================================
 ``server``                  the machine: parts in, effects and events out, time
+``settings``                what can be set on it, as a type
 ``dispatch``                what a request must be to be read at all
 ``refusals``                every way of saying no
 ``exchange``                one HTTP request and its response
@@ -25,7 +26,9 @@
 ``legacy.streams``          logs and their readers: resumption and polling
 ``legacy.logs``             the way of logs to the store
 ``legacy.turns``            calls that wait for answers in their log
-``legacy.streamable_http``  one transport, and in ``legacy.answers`` how it answers,
+``legacy.elsewhere``        what comes to one instance and is for another
+``legacy.streamable_http``  one transport,
+``legacy.answers``          how it answers a POST,
 ``legacy.http_sse``         another,
 ``legacy.lines``            and what is the same on stdio
 ``legacy.results``          what answers look like on all of them

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -40,6 +41,25 @@ def left_for_later(root: Path) -> list[str]:
     ]
 
 
+def table_of_contents(package: Module) -> list[str]:
+    """The modules that the docstring of a package lists; empty without a table."""
+    text = ast.get_docstring(package.tree) or ""
+    if "====" not in text:
+        return []
+    cells = [line.partition("  ")[0] for line in text.splitlines() if line.startswith("``")]
+    return [name for cell in cells for name in re.findall(r"``([\w.]+)``", cell)]
+
+
+def parts(package: Module, modules: list[Module]) -> list[str]:
+    """The modules in a package, and in the packages in it."""
+    inside = f"{package.name}."
+    return [
+        module.name.removeprefix(inside)
+        for module in modules
+        if module.name.startswith(inside) and not module.is_package
+    ]
+
+
 def long_functions(module: Module) -> list[str]:
     lengths = {name: module.code_lines(function) for name, function in module.functions()}
     return [
@@ -56,6 +76,17 @@ def test_files_are_short() -> None:
 def test_functions_are_short() -> None:
     modules = core() + [module for package in adapters().values() for module in package]
     assert [line for module in modules for line in long_functions(module)] == []
+
+
+def test_tables_of_contents_are_complete() -> None:
+    modules = core()
+    tables = {module: table_of_contents(module) for module in modules if module.is_package}
+    assert any(tables.values())
+    assert {
+        package.name: names
+        for package, listed in tables.items()
+        if listed and (names := sorted({*parts(package, modules)} ^ {*listed}))
+    } == {}
 
 
 def test_nothing_is_left_for_later() -> None:
