@@ -1,15 +1,18 @@
 """The Model Context Protocol's wire, as a pure state machine: bytes in, events out.
 
-Nothing in this package does I/O, reads a clock or draws a random number. Adapters do, for trio and
-others (``sansmcp_trio``); any other event loop or HTTP stack can embed the machines directly.
+Nothing in this package does I/O, reads a clock or draws a random number. Adapters do; any other
+event loop or HTTP stack can embed the machines directly.
 
-* To serve or call over a network, use an adapter: ``sansmcp_trio.serve(app)``,
-  ``sansmcp_trio.connect(url)``.
+* To serve or call over a network, use an adapter: ``serve(app)`` and ``connect(url)`` of
+  ``sansmcp_asyncio``, ``sansmcp_trio`` and ``sansmcp_blocking``; ``sansmcp_asgi`` and
+  ``sansmcp_wsgi`` for servers within web servers; ``sansmcp_httpx`` for clients. What can be set is
+  told by :class:`Client`, :class:`Server` and :class:`Limits`.
 * To embed, use :class:`Client` and :class:`Server` (HTTP message parts), or
   :class:`ClientConnection` and :class:`ServerConnection` (bytes of HTTP/1.1).
 * To parse, use the codecs alone: :class:`SseDecoder`, :func:`encode_event`, :func:`decode_message`,
   :func:`encode_message`, :class:`NdjsonDecoder`.
 * To route messages and not to open them, use :func:`decode_envelope`.
+* To test what is built on it, see :mod:`sansmcp.testing`.
 """
 
 from typing import TYPE_CHECKING
