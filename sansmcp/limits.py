@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import attrs
 
+from .errors import LocalProtocolError
+
 
 @attrs.frozen(kw_only=True)
 class Limits:
     """How much of everything is accepted: bytes, seconds and counts, all above zero.
 
-    Raises ValueError for a value that makes no sense.
+    Raises LocalProtocolError for a value that makes no sense.
     """
 
     max_message_bytes: int = 32 * 1024 * 1024
@@ -152,6 +154,8 @@ class Limits:
     def __attrs_post_init__(self) -> None:
         for name, value in attrs.asdict(self).items():
             if value <= 0:
-                raise ValueError(f"{name} must be above zero, and is {value}")
+                raise LocalProtocolError(f"{name} must be above zero, and is {value}")
         if self.max_json_depth > 500:
-            raise ValueError(f"max_json_depth must be at most 500, and is {self.max_json_depth}")
+            raise LocalProtocolError(
+                f"max_json_depth must be at most 500, and is {self.max_json_depth}"
+            )

@@ -25,7 +25,7 @@ from typing import Any
 import attrs
 
 from .codecs import json
-from .errors import JsonRpcError, RemoteProtocolError
+from .errors import JsonRpcError, LocalProtocolError, RemoteProtocolError
 from .messages import ErrorResponse, Params, Response
 
 RESPONSES = "inputResponses"
@@ -111,6 +111,8 @@ class StateSeal:
         first_use: is asked with the name of a state that has come back whether that is for the
             first time; it remembers names for ``lifetime`` seconds, for all instances. None: a
             state may be used until it expires, so that a request that got lost can be made again.
+
+    Raises LocalProtocolError for keys that are of no use.
     """
 
     keys: tuple[bytes, ...] = attrs.field(repr=False)
@@ -120,7 +122,7 @@ class StateSeal:
 
     def __attrs_post_init__(self) -> None:
         if not self.keys or not all(map(_is_key, self.keys)):
-            raise ValueError("A seal needs a tuple of keys, each at least 16 bytes")
+            raise LocalProtocolError("A seal needs a tuple of keys, each at least 16 bytes")
 
     def close(self, state: Any, principal: str, method: str, params: Params, *, name: str) -> str:
         """Seal a state, under a name of its own. Raises LocalProtocolError if it is not JSON."""

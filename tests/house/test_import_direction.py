@@ -9,8 +9,9 @@ import pytest
 from .sources import Module, adapters, core
 
 TIERS = (
-    ("later", "limits", "messages", "types"),
+    ("later", "messages", "types"),
     ("errors", "process", "store", "timers"),
+    ("limits",),
     ("app", "codecs", "memory", "revisions", "security", "states"),
     ("events", "http", "meta", "turns"),
     ("effects", "wire"),

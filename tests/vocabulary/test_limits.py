@@ -5,16 +5,16 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from sansmcp import Limits
+from sansmcp import Limits, LocalProtocolError
 
 
 @pytest.mark.parametrize("field", [field.name for field in attrs.fields(Limits)])
 def test_no_limit_can_be_zero(field: str) -> None:
-    with pytest.raises(ValueError, match=field):
+    with pytest.raises(LocalProtocolError, match=field):
         Limits(**{field: 0})
 
 
 def test_the_depth_limit_leaves_room_on_the_stack() -> None:
     assert Limits(max_json_depth=500).max_json_depth == 500
-    with pytest.raises(ValueError, match="max_json_depth"):
+    with pytest.raises(LocalProtocolError, match="max_json_depth"):
         Limits(max_json_depth=501)

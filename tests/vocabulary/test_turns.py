@@ -127,13 +127,13 @@ def test_keys_can_be_changed() -> None:
 
 @pytest.mark.parametrize("keys", [(), (b"",), (b"fifteen bytes..",), (KEY, b"short")])
 def test_keys_that_are_too_short(keys: tuple[bytes, ...]) -> None:
-    with pytest.raises(ValueError, match="16 bytes"):
+    with pytest.raises(LocalProtocolError, match="16 bytes"):
         StateSeal(keys=keys, clock=Clock())
 
 
 @pytest.mark.parametrize("keys", [b"sixteen bytes...", ("sixteen letters.",), "sixteen letters."])
 def test_what_is_no_tuple_of_keys(keys: Any) -> None:
-    with pytest.raises(ValueError, match="A seal needs a tuple of keys"):
+    with pytest.raises(LocalProtocolError, match="A seal needs a tuple of keys"):
         StateSeal(keys=keys, clock=Clock())
 
 
