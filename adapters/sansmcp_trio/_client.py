@@ -50,7 +50,7 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
         self._nursery = nursery
         self._pool = pool
         self._ssl_context = ssl_context
-        self._process = ServerProcess(self, nursery, environment, directory)
+        self._process = ServerProcess(self._feed, self._may_read, nursery, environment, directory)
         self._carrying: dict[int, trio.CancelScope] = {}
 
     async def open(self) -> None:
@@ -83,12 +83,11 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
             await self._clock.wait()
             self._settle()
 
-    def feed(self, part: ProcessPart) -> None:
-        """The server process has said something."""
+    def _feed(self, part: ProcessPart) -> None:
         self._core.receive_from_process(part, now=trio.current_time())
         self._settle()
 
-    async def may_read(self) -> None:
+    async def _may_read(self) -> None:
         """Wait until the application has taken events, if it has to."""
         while self._is_paused:
             await self._clock.moved.wait()
@@ -104,7 +103,7 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
                 stream: Stream = connection.host
                 await stream.send(request)
                 while not connection.is_done:
-                    await self.may_read()
+                    await self._may_read()
                     data = await stream.receive()
                     if data:
                         connection.receive_data(data, now=trio.current_time())

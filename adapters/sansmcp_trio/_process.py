@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from subprocess import PIPE
-from typing import Protocol
 
 import trio
 
@@ -34,28 +33,20 @@ from sansmcp_local import signal_group
 _END = b""
 
 
-class Listener(Protocol):
-    """Who is told what the process says."""
-
-    def feed(self, part: ProcessPart) -> None:
-        """It has said something."""
-
-    async def may_read(self) -> None:
-        """Wait until more of its output may be read."""
-
-
 class ServerProcess:
     """Does what the machine wants with the process; it may want another one after the first."""
 
     def __init__(
         self,
-        client: Listener,
+        feed: Callable[[ProcessPart], None],
+        may_read: Callable[[], Awaitable[None]],
         nursery: trio.Nursery,
         environment: Mapping[str, str] | None,
         directory: str | os.PathLike[str] | None,
     ) -> None:
+        """``feed`` is told what the process says; ``may_read`` lets its reader wait."""
         self._nursery = nursery
-        self._new = functools.partial(_Process, client, environment, directory)
+        self._new = functools.partial(_Process, feed, may_read, environment, directory)
         self._process = self._new()
 
     def perform(self, effect: ProcessEffect) -> None:
@@ -82,11 +73,13 @@ class _Process:
 
     def __init__(
         self,
-        client: Listener,
+        feed: Callable[[ProcessPart], None],
+        may_read: Callable[[], Awaitable[None]],
         environment: Mapping[str, str] | None,
         directory: str | os.PathLike[str] | None,
     ) -> None:
-        self._client = client
+        self._feed = feed
+        self._may_read = may_read
         self._environment = environment
         self._directory = directory
         self._scope = trio.CancelScope()
@@ -152,7 +145,7 @@ class _Process:
     async def _read_output(self, stream: trio.abc.ReceiveStream) -> None:
         while data := bytes(await stream.receive_some(65536)):
             self._tell(Output(data))
-            await self._client.may_read()
+            await self._may_read()
         self._tell(OutputEnd())
 
     async def _read_log(self, stream: trio.abc.ReceiveStream) -> None:
@@ -162,7 +155,7 @@ class _Process:
 
     def _tell(self, part: ProcessPart) -> None:
         if not self._scope.cancel_called:
-            self._client.feed(part)
+            self._feed(part)
 
     def write(self, data: bytes) -> None:
         """Let it read this, or the end of its input."""
