@@ -64,6 +64,11 @@ class Loop:
         """Let a task go on at the next turn, whatever it waits for."""
         self._due.setdefault(task, 0)
 
+    @property
+    def has_work(self) -> bool:
+        """Whether a task can go on at once."""
+        return bool(self._due)
+
     def wake_idle(self) -> None:
         """Let all tasks go on that wait for nothing but to be woken."""
         for task in self._tasks:

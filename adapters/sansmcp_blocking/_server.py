@@ -1,8 +1,9 @@
 """The server: one thread for all connections, and one for each call that runs.
 
-A connection is a task of the loop, which is the only one to read from it and write to it. A handler
-that has something for it to send wakes it. One thread for each connection would have to wait for
-its socket and for its handler at the same time, which takes a selector for each as well.
+A connection is a task of the loop, which is the only one to read from it. What a handler has for it
+to send is sent by the handler's thread, if there is room, and by the task if not. One thread for
+each connection would have to wait for its socket and for its handler at the same time, which takes
+a selector for each as well.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _logger = logging.getLogger("sansmcp")
 
 
 class _Connection:
-    """A connection, or the pipes of stdio; nobody else touches the stream."""
+    """A connection, or the pipes of stdio; nobody else touches the stream. All under the lock."""
 
     def __init__(
         self,
@@ -50,25 +51,36 @@ class _Connection:
         self._stream = stream
         self._patience = patience
         self._connection = kind(serving.core, host=self, now=time.monotonic())
+        self._idle: Idle | None = Idle.NEED_DATA
+        """What to do when all is sent; None: close it."""
+        self._unsent = b""
+        self._waits_until: float | None = None
+        """The connection's deadline while the task waits for bytes; None: it does something."""
         self._task = serving.take(self, self._run())
 
     def wake(self) -> None:
-        """There is something to send."""
+        """There is something to send: it is sent by whoever says so, or else by the task."""
+        if self._waits_until is not None:
+            waited_for = self._idle
+            self._send_now()
+            waits_on = self._idle is waited_for and self._deadline() >= self._waits_until
+            if waits_on and not self._unsent and not self._serving.has_ended:
+                return
         self._serving.wake(self._task)
 
     def _run(self) -> Steps[None]:
         """Serve the connection until it is closed by either side."""
         try:
             yield from self._stream.shake_hands(self._patience)
-            idle: Idle | None = Idle.NEED_DATA
-            while idle is not None:
-                data, idle = pull(self._connection)
-                if data:
+            while True:
+                self._send_now()
+                if self._unsent:
+                    data, self._unsent = self._unsent, b""
                     yield from self._stream.send(data, self._patience)
-                elif self._serving.has_ended:
+                elif self._idle is None or self._serving.has_ended:
                     break
-                elif idle is not None:
-                    yield from self._wait(idle)
+                else:
+                    yield from self._wait(self._idle)
         except OSError as error:
             _logger.debug("connection lost: %s", error)
         finally:
@@ -76,13 +88,23 @@ class _Connection:
             self._stream.close()
             self._serving.left(self)
 
+    def _send_now(self) -> None:
+        """Send what there is to send, as much as there is room for, without waiting."""
+        if self._unsent or self._idle is None:
+            return  # what is not pulled yet has its limits in the machine
+        self._unsent, self._idle = pull(self._connection)
+        if self._unsent:
+            with suppress(OSError):  # the task will find out what it is
+                self._unsent = self._unsent[self._stream.send_now(self._unsent) :]
+
     def _wait(self, idle: Idle) -> Steps[None]:
         """Wait for bytes, for the connection's deadline, or to be woken."""
-        self._serving.settle()
-        deadline = self._connection.next_deadline()
-        until = math.inf if deadline is None else deadline
+        self._waits_until = until = self._deadline()
         is_paused = idle is Idle.PAUSED
-        has_come = yield Wait(deadline=until) if is_paused else self._stream.reading(until)
+        try:
+            has_come = yield Wait(deadline=until) if is_paused else self._stream.reading(until)
+        finally:
+            self._waits_until = None
         data = self._stream.receive() if has_come else None
         if data:
             self._connection.receive_data(data, now=time.monotonic())
@@ -90,6 +112,10 @@ class _Connection:
             self._connection.receive_eof(now=time.monotonic())
         else:
             self._connection.handle_timeout(now=time.monotonic())
+
+    def _deadline(self) -> float:
+        deadline = self._connection.next_deadline()
+        return math.inf if deadline is None else deadline
 
 
 _LAST_MOMENT = 1.0
@@ -113,7 +139,8 @@ class Serving(Host):
         self._grace = grace
         self._is_stopped = False
         self._is_hurried = False
-        self._is_asleep = False
+        self._sleeps_until: float | None = None
+        """When the thread goes on if nothing comes; None: it does something."""
         self._loop = Loop()
         self.connections: set[_Connection] = set()
         self._last: _Connection | None = None
@@ -126,8 +153,12 @@ class Serving(Host):
         """Perform what the machine wants, and let the thread do its part."""
         with self.moved:
             super().settle()
-            if self._is_asleep:
-                self._is_asleep = False
+            if self._sleeps_until is not None and (
+                self._is_stopped  # and waits for everybody to come to an end
+                or self._loop.has_work
+                or self._deadline() < self._sleeps_until
+            ):
+                self._sleeps_until = None
                 self._rouse()
 
     def stop(self) -> None:
@@ -223,11 +254,10 @@ class Serving(Host):
                 self.settle()
                 if is_done() or time.monotonic() >= end:
                     return
-                deadline = self.core.next_deadline()
-                self._is_asleep = True
-            ready = self._loop.wait(end if deadline is None else min(deadline, end))
+                until = self._sleeps_until = min(self._deadline(), end)
+            ready = self._loop.wait(until)
             with self.moved:
-                self._is_asleep = False
+                self._sleeps_until = None
                 self.core.handle_timeout(now=time.monotonic())
                 self._loop.go_on(ready)
 
@@ -242,6 +272,10 @@ class Serving(Host):
                 driver.wake()
         self._turn_until(lambda: not self.connections, _LAST_MOMENT)
         self.join(_LAST_MOMENT)
+
+    def _deadline(self) -> float:
+        deadline = self.core.next_deadline()
+        return math.inf if deadline is None else deadline
 
     def _rouse(self) -> None:
         with suppress(OSError):  # it was told often enough, or has ended

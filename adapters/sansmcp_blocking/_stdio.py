@@ -22,10 +22,14 @@ class StdioStream:
 
     def __init__(self, streams: StandardStreams) -> None:
         self._input, self._output = streams.input, streams.output
+        self._awaited_input = _awaited(self._input)
+        self._awaited_output = _awaited(self._output)
+        self._room = select.poll()
+        self._room.register(self._output, select.POLLOUT)
 
     def reading(self, deadline: float = math.inf) -> Wait:
         """What to wait for before :meth:`receive`."""
-        return _until(self._input, READ, deadline)
+        return Wait(self._awaited_input, READ, deadline)
 
     def receive(self) -> bytes | None:
         """What has come; empty at the end, None if there is nothing."""
@@ -34,13 +38,18 @@ class StdioStream:
         except BlockingIOError:  # those who share it have made it so
             return None
 
+    def send_now(self, data: bytes) -> int:
+        """Send what there is room for, and return how much. Raises OSError when nobody reads."""
+        sent = 0
+        with contextlib.suppress(BlockingIOError):
+            while sent < len(data) and self._room.poll(0):
+                sent += os.write(self._output, data[sent : sent + select.PIPE_BUF])
+        return sent
+
     def send(self, data: bytes, patience: float) -> Steps[None]:
         """Send it all, as patient as the reader likes. Raises OSError when nobody reads."""
-        view = memoryview(data)
-        while view:
-            yield _until(self._output, WRITE, math.inf)
-            with contextlib.suppress(BlockingIOError):
-                view = view[os.write(self._output, view[: select.PIPE_BUF]) :]
+        while data := data[self.send_now(data) :]:
+            yield Wait(self._awaited_output, WRITE)
 
     def shake_hands(self, patience: float) -> Steps[None]:
         """Nothing has to be agreed on."""
@@ -50,8 +59,8 @@ class StdioStream:
         """What was taken is given back by others."""
 
 
-def _until(descriptor: int, events: int, deadline: float) -> Wait:
+def _awaited(descriptor: int) -> int | None:
     """Pipes, sockets and terminals are waited for; a file is always ready."""
     mode = os.fstat(descriptor).st_mode
     can_wait = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
-    return Wait(descriptor if can_wait else None, events, deadline)
+    return descriptor if can_wait else None

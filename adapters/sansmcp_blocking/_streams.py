@@ -49,6 +49,10 @@ class SocketStream:
         except OSError:
             return False
 
+    def send_now(self, data: bytes) -> int:
+        """Send what there is room for, and return how much. Raises OSError if there is none."""
+        return self._socket.send(data)
+
     def send(self, data: bytes, patience: float = math.inf) -> Steps[None]:
         """Send it all. Raises TimeoutError if nothing is taken for ``patience`` seconds."""
         view = memoryview(data)

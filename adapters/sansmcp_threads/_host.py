@@ -180,7 +180,7 @@ class Host(sansmcp.ServerHost):
 
     def join(self, seconds: float) -> None:
         """Wait for the handlers; one that does not look whether it is cancelled goes on."""
-        if not self._workers.wait(seconds):
+        if not self._workers.end(seconds):
             _logger.warning("a handler goes on, though it was cancelled")
 
     # The handlers

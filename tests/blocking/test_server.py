@@ -63,50 +63,6 @@ def test_handlers_that_fail(start: Start, world: World, caplog: pytest.LogCaptur
     assert "plain functions" in caplog.text
 
 
-def test_more_calls_than_threads_wait_their_turn(start: Start, world: World) -> None:
-    running: list[int] = []
-    lock = threading.Lock()
-
-    @world.tool
-    def work(call: Call) -> Any:
-        with lock:
-            running.append(len(running))
-            seen = len(running)
-        call.cancelled.wait(0.01)
-        with lock:
-            running.pop()
-        return {"seen": seen}
-
-    serving = start(threads=2)
-    with sansmcp_blocking.connect(serving.url) as client:
-        pending = [client.start_call("tools/call", {"name": "work"}) for _ in range(10)]
-        assert {each.result()["seen"] for each in pending} <= {1, 2}
-
-
-def test_a_call_whose_turn_comes_too_late_is_not_begun(start: Start, world: World) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-    worked: list[Any] = []
-
-    @world.tool
-    def work(call: Call) -> Any:
-        worked.append(call.params["arguments"])
-        begun.set()
-        happens(go_on)
-        return {}
-
-    serving = start(threads=1)
-    with sansmcp_blocking.connect(serving.url, versions=HANDSHAKE_VERSIONS) as client:
-        first = client.start_call("tools/call", {"name": "work", "arguments": 1})
-        happens(begun)
-        second = client.start_call("tools/call", {"name": "work", "arguments": 2})
-        second.cancel()
-        client.ping()
-        go_on.set()
-        first.result()
-        client.call_tool("work")
-    assert worked == [1, {}]
-
-
 def test_a_cancelled_handler_is_told_by_every_method(start: Start, world: World) -> None:
     begun = threading.Event()
     ended: list[BaseException] = []
@@ -373,8 +329,3 @@ def test_a_handler_that_does_not_look_is_left_behind(
     go_on.set()
     happens(ended)
     serving.join(PATIENCE)
-
-
-def test_threads_that_there_are_not(start: Start) -> None:
-    with pytest.raises(LocalProtocolError, match="There must be a thread for handlers, not 0"):
-        start(threads=0)

@@ -232,6 +232,32 @@ def test_no_stream_holds_a_thread_unless_it_is_wanted(host: Host, world: World) 
         assert isinstance(next(client.events(PATIENCE)), ListenerStopped)
 
 
+FORKS = """
+import os, sys, threading
+from sansmcp_threads import _workers
+
+_workers._LINGER = 3600.0
+workers = _workers.Workers(1)
+
+def work():
+    done = threading.Event()
+    workers.run(done.set)
+    assert done.wait(30)
+
+work()
+if os.fork() == 0:
+    work()
+    work()
+    os._exit(0)
+_, status = os.wait()
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def test_a_process_that_is_forked_has_threads_of_its_own() -> None:
+    subprocess.run([sys.executable, "-c", FORKS], env=outside(), check=True, timeout=2 * PATIENCE)
+
+
 def test_under_gunicorn(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         "import sansmcp, sansmcp_wsgi\n"

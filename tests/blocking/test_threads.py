@@ -1,0 +1,108 @@
+"""The threads in which handlers run: how many, and for how long."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+import sansmcp_blocking
+from sansmcp import LocalProtocolError
+from sansmcp.revisions import HANDSHAKE_VERSIONS
+from sansmcp_blocking import Call
+
+from .conftest import PATIENCE, Start, World, happens
+
+
+def test_more_calls_than_threads_wait_their_turn(start: Start, world: World) -> None:
+    running: list[int] = []
+    lock = threading.Lock()
+
+    @world.tool
+    def work(call: Call) -> Any:
+        with lock:
+            running.append(len(running))
+            seen = len(running)
+        call.cancelled.wait(0.01)
+        with lock:
+            running.pop()
+        return {"seen": seen}
+
+    serving = start(threads=2)
+    with sansmcp_blocking.connect(serving.url) as client:
+        pending = [client.start_call("tools/call", {"name": "work"}) for _ in range(10)]
+        assert {each.result()["seen"] for each in pending} <= {1, 2}
+
+
+def test_a_thread_is_kept_for_the_next_call_and_not_for_longer(
+    start: Start, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sansmcp_threads._workers._LINGER", 10 * PATIENCE)
+    seen: set[threading.Thread] = set()
+
+    @world.tool
+    def work(call: Call) -> Any:
+        seen.add(threading.current_thread())
+        return {}
+
+    serving = start()
+    with sansmcp_blocking.connect(serving.url) as client:
+        for _ in range(20):
+            client.call_tool("work")
+        pending = [client.start_call("tools/call", {"name": "work"}) for _ in range(20)]
+        for each in pending:
+            each.result()
+    assert len(seen) < 20
+    serving.close()
+    for thread in seen:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+def test_a_thread_ends_that_gets_nothing_to_do(
+    start: Start, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sansmcp_threads._workers._LINGER", 0.001)
+    seen: list[threading.Thread] = []
+
+    @world.tool
+    def work(call: Call) -> Any:
+        seen.append(threading.current_thread())
+        return {}
+
+    serving = start()
+    with sansmcp_blocking.connect(serving.url) as client:
+        for _ in range(3):
+            client.call_tool("work")
+            seen[-1].join(PATIENCE)
+            assert not seen[-1].is_alive()
+
+
+def test_a_call_whose_turn_comes_too_late_is_not_begun(start: Start, world: World) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    worked: list[Any] = []
+
+    @world.tool
+    def work(call: Call) -> Any:
+        worked.append(call.params["arguments"])
+        begun.set()
+        happens(go_on)
+        return {}
+
+    serving = start(threads=1)
+    with sansmcp_blocking.connect(serving.url, versions=HANDSHAKE_VERSIONS) as client:
+        first = client.start_call("tools/call", {"name": "work", "arguments": 1})
+        happens(begun)
+        second = client.start_call("tools/call", {"name": "work", "arguments": 2})
+        second.cancel()
+        client.ping()
+        go_on.set()
+        first.result()
+        client.call_tool("work")
+    assert worked == [1, {}]
+
+
+def test_threads_that_there_are_not(start: Start) -> None:
+    with pytest.raises(LocalProtocolError, match="There must be a thread for handlers, not 0"):
+        start(threads=0)
