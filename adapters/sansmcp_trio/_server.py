@@ -96,11 +96,9 @@ class _Driver:
         if self._idle is not None:
             data, self._idle = pull(self._connection)
             self._unsent += data
-        if not self._unsent or sys.platform == "win32":  # where a socket is no file descriptor
-            return
-        if isinstance(self._stream, trio.SocketStream):
+        if self._unsent:
             with suppress(OSError):  # there is no room; or what it is, send_all() will find
-                sent = os.write(self._stream.socket.fileno(), self._unsent)
+                sent = os.write(_descriptor(self._stream), self._unsent)
                 self._unsent = self._unsent[sent:]
 
     async def _send(self) -> None:
@@ -132,6 +130,13 @@ class _Driver:
     def _deadline(self) -> float:
         deadline = self._connection.next_deadline()
         return math.inf if deadline is None else deadline
+
+
+def _descriptor(stream: trio.abc.Stream) -> int:
+    """What takes the bytes of a stream as they are, and never blocks; -1 if there is nothing."""
+    if isinstance(stream, trio.SocketStream) and sys.platform != "win32":
+        return stream.socket.fileno()
+    return stream.fileno() if isinstance(stream, StdioStream) else -1
 
 
 class Serving(sansmcp_loop.Serving):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import sys
@@ -23,6 +24,10 @@ class StdioStream(trio.abc.Stream):
     def __init__(self, streams: StandardStreams) -> None:
         self._input = _Input(streams.input)
         self._output = _Output(streams.output)
+
+    def fileno(self) -> int:
+        """What can be written to, and never blocks; -1 if there is nothing, or it is closed."""
+        return self._output.fileno()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """What has come; empty at the end."""
@@ -60,8 +65,11 @@ class _Input:
         self._is_closed = False
 
     async def read(self, most: int) -> bytes:
-        if self._stream is not None:
-            return bytes(await self._stream.receive_some(most))
+        while self._stream is not None:
+            # Its own method does that, too, but only after a turn of the loop for fairness.
+            await trio.lowlevel.wait_readable(self._descriptor)
+            with contextlib.suppress(BlockingIOError):  # somebody else has read it
+                return os.read(self._descriptor, most)
         if self._coming is None:
             self._coming = Promise()
             trio.lowlevel.spawn_system_task(self._read_in_thread, self._coming, most)
@@ -94,6 +102,9 @@ class _Output:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = os.dup(descriptor)
         self._stream = trio.lowlevel.FdStream(self._descriptor) if _is_pipe(descriptor) else None
+
+    def fileno(self) -> int:
+        return -1 if self._stream is None else self._stream.fileno()
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._stream is not None:
