@@ -19,18 +19,9 @@ hypothesis.settings.load_profile("untimed")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-CLIENTS = [
-    "sansmcp_asyncio._client",
-    "sansmcp_blocking._client",
-    "sansmcp_httpx._blocking",
-    "sansmcp_httpx._client",
-    "sansmcp_trio._client",
-]
-
 
 @pytest.fixture(autouse=True)
 def nothing_is_known_of_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients of one program share what they find out; each test is a program of its own."""
-    for name in CLIENTS:
-        if name in sys.modules:
-            monkeypatch.setattr(sys.modules[name], "_VERDICTS", Verdicts())
+    if (module := sys.modules.get("sansmcp_local._client")) is not None:
+        monkeypatch.setattr(module, "_VERDICTS", Verdicts())

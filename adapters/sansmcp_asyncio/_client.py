@@ -7,7 +7,6 @@ waits for its own promise. Whatever happens to a connection is an input of the m
 from __future__ import annotations
 
 import os
-import random
 import ssl
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import sansmcp
 import sansmcp_loop
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
+from sansmcp_local import new_client
 from sansmcp_loop import Answerer, current_loop
 
 from ._machine import Clock, Task, Tasks, surely
@@ -80,9 +80,6 @@ class Client(sansmcp_loop.AwaitableClient):
         self._settle()
 
 
-_VERDICTS = sansmcp.Verdicts()
-
-
 def connect(
     target: str | Sequence[str],
     *,
@@ -112,6 +109,5 @@ def connect(
     Raises LocalProtocolError if the target or a setting is wrong, and RuntimeError where no loop is
     running; awaiting the client raises CallError if the handshake fails.
     """
-    settings.setdefault("verdicts", _VERDICTS)
-    core = sansmcp.Client(target, jitter=random.random, **settings)
+    core = new_client(target, **settings)
     return Client(core, answers, ssl_context, env, cwd)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import random
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ import sansmcp_threads
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent
 from sansmcp.hosting.client import Answerer
-from sansmcp_local import interrupts_allowed, undisturbed
+from sansmcp_local import interrupts_allowed, new_client, undisturbed
 
 from ._loop import Loop, Steps, Task, Wait
 from ._process import ServerProcess
@@ -229,9 +228,6 @@ class Client(sansmcp_threads.Client):
             self._carrying.pop(effect.exchange, None)
 
 
-_VERDICTS = sansmcp.Verdicts()
-
-
 def connect(
     target: str | Sequence[str],
     *,
@@ -256,7 +252,6 @@ def connect(
 
     Raises CallError if the handshake fails, LocalProtocolError if the target or a setting is wrong.
     """
-    settings.setdefault("verdicts", _VERDICTS)
-    core = sansmcp.Client(target, jitter=random.random, **settings)
+    core = new_client(target, **settings)
     client = Client(core, answers, ssl_context, partial(Popen, env=env, cwd=cwd))
     return client.open()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
@@ -17,7 +16,7 @@ from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent
 from sansmcp.hosting.client import Answerer
 from sansmcp.types import STREAMABLE_HTTP
-from sansmcp_local import interrupts_allowed, undisturbed
+from sansmcp_local import interrupts_allowed, new_client, undisturbed
 
 from ._http import check_arguments, gone, head_of, request_of
 
@@ -144,9 +143,6 @@ class BlockingClient(sansmcp_threads.Client):
             yield gone(error)
 
 
-_VERDICTS = sansmcp.Verdicts()
-
-
 def _ignore(event: ClientEvent) -> None:
     pass
 
@@ -176,7 +172,5 @@ def connect_blocking(
     Raises CallError if the handshake fails, LocalProtocolError if an argument or setting is wrong.
     """
     check_arguments(url, http, httpx.Client)
-    settings.setdefault("verdicts", _VERDICTS)
     settings |= sansmcp.ClientSettings(listen=False, transports=(STREAMABLE_HTTP,))
-    core = sansmcp.Client(url, jitter=random.random, **settings)
-    return BlockingClient(core, http, answers, on_event).open()
+    return BlockingClient(new_client(url, **settings), http, answers, on_event).open()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Coroutine, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import httpx
 import sansmcp
 import sansmcp_loop
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
+from sansmcp_local import new_client
 from sansmcp_loop import Answerer, Clock, Task, current_loop
 
 from ._http import check_arguments, gone, head_of, request_of
@@ -95,9 +95,6 @@ async def _await(work: Coroutine[Any, Any, None]) -> None:
     await work
 
 
-_VERDICTS = sansmcp.Verdicts()
-
-
 def connect(
     url: str,
     http: httpx.AsyncClient,
@@ -127,5 +124,4 @@ def connect(
     running; awaiting the client raises CallError if the handshake fails.
     """
     check_arguments(url, http, httpx.AsyncClient)
-    settings.setdefault("verdicts", _VERDICTS)
-    return Client(sansmcp.Client(url, jitter=random.random, **settings), http, answers)
+    return Client(new_client(url, **settings), http, answers)

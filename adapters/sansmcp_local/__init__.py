@@ -2,10 +2,11 @@
 
 The real standard input and output (:class:`StandardStreams`), the process group of a server that
 was started (:func:`signal_group`), the file by which processes find a server
-(:class:`StateFile`), where a server listens (:func:`address_of`, :func:`listen`), its randomness
-and its clock (:func:`new_server`), what its connections have to send (:func:`pull`), whether a
-connection can be used again (:func:`is_readable`), what whoever runs it should know
-(:func:`log_event`), and when Ctrl-C interrupts those who block (:func:`undisturbed`).
+(:class:`StateFile`), where a server listens (:func:`address_of`, :func:`listen`), machines with the
+randomness and the clock of this process (:func:`new_client`, :func:`new_server`), what connections
+of a server have to send (:func:`pull`), whether one of a client can be used again
+(:func:`is_readable`), what whoever runs a server should know (:func:`log_event`), and when Ctrl-C
+interrupts those who block (:func:`undisturbed`).
 """
 
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from sansmcp import later
 
 if TYPE_CHECKING:
+    from ._client import new_client
     from ._interrupts import interrupts_allowed, undisturbed
     from ._listening import address_of, listen
     from ._log import log_event
@@ -25,6 +27,7 @@ else:
     __getattr__, __dir__ = later.names(
         globals(),
         {
+            "._client": ("new_client",),
             "._interrupts": ("interrupts_allowed", "undisturbed"),
             "._listening": ("address_of", "listen"),
             "._log": ("log_event",),
@@ -45,6 +48,7 @@ __all__ = [
     "is_readable",
     "listen",
     "log_event",
+    "new_client",
     "new_server",
     "pull",
     "read_state",

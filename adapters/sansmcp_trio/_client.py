@@ -8,7 +8,6 @@ ends in its task and becomes an input of the machine.
 from __future__ import annotations
 
 import os
-import random
 import ssl
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -19,6 +18,7 @@ import trio
 import sansmcp
 import sansmcp_loop
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
+from sansmcp_local import new_client
 from sansmcp_loop import Answerer, current_loop
 
 from ._machine import Clock, plain_nursery
@@ -123,9 +123,6 @@ async def _within(scope: trio.CancelScope, work: Coroutine[Any, Any, None]) -> N
         await work
 
 
-_VERDICTS = sansmcp.Verdicts()
-
-
 def _reason(error: BaseException) -> str:
     """What really went wrong: trio wraps what the operating system or TLS said."""
     while True:
@@ -161,8 +158,7 @@ async def connect(
 
     Raises CallError if the handshake fails, LocalProtocolError if the target or a setting is wrong.
     """
-    settings.setdefault("verdicts", _VERDICTS)
-    core = sansmcp.Client(target, jitter=random.random, **settings)
+    core = new_client(target, **settings)
     pool = sansmcp.ConnectionPool(core)
     try:
         async with plain_nursery() as nursery:

@@ -145,7 +145,8 @@ class Verdicts:
     """Remembers what servers have turned out to speak, for as many as ``limit``.
 
     Share one among the clients of a program: the next client of the same URL asks no detours. What
-    is remembered is only where to begin; when that fails, the rest is tried.
+    is remembered is only where to begin; when that fails, the rest is tried. Threads may
+    share it: nothing is looked up twice.
     """
 
     limit: int = 1000
@@ -155,17 +156,18 @@ class Verdicts:
 
     def plan(self, target: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
         """In which order to try what is allowed."""
-        first = self._found[target][0] if target in self._found else None
+        first, _ = self._found.get(target, (None, None))
         return tuple(sorted(allowed, key=lambda name: name != first))
 
     def era(self, target: str) -> Era | None:
         """The era of a server; None if it is not known."""
-        return self._found[target][1] if target in self._found else None
+        _, era = self._found.get(target, (None, None))
+        return era
 
     def remember(self, target: str, name: str, era: Era) -> None:
         """It has worked."""
+        self._found.pop(target, None)  # so that it comes last
         self._found[target] = name, era
-        self._found.move_to_end(target)
         if len(self._found) > self.limit:
             self._found.popitem(last=False)
 

@@ -1,0 +1,25 @@
+"""A client machine with the randomness of this process, and what its clients have found out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import sansmcp
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+_VERDICTS = sansmcp.Verdicts()
+
+
+def new_client(
+    target: str | Sequence[str], **settings: Unpack[sansmcp.ClientSettings]
+) -> sansmcp.Client:
+    """Make the machine of a client; settings and errors are those of :class:`sansmcp.Client`.
+
+    Unless ``verdicts`` is set, all clients of this process share one.
+    """
+    settings.setdefault("verdicts", _VERDICTS)
+    return sansmcp.Client(target, jitter=random.random, **settings)
