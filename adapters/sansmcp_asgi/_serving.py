@@ -8,9 +8,6 @@ import sansmcp
 import sansmcp_loop
 from sansmcp_loop import Clock, Loop
 
-_FLUSH = 1.0
-"""Seconds for the last bytes of all streams when the server stops."""
-
 
 class Serving(sansmcp_loop.Serving):
     """A machine, and what runs for it: tasks that belong to the event loop itself.
@@ -35,7 +32,7 @@ class Serving(sansmcp_loop.Serving):
     async def stop(self, grace: float) -> None:
         """Take nothing new, give running calls some seconds, and end all."""
         await self.shut_down(grace)
-        await self.loop.within(_FLUSH, self.until, lambda: not self.requests)
+        await self.flush(lambda: not self.requests)
         self._timekeeper.cancel()
 
 

@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-_FLUSH = 1.0
-"""Seconds for the last bytes of all streams when the server stops."""
-
-
 class Serving(sansmcp_loop.Serving):
     """A server; made by :func:`serve`. All methods are to be called in its loop.
 
@@ -103,7 +99,7 @@ class Serving(sansmcp_loop.Serving):
             for connection in tuple(self.connections):
                 connection.wake()
             try:
-                await self.loop.within(_FLUSH, self.until, lambda: not self.connections)
+                await self.flush(lambda: not self.connections)
             finally:
                 await self._leave()
 

@@ -15,6 +15,9 @@ from ._machine import Promise, Timekeeper
 
 _logger = logging.getLogger("sansmcp")
 
+_FLUSH = 1.0
+"""Seconds for the last bytes of all streams when the server stops."""
+
 
 class Call(sansmcp.CallHandle[Awaitable[Any], Awaitable[None]]):
     """What a handler gets. All methods are to be awaited."""
@@ -73,6 +76,10 @@ class Serving(sansmcp.ServerHost):
         finally:
             self.core.shut_down(now=self._now())
             self.settle()
+
+    async def flush(self, is_done: Callable[[], bool]) -> None:
+        """Let the last bytes of all streams go out, for a moment."""
+        await self.loop.within(_FLUSH, self.until, is_done)
 
     def _now(self) -> float:
         return self.loop.now()

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("sansmcp")
 
-_FLUSH = 1.0
-"""Seconds for the last bytes of all streams when the server stops."""
-
 
 class _Driver:
     """Drives one connection, or the pipes of stdio: the only task that touches its stream."""
@@ -196,7 +193,7 @@ class Serving(sansmcp_loop.Serving):
         self.has_ended = True
         for driver in self.drivers:
             driver.wake()
-        await self.loop.within(_FLUSH, self.until, lambda: not self.drivers)
+        await self.flush(lambda: not self.drivers)
 
     def _run(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
         call.host = trio.CancelScope()
