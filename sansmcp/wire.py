@@ -1,55 +1,29 @@
-"""What a connection asks of an HTTP/1.1 parser, so that another one can take its place.
+"""What a connection asks of an HTTP/1.1 parser, so that another one can take its place: heads.
 
-Of a client it reads the heads of responses. A server's *wire* is one end of one connection: bytes
-to message parts, for one message at a time. It knows no clock and no limit but those on what it
-keeps itself: how long a head may be, and how long it may take, is the business of
-:mod:`sansmcp.http11`.
+Where heads end, how long they may be and may take, and bodies are the business of
+:mod:`sansmcp.http11`, and so is all that is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import attrs
 
 from .errors import RemoteProtocolError
-from .http import BodyData, BodyEnd, RequestHead, ResponseHead
-from .limits import Limits
+from .http import RequestHead, ResponseHead
+
+_Head_co = TypeVar("_Head_co", bound=RequestHead | ResponseHead, covariant=True)
 
 
-class ServerWire(Protocol):
-    """The server's end: requests in. Responses are written by :mod:`sansmcp.http11`."""
+class HeadReader(Protocol[_Head_co]):
+    """What reads the heads of requests, or of responses."""
 
-    @property
-    def is_http_1_1(self) -> bool:
-        """Whether the request says so; until it has come, too."""
-        ...
+    def __call__(self, data: bytes) -> tuple[_Head_co, bool]:
+        """A head, from the bytes up to its blank line; and whether it says HTTP/1.1, not 1.0.
 
-    def receive(self, data: bytes) -> None:
-        """Bytes have come."""
-        ...
-
-    def next_part(self) -> RequestHead | BodyData | BodyEnd | None:
-        """The next part of the request; None where it needs more bytes, or is complete.
-
-        Raises RemoteProtocolError (``malformed_http``) for what is no HTTP/1.1.
-        """
-        ...
-
-    def next_request(self) -> bytes:
-        """Begin the next request. Returns those of its bytes that have come already."""
-        ...
-
-
-class ResponseHeadReader(Protocol):
-    """What reads the head of a response. Where it ends, and bodies, is all the same to it."""
-
-    def __call__(self, data: bytes) -> tuple[ResponseHead, bool]:
-        """A head, from the bytes up to its blank line; and whether it says HTTP/1.1.
-
-        Its ``content-length``, if it has one, is a number. Raises RemoteProtocolError
-        (``malformed_http``) for what is no HTTP/1.1.
+        Its ``content-length``, if it has one, is a number; a request of HTTP/1.1 has one ``host``,
+        others at most one. Raises RemoteProtocolError (``malformed_http``) for what is no HTTP/1.1.
         """
         ...
 
@@ -58,8 +32,8 @@ class ResponseHeadReader(Protocol):
 class Http11:
     """An implementation of HTTP/1.1."""
 
-    server: Callable[[Limits], ServerWire]
-    read_response_head: ResponseHeadReader
+    read_request_head: HeadReader[RequestHead]
+    read_response_head: HeadReader[ResponseHead]
 
 
 def malformed(what: object, status: int = 400) -> RemoteProtocolError:

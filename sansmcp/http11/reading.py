@@ -1,18 +1,21 @@
-"""Reading responses: where heads end, and bodies, which is the same whoever reads the heads.
+"""Reading messages: where heads end, and bodies, which is the same whoever reads the heads.
 
 Source: RFC 9112 sections 2.2, 6, 7.1 and 9.3.
 """
 
 from __future__ import annotations
 
+import abc
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Generic, TypeVar
 
 import attrs
 
 from ..codecs.headers import get, get_all, options
-from ..http import BodyData, BodyEnd, ResponseHead
-from ..wire import ResponseHeadReader, malformed
+from ..errors import RemoteProtocolError
+from ..http import BodyData, BodyEnd, RequestHead, ResponseHead
+from ..wire import HeadReader, malformed
 
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 _END_OF_LINE = re.compile(rb"\r\n")
@@ -20,12 +23,19 @@ _INTERIM = re.compile(rb"HTTP/1\.1 1(?!01)[0-9][0-9][ \r\n]")
 """Any but 101: what would come after that is no HTTP, and nobody has asked for it."""
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
 
+_Head = TypeVar("_Head", bound=RequestHead | ResponseHead)
+
+
+def head_too_large(what: str) -> RemoteProtocolError:
+    """The error for a head that is larger than it may be."""
+    return RemoteProtocolError(what, reason="head_too_large", http_status=431)
+
 
 @attrs.define(eq=False)
 class _Buffer:
     """What has come and was not taken."""
 
-    _limit: int
+    limit: int
     """Bytes that a head may have, or what is between the pieces of a body in chunks."""
     waiting: bytearray = attrs.field(factory=bytearray, init=False)
     is_closed: bool = attrs.field(default=False, init=False)
@@ -40,42 +50,50 @@ class _Buffer:
         self._searched = 0
         return taken
 
-    def take_to(self, mark: re.Pattern[bytes], what: str) -> bytes:
-        """Everything to the end of a mark of three bytes at most; nothing until that has come."""
+    def take_head(self) -> bytes:
+        """A head; nothing until it has come."""
+        data = self._take_to(_END_OF_HEAD)
+        if data is None:
+            raise head_too_large("The head is too large")
+        return data
+
+    def take_line(self) -> bytes:
+        """A line of a body in chunks that is no data; nothing until it has come."""
+        data = self._take_to(_END_OF_LINE)
+        if data is None:
+            raise malformed("chunks that carry nothing")
+        return data
+
+    def _take_to(self, mark: re.Pattern[bytes]) -> bytes | None:
+        """Everything to the end of a mark of three bytes at most; None where that is too much."""
         found = mark.search(self.waiting, self._searched)
         end = len(self.waiting) if found is None else found.end()
-        if end > self._limit:
-            raise malformed(f"{what} is too large")
+        if end > self.limit:
+            return None
         if found is not None:
             return self.take(end)
         self._searched = max(end - 2, 0)
         return b""
 
 
-class ResponseReader:
-    """Bytes of one connection in, the parts of one response after the other out."""
+class _Reader(abc.ABC, Generic[_Head]):
+    """Bytes of one connection in, the parts of one message after the other out."""
 
-    def __init__(self, read_head: ResponseHeadReader, limit: int) -> None:
+    def __init__(self, read_head: HeadReader[_Head], limit: int) -> None:
         """``limit``: bytes that a head may have."""
         self._read_head = read_head
         self._buffer = _Buffer(limit)
         self._body: Iterator[bytes] | None = None
-        self._keeps_alive = True
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether another response may come: the last one is complete, and nothing follows it."""
-        return self._keeps_alive and self._body is None and not self._buffer.waiting
 
     def receive(self, data: bytes) -> None:
         """Bytes have come; b"": no more will come."""
         self._buffer.waiting += data
         self._buffer.is_closed = not data
 
-    def next_part(self) -> ResponseHead | BodyData | BodyEnd | None:
-        """The next part of a response, interim ones left out; None where it needs more bytes.
+    def next_part(self) -> _Head | BodyData | BodyEnd | None:
+        """The next part of a message; None where it needs more bytes.
 
-        Raises RemoteProtocolError (``malformed_http``) for what is no HTTP/1.1.
+        Raises RemoteProtocolError (``malformed_http``, ``head_too_large``) for what is no HTTP/1.1.
         """
         if self._body is None:
             return self._next_head()
@@ -85,8 +103,47 @@ class ResponseReader:
             return BodyEnd()
         return BodyData(data) if data else None
 
+    @abc.abstractmethod
+    def _next_head(self) -> _Head | None:
+        """The next head, whose body follows."""
+
+
+class RequestReader(_Reader[RequestHead]):
+    """What a server reads."""
+
+    is_http_1_1 = True
+    """Whether the last request says so."""
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that have come and were not read."""
+        return len(self._buffer.waiting)
+
+    def _next_head(self) -> RequestHead | None:
+        data = self._buffer.take_head()
+        if not data:
+            return None
+        head, self.is_http_1_1 = self._read_head(data)
+        if codings := head.values(b"transfer-encoding"):
+            self._body = _coded(self._buffer, codings)
+        else:
+            lengths = head.values(b"content-length")
+            self._body = _of_length(self._buffer, int(lengths[0]) if lengths else 0)
+        return head
+
+
+class ResponseReader(_Reader[ResponseHead]):
+    """What a client reads; interim responses are left out."""
+
+    _keeps_alive = True
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether another response may come: the last one is complete, and nothing follows it."""
+        return self._keeps_alive and self._body is None and not self._buffer.waiting
+
     def _next_head(self) -> ResponseHead | None:
-        while data := self._buffer.take_to(_END_OF_HEAD, "the head"):
+        while data := self._buffer.take_head():
             if _INTERIM.match(data) is None:
                 head, is_http_1_1 = self._read_head(data)
                 is_last = b"close" in options(get_all(head.headers, b"connection"))
@@ -101,17 +158,21 @@ class ResponseReader:
         if head.status in (204, 304):
             return iter(())
         if codings := get_all(head.headers, b"transfer-encoding"):
-            if [coding.lower() for coding in codings] != [b"chunked"]:
-                raise malformed(f"a transfer encoding but chunked: {codings!r}")
-            return _in_chunks(self._buffer)
+            return _coded(self._buffer, codings)
         length = get(head.headers, b"content-length")
         if length is not None:
-            return _of_length(self._buffer, int(length))  # which the reader of the head has checked
+            return _of_length(self._buffer, int(length))
         self._keeps_alive = False
         return _until_closed(self._buffer)
 
 
 # Bodies: pieces, nothing where more bytes have to come first, and an end.
+
+
+def _coded(buffer: _Buffer, codings: Sequence[bytes]) -> Iterator[bytes]:
+    if [coding.lower() for coding in codings] != [b"chunked"]:
+        raise malformed(f"a transfer encoding but chunked: {codings!r}", 501)
+    return _in_chunks(buffer)
 
 
 def _of_length(buffer: _Buffer, left: int) -> Iterator[bytes]:
@@ -129,7 +190,7 @@ def _until_closed(buffer: _Buffer) -> Iterator[bytes]:
 def _in_chunks(buffer: _Buffer) -> Iterator[bytes]:
     """Extensions and trailers mean nothing here."""
     while True:
-        while not (line := buffer.take_to(_END_OF_LINE, "the size of a chunk")):
+        while not (line := buffer.take_line()):
             yield b""
         size = _SIZE.fullmatch(line)
         if size is None:
@@ -137,10 +198,14 @@ def _in_chunks(buffer: _Buffer) -> Iterator[bytes]:
         if not int(size[1], 16):
             break
         yield from _of_length(buffer, int(size[1], 16))
-        while not (line := buffer.take_to(_END_OF_LINE, "what follows a chunk")):
+        while not (line := buffer.take_line()):
             yield b""
         if len(line) > 2:
             raise malformed("a chunk that is longer than its size")
+    trailers = 0
     while line != b"\r\n":
-        while not (line := buffer.take_to(_END_OF_LINE, "a trailer")):
+        while not (line := buffer.take_line()):
             yield b""
+        trailers += len(line)
+        if trailers > buffer.limit:
+            raise malformed("trailers that are too large")

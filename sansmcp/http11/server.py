@@ -23,7 +23,7 @@ from ..http import BodyEnd, PeerGone, RequestHead
 from ..server.server import Server
 from ..states import CONNECTION, ConnectionEvent, ConnectionState, advance
 from ..types import Idle, never
-from .meter import HeadMeter
+from .reading import RequestReader, head_too_large
 from .response import ResponseWriter
 
 _LINGER = 2.0
@@ -31,9 +31,6 @@ _LINGER = 2.0
 
 _PIPELINED_BYTES = 64 * 1024
 """How much of the next requests is read while one is answered."""
-
-_PIECE = 16 * 1024
-"""How much the wire is given at once: it may copy what it cannot use yet."""
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -73,14 +70,12 @@ class ServerConnection:
             ConnectionState.LINGERING: _LINGER,
         }
         """Seconds that it may stay in a state."""
-        self._wire = (server.http11 or HTTP11).server(self._limits)
+        http11 = server.http11 or HTTP11
+        self._reader = RequestReader(http11.read_request_head, self._limits.max_head_bytes)
         self._writer = ResponseWriter()
         self._state = ConnectionState.IDLE
         self._since: float | None = now
         """When it came into its state; None once it has been there for too long."""
-        self._ahead = bytearray()
-        self._head_bytes = 0
-        """What the wire was given of the head that it reads."""
         self._now = now
         self._closing = False
         self._is_refused = False
@@ -96,10 +91,8 @@ class ServerConnection:
         if self._state is ConnectionState.IDLE:
             self._advance(ConnectionEvent.BYTES)
         if not self._is_refused and self._state not in _OVER:
-            self._ahead += data
-            if self._state in _READING:
-                self._feed()
-                self._read()
+            self._reader.receive(data)
+            self._read()
 
     def receive_eof(self, *, now: float) -> None:
         """The peer has closed its side; half-closed connections are not served."""
@@ -135,7 +128,8 @@ class ServerConnection:
             self._owes_continue = False
             return SendBytes(_CONTINUE)
         # A peer that sends its next requests ahead is read only so far.
-        return Idle.PAUSED if len(self._ahead) > _PIPELINED_BYTES else idle
+        is_ahead = self._state not in _READING and self._reader.waiting > _PIPELINED_BYTES
+        return Idle.PAUSED if is_ahead else idle
 
     def next_deadline(self) -> float | None:
         """When to call :meth:`handle_timeout`; None: no need."""
@@ -159,46 +153,31 @@ class ServerConnection:
     # Reading
 
     def _read(self) -> None:
-        """Pass on what the wire can make of the bytes so far."""
+        """Pass on what the bytes so far say of the request that is being read."""
         try:
             while self._state in _READING and not self._is_refused:
-                part = self._wire.next_part()
+                part = self._reader.next_part()
+                if part is None:
+                    return
                 if isinstance(part, RequestHead):
                     self._head(part)
-                elif part is not None:
-                    self._owes_continue = False
-                    if isinstance(part, BodyEnd):
-                        self._advance(ConnectionEvent.BODY)
-                    self._server.receive(self.exchange, part, now=self._now)
-                elif not self._feed():
-                    return
+                    continue
+                self._owes_continue = False
+                if isinstance(part, BodyEnd):
+                    self._advance(ConnectionEvent.BODY)
+                self._server.receive(self.exchange, part, now=self._now)
         except RemoteProtocolError as error:
             self._refuse(error)
 
-    def _feed(self) -> bool:
-        """Give the wire a little more; False if there is nothing."""
-        if not self._ahead:
-            return False
-        size = min(len(self._ahead), _PIECE)
-        if self._state is ConnectionState.HEAD:  # which has to end within its limit
-            size = min(size, self._limits.max_head_bytes - self._head_bytes)
-            self._head_bytes += size
-        if size:
-            self._wire.receive(bytes(self._ahead[:size]))
-            del self._ahead[:size]
-        else:
-            self._refuse(_too_large("The request head is too large"))
-        return True
-
     def _head(self, head: RequestHead) -> None:
         self._advance(ConnectionEvent.HEAD)
-        self._writer = ResponseWriter.answering(head, is_http_1_1=self._wire.is_http_1_1)
+        self._writer = ResponseWriter.answering(head, is_http_1_1=self._reader.is_http_1_1)
         if len(head.headers) > self._limits.max_headers:
-            self._refuse(_too_large("The request has too many header lines"))
+            self._refuse(head_too_large("The request has too many header lines"))
             return
         if expects := head.values(b"expect"):
             is_asked = b"100-continue" in map(bytes.lower, expects)
-            self._owes_continue = is_asked and self._wire.is_http_1_1
+            self._owes_continue = is_asked and self._reader.is_http_1_1
         if not head.target.startswith(b"/"):
             head = _origin_form(head)
         if self._principal:
@@ -247,22 +226,13 @@ class ServerConnection:
     def _next_request(self) -> None:
         self._advance(ConnectionEvent.ANSWERED)
         self.exchange = self._server.open_exchange(self._host)
-        pipelined = self._wire.next_request()
-        self._head_bytes = min(len(pipelined), self._limits.max_head_bytes)
-        if pipelined or self._ahead:
+        if self._reader.waiting:
             self._advance(ConnectionEvent.BYTES)
-            if HeadMeter(self._limits.max_head_bytes).feed(pipelined):
-                self._read()
-            else:
-                self._refuse(_too_large("The request head is too large"))
+            self._read()
 
     def _advance(self, event: ConnectionEvent) -> None:
         self._state = advance(CONNECTION, self._state, event)
         self._since = self._now
-
-
-def _too_large(message: str) -> RemoteProtocolError:
-    return RemoteProtocolError(message, reason="head_too_large", http_status=431)
 
 
 def _origin_form(head: RequestHead) -> RequestHead:

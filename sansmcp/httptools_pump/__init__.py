@@ -6,9 +6,8 @@ registry knows are refused as malformed, lines must end in CR LF.
 """
 
 from ..wire import Http11
-from .client import read_response_head
-from .server import ServerWire
+from .heads import read_request_head, read_response_head
 
-HTTP11 = Http11(server=ServerWire, read_response_head=read_response_head)
+HTTP11 = Http11(read_request_head, read_response_head)
 
 __all__ = ["HTTP11"]

@@ -1,0 +1,66 @@
+"""The heads of requests and responses, by httptools, with a new parser for each."""
+
+from __future__ import annotations
+
+import httptools
+
+from ..http import RequestHead, ResponseHead
+from ..wire import malformed
+
+
+class _Collector:
+    """Is told by a parser what it reads."""
+
+    def __init__(self) -> None:
+        self.target = b""
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.is_complete = False
+
+    def on_url(self, url: bytes) -> None:
+        """The target of a request."""
+        self.target = url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header."""
+        self.headers.append((name.lower(), value.rstrip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        """The head is complete."""
+        self.is_complete = True
+
+
+def read_request_head(data: bytes) -> tuple[RequestHead, bool]:
+    """Implements :class:`sansmcp.wire.HeadReader`."""
+    collector = _Collector()
+    parser = httptools.HttpRequestParser(collector)
+    _feed(parser, data)
+    if not collector.is_complete:
+        raise malformed("no request")
+    version, headers = parser.get_http_version(), tuple(collector.headers)
+    if version not in ("1.0", "1.1"):
+        raise malformed(f"version {version}", 505)
+    head = RequestHead(method=parser.get_method(), target=collector.target, headers=headers)
+    hosts = head.values(b"host")
+    if len(hosts) > 1 or (version == "1.1" and not hosts):
+        raise malformed("there must be one header Host")
+    return head, version == "1.1"
+
+
+def read_response_head(data: bytes) -> tuple[ResponseHead, bool]:
+    """Implements :class:`sansmcp.wire.HeadReader`."""
+    collector = _Collector()
+    parser = httptools.HttpResponseParser(collector)
+    _feed(parser, data)
+    if not collector.is_complete:
+        raise malformed("no response")
+    head = ResponseHead(status=parser.get_status_code(), headers=tuple(collector.headers))
+    return head, parser.get_http_version() == "1.1"
+
+
+def _feed(parser: httptools.HttpRequestParser | httptools.HttpResponseParser, data: bytes) -> None:
+    try:
+        parser.feed_data(data)
+    except httptools.HttpParserUpgrade:
+        pass  # nobody has asked for one, or takes it up
+    except httptools.HttpParserError as error:
+        raise malformed(error) from None
