@@ -269,10 +269,9 @@ class Server(StoreCompletions):
         ``perform`` is given each effect and ``happened`` each event, in order. The effects of
         exchanges are pulled by those who drive them.
         """
-        effects = self._core.effects
         while True:
-            while effects:
-                perform(effects.popleft())
+            while not isinstance(effect := self.next_effect(), Idle):
+                perform(effect)
             if isinstance(event := self.next_event(), Idle):
                 return
             happened(event)
