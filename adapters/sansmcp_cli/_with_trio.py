@@ -32,7 +32,7 @@ def converse(
         connecting = sansmcp_trio.connect(target, answers=answers_of(answers), **settings)
         await converse_with(connecting, script, show)
 
-    trio.run(main)
+    trio.run(main, restrict_keyboard_interrupt_to_checkpoints=True)
 
 
 def serve(

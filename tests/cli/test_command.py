@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import sansmcp
+from sansmcp_cli import _with_trio
+from sansmcp_cli._adapters import Script, ToolCall
 
 from .conftest import ADAPTERS, ROOT, Ran, command, environment, failed, run, run_here
 
@@ -100,6 +102,23 @@ def test_a_demonstration_that_is_told_to_end(number: int, lines: int, adapter: s
         # This lasts until all processes have ended that have the same standard error.
         _, said = shown.communicate(timeout=60)
     assert (shown.returncode, said) == (130, b"")
+
+
+def test_an_interrupt_leaves_no_step_half_done(url: str) -> None:
+    """On trio it comes out where the command waits, not in the midst of what others do."""
+    seen: list[object] = []
+
+    def press_ctrl_c(progress: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        seen.append(progress)
+
+    def script() -> Script:
+        arguments = {"steps": 1, "delay": 0}
+        yield ToolCall(tool="slow", arguments=arguments, on_progress=press_ctrl_c)
+
+    with pytest.raises(KeyboardInterrupt):
+        _with_trio.converse(url, script(), lambda event: None, {"listen": False})
+    assert seen != []
 
 
 def test_a_reader_who_has_seen_enough() -> None:
