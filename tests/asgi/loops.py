@@ -10,7 +10,7 @@ import trio
 
 from sansmcp_loop import current_loop
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 """Seconds for what takes a moment, on a machine that has much else to do."""
 
 Main: TypeAlias = Callable[[], Coroutine[Any, Any, None]]

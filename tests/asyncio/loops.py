@@ -47,7 +47,7 @@ def _end(loop: asyncio.AbstractEventLoop) -> None:
     for task in tasks:
         task.cancel()
     if tasks:
-        loop.run_until_complete(asyncio.wait(tasks, timeout=1.0))
+        loop.run_until_complete(asyncio.wait(tasks, timeout=PATIENCE))
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()

@@ -196,16 +196,20 @@ async def test_what_nobody_answers_is_declined(
 
 
 async def test_a_question_that_is_withdrawn_stops_its_answerer(world: World) -> None:
-    stopped = asyncio.Event()
+    begun, stopped = asyncio.Event(), asyncio.Event()
 
     @world.tool
     async def ask(call: Call) -> Any:
-        with pytest.raises(RequestTimeout):
-            await call.ask("elicitation/create", timeout=0.01)
+        timeout = 0.01
+        while not begun.is_set():  # on a busy machine that takes longer
+            with pytest.raises(RequestTimeout):
+                await call.ask("elicitation/create", timeout=timeout)
+            timeout *= 2
         await stopped.wait()
         return {"late": True}
 
     async def slow(params: Any) -> Any:
+        begun.set()
         try:
             await asyncio.Event().wait()
         finally:

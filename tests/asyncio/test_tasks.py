@@ -166,17 +166,26 @@ async def by_cancelling(call: Awaitable[Any], begun: asyncio.Event) -> None:
 
 
 async def by_waiting_for_it(call: Awaitable[Any], begun: asyncio.Event) -> None:
+    calling = asyncio.ensure_future(call)
+    await begun.wait()
     with pytest.raises(asyncio.TimeoutError):
-        await asyncio.wait_for(call, 0.05)
+        await asyncio.wait_for(calling, 0.05)
 
 
 async def by_a_timeout(call: Awaitable[Any], begun: asyncio.Event) -> None:
     if sys.version_info < (3, 11):
         await by_waiting_for_it(call, begun)
         return
+
+    async def expire() -> None:
+        await begun.wait()
+        timeout.reschedule(0)
+
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.05):
+        async with asyncio.timeout(None) as timeout:
+            expiring = asyncio.ensure_future(expire())
             await call
+    await expiring
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
@@ -262,10 +271,11 @@ async def test_a_handler_that_raises(world: World, error: BaseException) -> None
 
 
 async def test_a_handler_that_talks_lets_others_have_their_turn(world: World) -> None:
-    cancelled = asyncio.Event()
+    begun, cancelled = asyncio.Event(), asyncio.Event()
 
     @world.tool
     async def chatter(call: Call) -> Any:
+        begun.set()
         try:
             while True:
                 await call.notify("notifications/chat")
@@ -273,8 +283,7 @@ async def test_a_handler_that_talks_lets_others_have_their_turn(world: World) ->
             cancelled.set()
 
     async with world.serve() as serving, connect(serving.url) as client:
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(client.call_tool("chatter"), 0.1)
+        await by_waiting_for_it(client.call_tool("chatter"), begun)
         await cancelled.wait()
 
 

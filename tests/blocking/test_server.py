@@ -122,19 +122,21 @@ def test_a_question_ends_when_its_call_is_cancelled(start: Start, world: World) 
 
 
 def test_a_question_that_is_not_answered_in_time(start: Start, world: World) -> None:
+    gave_up = threading.Event()
+
     @world.tool
     def ask(call: Call) -> Any:
         with pytest.raises(sansmcp.RequestTimeout):
             call.ask("elicitation/create", {}, timeout=0.05)
+        gave_up.set()
         return {"gave": "up"}
 
     serving = start()
-    never = threading.Event()
     with sansmcp_blocking.connect(
         serving.url,
         versions=HANDSHAKE_VERSIONS,
         capabilities={"elicitation": {}},
-        answers={"elicitation/create": lambda params: never.wait(0.1)},
+        answers={"elicitation/create": lambda params: gave_up.wait(PATIENCE)},
     ) as client:
         assert client.call_tool("ask")["gave"] == "up"
 

@@ -45,7 +45,7 @@ def test_it_says_where_it_is_and_ends_when_told(ending: signal.Signals, adapter:
         line = server.stdout.readline()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/here\n", line)
         with pytest.raises(urllib.error.HTTPError) as refused:  # it answers, from the first moment
-            urllib.request.urlopen(line.strip(), timeout=10)
+            urllib.request.urlopen(line.strip(), timeout=30)
         assert refused.value.code == 406
         refused.value.close()
         server.send_signal(ending)
@@ -125,7 +125,7 @@ def test_http_sse_is_served_too(options: tuple[str, ...], path: str) -> None:
     with serving("--http-sse", *options) as url:
         stream_url = url.replace("/mcp", path)
         asked = urllib.request.Request(stream_url, headers={"accept": "text/event-stream"})
-        with urllib.request.urlopen(asked, timeout=10) as answer:
+        with urllib.request.urlopen(asked, timeout=30) as answer:
             assert answer.readline() == b"event: endpoint\n"
         called = run("call", stream_url, "echo", '{"text": "over either"}')
     assert text_of(called.out) == "over either"
@@ -136,7 +136,7 @@ def test_hosts_other_than_this_machine_have_to_be_allowed() -> None:
         with serving(*options) as url:
             asked = urllib.request.Request(url, headers={"host": "example.org"})
             with pytest.raises(urllib.error.HTTPError) as refused:
-                urllib.request.urlopen(asked, timeout=10)
+                urllib.request.urlopen(asked, timeout=30)
             assert refused.value.code == status
             refused.value.close()
 

@@ -123,7 +123,7 @@ def wait_for(port: int) -> None:
     """Until somebody listens, for the code in the README does not say when."""
     for _ in range(200):
         try:
-            socket.create_connection(("127.0.0.1", port), timeout=10).close()
+            socket.create_connection(("127.0.0.1", port), timeout=30).close()
         except ConnectionRefusedError:
             time.sleep(0.05)
         else:

@@ -250,7 +250,9 @@ def test_nothing_of_httpx_is_used_after_the_end(run: Run) -> None:
         transport = Silent()
         async with httpx.AsyncClient(transport=transport) as http:
             with pytest.raises(RequestTimeout):
-                await sansmcp_httpx.connect("http://localhost/mcp", http, connect_timeout=0.01)
+                await sansmcp_httpx.connect(
+                    "http://localhost/mcp", http, connect_timeout=0.01, close_timeout=0.01
+                )
             assert transport.active == 0
 
     run(main)

@@ -142,7 +142,7 @@ async def hear_their_announcements(client: sansmcp_loop.Client) -> None:
         # They keep nothing for a stream that opens later; ours was asked for before this call.
         await client.call_tool("echo", {"text": ""})
         await client.call_tool("announce")
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while len(heard) < 2:
                 event = await anext(events)
                 if isinstance(event, ServerNotified):
@@ -212,7 +212,7 @@ class Person:
         assert said(await client.call_tool("sample", {})) == "5"
         assert said(await client.call_tool("roots", {})) == "file:///a"
         assert said(await client.call_tool("announce", {})) == "announced"
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while not (self.logged and self.notified):
                 await anyio.sleep(0.01)
         assert self.logged == ["look"]

@@ -58,13 +58,13 @@ async def echo(text: str) -> str:
 
 
 @server.tool()
-async def slow(steps: int, context: Context) -> str:
-    """Report progress, and close the stream in the middle."""
+async def slow(steps: int, context: Context, pause: float = 0.05) -> str:
+    """Report progress, and close the stream in the middle for so many seconds."""
     for step in range(1, steps + 1):
         await context.report_progress(step, steps, f"step {step}")
         if step == steps // 2:
             await context.close_sse_stream()
-            await anyio.sleep(0.05)
+            await anyio.sleep(pause)
     return "done"
 
 

@@ -51,9 +51,10 @@ async def greet(context: Context) -> Any:
 
 
 @server.tool()
-async def hang() -> str:
+async def hang(context: Context) -> str:
     """Wait to be cancelled."""
     try:
+        await context.report_progress(1)
         await anyio.sleep_forever()
     finally:
         is_cancelled.set()

@@ -144,7 +144,7 @@ async def test_our_client_uses_their_server(target: str | list[str]) -> None:
         assert text(result) == "done"
         check_resumed(reports)
         with pytest.raises(sansmcp.RequestTimeout):  # the tool sleeps longer than that
-            client.call_tool("slow", {"steps": 10}, timeout=0.02)
+            client.call_tool("slow", {"steps": 2, "pause": 10}, timeout=0.02)
         pending = [
             client.start_call("tools/call", {"name": "echo", "arguments": {"text": str(number)}})
             for number in range(10)

@@ -77,7 +77,7 @@ async def test_our_client_answers_their_questions(sdk_url: str) -> None:
 async def test_a_call_to_their_server_times_out(sdk_url: str) -> None:
     async with sansmcp_trio.connect(sdk_url) as client:
         with pytest.raises(sansmcp.RequestTimeout):  # the tool sleeps longer than that
-            await client.call_tool("slow", {"steps": 10}, timeout=0.02)
+            await client.call_tool("slow", {"steps": 2, "pause": 10}, timeout=0.02)
         assert text(await client.call_tool("echo", {"text": "still here"})) == "still here"
 
 

@@ -66,7 +66,7 @@ async def test_our_client_answers_their_questions() -> None:
 async def test_a_call_to_their_server_times_out_and_the_next_one_works() -> None:
     async with sansmcp_trio.connect(THEIR_SERVER) as client:
         with pytest.raises(sansmcp.RequestTimeout):  # the tool sleeps longer than that
-            await client.call_tool("slow", {"steps": 2}, timeout=0.02)
+            await client.call_tool("slow", {"steps": 2, "pause": 10}, timeout=0.02)
         assert text(await client.call_tool("echo", {"text": "still here"})) == "still here"
 
 

@@ -210,7 +210,7 @@ async def test_its_notifications_are_heard(server: Running) -> None:
     ):
         nursery.start_soon(watch, client)
         uri = "demo://resource/dynamic/text/1"
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             while not any(uri in str(data) for data in heard):
                 await client.call("resources/subscribe", {"uri": uri})
                 await trio.sleep(0.01)

@@ -161,7 +161,7 @@ class Cell:
     async def run(self, seeds: Iterator[str], longest_life: int | None) -> list[str]:
         """Make a call for each seed. Gives what went wrong."""
         problems: list[str] = []
-        async with httpx.AsyncClient(timeout=10) as web:
+        async with httpx.AsyncClient(timeout=30) as web:
             self._strangers = Strangers(web, self._fleet, self._way, self._spy)
             if self._has_log:
                 await self._strangers.open_sessions()

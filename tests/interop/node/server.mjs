@@ -51,6 +51,8 @@ function makeServer() {
 
   tool('hang', {}, (_, context) => new Promise(() => {
     context.mcpReq.signal.addEventListener('abort', noteCancellation);
+    const progressToken = context.mcpReq._meta?.progressToken;
+    context.mcpReq.notify({ method: 'notifications/progress', params: { progressToken, progress: 1 } });
   }));
 
   tool('cancelled', {}, async () => {
