@@ -176,14 +176,15 @@ async def by_a_timeout(call: Awaitable[Any], begun: asyncio.Event) -> None:
     if sys.version_info < (3, 11):
         await by_waiting_for_it(call, begun)
         return
+    timeout = asyncio.timeout(None)
 
     async def expire() -> None:
         await begun.wait()
         timeout.reschedule(0)
 
+    expiring = asyncio.ensure_future(expire())
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(None) as timeout:
-            expiring = asyncio.ensure_future(expire())
+        async with timeout:
             await call
     await expiring
     task = asyncio.current_task()
