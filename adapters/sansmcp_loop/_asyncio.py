@@ -57,13 +57,12 @@ class AsyncioLoop:
     ) -> bool:
         """Await an async function, but not for longer than that."""
         limit = None if seconds == float("inf") else max(0.0, seconds)
+        if sys.version_info < (3, 11):
+            return await _within(limit, asyncio.ensure_future(work(*arguments)))
         try:
-            if sys.version_info >= (3, 11):
-                async with asyncio.timeout(limit):
-                    await work(*arguments)
-            else:
-                await asyncio.wait_for(work(*arguments), limit)
-        except asyncio.TimeoutError:
+            async with asyncio.timeout(limit):
+                await work(*arguments)
+        except TimeoutError:
             return False
         return True
 
@@ -88,3 +87,15 @@ class AsyncioLoop:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             _logger.error("a task has failed", exc_info=task.exception())
+
+
+async def _within(seconds: float | None, work: asyncio.Future[Any]) -> bool:
+    """Do it before Python 3.11; ``wait_for`` loses a cancellation that comes as the work ends."""
+    try:
+        await asyncio.wait([work], timeout=seconds)
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+    if not work.cancelled():
+        work.result()
+    return not work.cancelled()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sansmcp_loop import Clock, Promise, current_loop
+from sansmcp_loop import Clock, Event, Promise, current_loop
 
-from ..asgi.loops import Run, until
+from ..asgi.loops import PATIENCE, Run, until
 
 NAME: ContextVar[str] = ContextVar("NAME", default="nobody")
 
@@ -41,6 +41,31 @@ def test_time_limits(run: Run) -> None:
         assert not await loop.within(-1, event.wait)
         event.set()
         assert await loop.within(float("inf"), event.wait)
+
+    run(main)
+
+
+def test_a_cancellation_is_not_lost_as_the_work_ends(run: Run) -> None:
+    async def main() -> None:
+        loop = current_loop()
+        for turns in range(5):
+            event, ended = loop.event(), loop.event()
+
+            async def wait(event: Event = event, ended: Event = ended) -> None:
+                try:
+                    await loop.within(PATIENCE, event.wait)
+                    await loop.event().wait()
+                finally:
+                    ended.set()
+
+            task = loop.spawn(wait)
+            for _ in range(5):
+                await loop.checkpoint()
+            event.set()
+            for _ in range(turns):
+                await loop.checkpoint()
+            task.cancel()
+            await ended.wait()
 
     run(main)
 
