@@ -10,8 +10,14 @@ import pytest
 
 from sansmcp import Verdicts
 
-# How long an example may take says something of the machine, nothing of the code.
-hypothesis.settings.register_profile("untimed", deadline=None)
+# How long an example takes says something of the machine, nothing of the code. Each run has other
+# examples, and the suite is run often.
+hypothesis.settings.register_profile(
+    "untimed",
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("untimed")
 
 # A shell lets what it starts in the background ignore Ctrl-C, and all that this starts; some tests

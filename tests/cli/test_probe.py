@@ -53,7 +53,7 @@ def test_a_server_on_stdio() -> None:
 
 
 def test_a_server_of_streamable_http(url: str) -> None:
-    assert shown(run("probe", url)) == [
+    assert shown(run_here("probe", url)) == [
         url,
         f"  streamable-http  yes  {ALL}",
         *WITH_GET_STREAM,
@@ -66,7 +66,7 @@ def test_a_server_of_streamable_http(url: str) -> None:
 def test_the_event_stream_of_a_server_of_both() -> None:
     with serving("--http-sse") as mcp_url:
         url = mcp_url.replace("/mcp", "/sse")
-        lines = shown(run("probe", url))
+        lines = shown(run_here("probe", url))
     assert lines == [
         url,
         f"  streamable-http  no   initialize was refused: POST {url} was answered with HTTP 405: "
@@ -79,7 +79,7 @@ def test_the_event_stream_of_a_server_of_both() -> None:
 
 def test_a_server_of_both_on_one_path() -> None:
     with serving("--http-sse", "/mcp") as url:
-        lines = shown(run("probe", url))
+        lines = shown(run_here("probe", url))
     assert lines == [
         url,
         f"  streamable-http  yes  {ALL}",
@@ -90,7 +90,7 @@ def test_a_server_of_both_on_one_path() -> None:
 
 
 def test_json_for_programs(url: str) -> None:
-    transports = found(run("probe", "--json", url))
+    transports = found(run_here("probe", "--json", url))
     assert list(transports) == ["streamable-http", "http+sse"]
     assert transports["streamable-http"] == {
         "works": True,
@@ -140,7 +140,7 @@ def limited(directory: Path, settings: str, last: int = 2) -> tuple[str, ...]:
 def test_a_server_that_speaks_some_revisions_and_offers_little(tmp_path: Path) -> None:
     server = limited(tmp_path, "stdio=True, versions=('2024-11-05', '2025-03-26')")
     refused = "The server speaks protocol version '2025-03-26', this client "
-    assert shown(run("probe", "--", *server)) == [
+    assert shown(run_here("probe", "--", *server)) == [
         " ".join(server),
         "  stdio            yes  2025-03-26 2024-11-05",
         "    2026-07-28     no   The server speaks 2025-03-26, 2024-11-05, this client 2026-07-28",
@@ -154,7 +154,7 @@ def test_a_server_that_speaks_some_revisions_and_offers_little(tmp_path: Path) -
 
 def test_a_list_that_cannot_be_had(tmp_path: Path) -> None:
     server = limited(tmp_path, "stdio=True", last=9)
-    assert shown(run("probe", "--", *server))[-1] == (
+    assert shown(run_here("probe", "--", *server))[-1] == (
         "    tools               no more today (code -32000)"
     )
 
@@ -167,8 +167,8 @@ def test_a_server_without_a_standalone_stream(tmp_path: Path) -> None:
         assert process.stderr is not None
         try:
             url = process.stderr.readline().strip()
-            lines = shown(run("probe", url))
-            works = found(run("probe", "--json", url))["streamable-http"]
+            lines = shown(run_here("probe", url))
+            works = found(run_here("probe", "--json", url))["streamable-http"]
         finally:
             process.kill()
     streams = works["standalone_stream"]
@@ -213,7 +213,7 @@ def website() -> Generator[str, None, None]:
 
 
 def test_a_website(website: str) -> None:
-    assert shown(run("probe", website), status=1) == [
+    assert shown(run_here("probe", website), status=1) == [
         website,
         f"  streamable-http  no   server/discover was refused: POST {website} was answered with "
         "HTTP 401: Log in first",
@@ -271,7 +271,7 @@ def test_a_command_that_does_not_exist() -> None:
 
 
 def test_headers_go_along_and_the_trace_shows_everything(url: str) -> None:
-    probed = run("probe", url, "--trace", "--header", "cookie: sesame")
+    probed = run_here("probe", url, "--trace", "--header", "cookie: sesame")
     assert probed.status == 0
     assert "client #1 > POST /mcp" in probed.err
     assert "sesame" not in probed.err

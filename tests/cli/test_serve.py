@@ -55,7 +55,7 @@ def test_it_says_where_it_is_and_ends_when_told(ending: signal.Signals, adapter:
 
 def test_an_application_of_the_current_directory(directory: Path) -> None:
     with serving("served:mine", cwd=directory) as url:
-        called = run("call", url, "hello")
+        called = run_here("call", url, "hello")
     assert json.loads(called.out)["structuredContent"] == {"name": "hello"}
 
 
@@ -115,7 +115,7 @@ def test_a_port_that_is_taken(taken: int, ports: str, adapter: str) -> None:
 def test_the_first_free_port_of_a_range(taken: int) -> None:
     with serving("--http", f"127.0.0.1:{taken}-{taken + 20}") as url:
         assert taken < sansmcp.Url.parse(url).port <= taken + 20
-        assert run("call", url, "echo", '{"text": "a"}').status == 0
+        assert run_here("call", url, "echo", '{"text": "a"}').status == 0
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_http_sse_is_served_too(options: tuple[str, ...], path: str) -> None:
         asked = urllib.request.Request(stream_url, headers={"accept": "text/event-stream"})
         with urllib.request.urlopen(asked, timeout=30) as answer:
             assert answer.readline() == b"event: endpoint\n"
-        called = run("call", stream_url, "echo", '{"text": "over either"}')
+        called = run_here("call", stream_url, "echo", '{"text": "over either"}')
     assert text_of(called.out) == "over either"
 
 

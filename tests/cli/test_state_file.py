@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import failed, run, serving, started, text_of
+from .conftest import failed, run, run_here, serving, started, text_of
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ def test_it_names_the_server_as_long_as_that_runs(state: Path) -> None:
 
 def test_the_commands_find_the_server_by_it(state: Path) -> None:
     with serving("--state-file", str(state)) as url:
-        called = run("call", "--state-file", str(state), "echo", '{"text": "found"}')
-        probed = run("probe", "--state-file", str(state), "--json")
+        called = run_here("call", "--state-file", str(state), "echo", '{"text": "found"}')
+        probed = run_here("probe", "--state-file", str(state), "--json")
     assert text_of(called.out) == "found"
     assert (probed.status, json.loads(probed.out)["target"]) == (0, url)
 
@@ -51,7 +51,7 @@ def test_it_names_the_http_side_of_a_dual_server(state: Path) -> None:
         assert server.stderr is not None
         server.stderr.readline()
         assert json.loads(state.read_text())["transports"] == ["streamable-http", "stdio"]
-        called = run("call", "--state-file", str(state), "add", '{"a": 1, "b": 2}')
+        called = run_here("call", "--state-file", str(state), "add", '{"a": 1, "b": 2}')
         server.terminate()
     assert text_of(called.out) == "3"
 
@@ -64,7 +64,7 @@ def test_a_server_on_stdio_alone_cannot_be_found_by_it(
         deadline = time.monotonic() + 20
         while not state.exists() and time.monotonic() < deadline:
             time.sleep(0.01)
-        said = failed(run(*command, "--state-file", str(state)))
+        said = failed(run_here(*command, "--state-file", str(state)))
         assert said == f"{state} names no server that is running and has a URL"
         server.terminate()
 
@@ -72,13 +72,13 @@ def test_a_server_on_stdio_alone_cannot_be_found_by_it(
 @pytest.mark.parametrize("command", [("call", "echo"), ("probe",)])
 def test_a_server_that_is_gone(state: Path, command: tuple[str, ...]) -> None:
     said = f"{state} names no server that is running and has a URL"
-    assert failed(run(*command, "--state-file", str(state))) == said
+    assert failed(run_here(*command, "--state-file", str(state))) == said
     with started("serve", "--http", "127.0.0.1:0", "--state-file", str(state)) as server:
         assert server.stdout is not None
         server.stdout.readline()
         server.kill()  # so that it cannot remove the file
     assert state.exists()
-    assert failed(run(*command, "--state-file", str(state))) == said
+    assert failed(run_here(*command, "--state-file", str(state))) == said
 
 
 @pytest.mark.parametrize("how", ["--stdio", "--dual"])

@@ -8,7 +8,7 @@ import unicodedata
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sansmcp.codecs import mirrored
@@ -38,6 +38,7 @@ CLASSES = sorted({unicodedata.category(chr(code)) for code in range(sys.maxunico
 
 @requirement("HEADERS-C-006", "HEADERS-C-015", "HEADERS-S-003")
 @pytest.mark.parametrize("category", CLASSES)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_characters_of_every_class_can_be_said(category: Any, data: st.DataObject) -> None:
     text = data.draw(st.text(st.characters(categories=[category]), min_size=1))
@@ -275,7 +276,7 @@ def test_references_are_never_followed(target: str) -> None:
 @pytest.mark.parametrize("keyword", ["items", "properties", "allOf"])
 def test_a_schema_that_is_too_deep(keyword: str) -> None:
     schema: Any = {}
-    for _ in range(100_000):
+    for _ in range(20_000):
         schema = {
             keyword: {"items": schema, "properties": {"a": schema}, "allOf": [schema]}[keyword]
         }
@@ -289,9 +290,9 @@ def test_a_schema_that_is_too_deep(keyword: str) -> None:
 @requirement("HEADERS-B-015")
 def test_a_schema_that_is_too_broad() -> None:
     with pytest.raises(ValueError, match="too large"):
-        mirrored.parameters(of(**{str(number): {} for number in range(100_000)}))
+        mirrored.parameters(of(**{str(number): {} for number in range(20_000)}))
     with pytest.raises(ValueError, match="too large"):
-        mirrored.parameters({"anyOf": [{}] * 1_000_000})
+        mirrored.parameters({"anyOf": [{}] * 20_000})
 
 
 SCHEMAS: st.SearchStrategy[Any] = st.recursive(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sansmcp import Call, InputRequired
@@ -96,7 +96,6 @@ class Waiting:
 
 
 @pytest.mark.parametrize(("version", "multi_turn"), WAYS)
-@settings(max_examples=150)
 @given(posts=POSTS)
 def test_whatever_comes_before_the_answers(
     version: str,

@@ -144,4 +144,4 @@ def received(talk: Talk) -> list[str]:
 
 
 TestStreams = StreamsAgainstAList.TestCase
-TestStreams.settings = settings(max_examples=100, stateful_step_count=40)
+TestStreams.settings = settings(stateful_step_count=40)

@@ -50,7 +50,7 @@ class TimersAgainstADict(RuleBasedStateMachine):
 
 
 TestTimers = TimersAgainstADict.TestCase
-TestTimers.settings = settings(max_examples=200, stateful_step_count=40)
+TestTimers.settings = settings(stateful_step_count=40)
 
 
 def test_they_go_off_in_order() -> None:
