@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 import attrs
 
@@ -176,6 +176,14 @@ class Url:
 
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def quoted_path(path: bytes) -> bytes:
+    """A path that an HTTP stack has decoded, as it stands on a request line.
+
+    Source: RFC 3986 section 3.3.
+    """
+    return quote(path, "/!$&'()*+,;=:@").encode()
 
 
 def request_host(head: RequestHead) -> bytes | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import quote
 
 import sansmcp
 from sansmcp import Idle
 from sansmcp.effects import Abort, ExchangeEffect, SendBody, SendEnd, SendHead
+from sansmcp.http import quoted_path
 from sansmcp.types import never
 
 if TYPE_CHECKING:
@@ -31,9 +31,6 @@ _LINGER = 2.0
 _START = "http.response.start"
 _BODY = "http.response.body"
 
-_PATH = "/!$&'()*+,;=:@"
-"""What a path may have beside letters and digits (RFC 3986 section 3.3)."""
-
 
 def request_head(scope: Scope, principal: str) -> sansmcp.RequestHead:
     """The start of a request, as ASGI tells it.
@@ -44,14 +41,14 @@ def request_head(scope: Scope, principal: str) -> sansmcp.RequestHead:
     root, path = scope.get("root_path", "").rstrip("/"), scope["path"]
     if f"{path}/".startswith(f"{root}/"):
         path = path[len(root) :]
-    target = quote(path or "/", _PATH).encode()
+    target = quoted_path((path or "/").encode())
     query = scope["query_string"]
     return sansmcp.RequestHead(
         method=scope["method"].encode(),
         target=target + b"?" + query if query else target,
         headers=tuple((name.lower(), value) for name, value in scope["headers"]),
         principal=principal,
-        root=quote(root, _PATH).encode(),
+        root=quoted_path(root.encode()),
     )
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import sansmcp
 from sansmcp import Idle
 from sansmcp.effects import Abort, ExchangeEffect, SendBody, SendEnd, SendHead
+from sansmcp.http import quoted_path
 from sansmcp_threads import Host
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
     from sansmcp.http import RequestPart
     from sansmcp_threads import HostSettings
-
-_PATH = "/!$&'()*+,;=:@"
-"""What a path may have beside letters and digits (RFC 3986 section 3.3)."""
 
 _PIECE = 65536
 
@@ -140,8 +137,8 @@ class _Exchange(Iterator[bytes]):
 
 
 def _head(environ: WSGIEnvironment, principal: str) -> sansmcp.RequestHead:
-    path = quote(environ.get("PATH_INFO") or "/", _PATH, "latin-1")
-    query = environ.get("QUERY_STRING")
+    path = quoted_path((environ.get("PATH_INFO") or "/").encode("latin-1"))
+    query = environ.get("QUERY_STRING", "").encode("latin-1")
     fields = {
         key.removeprefix("HTTP_"): value
         for key, value in environ.items()
@@ -149,13 +146,13 @@ def _head(environ: WSGIEnvironment, principal: str) -> sansmcp.RequestHead:
     }
     return sansmcp.RequestHead(
         method=environ["REQUEST_METHOD"].encode("latin-1"),
-        target=(f"{path}?{query}" if query else path).encode("latin-1"),
+        target=path + b"?" + query if query else path,
         headers=tuple(
             (name.replace("_", "-").lower().encode("latin-1"), value.encode("latin-1"))
             for name, value in fields.items()
         ),
         principal=principal,
-        root=quote(environ.get("SCRIPT_NAME", "").rstrip("/"), _PATH, "latin-1").encode(),
+        root=quoted_path(environ.get("SCRIPT_NAME", "").rstrip("/").encode("latin-1")),
     )
 
 

@@ -145,8 +145,8 @@ class Verdicts:
     """Remembers what servers have turned out to speak, for as many as ``limit``.
 
     Share one among the clients of a program: the next client of the same URL asks no detours. What
-    is remembered is only where to begin; when that fails, the rest is tried. Threads may
-    share it: nothing is looked up twice.
+    is remembered is only where to begin; when that fails, the rest is tried. Threads may share it:
+    nothing is looked up twice.
     """
 
     limit: int = 1000
