@@ -21,7 +21,7 @@ import attrs
 from .types import elide, redact
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class StreamKey:
     """The name of a log. Session and principal are part of it: nobody reads what is another's.
 
@@ -50,7 +50,7 @@ class EntryKind(enum.Enum):
     """The same, where the client is not told."""
 
 
-@attrs.frozen
+@attrs.define
 class Entry:
     """One entry of a log.
 

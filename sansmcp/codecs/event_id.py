@@ -20,7 +20,7 @@ from ..types import redact
 _FORM = re.compile(r"([A-Za-z0-9_-]{1,128})-(0|[1-9][0-9]{0,17})", re.ASCII)
 
 
-@attrs.frozen
+@attrs.define
 class EventId:
     """A place in a stream: right after message ``seq``; 0 is the very beginning."""
 
