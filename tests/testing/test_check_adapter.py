@@ -86,7 +86,8 @@ def test_another_exception_or_none_is_wrong() -> None:
         raises(OSError, lambda: 1 / 1, "dividing")
 
 
-def test_what_is_left_behind_is_seen() -> None:
+def test_what_is_left_behind_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sansmcp.testing.check_adapter.check._LAST_STEPS", 0.05)
     over = threading.Event()
     with pytest.raises(Broken, match="threads and descriptors"):
         stays_the_same(lambda: threading.Thread(target=over.wait).start())

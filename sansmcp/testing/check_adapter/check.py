@@ -19,9 +19,9 @@ import attrs
 
 from .subjects import ClientSubject, Feature, ServerSubject
 
-MOMENT = 10.0
+MOMENT = 20.0
 """Seconds for what takes a moment, on a machine that has much else to do."""
-_LAST_STEPS = 1.0
+_LAST_STEPS = 10.0
 """Seconds for threads that have nothing left to do but to end."""
 
 
@@ -46,7 +46,7 @@ class Check(Generic[S]):
     def __str__(self) -> str:
         return self.name
 
-    def __call__(self, subject: S, *, patience: float = 30.0) -> None:
+    def __call__(self, subject: S, *, patience: float = 60.0) -> None:
         """Run the check; it is given up after ``patience`` seconds, whatever hangs.
 
         Raises AssertionError if the obligation is not met, and unittest.SkipTest, which pytest

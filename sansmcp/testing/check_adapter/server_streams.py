@@ -169,13 +169,13 @@ def clients_that_take_nothing_are_dropped(subject: ServerSubject) -> None:
 
     Give up a SendBytes that takes longer, and call connection_lost().
     """
-    limits = Limits(max_unsent_bytes=64 * 1024, send_timeout=0.2)
+    limits = Limits(max_unsent_bytes=64 * 1024, send_timeout=0.1)
     with (
         serving(subject, resumable=False, limits=limits) as (_, running),
         Peer(running.url, LEGACY) as peer,
     ):
         response = peer.begin("flood", {"count": _COUNT}, peer.connect(window=4096))
-        threading.Event().wait(0.6)
+        threading.Event().wait(1.2)
         with contextlib.suppress(ConnectionError, ValueError):
             list(response.messages())
         expect(not response.is_complete, "the connection was not dropped")
