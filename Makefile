@@ -8,6 +8,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+PYTEST = $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 .PHONY: demo test check unit simulation tests conformance requirements bench bench-quick format clean
 
@@ -24,15 +25,15 @@ check: $(VENV)/installed-dev
 
 # Coverage is of the core alone, by the tests that neither repeat it hundreds of times nor measure.
 unit: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -q -n 2 -m "not simulation" --ignore=tests/growth --cov
+	$(PYTEST) -m "not simulation" --ignore=tests/growth --cov
 
 simulation: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -q -n 2 tests/growth tests/simulation \
+	$(PYTEST) tests/growth tests/simulation \
 		tests/stores/test_matrix.py tests/stores/test_processes.py
 
 # All tests, nothing else: for other versions of Python.
 tests: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -q -n 2
+	$(PYTEST)
 
 # The verdicts are in build/conformance.json, too.
 conformance: $(VENV)/installed-dev

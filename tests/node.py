@@ -27,10 +27,10 @@ def install(folder: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)  # other processes wait here
         if _is_installed(folder):
             return
-        command = [NODE, _NPM, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+        options = ("--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
         path = f"{_HOME / 'bin'}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(
-            command,
+            [NODE, _NPM, "ci", *options],
             cwd=folder,
             env={**os.environ, "PATH": path},
             capture_output=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -25,16 +24,7 @@ class Token(httpx.Auth):
         yield request
 
 
-LEFT_OPEN = pytest.mark.filterwarnings("ignore:Async generator 'httpx:ResourceWarning")
-
 app = sansmcp.App("httpx-tests", "1")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A request that is cancelled while its body is sent: httpx leaves that to trio."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(LEFT_OPEN)
 
 
 class Web:

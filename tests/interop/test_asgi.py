@@ -14,8 +14,6 @@ from ..asgi.conftest import HOSTS, Host
 from . import asking
 from .conftest import VERSIONS, Person, follow_our_progress, use_our_server
 
-pytestmark = pytest.mark.filterwarnings("default")
-
 
 @pytest.mark.parametrize("kind", HOSTS)
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])

@@ -24,8 +24,6 @@ from .conftest import (
     use_their_server,
 )
 
-pytestmark = pytest.mark.filterwarnings("default")
-
 LOCAL = ("127.0.0.1", 0)
 
 

@@ -34,8 +34,6 @@ from .conftest import (
     use_their_server,
 )
 
-pytestmark = pytest.mark.filterwarnings("default")
-
 HOSTS = ["blocking", "waitress"]
 
 

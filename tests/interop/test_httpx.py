@@ -20,8 +20,6 @@ from .conftest import (
     use_their_server,
 )
 
-pytestmark = pytest.mark.filterwarnings("default")
-
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_our_client_uses_their_server(sdk_url: str, version: str) -> None:

@@ -29,8 +29,6 @@ from .conftest import (
     use_their_server,
 )
 
-pytestmark = pytest.mark.filterwarnings("default")
-
 POLICY = ReconnectPolicy(initial=0.02)
 
 

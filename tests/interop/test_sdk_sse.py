@@ -33,8 +33,6 @@ from .conftest import (
     use_their_server,
 )
 
-pytestmark = pytest.mark.filterwarnings("default")
-
 
 @pytest.fixture(scope="module")
 def sdk_url() -> Iterator[str]:

@@ -32,8 +32,6 @@ from .conftest import (
     use_their_server,
 )
 
-pytestmark = pytest.mark.filterwarnings("default")
-
 THEIR_SERVER = [*SDK_SERVER, "stdio"]
 
 

@@ -24,8 +24,6 @@ from ..node import NODE, install_or_skip
 from .conftest import said
 from .stateless import MODERN, REGION, SCHEMAS, elicit, served, use_their_tools
 
-pytestmark = pytest.mark.filterwarnings("default")
-
 FOLDER = Path(__file__).parent
 OURS = [sys.executable, "-m", "tests.interop.stateless"]
 LOCAL = ("127.0.0.1", 0)

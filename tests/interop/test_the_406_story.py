@@ -188,7 +188,6 @@ async def test_an_invented_session_id_is_told_from_a_missing_one(served: Served)
 # What their client, set up for HTTP+SSE, makes of it
 
 
-@pytest.mark.filterwarnings("default")
 async def test_their_old_client_fails_where_its_transport_is_not_served(served: Served) -> None:
     serving = await served()
     with pytest.RaisesGroup(
@@ -200,7 +199,6 @@ async def test_their_old_client_fails_where_its_transport_is_not_served(served: 
             pytest.fail("It must not connect")
 
 
-@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("http_sse", ["/sse", "/mcp"])
 async def test_their_old_client_works_where_both_are_served(served: Served, http_sse: str) -> None:
     serving = await served(http_sse=http_sse)

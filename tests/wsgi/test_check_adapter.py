@@ -68,8 +68,6 @@ OF_THE_HOST = {"connections_are_closed", "connections_serve_many_requests"}
 CHECKS = [check for check in server_checks() if str(check) not in OF_THE_HOST]
 
 
-# waitress does not always close the files in which it keeps large bodies.
-@pytest.mark.filterwarnings("ignore:unclosed file <_io.BufferedRandom:ResourceWarning")
 @pytest.mark.parametrize("check", CHECKS, ids=str)
 @pytest.mark.parametrize("host", ["werkzeug", "waitress"], indirect=True)
 def test_server(host: Host, check: Check[ServerSubject]) -> None:
