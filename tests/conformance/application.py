@@ -66,7 +66,7 @@ class Application:
         required = next_round(entry, call)
         if required is not None:
             return required
-        words = {**call.params.get("arguments", {}), "answer": json.dumps(call.answers)}
+        words = {**call.params.get("arguments", {}), "answer": json.dumps(dict(call.answers))}
         for step in entry.get("steps", ()):
             match step:
                 case {"progress": progress, "total": total}:
