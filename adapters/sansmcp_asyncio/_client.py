@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import sansmcp
 import sansmcp_loop
-from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp_local import new_client
-from sansmcp_loop import Answerer, current_loop
+from sansmcp_loop import Answerer, current_loop, perform
 
 from ._machine import Clock, Task, Tasks, surely
 from ._pool import Pool
@@ -24,6 +23,7 @@ from ._process import ServerProcess
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from sansmcp.effects import ClientEffect
     from sansmcp.process import ProcessPart
 
 
@@ -64,13 +64,7 @@ class Client(sansmcp_loop.AwaitableClient):
             self._process.pause(is_paused=self._is_paused)
 
     def _perform(self, effect: ClientEffect) -> None:
-        match effect:
-            case OpenExchange():
-                self._pool.carry(effect)
-            case AbortExchange(exchange=exchange):
-                self._pool.abort(exchange)
-            case _:
-                self._process.perform(effect)
+        perform(effect, self._pool, self._process)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> Task:
         return self._tasks.start(work)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sansmcp import later
 
 if TYPE_CHECKING:
-    from ._client import Answerer, AwaitableClient, Client
+    from ._client import Answerer, AwaitableClient, Client, perform
     from ._loops import Event, Loop, Task, current_loop
     from ._machine import Clock, Promise, Timekeeper
     from ._serving import Call, Serving
@@ -17,7 +17,7 @@ else:
     __getattr__, __dir__ = later.names(
         globals(),
         {
-            "._client": ("Answerer", "AwaitableClient", "Client"),
+            "._client": ("Answerer", "AwaitableClient", "Client", "perform"),
             "._loops": ("Event", "Loop", "Task", "current_loop"),
             "._machine": ("Clock", "Promise", "Timekeeper"),
             "._serving": ("Call", "Serving"),
@@ -37,4 +37,5 @@ __all__ = [
     "Task",
     "Timekeeper",
     "current_loop",
+    "perform",
 ]

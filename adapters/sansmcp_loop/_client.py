@@ -5,9 +5,10 @@ from __future__ import annotations
 import abc
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import sansmcp
+from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange, ProcessEffect
 from sansmcp.events import ClientEvent, ServerWithdrew
 
 from ._loops import Loop, Task
@@ -23,6 +24,34 @@ _logger = logging.getLogger("sansmcp")
 
 Answerer: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Any]]
 """Answers a request of the server: from its parameters to the result, or raises JsonRpcError."""
+
+
+class Pool(Protocol):
+    """What carries exchanges."""
+
+    def carry(self, effect: OpenExchange) -> None:
+        """Carry an exchange, from its request to the end of its response."""
+
+    def abort(self, exchange: int) -> None:
+        """Break an exchange off."""
+
+
+class Process(Protocol):
+    """A server that is a process."""
+
+    def perform(self, effect: ProcessEffect) -> None:
+        """Do what the machine wants with it."""
+
+
+def perform(effect: ClientEffect, pool: Pool, process: Process) -> None:
+    """Let those do what the machine wants who can."""
+    match effect:
+        case OpenExchange():
+            pool.carry(effect)
+        case AbortExchange(exchange=exchange):
+            pool.abort(exchange)
+        case _:
+            process.perform(effect)
 
 
 class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):

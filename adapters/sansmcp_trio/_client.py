@@ -1,8 +1,7 @@
-"""The client: one background task for each HTTP exchange, and one that keeps the time.
+"""The client: one background task for each connection, and one that keeps the time.
 
-Callers never touch a socket. A call changes the machine, performs what the machine then wants
-(which is: start and cancel tasks), and waits for its own promise. Whatever happens to a connection
-ends in its task and becomes an input of the machine.
+A call changes the machine, performs what the machine then wants (which is: write to sockets), and
+waits for its own promise. Whatever happens to a connection becomes an input of the machine.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ import trio
 
 import sansmcp
 import sansmcp_loop
-from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp_local import new_client
-from sansmcp_loop import Answerer, current_loop
+from sansmcp_loop import Answerer, current_loop, perform
 
 from ._machine import Clock, plain_nursery
+from ._pool import Pool
 from ._process import ServerProcess
-from ._streams import Stream, open_stream
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from sansmcp.effects import ClientEffect
     from sansmcp.process import ProcessPart
 
 
@@ -40,7 +39,6 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
         self,
         core: sansmcp.Client,
         nursery: trio.Nursery,
-        pool: sansmcp.ConnectionPool,
         answers: Mapping[str, Answerer] | None,
         ssl_context: ssl.SSLContext | None,
         environment: Mapping[str, str] | None,
@@ -48,10 +46,8 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
     ) -> None:
         super().__init__(core, current_loop(), Clock(core), answers)
         self._nursery = nursery
-        self._pool = pool
-        self._ssl_context = ssl_context
+        self._pool = Pool(core, self._settle, self._may_read, nursery, ssl_context)
         self._process = ServerProcess(self._feed, self._may_read, nursery, environment, directory)
-        self._carrying: dict[int, trio.CancelScope] = {}
 
     async def open(self) -> None:
         """Do the handshake; :func:`connect` does it. Raises CallError where it fails."""
@@ -59,19 +55,12 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
         await self._open()
 
     def leave(self) -> None:
-        """Leave nobody who waits; :func:`connect` does it, at the end."""
+        """Leave nobody who waits, and no connection; :func:`connect` does it, at the end."""
         self._let_go()
+        self._pool.close()
 
     def _perform(self, effect: ClientEffect) -> None:
-        match effect:
-            case OpenExchange(exchange=exchange):
-                self._carrying[exchange] = trio.CancelScope()
-                self._nursery.start_soon(self._carry, effect)
-            case AbortExchange(exchange=exchange):
-                if exchange in self._carrying:
-                    self._carrying[exchange].cancel()
-            case _:
-                self._process.perform(effect)
+        perform(effect, self._pool, self._process)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> trio.CancelScope:
         scope = trio.CancelScope()
@@ -92,44 +81,10 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
         while self._is_paused:
             await self._clock.moved.wait()
 
-    async def _carry(self, effect: OpenExchange) -> None:
-        """Carry one HTTP exchange, from its request to the end of its response."""
-        connection, request = self._pool.begin(effect, now=trio.current_time())
-        try:
-            with self._carrying[effect.exchange]:
-                if connection.host is None:
-                    url = sansmcp.Url.parse(effect.url)
-                    connection.host = await open_stream(url, self._ssl_context)
-                stream: Stream = connection.host
-                await stream.send(request)
-                while not connection.is_done:
-                    await self._may_read()
-                    data = await stream.receive()
-                    if data:
-                        connection.receive_data(data, now=trio.current_time())
-                    else:
-                        connection.receive_eof(now=trio.current_time())
-                    self._settle()
-        except (OSError, trio.BrokenResourceError) as error:
-            connection.connection_lost(_reason(error), now=trio.current_time())
-        finally:
-            self._pool.release(effect.exchange, now=trio.current_time())
-        del self._carrying[effect.exchange]
-        self._settle()
-
 
 async def _within(scope: trio.CancelScope, work: Coroutine[Any, Any, None]) -> None:
     with scope:
         await work
-
-
-def _reason(error: BaseException) -> str:
-    """What really went wrong: trio wraps what the operating system or TLS said."""
-    while True:
-        inner = getattr(error, "exceptions", (error.__cause__,))[0]
-        if inner is None:
-            return str(error) or "connection lost"
-        error = inner
 
 
 @asynccontextmanager
@@ -159,18 +114,14 @@ async def connect(
     Raises CallError if the handshake fails, LocalProtocolError if the target or a setting is wrong.
     """
     core = new_client(target, **settings)
-    pool = sansmcp.ConnectionPool(core)
-    try:
-        async with plain_nursery() as nursery:
-            client = Client(core, nursery, pool, answers, ssl_context, env, cwd)
+    async with plain_nursery() as nursery:
+        client = Client(core, nursery, answers, ssl_context, env, cwd)
+        try:
+            await client.open()
+            yield client
+        finally:
             try:
-                await client.open()
-                yield client
+                await client.aclose()
             finally:
-                try:
-                    await client.aclose()
-                finally:
-                    client.leave()
-            nursery.cancel_scope.cancel()
-    finally:
-        pool.close()
+                client.leave()
+        nursery.cancel_scope.cancel()

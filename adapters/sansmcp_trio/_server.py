@@ -12,9 +12,8 @@ import logging
 import math
 import os
 import ssl
-import sys
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ from sansmcp_loop import current_loop
 
 from ._machine import Clock, plain_nursery
 from ._stdio import StdioStream
+from ._streams import send_now
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -94,9 +94,7 @@ class _Driver:
             data, self._idle = pull(self._connection)
             self._unsent += data
         if self._unsent:
-            with suppress(OSError):  # there is no room; or what it is, send_all() will find
-                sent = os.write(_descriptor(self._stream), self._unsent)
-                self._unsent = self._unsent[sent:]
+            self._unsent = send_now(self._stream, self._unsent)
 
     async def _send(self) -> None:
         """Send the rest."""
@@ -127,13 +125,6 @@ class _Driver:
     def _deadline(self) -> float:
         deadline = self._connection.next_deadline()
         return math.inf if deadline is None else deadline
-
-
-def _descriptor(stream: trio.abc.Stream) -> int:
-    """What takes the bytes of a stream as they are, and never blocks; -1 if there is nothing."""
-    if isinstance(stream, trio.SocketStream) and sys.platform != "win32":
-        return stream.socket.fileno()
-    return stream.fileno() if isinstance(stream, StdioStream) else -1
 
 
 class Serving(sansmcp_loop.Serving):

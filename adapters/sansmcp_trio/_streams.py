@@ -1,49 +1,46 @@
-"""What the bytes of a client go through."""
+"""What the bytes of connections go through."""
 
 from __future__ import annotations
 
+import os
 import ssl
+import sys
+from contextlib import suppress
+from typing import TypeAlias
 
 import trio
 
 import sansmcp
 
+from ._stdio import StdioStream
 
-class Stream:
-    """A connection to a server, with TLS or without.
-
-    What fails raises OSError or trio.BrokenResourceError.
-    """
-
-    def __init__(self, stream: trio.SocketStream | trio.SSLStream[trio.SocketStream]) -> None:
-        self._stream = stream
-        plain = stream if isinstance(stream, trio.SocketStream) else stream.transport_stream
-        self._socket = plain.socket
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether nothing has come that was not read: not the end, either."""
-        return not self._socket.is_readable()
-
-    async def send(self, data: bytes) -> None:
-        """Send it all."""
-        await self._stream.send_all(data)
-
-    async def receive(self) -> bytes:
-        """What comes next; empty at the end."""
-        return bytes(await self._stream.receive_some(65536))
-
-    def close(self) -> None:
-        """Close it at once."""
-        self._socket.close()
+AnyStream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
 
-async def open_stream(url: sansmcp.Url, ssl_context: ssl.SSLContext | None) -> Stream:
+async def open_stream(url: sansmcp.Url, ssl_context: ssl.SSLContext | None) -> AnyStream:
     """Connect to a server. Raises OSError."""
     if url.scheme == "http":
-        return Stream(await trio.open_tcp_stream(url.host, url.port))
-    return Stream(
-        await trio.open_ssl_over_tcp_stream(
-            url.host, url.port, https_compatible=True, ssl_context=ssl_context
-        )
+        return await trio.open_tcp_stream(url.host, url.port)
+    return await trio.open_ssl_over_tcp_stream(
+        url.host, url.port, https_compatible=True, ssl_context=ssl_context
     )
+
+
+def socket_of(stream: AnyStream) -> trio.socket.SocketType:
+    """What is below a stream, with TLS or without."""
+    plain = stream if isinstance(stream, trio.SocketStream) else stream.transport_stream
+    return plain.socket
+
+
+def send_now(stream: trio.abc.Stream, data: bytes) -> bytes:
+    """Send as much as there is room for, without waiting; returns the rest."""
+    with suppress(OSError):  # there is no room; or what it is, send_all() will find
+        return data[os.write(_descriptor(stream), data) :]
+    return data
+
+
+def _descriptor(stream: trio.abc.Stream) -> int:
+    """What takes the bytes of a stream as they are, and never blocks; -1 if there is nothing."""
+    if isinstance(stream, trio.SocketStream) and sys.platform != "win32":
+        return stream.socket.fileno()
+    return stream.fileno() if isinstance(stream, StdioStream) else -1

@@ -53,7 +53,7 @@ DRIVE_LOOPS = {
     "sansmcp_threads": [["_host.Host.until"]],
     "sansmcp_trio": [
         ["_server._Driver.run", "_server._Driver._wait"],
-        ["_client.Client._carry"],
+        ["_pool.Pool.carry", "_pool.Pool._open", "_pool.Stream.read", "_pool.Stream._go_on"],
     ],
     "sansmcp_wsgi": [
         ["_app._Exchange.answer", "_app._Exchange.__next__", "_app._Exchange._next_effect"]

@@ -13,13 +13,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import trio
-
 import sansmcp
 from sansmcp.effects import AbortExchange, StoreAppend, Wake
 from sansmcp.events import CallCancelled, ClientAnswered, ServerAsked
 from sansmcp.process import ErrorOutput, ProcessExit
 from sansmcp.testing.check_adapter import client_checks, server_checks
+from sansmcp_trio._pool import Stream
 
 from .subject import TrioClient, TrioClients, TrioServers
 
@@ -120,8 +119,6 @@ def told_inside(call: Any = sansmcp.Call) -> None:
 
 C, CC = sansmcp.Client, sansmcp.ClientConnection
 S, SC = sansmcp.Server, sansmcp.ServerConnection
-(SOCKET,) = trio.socket.SocketType.__subclasses__()
-
 CLIENT_FAULTS = {
     "every_form_of_answer": returns(CC, "receive_eof", None),
     "nobody_is_there": never_fed(C, "receive", sansmcp.PeerGone),
@@ -132,7 +129,7 @@ CLIENT_FAULTS = {
     "output_that_nobody_takes": unlimited(TrioClients, "connect"),
     "questions_during_a_call": never_pulled(C, "next_event", ServerAsked),
     "a_call_that_is_cancelled": returns(C, "cancel", value=False),
-    "connections_that_were_closed": returns(SOCKET, "is_readable", value=False),
+    "connections_that_were_closed": returns(Stream, "is_quiet", value=True),
     "connections_are_used_again": used_once,
     "calls_with_a_session": returns(TrioClient, "close", None),
     "a_process_that_does_not_end": returns(os, "killpg", None),

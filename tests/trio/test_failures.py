@@ -126,7 +126,8 @@ async def test_nobody_is_there() -> None:
 async def test_another_server_is_there(nursery: trio.Nursery) -> None:
     async def web_server(stream: trio.SocketStream) -> None:
         await stream.receive_some()
-        await stream.send_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 5\r\n\r\nhello")
+        head = b"HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-length: 5\r\n\r\n"
+        await stream.send_all(head + b"hello")
         await stream.aclose()
 
     listeners = await nursery.start(trio.serve_tcp, web_server, 0)

@@ -1,0 +1,138 @@
+"""Connections of a client: opened when needed, kept while they can be used again.
+
+Each has a task, which reads what comes on it until it is closed. An exchange that finds an idle
+connection is written at once, by whoever has asked for it.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable
+
+import trio
+
+import sansmcp
+from sansmcp.effects import OpenExchange
+
+from ._streams import AnyStream, open_stream, send_now, socket_of
+
+
+class Pool(sansmcp.ConnectionPool):
+    """The connections of one client, and the reading from all of them."""
+
+    def __init__(
+        self,
+        core: sansmcp.Client,
+        settle: Callable[[], None],
+        may_read: Callable[[], Awaitable[None]],
+        nursery: trio.Nursery,
+        ssl_context: ssl.SSLContext | None,
+    ) -> None:
+        super().__init__(core)
+        self.settle = settle
+        self.may_read = may_read
+        self.nursery = nursery
+        self._opening: dict[int, trio.CancelScope] = {}
+        self._ssl_context = ssl_context
+
+    def carry(self, effect: OpenExchange) -> None:
+        """Carry an exchange, from its request to the end of its response."""
+        connection, request = self.begin(effect, now=trio.current_time())
+        if connection.host is None:
+            self._opening[effect.exchange] = trio.CancelScope()
+            self.nursery.start_soon(self._open, effect, connection, request)
+        else:
+            connection.host.send(effect.exchange, request)
+
+    def abort(self, exchange: int) -> None:
+        """Break an exchange off."""
+        if exchange in self._opening:
+            self._opening[exchange].cancel()
+        self.release(exchange, now=trio.current_time())
+
+    async def _open(
+        self, effect: OpenExchange, connection: sansmcp.ClientConnection, request: bytes
+    ) -> None:
+        try:
+            with self._opening[effect.exchange]:
+                opened = await open_stream(sansmcp.Url.parse(effect.url), self._ssl_context)
+                connection.host = Stream(self, connection, opened)
+        except (OSError, trio.BrokenResourceError) as error:
+            connection.connection_lost(reason_of(error), now=trio.current_time())
+            self.release(effect.exchange, now=trio.current_time())
+            self.settle()
+        finally:
+            del self._opening[effect.exchange]
+        if effect.exchange in self.carrying:
+            connection.host.send(effect.exchange, request)
+            await connection.host.read()
+        elif connection.host is not None:
+            connection.host.close()  # it was broken off when it had just been opened
+
+
+class Stream:
+    """What the bytes of a connection go through."""
+
+    def __init__(self, pool: Pool, connection: sansmcp.ClientConnection, stream: AnyStream) -> None:
+        self._pool = pool
+        self._connection = connection
+        self._stream = stream
+        self._socket = socket_of(stream)
+        self._exchange = 0
+        self._is_sending = False
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it is open, as far as can be known, all is sent, and nothing has come."""
+        is_open = self._socket.fileno() >= 0
+        return is_open and not self._is_sending and not self._socket.is_readable()
+
+    def send(self, exchange: int, request: bytes) -> None:
+        """Send the request of an exchange."""
+        self._exchange = exchange
+        if unsent := send_now(self._stream, request):
+            self._is_sending = True
+            self._pool.nursery.start_soon(self._send, unsent)
+
+    def close(self) -> None:
+        """Close it, whatever is under way."""
+        self._socket.close()
+
+    async def read(self) -> None:
+        """Pass on what comes, until it is closed by whomever, or nobody has asked for it."""
+        try:
+            while (data := await self._receive()) and not self._connection.is_done:
+                self._connection.receive_data(data, now=trio.current_time())
+                self._go_on()
+            self._connection.receive_eof(now=trio.current_time())
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            self._connection.connection_lost(reason_of(error), now=trio.current_time())
+        self.close()
+        self._go_on()
+
+    async def _receive(self) -> bytes:
+        await self._pool.may_read()
+        return bytes(await self._stream.receive_some(65536))
+
+    async def _send(self, data: bytes) -> None:
+        try:
+            await self._stream.send_all(data)
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            self._connection.connection_lost(reason_of(error), now=trio.current_time())
+            self.close()
+            self._go_on()
+        self._is_sending = False
+
+    def _go_on(self) -> None:
+        if self._connection.is_done:
+            self._pool.release(self._exchange, now=trio.current_time())
+        self._pool.settle()
+
+
+def reason_of(error: BaseException) -> str:
+    """What really went wrong: trio wraps what the operating system or TLS said."""
+    while True:
+        inner = getattr(error, "exceptions", (error.__cause__,))[0]
+        if inner is None:
+            return str(error) or "connection lost"
+        error = inner
