@@ -120,12 +120,27 @@ class Url:
         host: name or address, without brackets.
         port: the port, never missing.
         target: path and query.
+        authority: the value of the ``Host`` header.
     """
 
     scheme: str
     host: str
     port: int
     target: str = "/"
+    authority: str = attrs.field(
+        default=attrs.Factory(lambda self: _authority(self), takes_self=True),
+        init=False,
+        eq=False,
+        repr=False,
+    )
+    _text: str = attrs.field(
+        default=attrs.Factory(
+            lambda self: f"{self.scheme}://{self.authority}{self.target}", takes_self=True
+        ),
+        init=False,
+        eq=False,
+        repr=False,
+    )
 
     @classmethod
     @lru_cache(maxsize=16)  # a client asks for the same one again and again
@@ -165,14 +180,8 @@ class Url:
         """What has to be equal for two URLs to be of the same origin."""
         return self.scheme, self.host, self.port
 
-    @property
-    def authority(self) -> str:
-        """The value of the ``Host`` header."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
-
     def __str__(self) -> str:
-        return f"{self.scheme}://{self.authority}{self.target}"
+        return self._text
 
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -184,6 +193,11 @@ def quoted_path(path: bytes) -> bytes:
     Source: RFC 3986 section 3.3.
     """
     return quote(path, "/!$&'()*+,;=:@").encode()
+
+
+def _authority(url: Url) -> str:
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    return host if url.port == _DEFAULT_PORTS[url.scheme] else f"{host}:{url.port}"
 
 
 def request_host(head: RequestHead) -> bytes | None:

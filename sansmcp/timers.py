@@ -23,10 +23,8 @@ class Timer(Member):
     """Every deadline there is."""
 
     REQUEST = enum.auto()
-    """Client: a request got no answer and no progress for its timeout."""
-
-    REQUEST_TOTAL = enum.auto()
-    """Client: a request got no answer for its longest allowed time, whatever progress was reported.
+    """Client: a request got no answer and no progress for its timeout, or no answer for its longest
+    allowed time, whatever progress was reported.
     """
 
     RECONNECT = enum.auto()

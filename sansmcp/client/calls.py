@@ -70,8 +70,12 @@ class ClientCall:
     _questions: int = attrs.field(default=0, init=False)
     """Requests of the server, within this call, that wait for our answer."""
     is_over: bool = attrs.field(default=False, init=False)
+    _ends: float = attrs.field(default=0.0, init=False)
+    """When there has to be an answer, whatever progress there is."""
     _round: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
     """Parameters that answer the server's questions."""
+    _sent: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
+    """All parameters of the request that was made last."""
     _rounds: int = attrs.field(default=0, init=False)
     _refresh: ToolRefresh | None = attrs.field(default=None, init=False)
     """How the headers of the tool were looked up once more."""
@@ -81,13 +85,14 @@ class ClientCall:
     """The state of the cache when the request was made."""
 
     def begin(self) -> None:
-        """Start the clocks."""
-        self._core.timers.set(Timer.REQUEST_TOTAL, self, self.started + self._total)
-        self._core.timers.set(Timer.REQUEST, self, self.started + self.timeout)
+        """Start the clock."""
+        self._ends = self._core.now + self._total
+        self._wait()
 
     def send(self) -> None:
         """Make the request, with a new id, unless the result is known."""
-        kept = self._core.cache.find(self.method, self._params_of_round, self._core.now)
+        self._sent = {**(self._params or {}), **self._round}
+        kept = self._core.cache.find(self.method, self._sent, self._core.now)
         if kept is not None:
             self.complete(kept)
             return
@@ -99,35 +104,27 @@ class ClientCall:
         self._carrier.post(self.request)
 
     @property
-    def _params_of_round(self) -> dict[str, Any]:
-        return {**(self._params or {}), **self._round}
-
-    @property
     def request(self) -> Request:
         """The request, with its id as progress token: progress moves the deadline."""
         assert self.request_id is not None
-        params = self._params_of_round
-        params["_meta"] = {**params.get("_meta", {}), "progressToken": self.request_id}
-        return Request(self.request_id, self.method, params)
+        meta = {**self._sent.get("_meta", {}), "progressToken": self.request_id}
+        return Request(self.request_id, self.method, {**self._sent, "_meta": meta})
 
     def progressed(self) -> None:
         """The server has reported progress."""
         if self._resets and not self._questions:
-            self._core.timers.set(Timer.REQUEST, self, self._core.now + self.timeout)
+            self._wait()
 
     def asked(self) -> None:
         """The server waits for an answer of ours: time stands still."""
         self._questions += 1
         self._core.timers.stop(Timer.REQUEST, self)
-        self._core.timers.stop(Timer.REQUEST_TOTAL, self)
 
     def told(self) -> None:
         """The server has got an answer of ours, or wants none any more."""
         self._questions -= 1
         if not self._questions and not self.is_over:
-            now = self._core.now
-            self._core.timers.set(Timer.REQUEST, self, now + self.timeout)
-            self._core.timers.set(Timer.REQUEST_TOTAL, self, now + self._total)
+            self.begin()
 
     def wait_again(self) -> None:
         """The session is gone: the next one shall make the request again."""
@@ -194,7 +191,7 @@ class ClientCall:
             if self.method == "tools/list":
                 result = learn_tools(self._core, result)
             if self._core.is_modern and self._changes == self._core.cache.changes:
-                self._core.cache.keep(self.method, self._params_of_round, result, self._core.now)
+                self._core.cache.keep(self.method, self._sent, result, self._core.now)
             self.complete(result)
 
     def _next_questions(self, members: dict[str, Any]) -> None:
@@ -217,10 +214,11 @@ class ClientCall:
         is_unsupported = self._core.is_modern and error.code == UNSUPPORTED_VERSION
         return is_unsupported and not self._renegotiated
 
-    def time_out(self, *, total: bool) -> None:
-        """A clock has run out."""
+    def time_out(self) -> None:
+        """The clock has run out."""
         seconds = self._core.now - self.started
-        limit = f"{self._total:g} s in all" if total else f"{self.timeout:g} s without progress"
+        is_last = self._core.now >= self._ends
+        limit = f"{self._total:g} s in all" if is_last else f"{self.timeout:g} s without progress"
         self._conversation.cancel_request(self, f"timed out after {limit}")
         self.fail(
             RequestTimeout(
@@ -312,10 +310,13 @@ class ClientCall:
         if not self.is_over:
             self.is_over = True
             self._core.timers.stop(Timer.REQUEST, self)
-            self._core.timers.stop(Timer.REQUEST_TOTAL, self)
             self._leave_stream(complete=complete)
             self._conversation.forget(self)
             self._core.events.append(event)
+
+    def _wait(self) -> None:
+        deadline = min(self._core.now + self.timeout, self._ends)
+        self._core.timers.set(Timer.REQUEST, self, deadline)
 
     def _leave_stream(self, *, complete: bool) -> None:
         self._conversation.by_id.pop(self.request_id, None)

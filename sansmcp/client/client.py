@@ -353,11 +353,7 @@ class Client:
         self._core.now = now
         for timer, owner in self._core.timers.due(now):
             match timer, owner:
-                case Timer.REQUEST, ClientCall():
-                    owner.time_out(total=False)
-                case Timer.REQUEST_TOTAL, ClientCall():
-                    owner.time_out(total=True)
-                case Timer.REQUEST, Discovery():
+                case Timer.REQUEST, ClientCall() | Discovery():
                     owner.time_out()
                 case Timer.RECONNECT, StatelessCarrier():
                     owner.retry_due()

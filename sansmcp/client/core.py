@@ -22,7 +22,7 @@ from ..revisions import Revision, of_era
 from ..timers import Timer, TimerTable
 from ..types import Era, Secret
 from .detection import Verdicts
-from .exchange import ClientExchange, ExchangeOwner, Nobody
+from .exchange import NOBODY, ClientExchange, ExchangeOwner
 from .modern.cache import Cache
 from .modern.requests import ToolHeaders, dress, headers_of
 
@@ -245,7 +245,7 @@ class ClientCore:
     def let_end(self, exchange: ClientExchange | None) -> None:
         """Nothing more is wanted of an exchange, but its connection may be of use again."""
         if exchange is not None and exchange.id in self.exchanges:
-            exchange.owner = Nobody()
+            exchange.owner = NOBODY
             self.timers.set(Timer.DRAIN, exchange, self.now + 1.0)
 
     def abort(self, exchange: ClientExchange | None) -> None:

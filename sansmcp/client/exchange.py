@@ -140,6 +140,9 @@ class Nobody:
         """Of no interest."""
 
 
+NOBODY = Nobody()
+
+
 class _Form(enum.Enum):
     UNKNOWN = enum.auto()
     STREAM = enum.auto()
@@ -253,12 +256,19 @@ class ClientExchange:
         elif isinstance(end, PeerGone):
             self.owner.ended(end.reason)
         else:
-            if self._form is _Form.JSON:
-                body, self._collected = bytes(self._collected), bytearray()
-                decoded = jsonrpc.decode(body, self._core.limits)
-                for message in decoded.items if isinstance(decoded, Batch) else (decoded,):
-                    self.owner.answered(message)
-            self.owner.ended(None)
+            messages = self._messages()
+            owner, self.owner = self.owner, NOBODY  # else each would keep the other in memory
+            for message in messages:
+                owner.answered(message)
+            owner.ended(None)
+
+    def _messages(self) -> tuple[Message | RemoteProtocolError, ...]:
+        """What a response in JSON says."""
+        if self._form is not _Form.JSON:
+            return ()
+        body, self._collected = bytes(self._collected), bytearray()
+        decoded = jsonrpc.decode(body, self._core.limits)
+        return decoded.items if isinstance(decoded, Batch) else (decoded,)
 
     def _refusal(self) -> Refusal:
         assert self.response is not None

@@ -127,8 +127,7 @@ class ClientHost(ClientHandle[Result, Done]):
 
     def _end_call(self, handle: int) -> None:
         """Nobody waits for a call any more: if it has not ended by itself, it is cancelled."""
-        self._waiting.pop(handle, None)
-        if self._core.cancel(handle, now=self._now()):
+        if self._waiting.pop(handle, None) and self._core.cancel(handle, now=self._now()):
             self._settle()
 
     @abc.abstractmethod

@@ -39,14 +39,15 @@ def dress(core: ClientCore, message: Message) -> Message:
     if not core.is_modern or not isinstance(message, Request | Notification):
         return message
     assert core.revision is not None
-    params = dict(message.params or {})
-    meta: dict[str, Any] = {VERSION: core.revision.name}
-    if isinstance(message, Request):
-        meta[CAPABILITIES] = core.capabilities
-        if not core.anonymous:
-            meta[CLIENT_INFO] = core.info
-    params["_meta"] = {**params.get("_meta", {}), **meta}
-    return attrs.evolve(message, params=params)
+    given = message.params or {}
+    meta: dict[str, Any] = {**given.get("_meta", {}), VERSION: core.revision.name}
+    params: dict[str, Any] = {**given, "_meta": meta}
+    if isinstance(message, Notification):
+        return Notification(message.method, params)
+    meta[CAPABILITIES] = core.capabilities
+    if not core.anonymous:
+        meta[CLIENT_INFO] = core.info
+    return Request(message.id, message.method, params)
 
 
 def uses_headers(core: ClientCore) -> bool:
