@@ -60,7 +60,7 @@ class Timer(Member):
 _Key: TypeAlias = tuple[Timer, Hashable]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Entry:
     """A timer that is set."""
 
@@ -70,7 +70,7 @@ class _Entry:
     serial: int
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TimerTable:
     """Deadlines by timer and owner; setting, stopping and finding the next one cost O(log n).
 

@@ -42,7 +42,7 @@ from .types import never
 _WIDTH = 100
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Tracer:
     """Writes lines about one machine. ``who``: the name it goes by. ``write``: takes a line."""
 

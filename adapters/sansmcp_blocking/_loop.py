@@ -36,7 +36,7 @@ Steps: TypeAlias = Generator[Wait, int, _T]
 Ready: TypeAlias = list[tuple[selectors.SelectorKey, int]]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Task:
     """Steps, and what they wait for."""
 

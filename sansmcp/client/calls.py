@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from .conversation import Conversation
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ClientCall:
     """One call of the application."""
 

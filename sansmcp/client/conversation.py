@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 INITIALIZED = Notification("notifications/initialized")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Conversation:
     """All that is under way."""
 

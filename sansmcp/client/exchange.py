@@ -115,7 +115,7 @@ class ExchangeOwner(Protocol):
         """The response cannot be read any further."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Nobody:
     """Owns a response of which nothing more is wanted."""
 
@@ -151,7 +151,7 @@ class _Form(enum.Enum):
     REFUSAL = enum.auto()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ClientExchange:
     """One HTTP request and its response."""
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .conversation import Conversation
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Inbox:
     """Takes in the messages of the server."""
 

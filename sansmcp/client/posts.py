@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .conversation import Conversation
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Post(Nobody):
     """One message under way."""
 

@@ -34,7 +34,7 @@ class _Question:
     """Who wants the answer; None: the server, as a message."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Questions:
     """The questions that are open, by id."""
 

@@ -65,7 +65,7 @@ def command_of(target: Sequence[str]) -> tuple[str, ...]:
     return tuple(target)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Stdio:
     """The transport of one process."""
 
@@ -276,7 +276,7 @@ class Stdio:
         self.state = advance(PROCESS, self.state, event)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Line:
     """A request that is a line; its answer comes like any other."""
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .legacy.streams import SessionStreams
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class StreamableHttp:
     """The transport of one MCP endpoint."""
 

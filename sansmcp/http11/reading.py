@@ -31,7 +31,7 @@ def head_too_large(what: str) -> RemoteProtocolError:
     return RemoteProtocolError(what, reason="head_too_large", http_status=431)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Buffer:
     """What has come and was not taken."""
 

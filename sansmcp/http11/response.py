@@ -12,7 +12,7 @@ from ..codecs.headers import get, options
 from ..http import RequestHead, ResponseHead
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ResponseWriter:
     """Writes the response to one request.
 

@@ -64,7 +64,7 @@ class Lines(Protocol):
         """The conversation is over."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Channel:
     """The server's end of such a conversation."""
 

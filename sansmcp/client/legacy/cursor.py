@@ -39,7 +39,7 @@ _LONGEST_ID = 2048
 """Characters; a longer one would not fit into the header that brings it back."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Cursor:
     """The reading end of a stream."""
 

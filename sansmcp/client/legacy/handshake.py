@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _METHOD = "initialize"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Handshake:
     """One attempt to open a session."""
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _OPENING = "opening the event stream"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class HttpSse:
     """The transport of one event stream after the other."""
 
@@ -204,7 +204,7 @@ class HttpSse:
         return f"{_OPENING} (GET {self._core.url})"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Sent(Nobody):
     """A request that is POSTed; the POST's own answer says nothing but that it has arrived."""
 

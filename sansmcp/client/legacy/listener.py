@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..conversation import Conversation
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Listener:
     """Reads the standalone stream of one session."""
 

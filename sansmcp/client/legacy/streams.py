@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..conversation import Conversation
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Farewell(Nobody):
     """The DELETE that ends the session. Whatever comes of it, the session is not used any more."""
 
@@ -38,7 +38,7 @@ class Farewell(Nobody):
         self._conversation.closed()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SessionStreams:
     """The streams of the session that is open."""
 

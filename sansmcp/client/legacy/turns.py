@@ -22,7 +22,7 @@ BUFFER_INPUT = "buffer_input"
 INPUT_REQUIRED = "input_required"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Turns:
     """The turns of all calls, by the ids of what is asked in them."""
 
@@ -38,7 +38,7 @@ class Turns:
         return turn is not None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class KeptTurn:
     """What is asked in one turn, and the answers so far."""
 

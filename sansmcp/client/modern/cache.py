@@ -57,7 +57,7 @@ class _Kept:
         return uri == self.uri or uri.startswith(self.uri.rstrip("/") + "/")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Cache:
     """The results that are kept; those that were used last are kept longest."""
 

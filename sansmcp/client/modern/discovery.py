@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _METHOD = "server/discover"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Discovery:
     """One question to a server about which version it speaks."""
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MOST_PAGES = 100
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ToolRefresh:
     """One walk through the list of tools, for a call that goes on however it ends."""
 

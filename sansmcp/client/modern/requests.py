@@ -97,7 +97,7 @@ def _repeated(core: ClientCore, method: str, params: Params) -> Iterator[tuple[s
             yield header, mirrored.argument_at(arguments, path)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ToolHeaders:
     """The tool parameters that headers repeat, learnt from lists of tools."""
 
@@ -137,7 +137,7 @@ class ToolHeaders:
             del self._known[next(iter(self._known))]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class StatelessCarrier:
     """Carries one request, and what belongs to it back."""
 

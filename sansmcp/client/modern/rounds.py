@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..conversation import Conversation
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Round:
     """The questions of one result, until all are answered."""
 

@@ -28,7 +28,7 @@ resumed.
 """
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Answer(PlainResults, HttpAnswer):
     """How one POST is answered."""
 

@@ -47,7 +47,7 @@ def reason_of(cancellation: Notification) -> str:
     return reason[:_LONGEST_REASON] if isinstance(reason, str) else "cancelled by the client"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Leaving:
     """Something is left in a log. Where it is already, nothing is to be done."""
 
@@ -89,7 +89,7 @@ class Leaving:
         return True
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Watch:
     """Looks for what may be left in a log, for as long as it is wanted."""
 

@@ -41,7 +41,7 @@ _TOKEN = "session_id"
 """The name in the query. The official SDKs use the same, and some proxies know it."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Stream:
     """The one event stream of a client, as the outlet of its channel."""
 
@@ -81,7 +81,7 @@ class _Client:
     lines: SessionLines
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class HttpSse:
     """What requests of this transport mean."""
 

@@ -43,7 +43,7 @@ class Negotiated:
     """Both sides have named SEP-1858."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Inbox:
     """Takes in the messages of clients."""
 

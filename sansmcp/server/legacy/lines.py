@@ -26,7 +26,7 @@ from .results import PlainResults
 from .sessions import Session, SessionTable
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LineAnswer(PlainResults):
     """The answers of calls that came together: each is sent when it is there, a batch's as one."""
 
@@ -71,7 +71,7 @@ class LineAnswer(PlainResults):
         return self._outlet.send(jsonrpc.encode_batch(self._collected))
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SessionLines:
     """A session that is opened, and used, and ended by one channel."""
 

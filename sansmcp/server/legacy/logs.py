@@ -44,7 +44,7 @@ class StoreUser(Protocol):
         ...
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class StreamTable:
     """The streams that are written or read here, and the store effects that are under way."""
 

@@ -16,7 +16,7 @@ from ..asking import check_asking, missing_capabilities, missing_capability
 from ..calls import Call
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class PlainResults:
     """Results of the handshake revisions: they go out as they are, and so does all before them."""
 

@@ -47,7 +47,7 @@ from .logs import StreamTable
 from .streams import Stream
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Reading:
     """An exchange that reads a stream of a session."""
 
@@ -269,7 +269,7 @@ def _first_number(token: str) -> int:
     return int.from_bytes(hashlib.sha256(token.encode()).digest()[:4], "big") << 20
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SessionTable:
     """The sessions that are alive: by principal and id, or without one where a channel has them."""
 

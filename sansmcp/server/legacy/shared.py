@@ -35,7 +35,7 @@ def is_known(error: RemoteProtocolError | None) -> None:
     """The end of a use of the store that nobody waits for."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SharedSession:
     """A use of the store for one session: to write it down, or to look it up."""
 

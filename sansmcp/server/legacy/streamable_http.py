@@ -37,7 +37,7 @@ from .shared import SharedSession
 from .turns import continue_call
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class StreamableHttp:
     """What requests to the MCP endpoint mean."""
 

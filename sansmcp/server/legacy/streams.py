@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from .logs import StreamTable
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Stream:
     """A log and its one reader."""
 

@@ -135,7 +135,7 @@ def _cursor_used() -> RemoteProtocolError:
     )
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ContinuedAnswer(PlainResults):
     """How a call is answered that was parked: in its log."""
 
@@ -178,7 +178,7 @@ class ContinuedAnswer(PlainResults):
         return True
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Delivery:
     """Answers on their way to the turn that they belong to.
 

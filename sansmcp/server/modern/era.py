@@ -128,7 +128,7 @@ LADDER: tuple[Callable[[Incoming], None], ...] = (
 )
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Modern:
     """What messages of this era mean."""
 

@@ -32,7 +32,7 @@ _CACHEABLE = frozenset(
 )
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class StatelessResults:
     """Results of the stateless revisions, which say what they are and whose."""
 

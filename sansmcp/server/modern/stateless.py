@@ -26,7 +26,7 @@ from .results import StatelessResults
 from .subscriptions import Subscriptions
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class StatelessAnswer(StatelessResults, HttpAnswer):
     """The answer to one POST: JSON, or an event stream once there is something to say before it."""
 
@@ -79,7 +79,7 @@ class StatelessAnswer(StatelessResults, HttpAnswer):
         self._core.timers.stop(Timer.STREAM_OPEN, self)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class StatelessLine(StatelessResults):
     """The answer to one line of stdio."""
 
@@ -113,7 +113,7 @@ class StatelessLine(StatelessResults):
         return False
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class HttpListener:
     """A subscription's event stream."""
 
@@ -144,7 +144,7 @@ class HttpListener:
         self._subscriptions.gone(self)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LineListener:
     """A subscription on stdio, among everything else there."""
 
@@ -173,7 +173,7 @@ class LineListener:
         self.finish(message, request_id)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class StatelessHttp:
     """What POSTs of the stateless revisions mean."""
 
@@ -213,7 +213,7 @@ class StatelessHttp:
         subscriptions.open(request, honoured, listener)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class StatelessLines:
     """What lines of the stateless revisions mean, in one conversation on stdio."""
 

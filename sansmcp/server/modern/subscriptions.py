@@ -54,7 +54,7 @@ class ListenerStream(Protocol):
         """Break off, in a way that looks like no regular end where there is such a way."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Subscription:
     """One client that listens."""
 
@@ -82,7 +82,7 @@ class Subscription:
         return jsonrpc.encode(Response(self.request_id, result))
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Subscriptions:
     """All that listen."""
 
