@@ -45,7 +45,7 @@ def test_a_tool_that_fails(url: str, adapter: str) -> None:
     assert text_of(called.out) == "no paper"
 
 
-@pytest.mark.parametrize(("adapter", "server"), zip(ADAPTERS, reversed(ADAPTERS), strict=True))
+@pytest.mark.parametrize(("adapter", "server"), [*zip(ADAPTERS, reversed(ADAPTERS), strict=True)])
 def test_a_server_on_stdio(adapter: str, server: str) -> None:
     behind = ("--", *command("serve", "--stdio", "--adapter", server))
     called = run_here("call", "add", '{"a": 1, "b": 2}', "--adapter", adapter, *behind)
