@@ -18,7 +18,8 @@ from aiohttp import web
 import sansmcp
 from sansmcp.testing.check_adapter import Check, Feature, Running, ServerSubject, server_checks
 
-from .test_examples import free_port, output_of, start, wait_for
+from ..ports import free_port
+from .test_examples import output_of, start, wait_for
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

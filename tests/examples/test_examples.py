@@ -17,6 +17,8 @@ import pytest
 
 from sansmcp import encode_event
 
+from ..ports import free_port
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 
@@ -113,15 +115,9 @@ def test_the_readme(tmp_path: Path) -> None:
         output_of(script)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
 def wait_for(port: int) -> None:
     """Until somebody listens, for the code in the README does not say when."""
-    for _ in range(200):
+    for _ in range(1000):
         try:
             socket.create_connection(("127.0.0.1", port), timeout=30).close()
         except ConnectionRefusedError:

@@ -22,8 +22,9 @@ from sansmcp import JsonRpcError
 from sansmcp.events import ProgressReceived, ServerNotified
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 
-from ..cli.conftest import run
+from ..cli.conftest import run_here
 from ..node import NODE, install_or_skip
+from ..ports import free_port
 from .conftest import ANSWERS, CAPABILITIES, text
 
 pytestmark = pytest.mark.node
@@ -76,9 +77,7 @@ def server(
 @contextmanager
 def listening(command: list[str], log: Path) -> Generator[int, None, None]:
     """Run a server that takes its port from the environment; it is ready when we have it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
+    port = free_port()
     with (
         log.open("w") as output,
         subprocess.Popen(
@@ -93,7 +92,7 @@ def listening(command: list[str], log: Path) -> Generator[int, None, None]:
 
 
 def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         assert process.poll() is None, log.read_text()
         try:
@@ -218,7 +217,7 @@ async def test_its_notifications_are_heard(server: Running) -> None:
 
 
 def test_probe_finds_everything_out(server: Running) -> None:
-    probed = run("probe", "--json", *server.words)
+    probed = run_here("probe", "--json", *server.words)
     assert (probed.status, probed.err) == (0, "")
     found = {one["transport"]: one for one in json.loads(probed.out)["transports"]}
     works = found.pop(server.transport)
@@ -238,6 +237,6 @@ def test_probe_finds_everything_out(server: Running) -> None:
 def test_call_reaches_its_tools(server: Running) -> None:
     tool = ("echo", '{"message": "hi"}')
     is_command = server.words[0] == "--"
-    called = run("call", *(tool + server.words if is_command else server.words + tool))
+    called = run_here("call", *(tool + server.words if is_command else server.words + tool))
     assert called.status == 0
     assert text(json.loads(called.out)) == "Echo: hi"
