@@ -12,7 +12,7 @@ def free_port() -> int:
     Two of those who ask at the same time are not likely to get the same.
     """
     while True:
-        port = 20_000 + secrets.randbelow(10_000)
+        port = 10_000 + secrets.randbelow(10_000)
         try:
             socket.create_server(("127.0.0.1", port)).close()
         except OSError:

@@ -211,9 +211,12 @@ async def test_a_server_that_does_not_read() -> None:
 async def test_nothing_is_left_of_what_the_server_has_started(manners: str, ending: str) -> None:
     """It and its child are connected to us: when both connections end, neither lives."""
     living: set[asyncio.Task[None] | None] = set()
+    all_live = asyncio.Event()
 
     async def watch(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         living.add(asyncio.current_task())
+        if len(living) == (1 if manners == "stubborn" else 2):
+            all_live.set()
         while await reader.read(1000):
             pass
         writer.close()
@@ -225,6 +228,7 @@ async def test_nothing_is_left_of_what_the_server_has_started(manners: str, endi
             command = foreign(manners, witness=port)
             async with connect(command, close_timeout=0.1) as client:
                 await client.ping()
+                await all_live.wait()
                 if ending == "cancelled":
                     using.cancel()
                     await asyncio.sleep(0)
@@ -237,5 +241,4 @@ async def test_nothing_is_left_of_what_the_server_has_started(manners: str, endi
             assert isinstance(using.exception(), ZeroDivisionError)
         else:
             assert using.cancelled() is (ending == "cancelled")
-        assert len(living) == (1 if manners == "stubborn" else 2)
         await asyncio.gather(*[task for task in living if task is not None])

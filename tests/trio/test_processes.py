@@ -96,7 +96,7 @@ async def test_a_server_that_exits_before_it_has_said_anything() -> None:
 
 async def test_a_server_that_hangs_up_and_stays(witness: Witness) -> None:
     command = foreign(witness=witness.port)
-    async with connect(command, close_timeout=0.5) as client:
+    async with connect(command, close_timeout=1) as client:
         with pytest.raises(Disconnected, match="has closed its output") as caught:
             await client.call("hang_up")
     assert cause(caught.value).status is None
@@ -141,13 +141,13 @@ async def test_a_server_that_ignores_it_is_told_and_then_made_to_end(
     witness: Witness, manner: str
 ) -> None:
     command = foreign(manner, witness=witness.port)
-    async with connect(command, close_timeout=0.5) as client:
+    async with connect(command, close_timeout=1) as client:
         assert await client.ping() == {}
     await witness.heard("eof", "terminated")
 
 
 async def test_a_server_that_does_not_read(witness: Witness) -> None:
-    async with connect(foreign(witness=witness.port), close_timeout=0.5) as client:
+    async with connect(foreign(witness=witness.port), close_timeout=1) as client:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.call, "hang")
             await witness.heard("hanging")
