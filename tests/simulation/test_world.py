@@ -32,7 +32,7 @@ def problems(seeds: Iterable[int], **settings: Any) -> list[str]:
 @requirement("RESUME-C-001", "RESUME-C-002", "RESUME-S-005", "RESUME-S-007", "SHTTP-S-025")
 @pytest.mark.parametrize("mean_cut", [500, 800, 2000, 20_000])
 def test_calls_survive_cuts_at_any_byte(mean_cut: int) -> None:
-    worlds = [World(seed, mean_cut=mean_cut).run() for seed in range(40)]
+    worlds = [World(seed, mean_cut=mean_cut).run() for seed in range(25)]
     assert [problem for world in worlds for problem in world.check()] == []
     assert sum(world.pair.cuts for world in worlds) > 5
 
@@ -58,7 +58,7 @@ def test_the_same_seed_is_the_same_run() -> None:
 def test_calls_that_may_not_be_repeated_end_once_whatever_happens() -> None:
     """Without consent a call may fail, but only because nothing could be resumed."""
     failures = 0
-    for seed in range(60):
+    for seed in range(40):
         world = World(seed, mean_cut=400, idempotent=False).run()
         ends = [event for event in world.pair.events if isinstance(event, CallFailed)]
         failures += len(ends)
@@ -75,7 +75,7 @@ def test_calls_that_may_not_be_repeated_end_once_whatever_happens() -> None:
 @simulation
 def test_a_store_that_fails_loses_nothing_silently() -> None:
     """Calls may fail then, but each ends once, and what arrives is in order and never twice."""
-    for seed in range(60):
+    for seed in range(40):
         world = World(seed, store_fails=0.1, mean_cut=1500, idempotent=False).run()
         for problem in world.check():
             assert "ended 1" in problem or "failed" in problem or "reported" in problem

@@ -13,7 +13,7 @@ from sansmcp import RequestCancelled
 from sansmcp_wsgi import Call, WsgiApp
 
 from ..asgi.test_ending import modern
-from ..blocking.conftest import World
+from ..blocking.conftest import PATIENCE, World
 from ..leftovers import freeze_what_is_there, nothing_left, unfinished
 from ..stepping import wherever
 from ..trio.test_stdio_server import HELLO, call
@@ -126,7 +126,7 @@ class Conversation:
         self._app.until(lambda: not (self._running or unfinished()))
         Gateway(self._app).ask(body, self._version, **fields)
         self._app.shut_down()
-        self._app.join(1)
+        self._app.join(PATIENCE)
         assert not self._cancelled or self._version == "2026-07-28"
         return failing.has_failed
 
