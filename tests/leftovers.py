@@ -26,7 +26,6 @@ def nothing_left() -> Generator[None, None, None]:
 
     So do errors that nobody saw, such as the warning of a socket that it was not closed.
     """
-    gc.collect()  # what others have left behind is theirs
     threads, descriptors, children = set(threading.enumerate()), _descriptors(), _children()
     unseen: list[str] = []
 

@@ -29,9 +29,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.obj = on_a_loop(item.obj, item.funcargs)
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def old_things() -> None:
-    """What is there before the first test is none of its business."""
+    """What others have left behind is theirs."""
     for kind in LOOPS:
         LOOPS[kind]().close()
     freeze_what_is_there()
