@@ -59,7 +59,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def _go_on(self) -> None:
-        self._serving.settle()  # first, so that what handlers say at once goes out in one write
+        self._serving.drive()  # first, so that what handlers say at once goes out in one write
         self.wake()
         self._serving.settle()
 

@@ -49,8 +49,8 @@ class Serving(sansmcp.ServerHost):
         self._clock = clock
 
     def settle(self) -> None:
-        """Perform what the machine wants, and take what it tells, until it has nothing more."""
-        super().settle()
+        """Drive the machine, and tell everybody that it was."""
+        self.drive()
         self._clock.tick()
 
     async def until(self, condition: Callable[[], bool]) -> None:

@@ -66,20 +66,19 @@ class _Driver:
         if self._unsent or self._idle is not waited_for or self._serving.has_ended:
             self._waiting.cancel()
         else:
-            self._waiting.deadline = self._deadline()
+            self._mind_the_deadline()
 
     async def run(self) -> None:
         """Serve the connection until it is closed by either side."""
         self._serving.drivers.add(self)
         try:
             while True:
-                self._send_now()
-                if self._unsent:
+                if self._went_on():
+                    await self._wait()
+                elif self._unsent:
                     await self._send()
                 elif self._idle is None or self._serving.has_ended:
                     break
-                else:
-                    await self._wait(self._idle)
         except (OSError, trio.BrokenResourceError, trio.TooSlowError) as error:
             _logger.debug("connection lost: %s", error)
         finally:
@@ -88,8 +87,17 @@ class _Driver:
             self._serving.settle()
             await trio.aclose_forcefully(self._stream)
 
+    def _went_on(self) -> bool:
+        """Do what can be done without waiting; whether there is nothing more to do then."""
+        self._serving.drive()  # first, so that what handlers say at once goes out in one piece
+        self._send_now()
+        self._serving.settle()
+        is_waiting = not self._unsent and self._idle is not None
+        return is_waiting and not self._is_woken and not self._serving.has_ended
+
     def _send_now(self) -> None:
         """Send what there is to send, as much as there is room for, without waiting."""
+        self._is_woken = False
         if self._idle is not None:
             data, self._idle = pull(self._connection)
             self._unsent += data
@@ -102,25 +110,32 @@ class _Driver:
         with trio.fail_after(self._send_timeout):
             await self._stream.send_all(data)
 
-    async def _wait(self, idle: Idle) -> None:
-        """Wait for bytes, for the connection's deadline, or to be woken."""
-        self._serving.settle()
-        if not self._is_woken:
-            data = None
-            with trio.CancelScope(deadline=self._deadline()) as self._waiting:
+    async def _wait(self) -> None:
+        """Take what comes, until the connection's deadline, or until there is more to do.
+
+        A scope takes as long as reading a head, so it is used for as many requests as possible.
+        """
+        with trio.CancelScope(deadline=self._deadline()) as self._waiting:
+            while True:
                 self._is_waiting = True
-                if idle is Idle.PAUSED:
+                if self._idle is Idle.PAUSED:
                     await trio.sleep_forever()
                 data = bytes(await self._stream.receive_some(65536))
-            self._is_waiting = False
-            if data:
-                self._connection.receive_data(data, now=trio.current_time())
-            elif data is not None:
-                self._connection.receive_eof(now=trio.current_time())
-            else:
-                self._connection.handle_timeout(now=trio.current_time())
-            self._serving.settle()  # so that what handlers say at once goes out in one piece
-        self._is_woken = False
+                self._is_waiting = False
+                if data:
+                    self._connection.receive_data(data, now=trio.current_time())
+                else:
+                    self._connection.receive_eof(now=trio.current_time())
+                if not self._went_on():
+                    return
+                self._mind_the_deadline()
+        self._is_waiting = False
+        self._connection.handle_timeout(now=trio.current_time())
+
+    def _mind_the_deadline(self) -> None:
+        """Be there for the deadline. One that has moved away, as most do, costs one early look."""
+        if (deadline := self._deadline()) < self._waiting.deadline:
+            self._waiting.deadline = deadline
 
     def _deadline(self) -> float:
         deadline = self._connection.next_deadline()

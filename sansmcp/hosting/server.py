@@ -36,12 +36,16 @@ class ServerHost(abc.ABC):
         self.core.publish(method, params, now=self._now())
         self.settle()
 
+    def drive(self) -> None:
+        """Perform what the machine wants, and take what it tells, until it has nothing more."""
+        self.core.drive(self._perform, self._happened)
+
     def settle(self) -> None:
-        """Perform what the machine wants, and take what it tells, until it has nothing more.
+        """:meth:`drive`, and whatever the host does after that.
 
         To be called after everything that changes the machine.
         """
-        self.core.drive(self._perform, self._happened)
+        self.drive()
 
     async def finish(self, call: Call, result: Awaitable[Any]) -> None:
         """Await what a handler has given, and answer the call with what comes of it."""
