@@ -16,7 +16,7 @@ _DESCRIPTION = (
 )
 
 
-def main(arguments: list[str] | None = None) -> int:
+def run(arguments: list[str] | None) -> int:
     """Run the command. Returns the exit status: 0, or 1 with a message on stderr."""
     words = sys.argv[1:] if arguments is None else arguments
     # What follows a double dash is the command of a server, and none of our options.
@@ -27,8 +27,6 @@ def main(arguments: list[str] | None = None) -> int:
         if options.command and not options.takes_command:
             raise Mistake(f"What is {' '.join(options.command)!r} for? Only call and probe take it")
         status: int = options.run(options)
-    except KeyboardInterrupt:
-        return 130
     except (sansmcp.CallError, sansmcp.LocalProtocolError, Mistake, OSError) as error:
         say(f"sansmcp: {error}", sys.stderr)
         return 1

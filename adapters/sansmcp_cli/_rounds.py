@@ -123,6 +123,7 @@ def _served(adapter: str) -> Generator[list[int], None, None]:
         command = (
             *(sys.executable, "-m", "sansmcp_cli", "serve", f"{__name__}:app", "--multi-turn"),
             *("--http", "127.0.0.1:0", "--store", store, "--adapter", adapter),
+            "--stop-with-stdin",  # which ends with us, however we do
         )
         processes = [stack.enter_context(_started(command)) for _ in range(_PROCESSES)]
         yield [sansmcp.Url.parse(_first_line(process)).port for process in processes]
@@ -135,7 +136,7 @@ def _started(command: tuple[str, ...]) -> Generator[subprocess.Popen[str], None,
         with undisturbed(threading.RLock()):
             process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 encoding="utf-8",
                 start_new_session=True,  # a Ctrl-C of the terminal is for us alone

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import signal
 import sqlite3
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -66,6 +68,11 @@ def add_to(commands: Commands) -> None:
     command.add_argument(
         "--multi-turn", action="store_true", help="offer multi-turn event streams (SEP-1858)"
     )
+    command.add_argument(
+        "--stop-with-stdin",
+        action="store_true",
+        help="stop when standard input ends, as it does with the process that has opened it",
+    )
     add_revision(command)
     add_adapter(command)
     command.add_argument("--trace", action="store_true", help="show the conversations on stderr")
@@ -79,6 +86,7 @@ def _serve(options: argparse.Namespace) -> int:
     settings: dict[str, Any] = {
         "http": None if options.stdio else _address(options.http),
         "stdio": options.stdio or options.dual,
+        "stop_with_stdin": options.stop_with_stdin or None,
         "state_file": options.state_file,
         "path": options.path,
         "versions": versions_of(options),
@@ -94,6 +102,8 @@ def _serve(options: argparse.Namespace) -> int:
     def started(url: str, stop: Callable[[], object]) -> None:
         for number in before:
             signal.signal(number, lambda number, frame: stop())
+        if options.stop_with_stdin and not settings["stdio"]:
+            threading.Thread(target=_stop_with_stdin, args=(stop,), daemon=True).start()
         if url:
             say(url, sys.stderr if options.dual else None)
 
@@ -105,6 +115,12 @@ def _serve(options: argparse.Namespace) -> int:
         for number, handler in before.items():
             signal.signal(number, handler)
     return 0
+
+
+def _stop_with_stdin(stop: Callable[[], object]) -> None:
+    while os.read(0, 4096):  # sys.stdin has a lock, which a daemon thread must not hold at the end
+        pass
+    stop()
 
 
 def _explain(error: OSError, options: argparse.Namespace) -> str:

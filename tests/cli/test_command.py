@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.abc
 import os
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,10 +86,11 @@ def test_the_demonstration_tells_of_calls_that_fail(
         (signal.SIGTERM, 1, "trio"),
         (signal.SIGTERM, 6, "asyncio"),
         (signal.SIGTERM, 6, "blocking"),
+        (signal.SIGKILL, 2, "blocking"),
     ],
 )
 def test_a_demonstration_that_is_told_to_end(number: int, lines: int, adapter: str) -> None:
-    """As a terminal does it: everything in the foreground is told."""
+    """As a terminal does it: everything in the foreground is told. Nothing is left in any case."""
     with subprocess.Popen(
         command("demo", "--calls", "100", "--adapter", adapter),
         env=environment(),
@@ -101,7 +104,18 @@ def test_a_demonstration_that_is_told_to_end(number: int, lines: int, adapter: s
         os.killpg(shown.pid, number)
         # This lasts until all processes have ended that have the same standard error.
         _, said = shown.communicate(timeout=60)
-    assert (shown.returncode, said) == (130, b"")
+    assert (shown.returncode, said) == (-9 if number == signal.SIGKILL else 130, b"")
+
+
+def test_an_interrupt_while_modules_are_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupting(importlib.abc.MetaPathFinder):
+        def find_spec(self, fullname: str, *_: object) -> None:
+            if fullname == "sansmcp_cli._main":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "sansmcp_cli._main")
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    assert run_here("--version") == Ran(130, "", "")
 
 
 def test_an_interrupt_leaves_no_step_half_done(url: str) -> None:

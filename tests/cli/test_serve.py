@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import socket
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Generator
@@ -50,6 +51,23 @@ def test_it_says_where_it_is_and_ends_when_told(ending: signal.Signals, adapter:
         refused.value.close()
         server.send_signal(ending)
         out, err = server.communicate(timeout=20)
+    assert (server.returncode, out, err) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "adapter"),
+    [((), "asyncio"), ((), "blocking"), ((), "trio"), (("--dual",), "blocking")],
+)
+def test_it_ends_with_who_has_started_it_if_that_is_wanted(
+    options: tuple[str, ...], adapter: str
+) -> None:
+    options = ("--http", "127.0.0.1:0", "--adapter", adapter, "--stop-with-stdin", *options)
+    with started("serve", *options, stdin=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        assert server.stderr is not None
+        told = server.stderr if "--dual" in options else server.stdout
+        assert told.readline().startswith("http://")
+        out, err = server.communicate(timeout=20)  # closes standard input
     assert (server.returncode, out, err) == (0, "", "")
 
 
