@@ -9,11 +9,12 @@ top.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import NoneType
 from typing import Any, TypeAlias, TypeVar, cast
 
 import attrs
 
-from .errors import LocalProtocolError
+from .errors import LocalProtocolError, expect
 
 Handler: TypeAlias = Callable[..., Any]
 """Takes the adapter's call object and returns the result, or an awaitable of it.
@@ -50,6 +51,8 @@ class App:
         input_schema: gives the input schema of a tool, or None for one that there is not; needed
             only where schemas have ``x-mcp-header``, so that those headers can be checked.
         anonymous: do not tell who we are where the protocol leaves that open (2026-07-28).
+
+    Raises LocalProtocolError for arguments of another kind.
     """
 
     name: str
@@ -59,6 +62,11 @@ class App:
     input_schema: Callable[[str], Mapping[str, Any] | None] | None = None
     anonymous: bool = False
     handlers: dict[str, Handler] = attrs.field(factory=dict[str, Handler], init=False)
+
+    def __attrs_post_init__(self) -> None:
+        expect(str, name=self.name, version=self.version)
+        expect((str, NoneType), instructions=self.instructions)
+        expect(Mapping, capabilities=self.capabilities)
 
     def handler(self, method: str) -> Callable[[_H], _H]:
         """Decorate the handler of a JSON-RPC method, such as ``"tools/call"``.
@@ -74,6 +82,8 @@ class App:
             raise LocalProtocolError(f"{method} has a handler already")
 
         def register(handler: _H) -> _H:
+            if not callable(handler):
+                raise LocalProtocolError(f"The handler of {method} cannot be called: {handler!r}")
             self.handlers[method] = handler
             return handler
 

@@ -16,6 +16,7 @@ Machines never raise for what a peer sent: they answer, and report an event. Cod
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .messages import ErrorResponse, RequestId
@@ -42,6 +43,24 @@ class LocalProtocolError(ProtocolError):
 
     Raised before anything is changed: the machine is in the state it was in, and stays usable.
     """
+
+
+def expect(kind: type[Any] | tuple[type[Any], ...], **given: object) -> None:
+    """Raises LocalProtocolError, which names the argument, for one that is of another kind.
+
+    For constructors and commands, where mistakes are made; what comes often is looked at only when
+    it could not be used.
+    """
+    for name, value in given.items():
+        if not isinstance(value, kind):
+            kinds = kind if isinstance(kind, tuple) else (kind,)
+            wanted = " or ".join(each.__name__ for each in kinds)
+            raise LocalProtocolError(f"{name} must be {wanted}, and is {type(value).__name__}")
+
+
+def of_kind(kind: type[Any] | tuple[type[Any], ...]) -> Callable[[Any, Any, Any], None]:
+    """The same as a validator of ``attrs``."""
+    return lambda instance, attribute, value: expect(kind, **{attribute.name: value})
 
 
 class RemoteProtocolError(ProtocolError):
@@ -122,6 +141,8 @@ class JsonRpcError(CallError):
         request_id: RequestId | None = None,
         http_status: int | None = None,
     ) -> None:
+        expect(int, code=code)
+        expect(str, message=message)
         super().__init__(f"{message} (code {code})", method=method, request_id=request_id)
         self.code = code
         self.message = message

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .codecs import json
-from .errors import LocalProtocolError
+from .errors import LocalProtocolError, expect
 from .messages import Message
 
 _PREFIX = "io.modelcontextprotocol/"
@@ -46,16 +46,23 @@ _LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _EXTENSION = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
-def check_extensions(capabilities: Mapping[str, Any]) -> None:
-    """Raises LocalProtocolError for an extension whose name does not tell whose it is.
+def checked_capabilities(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """The same capabilities.
+
+    Raises LocalProtocolError for what is no JSON object, or for an extension whose name does not
+    tell whose it is.
 
     Source: 2026-07-28 basic/versioning: Extension Negotiation.
     """
-    for name in json.as_object(capabilities.get("extensions")) or {}:
+    expect(Mapping, capabilities=capabilities)
+    checked = dict(capabilities)
+    json.encode(checked)
+    for name in json.as_object(checked.get("extensions")) or {}:
         if not _EXTENSION.fullmatch(name):
             raise LocalProtocolError(
                 f"The name of an extension needs a prefix, as in 'com.example/name': {name!r}"
             )
+    return checked
 
 
 def names_multi_turn(capabilities: Mapping[str, Any]) -> bool:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from .errors import LocalProtocolError
+from .errors import LocalProtocolError, expect
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
@@ -26,6 +26,9 @@ def _names(names: Iterable[str]) -> tuple[str, ...]:
     """The names in lower case, as they are compared."""
     if isinstance(names, str):  # each of its letters would be a name
         raise LocalProtocolError(f"Not a tuple of names: {names!r}")
+    names = tuple(names)
+    for name in names:
+        expect(str, name=name)
     return tuple(name.lower() for name in names)
 
 

@@ -14,7 +14,7 @@ called by the core.
 from __future__ import annotations
 
 import enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import attrs
 
@@ -85,6 +85,7 @@ class Page:
     last: Entry
 
 
+@runtime_checkable
 class Store(Protocol):
     """A store that works at once: :class:`~sansmcp.memory.MemoryStore` and its like.
 

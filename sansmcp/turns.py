@@ -25,7 +25,8 @@ from typing import Any
 import attrs
 
 from .codecs import json
-from .errors import JsonRpcError, LocalProtocolError, RemoteProtocolError
+from .codecs.jsonrpc import check_call
+from .errors import JsonRpcError, LocalProtocolError, RemoteProtocolError, expect
 from .messages import ErrorResponse, Params, Response
 
 RESPONSES = "inputResponses"
@@ -41,6 +42,9 @@ class InputRequest:
     method: str
     params: Params = attrs.field(factory=dict[str, Any])
 
+    def __attrs_post_init__(self) -> None:
+        check_call(self.method, self.params)
+
 
 @attrs.frozen
 class InputRequired:
@@ -54,6 +58,11 @@ class InputRequired:
 
     requests: Mapping[str, InputRequest] = attrs.field(factory=dict[str, InputRequest])
     state: Any = None
+
+    def __attrs_post_init__(self) -> None:
+        expect(Mapping, requests=self.requests)
+        for name, question in self.requests.items():
+            expect(InputRequest, **{f"The question {name!r}": question})
 
 
 @attrs.frozen(eq=False)

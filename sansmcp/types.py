@@ -85,7 +85,7 @@ class Secret:
 
 def never(value: NoReturn) -> NoReturn:
     """Stands where no value can come: type checkers complain when a case was forgotten."""
-    raise AssertionError(f"impossible: {value!r}")
+    raise TypeError(f"Nothing that is expected here: {elide(value)}")
 
 
 def elide(value: Any, limit: int = 75) -> str:

@@ -59,6 +59,15 @@ def add_to(commands: Commands) -> None:
         metavar="NAME",
         help="serve requests for this host name, too; * for all (default: this machine only)",
     )
+    _add_keeping(command)
+    add_revision(command)
+    add_adapter(command)
+    command.add_argument("--trace", action="store_true", help="show the conversations on stderr")
+    command.set_defaults(run=_serve)
+
+
+def _add_keeping(command: argparse.ArgumentParser) -> None:
+    """How long it stays, and what is kept meanwhile."""
     command.add_argument(
         "--store",
         metavar="FILE",
@@ -73,10 +82,6 @@ def add_to(commands: Commands) -> None:
         action="store_true",
         help="stop when standard input ends, as it does with the process that has opened it",
     )
-    add_revision(command)
-    add_adapter(command)
-    command.add_argument("--trace", action="store_true", help="show the conversations on stderr")
-    command.set_defaults(run=_serve)
 
 
 def _serve(options: argparse.Namespace) -> int:

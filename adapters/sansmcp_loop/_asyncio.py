@@ -37,6 +37,13 @@ class AsyncioLoop:
         """The loop."""
         return self._loop
 
+    def is_here(self) -> bool:
+        """Whether who asks runs in this loop."""
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:  # in none
+            return False
+
     def now(self) -> float:
         """The time."""
         return self._loop.time()

@@ -82,6 +82,7 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
         **options: Unpack[sansmcp.CallOptions],
     ) -> Any:
         """Make any request. Cancelling the caller cancels the request."""
+        self._check_loop()
         promise = Promise(self._loop.event())
         handle = self._begin_call(promise, method, params, on_progress, options)
         try:
@@ -91,6 +92,7 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
 
     async def notify(self, method: str, params: Params | None = None) -> None:
         """Send a notification."""
+        self._check_loop()
         self._core.notify(method, params, now=self._loop.now())
         self._settle()
         await self._loop.checkpoint()
@@ -120,8 +122,13 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
 
     async def aclose(self) -> None:
         """End the session. Calls under way fail with RequestCancelled. May be called twice."""
+        self._check_loop()
         self._close()
         await self._is_closed.wait()
+
+    def _check_loop(self) -> None:
+        if not self._loop.is_here():
+            raise sansmcp.LocalProtocolError("The client belongs to another event loop, or thread")
 
     # For adapters
 
@@ -206,6 +213,7 @@ class AwaitableClient(Client):
 
         The server gets ``close_timeout`` seconds to agree, unless this is cancelled.
         """
+        self._check_loop()
         try:
             await super().aclose()
         finally:

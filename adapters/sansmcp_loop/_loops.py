@@ -37,6 +37,10 @@ class Loop(Protocol):
         """What tells one loop apart from another."""
         ...
 
+    def is_here(self) -> bool:
+        """Whether who asks runs in this loop."""
+        ...
+
     def now(self) -> float:
         """The time, in seconds, by the loop's own clock."""
         ...

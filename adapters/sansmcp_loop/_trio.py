@@ -15,6 +15,9 @@ _logger = logging.getLogger("sansmcp")
 class TrioLoop:
     """See :class:`~sansmcp_loop.Loop`."""
 
+    def __init__(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+
     @staticmethod
     def is_running() -> bool:
         """Whether we are called from a task of trio."""
@@ -23,7 +26,11 @@ class TrioLoop:
     @property
     def key(self) -> Hashable:
         """What trio itself tells its runs apart by."""
-        return trio.lowlevel.current_trio_token()
+        return self._token
+
+    def is_here(self) -> bool:
+        """Whether who asks runs in this loop."""
+        return trio.lowlevel.in_trio_run() and trio.lowlevel.current_trio_token() is self._token
 
     def now(self) -> float:
         """The time."""

@@ -41,7 +41,7 @@ from ..types import HTTP_SSE, STREAMABLE_HTTP, Idle
 from ..wire import Http11
 from .calls import ClientCall
 from .conversation import Conversation
-from .core import ClientCore, ReconnectPolicy, check_params, check_seconds
+from .core import ClientCore, ReconnectPolicy, check_call, check_seconds
 from .detection import URL_TRANSPORTS, Verdicts, usable_transports
 from .exchange import ClientExchange
 from .modern.discovery import Discovery
@@ -117,9 +117,9 @@ class Client:
                 ``subscriptions/listen``.
             trace: is told everything that is sent and received.
 
-        Raises LocalProtocolError for a URL or command that is none, for a version this library does
-        not know, for headers that cannot be sent or are the client's own, for an extension whose
-        name has no prefix, and for times not above zero.
+        Raises LocalProtocolError for arguments of another kind, for a URL or command that is none,
+        for a version this library does not know, for headers that cannot be sent or are the
+        client's own, for an extension whose name has no prefix, and for times not above zero.
         """
         check_seconds(timeout, total_timeout, connect_timeout, probe_timeout, close_timeout)
         core = self._core = ClientCore(
@@ -127,11 +127,11 @@ class Client:
             url=Url.parse(target) if isinstance(target, str) else None,
             info={"name": name, "version": version},
             anonymous=anonymous,
-            capabilities=dict(capabilities or {}),
+            capabilities=capabilities or {},
             versions=checked_versions(versions),
             headers=headers,
-            transports=usable_transports(transports, versions),
-            verdicts=verdicts or Verdicts(),
+            transports=usable_transports(transports, tuple(versions)),
+            verdicts=Verdicts() if verdicts is None else verdicts,
             listens=listen,
             multi_turn=multi_turn,
             connect_timeout=connect_timeout,
@@ -202,7 +202,7 @@ class Client:
             raise LocalProtocolError(
                 f"{self._core.limits.max_pending_calls} calls are under way already"
             )
-        check_params(params)
+        check_call(method, params)
         check_repeated(self._core, method, params)
         if self.state is ClientState.NEW:
             raise LocalProtocolError("The client is not open yet: await it, or start() a machine")
@@ -246,7 +246,7 @@ class Client:
         self._check_open()
         if self.state is not ClientState.READY:
             raise LocalProtocolError("The handshake is not done: wait for Connected")
-        check_params(params)
+        check_call(method, params)
         self._core.now = now
         self._conversation.post(Notification(method, params))
 

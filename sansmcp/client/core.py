@@ -12,12 +12,12 @@ import attrs
 from ..codecs import json, jsonrpc
 from ..codecs.headers import Headers, check_further_headers
 from ..effects import AbortExchange, ClientEffect, OpenExchange
-from ..errors import LocalProtocolError
+from ..errors import LocalProtocolError, expect, of_kind
 from ..events import ClientEvent
 from ..http import RequestHead, Url
 from ..limits import Limits
 from ..messages import Message, Params
-from ..meta import check_extensions
+from ..meta import checked_capabilities
 from ..revisions import Revision, of_era
 from ..timers import Timer, TimerTable
 from ..types import Era, Secret
@@ -56,6 +56,10 @@ class ReconnectPolicy:
     attempts: int = 10
     """Attempts without progress after which a stream is given up."""
 
+    def __attrs_post_init__(self) -> None:
+        check_seconds(self.initial, self.cap)
+        expect(int, attempts=self.attempts)
+
     def delay(self, attempt: int, retry: float, jitter: float) -> float:
         """Seconds to wait before an attempt; ``jitter`` is a random number from 0 to 1."""
         return retry + jitter * min(self.cap, self.initial * 2.0 ** min(attempt - 1, 63))
@@ -74,22 +78,20 @@ def check_seconds(*durations: float) -> None:
             )
 
 
-def check_params(params: Params | None) -> None:
-    """Raises LocalProtocolError for parameters that cannot be sent."""
+def check_call(method: str, params: Params | None) -> None:
+    """Raises LocalProtocolError for a method or parameters that cannot be sent."""
+    jsonrpc.check_call(method, params)
     if params is None:
         return
-    if json.as_object(params) is None:
-        kind = type(params).__name__
-        raise LocalProtocolError(f"The parameters must be an object (a dict), and are {kind}")
     if json.as_object(params.get("_meta", {})) is None:
         raise LocalProtocolError("_meta of the parameters must be an object")
     json.encode(params)
 
 
-def _with_good_names(
-    core: ClientCore, attribute: attrs.Attribute[Mapping[str, Any]], value: Mapping[str, Any]
+def _of_strings(
+    core: ClientCore, attribute: attrs.Attribute[Mapping[str, Any]], info: Mapping[str, Any]
 ) -> None:
-    check_extensions(value)
+    expect(str, **info)
 
 
 def _sendable(core: ClientCore, attribute: attrs.Attribute[Headers], headers: Headers) -> None:
@@ -104,22 +106,22 @@ class ClientCore:
     """What the application has named: a URL, or a command."""
     url: Url | None
     """The MCP endpoint; None where the server is a process."""
-    info: Mapping[str, Any]
+    info: Mapping[str, Any] = attrs.field(validator=_of_strings)
     """Who we are."""
     anonymous: bool
     """Whether that is told only where it has to be."""
-    capabilities: Mapping[str, Any] = attrs.field(validator=_with_good_names)
+    capabilities: Mapping[str, Any] = attrs.field(converter=checked_capabilities)
     versions: tuple[str, ...]
     headers: Headers = attrs.field(validator=_sendable)
     transports: tuple[str, ...]
     """How to talk to a URL."""
-    verdicts: Verdicts
+    verdicts: Verdicts = attrs.field(validator=of_kind(Verdicts))
     listens: bool
     connect_timeout: float
     close_timeout: float
     probe_timeout: float
-    reconnect: ReconnectPolicy
-    limits: Limits
+    reconnect: ReconnectPolicy = attrs.field(validator=of_kind(ReconnectPolicy))
+    limits: Limits = attrs.field(validator=of_kind(Limits))
     multi_turn: bool
     """Whether SEP-1858 is offered to servers."""
     caches: bool

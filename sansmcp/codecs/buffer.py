@@ -7,7 +7,7 @@ how far it has searched, and gives whole *runs* of pieces to those who split the
 
 from __future__ import annotations
 
-from ..errors import RemoteProtocolError
+from ..errors import LocalProtocolError, RemoteProtocolError, expect
 
 CR_BYTE, LF_BYTE = b"\r\n"
 """Searched for as numbers: ``in`` takes five times as long for a string of one byte."""
@@ -23,7 +23,13 @@ class PieceBuffer:
     """
 
     def __init__(self, limit: int) -> None:
-        """``limit``: bytes that a piece may have, without its mark."""
+        """``limit``: bytes that a piece may have, without its mark.
+
+        Raises LocalProtocolError for a limit that is no number above zero.
+        """
+        expect(int, limit=limit)
+        if limit < 1:
+            raise LocalProtocolError(f"limit must be above zero, and is {limit}")
         self._limit = limit
         self.window = min(limit, _WINDOW)
         """Bytes among which :meth:`next_run` has found everything that is complete."""
@@ -71,3 +77,8 @@ def too_large(limit: int) -> RemoteProtocolError:
         http_status=413,
         data={"limit": limit},
     )
+
+
+def not_bytes(data: object) -> LocalProtocolError:
+    """What to raise where bytes were expected: text has to be encoded first."""
+    return LocalProtocolError(f"data must be bytes, and is {type(data).__name__}")

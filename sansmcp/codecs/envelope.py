@@ -18,6 +18,7 @@ from typing import NoReturn
 
 import attrs
 
+from ..errors import expect
 from ..limits import Limits
 from ..messages import ErrorResponse, Message, Notification, Request, RequestId, Response
 from ..types import elide, never
@@ -107,6 +108,7 @@ def decode(data: bytes, limits: Limits) -> Envelope:
 
 def decode_plainly(data: bytes, limits: Limits) -> Envelope:
     """:func:`decode` by the standard library alone: the rules in full, slower."""
+    expect((bytes, bytearray), data=data)
     payloads: dict[str, bytes] = {}
     texts = _texts(data, limits)
     if texts is None:  # malformed, or no object, or an empty one

@@ -28,7 +28,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NoReturn, TypeGuard, cast
 
-from ..errors import LocalProtocolError, RemoteProtocolError
+from ..errors import LocalProtocolError, RemoteProtocolError, expect
 
 try:
     import msgspec.json as fast
@@ -57,20 +57,22 @@ _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 def decode(data: bytes, max_depth: int) -> Any:
     """The value of one JSON document.
 
-    Raises RemoteProtocolError (400, -32700) with a ``reason`` of the table above.
+    Raises RemoteProtocolError (400, -32700) with a ``reason`` of the table above, and
+    LocalProtocolError for what is not even bytes.
     """
     if fast is not None:
         try:
             value = fast.decode(data)
             if _is_beyond_doubt(data, value, max_depth):
                 return value
-        except (ValueError, RecursionError):
-            pass  # the plain path says which rule is broken
+        except (ValueError, RecursionError, TypeError, AttributeError):
+            pass  # the plain path says which rule is broken, or that these are no bytes
     return decode_plainly(data, max_depth)
 
 
 def decode_plainly(data: bytes, max_depth: int) -> Any:
     """:func:`decode` by the standard library alone: the rules in full, slower."""
+    expect((bytes, bytearray), data=data)
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

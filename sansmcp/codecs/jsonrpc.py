@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, TypeGuard
 
 import attrs
 
-from ..errors import RemoteProtocolError
+from ..errors import LocalProtocolError, RemoteProtocolError
 from ..limits import Limits
 from ..messages import ErrorResponse, Message, Notification, Request, RequestId, Response
 from ..types import never
@@ -91,7 +91,7 @@ def encode(message: Message, *, null_id: bool = False) -> bytes:
 
     ``null_id``: an error without an id says ``"id":null``, as JSON-RPC 2.0 and the revisions before
     2025-11-25 have it, instead of leaving ``id`` out. Raises LocalProtocolError for values that
-    JSON cannot carry.
+    JSON cannot carry, for a method that is no string, and for params that are no object.
     """
     match message:  # patterns with names in them would take as long as writing JSON
         case Request():
@@ -100,12 +100,10 @@ def encode(message: Message, *, null_id: bool = False) -> bytes:
                 "id": message.id,
                 "method": message.method,
             }
-            if message.params is not None:
-                members["params"] = message.params
+            _add_params(members, message)
         case Notification():
             members = {"jsonrpc": "2.0", "method": message.method}
-            if message.params is not None:
-                members["params"] = message.params
+            _add_params(members, message)
         case Response():
             members = {"jsonrpc": "2.0", "id": message.id, "result": message.result}
         case ErrorResponse():
@@ -118,6 +116,22 @@ def encode(message: Message, *, null_id: bool = False) -> bytes:
         case _ as impossible:
             never(impossible)
     return json.encode(members)
+
+
+def check_call(method: object, params: object) -> None:
+    """Raises LocalProtocolError for a method that is no string, or params that are no object."""
+    if not isinstance(method, str):
+        raise LocalProtocolError(f"A method must be a string, and is {type(method).__name__}")
+    if params is not None and not json.is_object(params):
+        raise LocalProtocolError(
+            f"The parameters must be an object (a dict), and are {type(params).__name__}"
+        )
+
+
+def _add_params(members: dict[str, Any], message: Request | Notification) -> None:
+    check_call(message.method, message.params)
+    if message.params is not None:
+        members["params"] = message.params
 
 
 def encode_batch(encoded: Iterable[bytes]) -> bytes:

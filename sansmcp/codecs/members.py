@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
 
@@ -34,10 +34,11 @@ def read(data: bytes) -> Members | None:
     try:
         members = _DECODER.decode(data)
         again = _ENCODER.encode(members)
-        if len(again) != len(data) and msgspec.json.format(again, indent=0) != data:
+        is_whole = len(again) == len(data) or msgspec.json.format(again, indent=0) == data
+        if not is_whole or isinstance(cast(object, data), str):  # msgspec takes text, too
             return None
         if not data.isascii():
             data.decode()
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, TypeError, AttributeError):
         return None
     return members

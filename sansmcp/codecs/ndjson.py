@@ -14,7 +14,7 @@ from collections import deque
 
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..types import Idle
-from .buffer import LF_BYTE, PieceBuffer
+from .buffer import LF_BYTE, PieceBuffer, not_bytes
 
 
 class NdjsonDecoder:
@@ -24,17 +24,23 @@ class NdjsonDecoder:
     """
 
     def __init__(self, limit: int) -> None:
-        """``limit``: bytes that a line may have."""
+        """``limit``: bytes that a line may have; LocalProtocolError if not above zero."""
         self._lines = PieceBuffer(limit)
         self._ready: deque[bytes] = deque()
         self._skipping = False
         self._eof = False
 
     def receive_data(self, data: bytes) -> None:
-        """Add a chunk of input. Raises LocalProtocolError after :meth:`receive_eof`."""
+        """Add a chunk of input.
+
+        Raises LocalProtocolError after :meth:`receive_eof`, and for what is not bytes.
+        """
         if self._eof:
             raise LocalProtocolError("receive_data() after receive_eof()")
-        self._lines.waiting += data
+        try:
+            self._lines.waiting += data
+        except TypeError:
+            raise not_bytes(data) from None
 
     def receive_eof(self) -> None:
         """The input has ended; what is left counts as a line."""
@@ -71,7 +77,13 @@ class NdjsonDecoder:
 
 
 def encode_line(message: bytes) -> bytes:
-    """An encoded message as one line. Raises LocalProtocolError if it contains a line feed."""
-    if LF_BYTE in message:
-        raise LocalProtocolError("A message on stdio must not contain a line feed")
-    return message + b"\n"
+    """An encoded message as one line.
+
+    Raises LocalProtocolError if it contains a line feed, and for what is not bytes.
+    """
+    try:
+        if LF_BYTE in message:
+            raise LocalProtocolError("A message on stdio must not contain a line feed")
+        return message + b"\n"
+    except TypeError:
+        raise not_bytes(message) from None

@@ -25,7 +25,7 @@ import attrs
 
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..types import Idle, elide, redact
-from .buffer import CR_BYTE, LF_BYTE, PieceBuffer, too_large
+from .buffer import CR_BYTE, LF_BYTE, PieceBuffer, not_bytes, too_large
 
 KEEP_ALIVE = b":\n\n"
 """A comment: bytes that keep a quiet connection alive and mean nothing. WHATWG: about every 15
@@ -101,13 +101,15 @@ class SseDecoder:
         Args:
             limit: bytes that one block may have. Comments before it do not count.
             last_event_id: where an earlier connection of the same stream ended.
+
+        Raises LocalProtocolError for a limit that is no number above zero.
         """
+        self._blocks = PieceBuffer(limit)
         self.last_event_id = last_event_id
         self._last_id = last_event_id  # of what is read, taken or not
         self._retry: int | None = None
         self._limit = limit
         self._patience = min(limit, _PATIENCE)
-        self._blocks = PieceBuffer(limit)
         self._waiting = self._blocks.waiting
         self._ready: deque[SseEvent] = deque()  # read and not yet taken
         self._quiet = -1  # with so many bytes at most, a chunk without line ends completes nothing
@@ -126,14 +128,20 @@ class SseDecoder:
         return _milliseconds(found[-1].decode()) if found else self._retry
 
     def receive_data(self, data: bytes) -> None:
-        """Add a chunk of the body. Raises LocalProtocolError after :meth:`receive_eof`."""
+        """Add a chunk of the body.
+
+        Raises LocalProtocolError after :meth:`receive_eof`, and for what is not bytes.
+        """
         if self._eof:
             raise LocalProtocolError("receive_data() after receive_eof()")
         self._quiet = -1
         if not self._failed:
-            if self._after_cr or CR_BYTE in data:
-                data = self._with_lf_only(data)
-            self._waiting += data
+            try:
+                if self._after_cr or CR_BYTE in data:
+                    data = self._with_lf_only(data)
+                self._waiting += data
+            except TypeError:
+                raise not_bytes(data) from None
             if self._at_start:
                 self._skip_bom()
 
@@ -159,16 +167,19 @@ class SseDecoder:
     def feed(self, data: bytes) -> list[SseEvent]:
         """All blocks that this chunk completes.
 
-        Raises like :meth:`next_event`, but never instead of giving blocks: those before an error
-        come first, and the next call raises it.
+        Raises like :meth:`receive_data` and :meth:`next_event`, but never instead of giving blocks:
+        those before an error come first, and the next call raises it.
         """
         waiting = self._waiting
-        if len(waiting) + len(data) <= self._quiet and CR_BYTE not in data:
-            waiting += data
-            if LF_BYTE not in data:
-                return []
-        else:
-            self.receive_data(data)
+        try:
+            if len(waiting) + len(data) <= self._quiet and CR_BYTE not in data:
+                waiting += data
+                if LF_BYTE not in data:
+                    return []
+            else:
+                self.receive_data(data)
+        except TypeError:
+            raise not_bytes(data) from None
         events = list(self._ready)
         self._ready.clear()
         try:
@@ -284,21 +295,27 @@ def encode_event(
         retry: the reconnection time in milliseconds.
 
     Raises LocalProtocolError for an event type or id with control characters (CR, LF and NUL among
-    them), an empty id, or a negative reconnection time: nothing a caller passes can forge a line.
+    them), an empty id, or a negative reconnection time: nothing a caller passes can forge a line;
+    and for arguments of another kind.
     """
     lines: list[bytes] = []
-    if event is not None:
-        lines += b"event: ", _one_line(event, "event type"), b"\n"
-    if id is not None:
-        lines += b"id: ", _one_line(id, "event id"), b"\n"
-    if retry is not None:
-        if retry < 0:
-            raise LocalProtocolError(f"A reconnection time must not be negative: {retry}")
-        lines.append(b"retry: %d\n" % retry)
-    if data is not None:
-        if b"\r" in data:
-            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        lines += b"data: ", data.replace(b"\n", b"\ndata: "), b"\n"
+    try:
+        if event is not None:
+            lines += b"event: ", _one_line(event, "event type"), b"\n"
+        if id is not None:
+            lines += b"id: ", _one_line(id, "event id"), b"\n"
+        if retry is not None:
+            if retry < 0:
+                raise LocalProtocolError(f"A reconnection time must not be negative: {retry}")
+            lines.append(b"retry: %d\n" % retry)
+        if data is not None:
+            if b"\r" in data:
+                data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            lines += b"data: ", data.replace(b"\n", b"\ndata: "), b"\n"
+    except TypeError:
+        raise LocalProtocolError(
+            "An event has bytes as data, text as its type and id, and a number as retry"
+        ) from None
     lines.append(b"\n")
     return b"".join(lines)
 

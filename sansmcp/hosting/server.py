@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..effects import ServerEffect, Wake
-from ..errors import JsonRpcError, LocalProtocolError
+from ..errors import JsonRpcError, LocalProtocolError, expect
 from ..events import CallCancelled, CallReceived, ClientAnswered, ServerEvent
 from ..messages import Params
 from ..server.calls import Call
@@ -26,6 +26,7 @@ class ServerHost(abc.ABC):
     """
 
     def __init__(self, core: Server, store: Store) -> None:
+        expect(Store, store=store)
         self.core = core
         self._store = store
         self._questions: dict[tuple[Call, int], Promise] = {}

@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from ..app import App
 from ..effects import ServerEffect
-from ..errors import LocalProtocolError, RemoteProtocolError
+from ..errors import LocalProtocolError, RemoteProtocolError, expect, of_kind
 from ..events import ServerEvent
 from ..limits import Limits
 from ..messages import Request
-from ..meta import check_extensions
+from ..meta import checked_capabilities
 from ..revisions import of_era
 from ..timers import TimerTable
 from ..turns import StateSeal
@@ -29,30 +30,31 @@ if TYPE_CHECKING:
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}", re.ASCII)
 
 
-def _with_good_names(core: ServerCore, attribute: attrs.Attribute[App], app: App) -> None:
-    check_extensions(app.declared_capabilities())
+def _with_good_capabilities(core: ServerCore, attribute: attrs.Attribute[App], app: App) -> None:
+    expect(App, app=app)
+    checked_capabilities(app.declared_capabilities())
 
 
 @attrs.define(eq=False, kw_only=True, on_setattr=attrs.setters.NO_OP)  # the time is set often
 class ServerCore:
     """The common ground of the parts of a server; nobody outside the machine sees it."""
 
-    app: App = attrs.field(validator=_with_good_names)
+    app: App = attrs.field(validator=_with_good_capabilities)
     versions: tuple[str, ...]
     modern_versions: tuple[str, ...] = attrs.field(init=False)
     """Those whose requests stand alone, oldest first."""
     handshake_versions: tuple[str, ...] = attrs.field(init=False)
     """Those that open with ``initialize``, oldest first."""
-    limits: Limits
+    limits: Limits = attrs.field(validator=of_kind(Limits))
     resumable: bool
     """Whether there is a store."""
-    stream_after: float
+    stream_after: float = attrs.field(validator=of_kind((int, float)))
     shared_store: bool = False
     """Other instances use the same store."""
     multi_turn: bool = False
     """SEP-1858 is offered."""
     new_token: Callable[[], str]
-    seal: StateSeal | None = None
+    seal: StateSeal | None = attrs.field(default=None, validator=of_kind((StateSeal, NoneType)))
 
     now: float = 0.0
     """The latest time that was passed in."""

@@ -19,7 +19,6 @@ completions) pull the effects until ``Idle``. Nothing a peer sends makes the mac
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +43,7 @@ from . import refusals
 from .answers import HttpAnswer
 from .channel import Channel, Outlet
 from .core import ServerCore
-from .dispatch import Asked, Endpoint, check_mcp_path
+from .dispatch import Asked, Endpoint, check_mcp_path, checked_path
 from .exchange import ServerExchange
 from .modern.era import Modern
 from .modern.stateless import StatelessHttp, StatelessLines
@@ -54,8 +53,6 @@ from .storing import StoreCompletions
 if TYPE_CHECKING:
     from .legacy.era import Legacy
     from .legacy.sessions import Session
-
-_PATH = re.compile(r"/[!-\"$->@-~]*")
 
 
 class Server(StoreCompletions):
@@ -111,13 +108,10 @@ class Server(StoreCompletions):
                 ``sansmcp.httptools_pump.HTTP11``; h11 if None.
             trace: is told everything that is sent and received.
 
-        Raises LocalProtocolError for a version this library does not know, for an extension whose
-        name has no prefix, for what is no path, and for HTTP+SSE without a version that has it, or
-        on the MCP path without sessions.
+        Raises LocalProtocolError for arguments of another kind, for a version this library does not
+        know, for an extension whose name has no prefix, for what is no path, and for HTTP+SSE
+        without a version that has it, or on the MCP path without sessions.
         """
-        for text in (path, http_sse):
-            if text is not None and not _PATH.fullmatch(text):
-                raise LocalProtocolError(f"Not a path like '/mcp': {text!r}")
         self._core = ServerCore(
             app=app,
             versions=checked_versions(versions),
@@ -130,13 +124,13 @@ class Server(StoreCompletions):
             seal=seal,
         )
         endpoint = Endpoint(
-            path=path.encode(),
+            path=checked_path(path),
             versions=self._core.versions,
             sessions=sessions,
             listening=listening,
             policy=policy or SecurityPolicy(),
             limits=self._core.limits,
-            sse_path=None if http_sse is None else http_sse.encode().rstrip(b"/"),
+            sse_path=None if http_sse is None else checked_path(http_sse).rstrip(b"/"),
         )
         self._endpoint = endpoint
         self._modern = Modern(self._core, Subscriptions(self._core))
@@ -308,6 +302,7 @@ class Server(StoreCompletions):
         """
         if not is_known(method):
             raise LocalProtocolError(f"{method} is no notification that clients listen for")
+        jsonrpc.check_call(method, params)
         json.encode(params)
         self._core.now = now
         self._modern.subscriptions.publish(method, params or {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -43,6 +44,18 @@ class Hanging:
 
 
 # Clients
+
+
+async def test_a_client_belongs_to_its_loop(world: World) -> None:
+    async with world.serve() as serving, connect(serving.url) as client:
+
+        async def refused(work: Callable[[], Awaitable[None]]) -> None:
+            with pytest.raises(LocalProtocolError, match="another event loop"):
+                await work()
+
+        for work in (client.ping, partial(client.notify, "x"), client.aclose):
+            await asyncio.to_thread(asyncio.run, refused(work))
+        assert await client.call_tool("echo", {"a": 1}) == {"echo": {"a": 1}}
 
 
 async def test_a_client_is_awaited_and_closed_in_other_tasks(world: World) -> None:

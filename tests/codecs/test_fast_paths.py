@@ -25,7 +25,7 @@ PIECES = st.sampled_from(
 )
 BODIES = st.lists(PIECES | st.binary(max_size=3), max_size=40).map(b"".join)
 SIZES = st.lists(st.integers(1, 3000) | st.integers(1, 12), min_size=1, max_size=8)
-LIMITS = st.integers(0, 80) | st.integers(1000, 40_000)
+LIMITS = st.integers(1, 80) | st.integers(1000, 40_000)
 
 
 def cut(body: bytes, sizes: list[int]) -> list[bytes]:

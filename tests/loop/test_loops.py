@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp_loop import Clock, Event, Promise, current_loop
+from sansmcp_loop import Clock, Event, Loop, Promise, current_loop
 
 from ..asgi.loops import PATIENCE, Run, until
 
@@ -29,6 +29,18 @@ def test_a_loop_has_one_key(run: Run) -> None:
     run(main)
     run(main)
     assert keys[0] != keys[1]
+
+
+def test_a_loop_knows_who_runs_in_it(run: Run) -> None:
+    loops: list[Loop] = []
+
+    async def main() -> None:
+        loops.append(current_loop())
+        assert [loop.is_here() for loop in loops] == [*[False] * (len(loops) - 1), True]
+
+    run(main)
+    run(main)
+    assert not any(loop.is_here() for loop in loops)
 
 
 def test_time_limits(run: Run) -> None:

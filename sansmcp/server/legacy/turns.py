@@ -70,7 +70,8 @@ class Parked:
 
     def encode(self) -> bytes:
         """As the data of an entry. Raises LocalProtocolError for a state that is not JSON."""
-        return json.encode(attrs.asdict(self))
+        request = attrs.asdict(self.request, recurse=False)
+        return json.encode({**attrs.asdict(self, recurse=False), "request": request})
 
     @classmethod
     def decode(cls, data: bytes) -> Parked:

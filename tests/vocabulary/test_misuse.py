@@ -1,0 +1,159 @@
+"""What cannot be of use is refused where the mistake is made, in words that tell what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sansmcp import (
+    App,
+    Client,
+    InputRequest,
+    InputRequired,
+    JsonRpcError,
+    Limits,
+    LocalProtocolError,
+    NdjsonDecoder,
+    Notification,
+    ReconnectPolicy,
+    Request,
+    SecurityPolicy,
+    Server,
+    SseDecoder,
+    decode_envelope,
+    decode_message,
+    encode_event,
+    encode_line,
+    encode_message,
+)
+from sansmcp.testing import counting_tokens
+from sansmcp_wsgi import WsgiApp
+
+LIMITS = Limits()
+MESSAGE = '{"jsonrpc":"2.0","method":"m"}'
+
+
+def client(**settings: Any) -> Client:
+    return Client("http://localhost/mcp", jitter=lambda: 0.5, **settings)
+
+
+def opened() -> Client:
+    opened = client()
+    opened.start(now=0.0)
+    return opened
+
+
+def server(**settings: Any) -> Server:
+    return Server(settings.pop("app", App("a", "1")), new_token=counting_tokens(), **settings)
+
+
+def fed(data: Any) -> None:
+    decoder = SseDecoder(10)
+    decoder.feed(b"x")
+    decoder.feed(data)
+
+
+def nested(depth: int) -> Any:
+    value: Any = 0
+    for _ in range(depth):
+        value = [value]
+    return {"a": value}
+
+
+NO_BYTES: tuple[Any, ...] = ("text", MESSAGE, None, 1, {})
+TAKE_BYTES = (fed, SseDecoder(9).receive_data, NdjsonDecoder(9).receive_data, encode_line)
+DECODE: tuple[Callable[[Any], Any], ...] = (
+    lambda data: decode_message(data, LIMITS),
+    lambda data: decode_envelope(data, LIMITS),
+)
+CODECS: list[tuple[Callable[[Any], Any], Any, str]] = [
+    *((take, each, "data must be bytes, and is") for take in TAKE_BYTES for each in NO_BYTES),
+    *((take, each, "data must be bytes or bytearray") for take in DECODE for each in NO_BYTES),
+    (DECODE[0], memoryview(MESSAGE.encode()), "data must be bytes or bytearray"),
+    *((decoder, 0, "limit must be above zero") for decoder in (SseDecoder, NdjsonDecoder)),
+    *((decoder, "1", "limit must be int, and is") for decoder in (SseDecoder, NdjsonDecoder)),
+    (encode_event, "text", "An event has bytes as data"),
+    (lambda name: encode_event(b"", id=name), 3, "text as its type and id"),
+    (lambda retry: encode_event(b"", retry=retry), "1", "a number as retry"),
+    (lambda params: encode_message(Request(1, "m", params)), [1], "an object .*, and are list"),
+    (lambda method: encode_message(Notification(method)), 3, "A method must be a string"),
+    (lambda params: encode_message(Request(1, "m", params)), nested(5000), "nests too deep"),
+]
+
+SETTINGS: list[tuple[Callable[..., Any], str, Any, str]] = [
+    *((make, "limits", 3, "limits must be Limits, and is int") for make in (client, server)),
+    (client, "reconnect", 3, "reconnect must be ReconnectPolicy"),
+    (client, "verdicts", {}, "verdicts must be Verdicts, and is dict"),
+    (client, "name", None, "name must be str, and is NoneType"),
+    (client, "version", 1.0, "version must be str, and is float"),
+    (client, "capabilities", ["roots"], "capabilities must be Mapping, and is list"),
+    (client, "capabilities", {"roots": b""}, "\\$.roots is of type bytes"),
+    (server, "app", None, "app must be App, and is NoneType"),
+    (server, "app", App("a", capabilities={"x": {1}}), "\\$.x is of type set"),
+    (server, "seal", "secret", "seal must be StateSeal or NoneType, and is str"),
+    (server, "policy", "*", "policy must be SecurityPolicy, and is str"),
+    (server, "stream_after", None, "stream_after must be int or float"),
+    (server, "path", b"/mcp", "Not a path"),
+    (server, "http_sse", True, "Not a path"),
+    (SecurityPolicy, "hosts", (b"x",), "name must be str, and is bytes"),
+    (ReconnectPolicy, "initial", "1", "seconds above zero"),
+    (ReconnectPolicy, "attempts", None, "attempts must be int"),
+]
+
+COMMANDS: list[tuple[Callable[..., Any], tuple[Any, ...], str]] = [
+    (opened().call, (3,), "A method must be a string"),
+    (opened().call, ("m", [1]), "must be an object"),
+    (opened().call, ("m", nested(5000)), "nests too deep"),
+    (server().publish, ("notifications/tools/list_changed", [1]), "must be an object"),
+    (server().publish, ("notifications/tools/list_changed", nested(5000)), "nests too deep"),
+]
+
+
+VOCABULARY: list[tuple[Callable[..., Any], tuple[Any, ...], str]] = [
+    (App, (1,), "name must be str"),
+    (App, ("a", "1", b""), "instructions must be str or NoneType"),
+    (App, ("a", "1", None, ["tools"]), "capabilities must be Mapping"),
+    (App("a").handler("x"), ("name",), "The handler of x cannot be called: 'name'"),
+    (JsonRpcError, ("x", "y"), "code must be int"),
+    (JsonRpcError, (1, None), "message must be str"),
+    (InputRequest, (1,), "A method must be a string"),
+    (InputRequest, ("elicitation/create", [1]), "must be an object"),
+    (InputRequired, ([],), "requests must be Mapping"),
+    (InputRequired, ({"a": "roots/list"},), "The question 'a' must be InputRequest"),
+]
+
+
+@pytest.mark.parametrize(("take", "value", "message"), CODECS)
+def test_codecs(take: Callable[[Any], Any], value: Any, message: str) -> None:
+    with pytest.raises(LocalProtocolError, match=message):
+        take(value)
+
+
+@pytest.mark.parametrize(("make", "name", "value", "message"), SETTINGS)
+def test_settings(make: Callable[..., Any], name: str, value: Any, message: str) -> None:
+    with pytest.raises(LocalProtocolError, match=message):
+        make(**{name: value})
+
+
+@pytest.mark.parametrize(("command", "arguments", "message"), COMMANDS)
+def test_commands(command: Callable[..., Any], arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(LocalProtocolError, match=message):
+        command(*arguments, now=0.0)
+
+
+@pytest.mark.parametrize(("make", "arguments", "message"), VOCABULARY)
+def test_vocabulary(make: Callable[..., Any], arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(LocalProtocolError, match=message):
+        make(*arguments)
+
+
+def test_limits_are_numbers() -> None:
+    with pytest.raises(TypeError, match="max_batch must be a number, and is str"):
+        Limits(max_batch="1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def test_a_store_is_one() -> None:
+    with pytest.raises(LocalProtocolError, match="store must be Store, and is str"):
+        WsgiApp(App("a"), store="file.db")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
