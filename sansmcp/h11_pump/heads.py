@@ -11,8 +11,7 @@ from ..wire import malformed
 def read_request_head(data: bytes) -> tuple[RequestHead, bool]:
     """Implements :class:`sansmcp.wire.HeadReader`."""
     event = _first_event(h11.Connection(h11.SERVER), data)
-    if not isinstance(event, h11.Request):
-        raise malformed("no request")
+    assert isinstance(event, h11.Request), "h11 takes a whole head for nothing else"
     if event.http_version not in (b"1.0", b"1.1"):
         raise malformed(f"version {event.http_version.decode()}", 505)
     headers = tuple(event.headers)
@@ -23,8 +22,7 @@ def read_request_head(data: bytes) -> tuple[RequestHead, bool]:
 def read_response_head(data: bytes) -> tuple[ResponseHead, bool]:
     """Implements :class:`sansmcp.wire.HeadReader`."""
     event = _first_event(h11.Connection(h11.CLIENT), data)
-    if not isinstance(event, h11.Response):
-        raise malformed("no response")
+    assert isinstance(event, h11.Response), "h11 expects no other one before a request"
     head = ResponseHead(status=event.status_code, headers=tuple(event.headers))
     return head, event.http_version == b"1.1"
 
