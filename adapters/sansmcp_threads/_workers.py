@@ -62,9 +62,15 @@ class Workers:
         elif self._threads < self._most:
             bell = threading.Lock()
             # What a handler never comes back from must not keep the program from ending.
-            threading.Thread(target=self._work, args=(bell,), name="sansmcp", daemon=True).start()
-            self._coming = bell
-            self._threads += 1
+            thread = threading.Thread(target=self._work, args=(bell,), name="sansmcp", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the system has no more
+                if not self._threads:
+                    raise
+            else:
+                self._coming = bell
+                self._threads += 1
 
     def _work(self, bell: threading.Lock) -> None:
         bell.acquire()

@@ -35,6 +35,30 @@ def test_more_calls_than_threads_wait_their_turn(start: Start, world: World) -> 
         assert {each.result()["seen"] for each in pending} <= {1, 2}
 
 
+def test_where_the_system_has_no_more_threads_those_that_there_are_suffice(
+    start: Start, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @world.tool
+    def work(call: Call) -> Any:
+        call.cancelled.wait(0.001)
+        return {"number": call.params["arguments"]["n"]}
+
+    monkeypatch.setattr("sansmcp_threads._workers._LINGER", 10 * PATIENCE)
+    serving = start(threads=8)
+    with sansmcp_blocking.connect(serving.url) as client:
+        client.call_tool("work", {"n": -1})
+
+        def fail(thread: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", fail)
+        pending = [
+            client.start_call("tools/call", {"name": "work", "arguments": {"n": number}})
+            for number in range(10)
+        ]
+        assert [each.result()["number"] for each in pending] == list(range(10))
+
+
 def test_a_thread_is_kept_for_the_next_call_and_not_for_longer(
     start: Start, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
