@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from ..codecs.headers import get, get_all, options
+from ..codecs.headers import get_all, options
 from ..errors import RemoteProtocolError
 from ..http import BodyData, BodyEnd, RequestHead, ResponseHead
 from ..wire import HeadReader, malformed
@@ -124,10 +124,10 @@ class RequestReader(_Reader[RequestHead]):
         if not data:
             return None
         head, self.is_http_1_1 = self._read_head(data)
+        lengths = head.values(b"content-length")
         if codings := head.values(b"transfer-encoding"):
-            self._body = _coded(self._buffer, codings)
+            self._body = _coded(self._buffer, codings, lengths)
         else:
-            lengths = head.values(b"content-length")
             self._body = _of_length(self._buffer, int(lengths[0]) if lengths else 0)
         return head
 
@@ -157,11 +157,11 @@ class ResponseReader(_Reader[ResponseHead]):
             raise malformed(f"a response with status {head.status}")
         if head.status in (204, 304):
             return iter(())
+        lengths = get_all(head.headers, b"content-length")
         if codings := get_all(head.headers, b"transfer-encoding"):
-            return _coded(self._buffer, codings)
-        length = get(head.headers, b"content-length")
-        if length is not None:
-            return _of_length(self._buffer, int(length))
+            return _coded(self._buffer, codings, lengths)
+        if lengths:
+            return _of_length(self._buffer, int(lengths[0]))
         self._keeps_alive = False
         return _until_closed(self._buffer)
 
@@ -169,7 +169,9 @@ class ResponseReader(_Reader[ResponseHead]):
 # Bodies: pieces, nothing where more bytes have to come first, and an end.
 
 
-def _coded(buffer: _Buffer, codings: Sequence[bytes]) -> Iterator[bytes]:
+def _coded(buffer: _Buffer, codings: Sequence[bytes], lengths: Sequence[bytes]) -> Iterator[bytes]:
+    if lengths:  # a proxy before us may have believed these
+        raise malformed("both content-length and transfer-encoding")
     if [coding.lower() for coding in codings] != [b"chunked"]:
         raise malformed(f"a transfer encoding but chunked: {codings!r}", 501)
     return _in_chunks(buffer)

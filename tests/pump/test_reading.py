@@ -99,6 +99,7 @@ def test_a_body_that_ends_with_the_connection() -> None:
         response(b"200 OK\r\ncontent-length: 1\r\ncontent-length: 2", b"ab"),
         response(b"200 OK\r\ntransfer-encoding: gzip"),
         response(CHUNKED + b"\r\ntransfer-encoding: chunked"),
+        response(CHUNKED + b"\r\ncontent-length: 5", b"0\r\n\r\n"),
         response(CHUNKED, b"\r\n"),
         response(CHUNKED, b"x\r\n"),
         response(CHUNKED, b"-1\r\n"),

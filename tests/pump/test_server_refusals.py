@@ -75,6 +75,9 @@ def test_the_body_of_a_refusal_is_not_sent_to_head(bench: Bench) -> None:
         b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"content-length: -1\r\n\r\n",
         b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"content-length: +1\r\n\r\n",
         b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"content-length: 1_0\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\n"
+        + HEADERS
+        + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
         b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"transfer-encoding: gzip\r\n\r\n",
         b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"transfer-encoding: chunked, identity\r\n\r\n",
         b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"transfer-encoding: chunked\r\n\r\nzz\r\n",
