@@ -56,7 +56,7 @@ def checked_capabilities(capabilities: Mapping[str, Any]) -> dict[str, Any]:
     """
     expect(Mapping, capabilities=capabilities)
     checked = dict(capabilities)
-    json.encode(checked)
+    json.encode_plainly(checked)
     for name in json.as_object(checked.get("extensions")) or {}:
         if not _EXTENSION.fullmatch(name):
             raise LocalProtocolError(

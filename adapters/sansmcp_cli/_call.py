@@ -71,7 +71,6 @@ def _call(options: argparse.Namespace) -> int:
         "headers": headers_of(options),
         "timeout": options.timeout,
         "connect_timeout": min(options.timeout, 30.0),
-        "probe_timeout": min(options.timeout, 5.0),
         "trace": tracer("client") if options.trace else None,
     }
     outcomes: list[dict[str, Any] | sansmcp.CallError] = []

@@ -106,7 +106,6 @@ async def _try_transport(
             "versions": (revision,),
             "headers": headers_of(options),
             "connect_timeout": options.timeout,
-            "probe_timeout": min(options.timeout, 5.0),
             "timeout": options.timeout,
             "trace": tracer("client") if options.trace else None,
         }

@@ -104,7 +104,8 @@ class Client:
                 too, may have all answers to its questions at once.
             timeout, total_timeout: defaults of :meth:`call`, in seconds.
             connect_timeout: seconds for the handshake.
-            probe_timeout: seconds in which a server must say whether it needs one.
+            probe_timeout: seconds in which a server must say whether it needs one; not more than
+                ``connect_timeout``.
             close_timeout: seconds that the server gets to end the session when we close; a process
                 gets them for each step of its end.
             reconnect: how broken streams are resumed; see ReconnectPolicy.
@@ -135,7 +136,7 @@ class Client:
             listens=listen,
             multi_turn=multi_turn,
             connect_timeout=connect_timeout,
-            probe_timeout=probe_timeout,
+            probe_timeout=min(probe_timeout, connect_timeout),
             close_timeout=close_timeout,
             reconnect=reconnect or ReconnectPolicy(),
             limits=limits or Limits(),

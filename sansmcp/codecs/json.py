@@ -116,7 +116,10 @@ def encode(value: Any) -> bytes:
 
 
 def encode_plainly(value: Any) -> bytes:
-    """:func:`encode` by the standard library alone: the rules in full, slower."""
+    """:func:`encode` by the standard library alone: the rules in full, slower.
+
+    What it does not refuse is read back as it was, but for tuples and models.
+    """
     try:
         return _ENCODER.encode(_sayable(value, "$")).encode()
     except RecursionError:

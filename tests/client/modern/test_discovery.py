@@ -270,6 +270,13 @@ def test_a_server_that_does_not_answer_in_time_is_old(streams: bool) -> None:
     becomes_legacy(bench)
 
 
+def test_connecting_takes_no_longer_than_it_may_because_of_the_probe() -> None:
+    bench = ModernBench(connect_timeout=2)
+    asked = bench.start()
+    bench.wait(2)
+    assert asked.aborted
+
+
 @pytest.mark.both_eras
 def test_an_old_server_of_http_sse(bench: ModernBench) -> None:
     bench.start().refuse(405, SSE_URL_POSTED, **JSON)

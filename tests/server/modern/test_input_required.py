@@ -226,7 +226,7 @@ def test_a_method_that_cannot_ask(method: str) -> None:
         assert call.is_running
 
 
-@pytest.mark.parametrize("state", [object(), float("nan"), "\ud800"])
+@pytest.mark.parametrize("state", [object(), float("nan"), "\ud800", b"bytes", {1}])
 def test_a_state_that_is_no_json(state: Any) -> None:
     talk, call = new_bench().start(asking())
     with pytest.raises(LocalProtocolError):
