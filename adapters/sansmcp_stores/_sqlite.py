@@ -81,20 +81,20 @@ class SqliteStore:
         """
         self._limits = limits or Limits()
         self._clock = clock
-        self._patience = patience
+        self._patience = _OPENING
         self._lock = threading.Lock()
         self._database = sqlite3.connect(
-            path, timeout=_OPENING, isolation_level=None, check_same_thread=False
+            path, timeout=0, isolation_level=None, check_same_thread=False
         )
         try:
             self._prepare()
-            self._database.execute("PRAGMA busy_timeout = 0")  # we wait ourselves
         except sqlite3.Error:
             self._database.close()
             raise
+        self._patience = patience
 
     def _prepare(self) -> None:
-        self._database.execute("PRAGMA journal_mode = WAL")
+        self._execute_alone("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = FULL")
         with self._transaction():
             for statement in _statements(_SCHEMA):
@@ -184,15 +184,16 @@ class SqliteStore:
                 return
             self._database.execute("DELETE FROM entries WHERE arrival = ?", (oldest[0],))
 
-    def _begin(self, kind: str) -> None:
-        """Begin, as soon as nobody else writes.
+    def _execute_alone(self, statement: str) -> None:
+        """Execute what others keep us from, as soon as they let us.
 
-        SQLite itself would wait longer and longer between its attempts, and never get its turn.
+        SQLite itself would wait longer and longer between its attempts, and never get its turn; and
+        for the mode of the file it does not wait at all.
         """
         give_up = time.monotonic() + self._patience
         while True:
             try:
-                self._database.execute(f"BEGIN {kind}")
+                self._database.execute(statement)
             except sqlite3.OperationalError as error:
                 if "locked" not in str(error) or time.monotonic() >= give_up:
                     raise
@@ -203,7 +204,7 @@ class SqliteStore:
     @contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Generator[None, None, None]:
         with self._lock:
-            self._begin(kind)
+            self._execute_alone(f"BEGIN {kind}")
             try:
                 yield
             except BaseException:

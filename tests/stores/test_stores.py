@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -173,3 +174,14 @@ def test_a_fault_of_sharing_is_noticed(kind: Callable[[Limits], Store]) -> None:
 def test_two_stores_are_not_one() -> None:
     with pytest.raises(AssertionError):
         check_shared_store(MemoryStore(), MemoryStore())
+
+
+def test_a_file_that_others_open_at_the_same_time(tmp_path: Path) -> None:
+    other = sqlite3.connect(tmp_path / "db", isolation_level=None, check_same_thread=False)
+    other.execute("CREATE TABLE theirs (a)")
+    other.execute("BEGIN IMMEDIATE")
+    over = threading.Timer(0.2, other.execute, ("COMMIT",))
+    over.start()
+    SqliteStore(tmp_path / "db").close()
+    over.join()
+    other.close()

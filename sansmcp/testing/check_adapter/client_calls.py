@@ -102,8 +102,8 @@ def calls_over_http_sse(subject: ClientSubject) -> None:
 
     def stream(exchange: Exchange) -> None:
         exchange.begin_stream()
+        streams.append(exchange)  # before the client knows where to POST
         exchange.chunk(b"event: endpoint\ndata: /messages?token=1\n\n")
-        streams.append(exchange)
         exchange.wait_until_gone()
 
     def post(exchange: Exchange) -> None:
