@@ -17,6 +17,7 @@ from sansmcp.types import HTTP_SSE, STDIO, STREAMABLE_HTTP
 
 from ._say import Commands, Mistake, say, tracer
 from ._target import USAGE, add_headers, add_target, headers_of, target_of
+from ._with_asyncio import run
 
 _FEATURES = (
     ("tools", "tools", "list_tools"),
@@ -72,7 +73,7 @@ def add_to(commands: Commands) -> None:
 
 
 def _probe(options: argparse.Namespace) -> int:
-    return asyncio.run(_look(options))
+    return run(_look(options))
 
 
 async def _look(options: argparse.Namespace) -> int:

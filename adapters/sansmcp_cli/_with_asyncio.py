@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
+import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import closing
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import sansmcp
 import sansmcp_asyncio
@@ -17,6 +20,8 @@ from ._adapters import Answers, Script
 from ._with_loop import answers_of, converse_with
 
 EXAMPLE = example.app
+
+T = TypeVar("T")
 
 
 def converse(
@@ -32,7 +37,7 @@ def converse(
         connecting = sansmcp_asyncio.connect(target, answers=answers_of(answers), **settings)
         await converse_with(connecting, script, show)
 
-    _run(main())
+    run(main())
 
 
 def serve(
@@ -48,9 +53,48 @@ def serve(
             started(serving.url, partial(loop.call_soon_threadsafe, serving.stop))
             await serving.stopped.wait()
 
-    _run(main())
+    run(main())
 
 
-def _run(work: Coroutine[Any, Any, None]) -> None:
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """What it returns. Ctrl-C cancels it, and comes out when it has ended."""
     with closing(work):  # a Ctrl-C may come before it has begun
-        asyncio.run(work)
+        if sys.version_info >= (3, 11):
+            return asyncio.run(work)
+        return _run(work)
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Run it before Python 3.11, where Ctrl-C strikes wherever the loop is: within a step, say."""
+    is_interrupted = False
+
+    async def main() -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def interrupt(number: int, frame: object) -> None:
+            nonlocal is_interrupted
+            is_interrupted = True
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            loop.call_soon_threadsafe(task.cancel)
+
+        if not _may_be_interrupted():
+            return await work
+        signal.signal(signal.SIGINT, interrupt)
+        try:
+            return await work
+        finally:
+            if signal.getsignal(signal.SIGINT) is interrupt:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    try:
+        return asyncio.run(main())
+    except asyncio.CancelledError:
+        if is_interrupted:
+            raise KeyboardInterrupt from None
+        raise
+
+
+def _may_be_interrupted() -> bool:
+    is_main = threading.current_thread() is threading.main_thread()
+    return is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
