@@ -79,7 +79,7 @@ CODECS: list[tuple[Callable[[Any], Any], Any, str]] = [
     (lambda retry: encode_event(b"", retry=retry), "1", "a number as retry"),
     (lambda params: encode_message(Request(1, "m", params)), [1], "an object .*, and are list"),
     (lambda method: encode_message(Notification(method)), 3, "A method must be a string"),
-    (lambda params: encode_message(Request(1, "m", params)), nested(5000), "nests too deep"),
+    (lambda params: encode_message(Request(1, "m", params)), nested(100_000), "nests too deep"),
 ]
 
 SETTINGS: list[tuple[Callable[..., Any], str, Any, str]] = [
@@ -105,9 +105,9 @@ SETTINGS: list[tuple[Callable[..., Any], str, Any, str]] = [
 COMMANDS: list[tuple[Callable[..., Any], tuple[Any, ...], str]] = [
     (opened().call, (3,), "A method must be a string"),
     (opened().call, ("m", [1]), "must be an object"),
-    (opened().call, ("m", nested(5000)), "nests too deep"),
+    (opened().call, ("m", nested(100_000)), "nests too deep"),
     (server().publish, ("notifications/tools/list_changed", [1]), "must be an object"),
-    (server().publish, ("notifications/tools/list_changed", nested(5000)), "nests too deep"),
+    (server().publish, ("notifications/tools/list_changed", nested(100_000)), "nests too deep"),
 ]
 
 
