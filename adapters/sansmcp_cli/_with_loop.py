@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -21,7 +21,7 @@ async def converse_with(
     """Make the calls of a script, and show what happens meanwhile."""
     loop = sansmcp_loop.current_loop()
     async with connecting as client:
-        loop.spawn(_show_events, client, show)  # they end with the client
+        loop.spawn(_show_events, client.events(), show)  # they end with the client
         call = next_call(script, None)
         while call is not None:
             try:
@@ -36,8 +36,10 @@ async def converse_with(
             call = next_call(script, outcome)
 
 
-async def _show_events(client: sansmcp_loop.Client, show: Callable[[ClientEvent], None]) -> None:
-    async for event in client.events():
+async def _show_events(
+    events: AsyncIterator[ClientEvent], show: Callable[[ClientEvent], None]
+) -> None:
+    async for event in events:
         show(event)
 
 

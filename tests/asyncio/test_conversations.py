@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
@@ -12,7 +13,7 @@ import sansmcp
 from sansmcp import InputRequest, InputRequired, JsonRpcError, LocalProtocolError, RequestTimeout
 from sansmcp.events import ClientEvent, ProgressReceived, Reconnecting, ServerNotified
 from sansmcp.revisions import REVISIONS
-from sansmcp_asyncio import Call, Client, connect
+from sansmcp_asyncio import Call, connect
 
 from .conftest import World
 
@@ -112,14 +113,14 @@ async def test_the_server_lets_go_and_the_client_comes_back(world: World) -> Non
         await call.progress(2)
         return {"done": True}
 
-    async def watch(client: Client) -> None:
-        async for event in client.events():
+    async def watch(events: AsyncIterator[ClientEvent]) -> None:
+        async for event in events:
             if isinstance(event, Reconnecting):
                 back.set()
 
     policy = sansmcp.ReconnectPolicy(initial=0.01)
     async with world.serve() as serving, connect(serving.url, reconnect=policy) as client:
-        watching = asyncio.create_task(watch(client))
+        watching = asyncio.create_task(watch(client.events()))
         result = await client.call_tool(
             "work", on_progress=lambda report: reports.append(report.progress)
         )

@@ -15,31 +15,48 @@ import anyio
 import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
-from mcp_types import JSONRPCMessage, SamplingMessage, TextContent
+from mcp_types import (
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCResponse,
+    SamplingMessage,
+    TextContent,
+)
 from pydantic import BaseModel
 from starlette.applications import Starlette
 
 
 class ListStore(EventStore):
-    """Keeps all events of all streams in one list."""
+    """Keeps all events of all streams in one list.
+
+    A replay goes on until the response: their transport loses what is stored between the end of a
+    replay and the moment at which the stream is live again.
+    """
 
     def __init__(self) -> None:
         self.events: list[tuple[str, JSONRPCMessage | None]] = []
+        self.stored = anyio.Event()
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
         self.events.append((stream_id, message))
+        self.stored.set()
+        self.stored = anyio.Event()
         return str(len(self.events) - 1)
 
     async def replay_events_after(
         self, last_event_id: str, send_callback: EventCallback
     ) -> str | None:
-        last = int(last_event_id)
-        stream_id = self.events[last][0]
-        for number in range(last + 1, len(self.events)):
+        number = int(last_event_id)
+        stream_id, _ = self.events[number]
+        while True:
+            number += 1
+            while number == len(self.events):
+                await self.stored.wait()
             stream, message = self.events[number]
             if stream == stream_id and message is not None:
                 await send_callback(EventMessage(message, str(number)))
-        return stream_id
+                if isinstance(message, JSONRPCResponse | JSONRPCError):
+                    return stream_id
 
 
 class Answer(BaseModel):

@@ -15,7 +15,6 @@ from .conftest import (
     CAPABILITIES,
     VERSIONS,
     answer_their_questions,
-    check_resumed,
     text,
     use_their_server,
 )
@@ -50,5 +49,5 @@ def test_our_blocking_client_uses_their_server(sdk_url: str, version: str) -> No
         assert client.call_tool("fail")["isError"] is True
         result = client.call_tool("slow", {"steps": 6}, on_progress=reports.append)
     assert text(result) == "done"
-    check_resumed(reports)
-    assert time.monotonic() - began < 10  # their resumed streams do not end with the answer
+    assert [report.progress for report in reports] == [1, 2, 3, 4, 5, 6]
+    assert time.monotonic() - began < 20  # their resumed streams do not end with the answer

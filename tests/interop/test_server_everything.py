@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import trio
 import sansmcp
 import sansmcp_trio
 from sansmcp import JsonRpcError
-from sansmcp.events import ProgressReceived, ServerNotified
+from sansmcp.events import ClientEvent, ProgressReceived, ServerNotified
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 
 from ..cli.conftest import run_here
@@ -198,8 +198,8 @@ async def test_its_notifications_are_heard(server: Running) -> None:
     """On Streamable HTTP they are lost until our stream for them is open, so we ask repeatedly."""
     heard: list[Any] = []
 
-    async def watch(client: sansmcp_trio.Client) -> None:
-        async for event in client.events():
+    async def watch(events: AsyncIterator[ClientEvent]) -> None:
+        async for event in events:
             if isinstance(event, ServerNotified):
                 heard.append((event.notification.params or {}).get("data"))
 
@@ -207,7 +207,7 @@ async def test_its_notifications_are_heard(server: Running) -> None:
         sansmcp_trio.connect(server.target) as client,
         trio.open_nursery() as nursery,
     ):
-        nursery.start_soon(watch, client)
+        nursery.start_soon(watch, client.events())
         uri = "demo://resource/dynamic/text/1"
         with trio.fail_after(30):
             while not any(uri in str(data) for data in heard):

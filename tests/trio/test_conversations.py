@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -117,14 +118,14 @@ async def test_the_server_lets_go_and_the_client_comes_back(start: Start, world:
     policy = sansmcp.ReconnectPolicy(initial=0.01)
     async with sansmcp_trio.connect(serving.url, reconnect=policy) as client:
 
-        async def watch() -> None:
-            async for event in client.events():
+        async def watch(coming: AsyncIterator[ClientEvent]) -> None:
+            async for event in coming:
                 events.append(event)
                 if isinstance(event, Reconnecting):
                     back.set()
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(watch)
+            nursery.start_soon(watch, client.events())
             result = await client.call_tool(
                 "work", on_progress=lambda report: reports.append(report.progress)
             )
@@ -233,14 +234,14 @@ async def test_notifications_reach_the_client(start: Start, world: World) -> Non
         names: list[str] = []
         async with trio.open_nursery() as nursery:
 
-            async def watch() -> None:
-                async for event in client.events():
+            async def watch(events: AsyncIterator[ClientEvent]) -> None:
+                async for event in events:
                     assert isinstance(event, ServerNotified)
                     names.append(event.notification.method)
                     if len(names) == 2:
                         nursery.cancel_scope.cancel()
 
-            nursery.start_soon(watch)
+            nursery.start_soon(watch, client.events())
             await client.call_tool("notify")
             await client.notify("notifications/roots/list_changed")
         assert sorted(names) == ["notifications/message", "notifications/tools/list_changed"]
