@@ -90,6 +90,7 @@ def test_what_is_outside_keeps_the_rules(members: bytes, expected: Envelope | No
     else:
         assert decode_envelope(data, LIMITS) == expected
         assert envelope.decode_plainly(data, LIMITS) == expected
+        assert decode_envelope(expected.encode(), LIMITS) == expected
 
 
 @pytest.mark.parametrize(

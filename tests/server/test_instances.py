@@ -176,6 +176,25 @@ def test_a_stream_is_followed_at_another_instance() -> None:
     assert second.server.next_deadline() == pytest.approx(second.now + 300, abs=2)
 
 
+def test_a_stream_that_is_being_read_is_not_looked_at_as_well() -> None:
+    first, second = instances = Instances()
+    session = instances.open_session()
+    talk, call = first.call(session)
+    say(first, call, "a")
+    talk.gone()
+    second.get(session, talk.events[0].id)
+    second.store_works = False
+    resumed = second.get(session, talk.last_id)
+    assert len(second.waiting) == 1
+    second.use_store_once()  # whose session it is
+    (reading,) = second.waiting
+    instances.wait(1)
+    assert second.waiting.count(reading) == 1
+    say(first, call, "b")
+    second.use_store_once()
+    assert methods(resumed) == ["b"]
+
+
 def test_each_instance_tells_those_whose_stream_it_has_opened() -> None:
     changed = "notifications/tools/list_changed"
     first, second = instances = Instances()

@@ -116,6 +116,8 @@ def test_a_handler_talks_to_the_client() -> None:
     assert talk.ended
     _, call = bench.call(bench.open_session(), method="tools/list")
     assert BenchCall(call).params == {}
+    assert BenchCall(call).answers == {}
+    assert BenchCall(call).saved_state is None
 
 
 def test_a_handler_asks_the_client() -> None:

@@ -17,6 +17,10 @@ class Ended(Exception):
     pass
 
 
+class Stopped(BaseException):
+    """What a loop raises in a task that is cancelled."""
+
+
 class Handle(CallHandle[Any, None]):
     """What the handlers of these tests get: the machine's call, for the test."""
 
@@ -97,6 +101,8 @@ class HostBench(Bench):
             raise JsonRpcError(-7, "mine", object())
         if "fails" in handle.params:
             raise Ended
+        if "stops" in handle.params:
+            raise Stopped
         if "object" in handle.params:
             return object()
         return {"at": "once"}
@@ -150,6 +156,15 @@ def test_a_cancelled_call_stops_its_handler(bench: HostBench) -> None:
     bench.post(notification("notifications/cancelled", requestId=1), session)
     assert bench.host.cancelled == 1
     bench.host.let_go_on()
+
+
+def test_a_handler_that_is_cancelled_by_its_host(bench: HostBench) -> None:
+    talk = bench.post(request(1, "tools/list", stops=True), bench.open_session())
+    ((call, result),) = bench.host.waiting
+    with pytest.raises(Stopped):
+        bench.host.finish(call, result).send(None)
+    assert talk.error["code"] == -32603
+    assert bench.host.failures == []
 
 
 def test_a_call_that_is_cancelled_at_once_is_not_begun(bench: HostBench) -> None:

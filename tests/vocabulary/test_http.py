@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sansmcp import LocalProtocolError, RequestHead, Url
-from sansmcp.http import request_host
+from sansmcp.http import quoted_path, request_host
 
 
 @pytest.mark.parametrize(
@@ -62,3 +62,7 @@ def test_the_host_of_a_request() -> None:
 
 def test_the_path_of_a_request() -> None:
     assert head(b"/mcp?x=1").path == b"/mcp"
+
+
+def test_a_decoded_path_is_quoted_again() -> None:
+    assert quoted_path("/a b/ä%/(c)".encode()) == b"/a%20b/%C3%A4%25/(c)"

@@ -296,3 +296,15 @@ def test_requests_go_to_one_instance_after_the_other() -> None:
         pair.run(pair.clock.now + 1)
     assert len(ends(pair)) == 4
     assert [len(server.sessions) for server in pair.servers] == [1, 1]
+
+
+def test_connections_break_once() -> None:
+    pair = pair_of(empty)
+    pair.run(1.0)
+    pair.client.call("tools/call", idempotent=True, now=pair.clock.now)
+    pair.client.call("tools/call", now=pair.clock.now)
+    pair.run(1.005)
+    pair.break_connections()
+    pair.break_connections()
+    pair.run(60.0)
+    assert {type(end) for end in ends(pair)} == {CallFailed, CallCompleted}

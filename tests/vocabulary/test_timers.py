@@ -77,6 +77,16 @@ def test_most_of_many_are_stopped() -> None:
     assert [owner for _, owner in table.due(200.0)] == list(reversed(range(10)))
 
 
+def test_one_is_moved_to_and_fro() -> None:
+    table = TimerTable()
+    for deadline in (2.0, 3.0, 1.0):
+        table.set(Timer.REQUEST, "a", deadline)
+        assert table.next_deadline() == deadline
+    assert len(table) == 1
+    assert list(table.due(5.0)) == [(Timer.REQUEST, "a")]
+    assert table.next_deadline() is None
+
+
 def test_one_that_is_stopped_by_another_does_not_go_off() -> None:
     table = TimerTable()
     table.set(Timer.REQUEST, "a", 1.0)

@@ -8,9 +8,10 @@ import pytest
 
 from sansmcp import App, Caller, Limits, LocalProtocolError
 from sansmcp.events import CallCancelled, CallReceived
+from sansmcp.revisions import REVISIONS
 
 from ..bench import JSON, STREAM, Talk, expect, methods
-from .bench import SERVER_INFO, ModernBench, heard, meta, modern, modern_app
+from .bench import MODERN, SERVER_INFO, ModernBench, heard, meta, modern, modern_app
 
 requirement = pytest.mark.requirement
 US = {"name": "bench", "version": "1"}
@@ -331,8 +332,11 @@ def test_a_server_that_drains_lets_run_what_runs(bench: ModernBench) -> None:
 
 
 @pytest.mark.parametrize("streams", [True, False])
-def test_what_runs_when_the_server_shuts_down_is_told_so(streams: bool) -> None:
-    bench = ModernBench(stream_after=0 if streams else 1)
+@pytest.mark.parametrize("versions", [REVISIONS, (MODERN,)])
+def test_what_runs_when_the_server_shuts_down_is_told_so(
+    streams: bool, versions: tuple[str, ...]
+) -> None:
+    bench = ModernBench(stream_after=0 if streams else 1, versions=versions)
     talk, call = bench.start()
     bench.do(bench.server.shut_down)
     assert bench.events == [CallCancelled(call, "the server shuts down")]
