@@ -196,13 +196,13 @@ def test_a_clock_is_told_of_earlier_deadlines(run: Run) -> None:
         machine: Any = Machine()
         clock = Clock(loop, machine, lambda: None)
         task = loop.spawn(clock.run)
+        deadline = 0.0
         for seconds in (60.0, 0.01):
-            machine.deadline = loop.now() + seconds
+            machine.deadline = deadline = loop.now() + seconds
             moved = clock.moved
             clock.tick()
             assert moved.is_set()
             await loop.checkpoint()
-        deadline = machine.deadline
         await until(lambda: bool(machine.times))
         assert machine.times[0] >= deadline
         task.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -130,7 +131,8 @@ async def test_another_server_is_there(nursery: trio.Nursery) -> None:
         await stream.send_all(head + b"hello")
         await stream.aclose()
 
-    listeners = await nursery.start(trio.serve_tcp, web_server, 0)
+    serve = partial(trio.serve_tcp, web_server, 0, host="127.0.0.1")
+    listeners = await nursery.start(serve)
     port = listeners[0].socket.getsockname()[1]
     with pytest.raises(NegotiationFailed, match="HTTP 404: hello") as refused:
         async with sansmcp_trio.connect(f"http://127.0.0.1:{port}/"):
@@ -162,11 +164,19 @@ async def test_a_call_times_out_though_nobody_takes_the_events(start: Start, wor
 
     serving = await start()
     limits = sansmcp.Limits(max_queued_events=8)
+    heard, timeout = trio.Event(), 1.0
     async with sansmcp_trio.connect(serving.url, limits=limits) as client:
         events = client.events()
+
+        async def hear_one() -> None:
+            await anext(events)
+            heard.set()
+
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(anext, events)
-            with pytest.raises(RequestTimeout):
-                await client.call_tool("chatty", timeout=1)
+            nursery.start_soon(hear_one)
+            while not heard.is_set():  # on a busy machine that takes longer
+                with pytest.raises(RequestTimeout):
+                    await client.call_tool("chatty", timeout=timeout)
+                timeout *= 2
         await events.aclose()  # looks no more, so what comes is read again
         assert await client.call_tool("echo", {"a": 1}) == {"echo": {"a": 1}}

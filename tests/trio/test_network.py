@@ -77,9 +77,11 @@ async def test_a_peer_that_takes_nothing_is_dropped(start: Start, world: World) 
         return {}
 
     serving = await start(limits=Limits(send_timeout=0.2))
-    async with sansmcp_trio.connect(serving.url) as client:
+    async with sansmcp_trio.connect(serving.url, listen=False) as client:
         (session,) = serving.core.sessions
         assert session.id is not None
+        await client.ping()
+        others = len(serving.drivers)
         body = json.dumps(
             {"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": {"name": "chatter"}}
         )
@@ -91,8 +93,9 @@ async def test_a_peer_that_takes_nothing_is_dropped(start: Start, world: World) 
             + b"\r\ncontent-length: %d\r\n\r\n" % len(body)
             + body.encode()
         )
-        others = len(serving.drivers)
         while len(serving.drivers) == others:
+            await serving.clock.moved.wait()
+        while len(serving.drivers) > others:
             await serving.clock.moved.wait()
         assert await client.call_tool("echo") == {"echo": {}}
         await stream.aclose()
