@@ -39,7 +39,11 @@ def foreign(*manners: str, witness: int = 0) -> list[str]:
 async def connect(
     target: str | list[str], env: Mapping[str, str] | None = None, **settings: Any
 ) -> AsyncGenerator[Client, None]:
-    """Connect to a server, for a while; a command finds the packages in the tree."""
+    """Connect to a server, for a while; a command finds the packages in the tree.
+
+    Python takes its time to start, so a process is asked for its version as long as it takes.
+    """
+    settings.setdefault("probe_timeout", PATIENCE)
     with trio.fail_after(PATIENCE):
         env = outside() if env is None else env
         async with sansmcp_trio.connect(target, env=env, **settings) as client:

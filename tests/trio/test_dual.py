@@ -104,13 +104,12 @@ async def test_the_end_of_standard_input(tmp_path: Path, stops: bool) -> None:
 @pytest.fixture
 def port() -> Iterator[int]:
     """A port that is taken; the one after it is free. Nobody is given one of these by chance."""
-    for port in range(20_000 + os.getpid() % 10_000, 32_000, 2):
+    for port in range(20_000 + os.getpid() % 5_000 * 2, 32_000, 2):
         with ExitStack() as stack:
-            try:
-                for one in (port + 1, port):
+            try:  # the first one first: who has it has both
+                for one in (port, port + 1):
                     taken = stack.enter_context(socket.create_server(("127.0.0.1", one)))
-                    if one != port:
-                        taken.close()
+                taken.close()
             except OSError:
                 continue
             yield port

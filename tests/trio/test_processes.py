@@ -12,6 +12,7 @@ from subprocess import PIPE
 
 import pytest
 import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from sansmcp import Disconnected, LocalProtocolError, ProcessEnded, RequestTimeout
 
@@ -45,6 +46,17 @@ async def witness(nursery: trio.Nursery) -> AsyncIterator[Witness]:
     gc.collect()  # what was not closed would warn
 
 
+@pytest.fixture
+def clock(mock_clock: MockClock) -> MockClock:
+    """A clock that runs as all do, but for being put forward: processes have all the time."""
+    mock_clock.rate = 1.0
+    return mock_clock
+
+
+PATIENT = 5.0
+"""The ``close_timeout`` that has to pass, by the clock, before a process is told something else."""
+
+
 def cause(error: BaseException) -> ProcessEnded:
     assert isinstance(error.__cause__, ProcessEnded)
     return error.__cause__
@@ -58,7 +70,8 @@ async def test_a_server_that_ends_when_it_is_asked_for_its_version(witness: Witn
     async with connect(foreign("frail", witness=witness.port)) as client:
         assert client.connected.version == "2025-11-25"
         assert await client.ping() == {}
-        assert len(witness.pids) == 2
+    await witness.alone()
+    assert len(witness.pids) == 2
 
 
 @requirement("STDIO-S-003")
@@ -94,13 +107,13 @@ async def test_a_server_that_exits_before_it_has_said_anything() -> None:
     assert (caught.value.status, caught.value.log) == (1, ("no configuration",))
 
 
-async def test_a_server_that_hangs_up_and_stays(witness: Witness) -> None:
-    command = foreign(witness=witness.port)
-    async with connect(command, close_timeout=1) as client:
+async def test_a_server_that_hangs_up_and_stays(witness: Witness, clock: MockClock) -> None:
+    async with connect(foreign(witness=witness.port), close_timeout=PATIENT) as client:
         with pytest.raises(Disconnected, match="has closed its output") as caught:
             await client.call("hang_up")
+        clock.jump(PATIENT)
     assert cause(caught.value).status is None
-    assert "terminated" in witness.said
+    await witness.heard("terminated")
 
 
 @pytest.mark.parametrize(
@@ -138,22 +151,33 @@ async def test_a_server_ends_by_the_end_of_its_input(witness: Witness) -> None:
 @requirement("STDIO-C-008", "STDIO-C-009")
 @pytest.mark.parametrize("manner", ["deaf", "stubborn"])
 async def test_a_server_that_ignores_it_is_told_and_then_made_to_end(
-    witness: Witness, manner: str
+    witness: Witness, clock: MockClock, manner: str
 ) -> None:
+    async def make_time_pass() -> None:
+        for word in ("eof", "terminated"):
+            await witness.heard(word)
+            clock.jump(PATIENT)
+
     command = foreign(manner, witness=witness.port)
-    async with connect(command, close_timeout=1) as client:
-        assert await client.ping() == {}
-    await witness.heard("eof", "terminated")
+    async with trio.open_nursery() as nursery:
+        async with connect(command, close_timeout=PATIENT) as client:
+            assert await client.ping() == {}
+            nursery.start_soon(make_time_pass)
 
 
-async def test_a_server_that_does_not_read(witness: Witness) -> None:
-    async with connect(foreign(witness=witness.port), close_timeout=1) as client:
+async def test_a_server_that_does_not_read(witness: Witness, clock: MockClock) -> None:
+    async with connect(foreign(witness=witness.port), close_timeout=PATIENT) as client:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.call, "hang")
             await witness.heard("hanging")
             nursery.cancel_scope.cancel()
         await client.notify("notifications/much", {"text": "x" * 1_000_000})
-    assert "terminated" in witness.said
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.aclose)
+            await wait_all_tasks_blocked()
+            clock.jump(PATIENT)
+    await witness.heard("terminated")
+    await witness.alone()
     assert "eof" not in witness.said
 
 
