@@ -17,6 +17,7 @@ from sansmcp.events import ClientEvent, ServerNotified
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
 from sansmcp_httpx import BlockingClient, connect_blocking
 
+from ..blocking.conftest import PATIENCE, happens
 from .conftest import Token, Web
 
 ASKING: dict[str, Any] = {"versions": HANDSHAKE_VERSIONS, "capabilities": {"elicitation": {}}}
@@ -110,22 +111,28 @@ def test_an_interrupt_cancels_the_call(http: httpx.Client, url: str) -> None:
         assert client.call_tool("any", {"a": 1})["arguments"] == {"a": 1}
 
 
-def test_another_thread_has_to_wait(http: httpx.Client, url: str, web: Web) -> None:
+def test_another_thread_has_to_wait(http: httpx.Client, url: str) -> None:
+    asked, go_on = threading.Event(), threading.Event()
     results: list[Any] = []
 
-    def call(client: BlockingClient) -> None:
-        results.append(client.call_tool("slow", {"seconds": 0.3}))
+    def answer(params: Any) -> Any:
+        asked.set()
+        happens(go_on)
+        return {"action": "decline"}
 
-    with connect_blocking(url, http) as client:
-        web.seen.clear()
+    def call(client: BlockingClient) -> None:
+        results.append(client.call_tool("ask"))
+
+    answers = {"elicitation/create": answer}
+    with connect_blocking(url, http, answers=answers, **ASKING) as client:
         thread = threading.Thread(target=call, args=(client,))
         thread.start()
-        while not web.seen:
-            pass
+        happens(asked)
         with pytest.raises(LocalProtocolError, match="thread"):
             client.call_tool("any")
+        go_on.set()
         thread.join()
-    assert len(results) == 1
+    assert results == [{"said": {"action": "decline"}}]
 
 
 def test_closing_twice(http: httpx.Client, url: str) -> None:
@@ -142,7 +149,7 @@ class Endless(httpx.SyncByteStream):
     is_closed = False
 
     def __iter__(self) -> Iterator[bytes]:
-        end = time.monotonic() + 5
+        end = time.monotonic() + 2 * PATIENCE
         while time.monotonic() < end:
             yield b": nothing\n\n"
 
@@ -178,7 +185,7 @@ def test_a_stream_that_never_ends_is_broken_off() -> None:
     ):
         client.call_tool("any", timeout=0.05)
     assert stream.is_closed
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < PATIENCE
 
 
 @pytest.mark.parametrize(

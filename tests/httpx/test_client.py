@@ -96,13 +96,10 @@ def test_timeouts_are_those_of_the_call(run: Run, url: str) -> None:
 def test_too_few_connections(
     run: Run, url: str, web: Web, wait: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sansmcp_httpx._http._POOL_TIMEOUT", 0.01)
-
     async def main() -> None:
         limits = httpx.Limits(max_connections=1)
-        timeout = httpx.Timeout(5, pool=wait)
         async with (
-            httpx.AsyncClient(limits=limits, timeout=timeout) as http,
+            httpx.AsyncClient(limits=limits) as http,
             sansmcp_httpx.connect(url, http, listen=False) as client,
         ):
 
@@ -113,6 +110,8 @@ def test_too_few_connections(
             web.seen.clear()
             current_loop().spawn(hold)
             await until(lambda: len(web.seen) == 1)
+            http.timeout = httpx.Timeout(5, pool=wait)
+            monkeypatch.setattr("sansmcp_httpx._http._POOL_TIMEOUT", 0.01)
             with pytest.raises(Disconnected, match="max_connections"):
                 await client.call_tool("any")
 
