@@ -51,6 +51,12 @@ def world() -> World:
     return world
 
 
+@pytest.fixture(autouse=True)
+def last_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that stops gives its last threads as long as they take."""
+    monkeypatch.setattr("sansmcp_blocking._server._LAST_MOMENT", PATIENCE)
+
+
 @pytest.fixture
 def start(world: World) -> Iterator[Start]:
     """Start a server on a free port; nothing of it is left after the test."""

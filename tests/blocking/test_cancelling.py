@@ -92,7 +92,7 @@ class Conversation:
     def __init__(self, version: str, **settings: Any) -> None:
         self._versions = (version,)
         self._settings: dict[str, Any] = {**settings, "versions": self._versions}
-        self._running = 0
+        self._running: set[Call] = set()
 
     def __call__(self, disturbance: Disturbance) -> None:
         world = World()
@@ -104,17 +104,17 @@ class Conversation:
             finally:
                 if not serving.wait(0):
                     serving.until(lambda: not serving.core.is_busy)
-        assert self._running == 0
+        assert not self._running
 
     def work(self, call: Call) -> Any:
-        self._running += 1
+        self._running.add(call)
         try:
             call.progress(1)
             call.disconnect(retry=0.001)
             call.sleep(0.001)
             return {}
         finally:
-            self._running -= 1
+            self._running.remove(call)
 
     def talk(self, serving: Serving) -> None:
         policy = ReconnectPolicy(initial=0.001, attempts=3)

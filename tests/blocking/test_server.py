@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -248,11 +247,8 @@ def test_a_state_file_lasts_as_long_as_the_server(start: Start, tmp_path: Path) 
 
 
 def test_calls_that_run_get_a_moment_when_the_server_stops(start: Start, world: World) -> None:
-    begun = threading.Event()
-
     @world.tool
     def work(call: Call) -> Any:
-        begun.set()
         serving.stop()
         assert not serving.wait(0.05)
         return {"done": True}
@@ -276,16 +272,14 @@ def test_the_server_stops_as_soon_as_a_call_ends_that_nobody_reads(
         happens(go_on)
         return {}
 
-    serving = start(grace=PATIENCE, versions=("2025-11-25",))
+    serving = start(grace=10 * PATIENCE, versions=("2025-11-25",))
     client = sansmcp_blocking.connect(serving.url, listen=False, close_timeout=0.1)
     client.start_call("tools/call", {"name": "work"}, on_progress=print)
     happens(away)
-    began = time.monotonic()
     serving.stop()
     assert not serving.wait(0.05)
     go_on.set()
     assert serving.wait(PATIENCE)
-    assert time.monotonic() - began < PATIENCE / 2
     client.close()
 
 
@@ -309,8 +303,9 @@ def test_calls_that_run_for_longer_are_cancelled(start: Start, world: World) -> 
 
 
 def test_a_handler_that_does_not_look_is_left_behind(
-    start: Start, world: World, caplog: pytest.LogCaptureFixture
+    start: Start, world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("sansmcp_blocking._server._LAST_MOMENT", 0.01)
     begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 
     @world.tool
@@ -323,9 +318,7 @@ def test_a_handler_that_does_not_look_is_left_behind(
     client = sansmcp_blocking.connect(serving.url, listen=False, close_timeout=0.1)
     client.start_call("tools/call", {"name": "hang"})
     happens(begun)
-    began = time.monotonic()
     serving.close()
-    assert time.monotonic() - began < 10
     assert "a handler goes on" in caplog.text
     client.close()
     go_on.set()

