@@ -11,6 +11,9 @@ import sansmcp
 
 _LAST_PORT = 65535
 
+_ATTEMPTS = 10
+"""What is free at one address may be taken at another."""
+
 
 def address_of(http: object) -> tuple[str, Sequence[int]]:
     """A host, and the ports to try, in order: at least one.
@@ -41,6 +44,8 @@ def listen(http: tuple[str, int | range]) -> list[socket.socket]:
     there is none, and LocalProtocolError for what is no address.
     """
     host, ports = address_of(http)
+    if ports == [0]:
+        ports = _ATTEMPTS * [0]
     for port in ports[:-1]:
         try:
             return _listen_at(host, port)

@@ -130,10 +130,10 @@ def test_a_call_whose_turn_comes_too_late_is_not_begun(
     serving = start(threads=1)
     with sansmcp_blocking.connect(serving.url, versions=HANDSHAKE_VERSIONS) as client:
         first = client.start_call("tools/call", {"name": "work", "arguments": 1})
+        happens(begun)
         second = client.start_call("tools/call", {"name": "work", "arguments": 2})
         for _ in range(2):
             assert come.acquire(timeout=PATIENCE)
-        happens(begun)
         second.cancel()
         happens(cancelled)
         go_on.set()

@@ -15,7 +15,10 @@ from sansmcp_local import signal_group
 PARENT = """
 import os, signal, sys
 if os.fork() == 0:
-    signal.signal(signal.SIGTERM, lambda *_: os.write(1, b"child told\\n"))
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    os.write(1, b"\\n")
+    signal.sigwait([signal.SIGTERM])
+    os.write(1, b"child told")
 os.write(1, b"\\n")
 while True:
     signal.pause()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import time
 from typing import Any
@@ -49,6 +50,25 @@ def test_the_first_port_that_is_free() -> None:
             assert listener.getsockname()[1] > port
         with pytest.raises(OSError, match="in use"):
             listen((HOST, range(port, port + 1)))
+
+
+def test_a_port_that_is_free_at_all_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    create, found = socket.create_server, socket.getaddrinfo(HOST, 0, type=socket.SOCK_STREAM)
+    tried: list[int] = []
+
+    def create_server(place: tuple[str, int], **options: Any) -> socket.socket:
+        if place[1] == 0:
+            return create(place, **options)
+        tried.append(place[1])
+        if len(tried) == 1:
+            raise OSError(errno.EADDRINUSE, "in use")
+        return socket.socket()
+
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: 2 * found)
+    monkeypatch.setattr(socket, "create_server", create_server)
+    one, other = listen((HOST, 0))
+    with one, other:
+        assert tried[1:] == [one.getsockname()[1]]
 
 
 @pytest.mark.parametrize("missing", ["store", "seal"])
