@@ -159,10 +159,12 @@ async def test_a_server_that_ignores_it_is_told_and_then_made_to_end(
             clock.jump(PATIENT)
 
     command = foreign(manner, witness=witness.port)
-    async with trio.open_nursery() as nursery:
-        async with connect(command, close_timeout=PATIENT) as client:
-            assert await client.ping() == {}
-            nursery.start_soon(make_time_pass)
+    async with (
+        trio.open_nursery() as nursery,
+        connect(command, close_timeout=PATIENT) as client,
+    ):
+        assert await client.ping() == {}
+        nursery.start_soon(make_time_pass)
 
 
 async def test_a_server_that_does_not_read(witness: Witness, clock: MockClock) -> None:
