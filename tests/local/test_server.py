@@ -64,7 +64,10 @@ def test_a_port_that_is_free_at_all_addresses(monkeypatch: pytest.MonkeyPatch) -
             raise OSError(errno.EADDRINUSE, "in use")
         return socket.socket()
 
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: 2 * found)
+    def getaddrinfo(*_: Any, **__: Any) -> Any:
+        return 2 * found
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     monkeypatch.setattr(socket, "create_server", create_server)
     one, other = listen((HOST, 0))
     with one, other:
