@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import attrs
 
-from .errors import LocalProtocolError
+from .errors import LocalProtocolError, expect
 
 
 @attrs.frozen(kw_only=True)
@@ -153,8 +153,7 @@ class Limits:
 
     def __attrs_post_init__(self) -> None:
         for name, value in attrs.asdict(self).items():
-            if not isinstance(value, int | float):
-                raise TypeError(f"{name} must be a number, and is {type(value).__name__}")
+            expect((int, float), **{name: value})
             if value <= 0:
                 raise LocalProtocolError(f"{name} must be above zero, and is {value}")
         if self.max_json_depth > 500:

@@ -35,6 +35,12 @@ def _with_good_capabilities(core: ServerCore, attribute: attrs.Attribute[App], a
     checked_capabilities(app.declared_capabilities())
 
 
+def _not_below_zero(core: ServerCore, attribute: attrs.Attribute[float], seconds: float) -> None:
+    expect((int, float), **{attribute.name: seconds})
+    if seconds < 0:
+        raise LocalProtocolError(f"{attribute.name} must not be below zero, and is {seconds}")
+
+
 @attrs.define(eq=False, kw_only=True, on_setattr=attrs.setters.NO_OP)  # the time is set often
 class ServerCore:
     """The common ground of the parts of a server; nobody outside the machine sees it."""
@@ -48,7 +54,7 @@ class ServerCore:
     limits: Limits = attrs.field(validator=of_kind(Limits))
     resumable: bool
     """Whether there is a store."""
-    stream_after: float = attrs.field(validator=of_kind((int, float)))
+    stream_after: float = attrs.field(validator=_not_below_zero)
     shared_store: bool = False
     """Other instances use the same store."""
     multi_turn: bool = False
