@@ -48,7 +48,6 @@ from sansmcp.testing import Link, Pair, counting_tokens
 from ..stores.strangers import Attempt, Spy, attempts, initialize
 
 requirement = pytest.mark.requirement
-simulation = pytest.mark.simulation
 
 WAYS = {
     "requests": ("2025-06-18", False),
@@ -279,7 +278,6 @@ def problems(way: str, place: str, runs: int = RUNS) -> list[str]:
     ]
 
 
-@simulation
 @requirement("MTURN-S-009", "MTURN-S-011", "MTURN-B-001", "MRTR-S-010", "MRTR-S-011")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("way", WAYS)
@@ -293,13 +291,11 @@ def test_a_few_runs_of_each_kind(way: str, place: str) -> None:
     assert problems(way, place, 3) == []
 
 
-@simulation
 @pytest.mark.parametrize("place", PLACES[:2])
 def test_an_answer_finds_the_handler_that_waits_for_it(place: str) -> None:
     assert problems(IN_PLACE, place, 100) == []
 
 
-@simulation
 def test_a_cancellation_finds_the_handler_that_waits_for_an_answer() -> None:
     for seed in range(100):
         world = World(IN_PLACE, PLACES[1], seed)
@@ -312,7 +308,6 @@ def test_a_cancellation_finds_the_handler_that_waits_for_an_answer() -> None:
         assert not any(server.is_busy for server in pair.servers), seed
 
 
-@simulation
 def test_planted_bug_nobody_looks_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     def blind(self: Watch) -> None:
         """Does not look."""
@@ -321,13 +316,11 @@ def test_planted_bug_nobody_looks_for_answers(monkeypatch: pytest.MonkeyPatch) -
     assert any("failed" in text for text in problems(IN_PLACE, PLACES[1], 20))
 
 
-@simulation
 def test_planted_bug_who_was_overtaken_goes_on_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Delivery, "overtaken", Delivery.stored)
     assert problems("requests", PLACES[1], 60) != []
 
 
-@simulation
 def test_planted_bug_who_comes_back_goes_on_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     def twice(self: Delivery, answers: object) -> None:
         assert self._parked is not None
@@ -338,7 +331,6 @@ def test_planted_bug_who_comes_back_goes_on_once_more(monkeypatch: pytest.Monkey
     assert any("times" in text for text in problems("multi-turn streams", PLACES[1], 60))
 
 
-@simulation
 def test_planted_bug_a_store_that_lets_everybody_succeed(monkeypatch: pytest.MonkeyPatch) -> None:
     append = MemoryStore.append
 
@@ -352,7 +344,6 @@ def test_planted_bug_a_store_that_lets_everybody_succeed(monkeypatch: pytest.Mon
     assert problems("requests", PLACES[1], 60) != []
 
 
-@simulation
 def test_planted_bug_nobody_looks_what_others_write(monkeypatch: pytest.MonkeyPatch) -> None:
     def blind(self: Stream) -> None:
         """Does not look."""

@@ -25,7 +25,6 @@ from sansmcp.events import CallCompleted, CallFailed, Connected, ServerAsked, Se
 from sansmcp.testing import Link, Pair, counting_tokens
 
 requirement = pytest.mark.requirement
-simulation = pytest.mark.simulation
 CHANGED = "notifications/tools/list_changed"
 
 
@@ -116,7 +115,6 @@ class StatelessWorld:
         return problems
 
 
-@simulation
 @requirement("MRTR-B-001", "MODERN-B-002", "MODERN-B-003")
 @pytest.mark.parametrize("mean_cut", [None, 3000, 6000])
 def test_calls_that_may_be_repeated_end_well(mean_cut: float | None) -> None:
@@ -127,7 +125,6 @@ def test_calls_that_may_be_repeated_end_well(mean_cut: float | None) -> None:
         assert world.client.next_deadline() is None
 
 
-@simulation
 def test_the_others_end_once_and_are_never_repeated() -> None:
     failures = 0
     for seed in range(20):
@@ -140,7 +137,6 @@ def test_the_others_end_once_and_are_never_repeated() -> None:
     assert failures > 0
 
 
-@simulation
 def test_a_subscription_outlives_its_connections() -> None:
     for seed in range(10):
         world = StatelessWorld(seed, mean_cut=5000)
@@ -161,7 +157,6 @@ def test_a_subscription_outlives_its_connections() -> None:
         world.pair.run(2120.0)
 
 
-@simulation
 def test_planted_bug_nobody_is_told_of_a_broken_response(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

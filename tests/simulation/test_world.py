@@ -21,14 +21,12 @@ from ..server.bench import Bench
 from .world import World
 
 requirement = pytest.mark.requirement
-simulation = pytest.mark.simulation
 
 
 def problems(seeds: Iterable[int], **settings: Any) -> list[str]:
     return [problem for seed in seeds for problem in World(seed, **settings).run().check()]
 
 
-@simulation
 @requirement("RESUME-C-001", "RESUME-C-002", "RESUME-S-005", "RESUME-S-007", "SHTTP-S-025")
 @pytest.mark.parametrize("mean_cut", [500, 800, 2000, 20_000])
 def test_calls_survive_cuts_at_any_byte(mean_cut: int) -> None:
@@ -37,12 +35,10 @@ def test_calls_survive_cuts_at_any_byte(mean_cut: int) -> None:
     assert sum(world.pair.cuts for world in worlds) > 5
 
 
-@simulation
 def test_a_narrow_network() -> None:
     assert problems(range(25), window=500, mean_cut=1500) == []
 
 
-@simulation
 def test_a_network_without_accidents() -> None:
     assert problems(range(15), mean_cut=None, attempts=2) == []
 
@@ -54,7 +50,6 @@ def test_the_same_seed_is_the_same_run() -> None:
     assert first.pair.cuts == second.pair.cuts
 
 
-@simulation
 def test_calls_that_may_not_be_repeated_end_once_whatever_happens() -> None:
     """Without consent a call may fail, but only because nothing could be resumed."""
     failures = 0
@@ -72,7 +67,6 @@ def test_calls_that_may_not_be_repeated_end_once_whatever_happens() -> None:
     assert failures > 0
 
 
-@simulation
 def test_a_store_that_fails_loses_nothing_silently() -> None:
     """Calls may fail then, but each ends once, and what arrives is in order and never twice."""
     for seed in range(40):
@@ -89,7 +83,6 @@ def test_a_store_that_fails_loses_nothing_silently() -> None:
 # Planted bugs: each breaks one thing, and the checkers have to see it.
 
 
-@simulation
 def test_planted_bug_the_cursor_of_the_connection_before(monkeypatch: pytest.MonkeyPatch) -> None:
     get = Cursor.get
     previous: dict[Cursor, str] = {}
@@ -109,7 +102,6 @@ def test_planted_bug_the_cursor_of_the_connection_before(monkeypatch: pytest.Mon
     assert any("reported" in problem for problem in problems(range(20), mean_cut=800))
 
 
-@simulation
 def test_planted_bug_a_gap_between_replay_and_live(monkeypatch: pytest.MonkeyPatch) -> None:
     replayed = Stream.replayed
 
@@ -122,7 +114,6 @@ def test_planted_bug_a_gap_between_replay_and_live(monkeypatch: pytest.MonkeyPat
     assert any("reported" in problem for problem in found)
 
 
-@simulation
 def test_planted_bug_sent_before_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     append = Stream.append
 
@@ -137,7 +128,6 @@ def test_planted_bug_sent_before_stored(monkeypatch: pytest.MonkeyPatch) -> None
     assert any(EventId.decode(problem) for problem in problems(range(20)))
 
 
-@simulation
 def test_planted_bug_attempts_are_never_reset(monkeypatch: pytest.MonkeyPatch) -> None:
     received = Cursor.received
 

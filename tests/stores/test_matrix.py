@@ -44,7 +44,6 @@ from .server import WHO
 from .strangers import Attempt, Spy, attempts, initialize
 
 requirement = pytest.mark.requirement
-pytestmark = pytest.mark.simulation
 
 CALLS = {"one process": 8, "any process": 8, "the one that has asked is killed": 2}
 """In each way, with cuts and without: 108 in all."""

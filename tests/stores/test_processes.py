@@ -11,7 +11,6 @@ from .conftest import ONE_REQUEST_EACH, TEXT, WAYS, Server, ask, connect, poem, 
 from .relay import Relay, relaying
 
 requirement = pytest.mark.requirement
-pytestmark = pytest.mark.simulation
 
 CALLS = 34
 """In each of the three ways: a hundred in all."""
