@@ -44,19 +44,20 @@ def _outcome(
     pending: sansmcp_blocking.PendingCall,
     show: Callable[[ClientEvent], None],
 ) -> Any:
-    while True:
-        try:
-            return pending.result(_LOOK)
-        except TimeoutError:
-            pass
-        except sansmcp.CallError as error:
-            return error
-        except KeyboardInterrupt:
-            pending.cancel()
-            raise
-        finally:
-            for event in client.events(0):
-                show(event)
+    try:
+        while True:
+            try:
+                return pending.result(_LOOK)
+            except TimeoutError:
+                pass
+            except sansmcp.CallError as error:
+                return error
+            finally:
+                for event in client.events(0):
+                    show(event)
+    except KeyboardInterrupt:
+        pending.cancel()
+        raise
 
 
 def serve(
