@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import sys
 from pathlib import Path
@@ -67,8 +68,10 @@ def test_nothing_of_the_server_is_left_behind(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     held = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    script = f"sleep 600 > {pipe} & {' '.join(SERVER[1:])}"
+    script = f"exec 9> {pipe}; sleep 600 & exec 9>&-; {' '.join(SERVER[1:])}"
     assert run("call", "echo", '{"text": "a"}', *shell(script)).status == 0
+    ended, _, _ = select.select([held], [], [], 20)  # what was killed takes a moment to be gone
+    assert ended
     assert os.read(held, 1) == b""  # nobody holds it any more
     os.close(held)
 

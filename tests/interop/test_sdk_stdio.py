@@ -70,7 +70,8 @@ async def test_a_call_to_their_server_times_out_and_the_next_one_works() -> None
 
 async def test_their_server_ends_when_its_input_does() -> None:
     lines: list[str] = []
-    async with sansmcp_trio.connect(THEIR_SERVER, trace=Tracer("client", lines.append)):
+    trace = Tracer("client", lines.append)
+    async with sansmcp_trio.connect(THEIR_SERVER, trace=trace, close_timeout=60):
         pass
     assert "client < exit status 0" in lines
     assert "client > TerminateProcess" not in lines
@@ -133,6 +134,7 @@ async def test_our_server_ends_when_its_input_does(
         killed.append(process)
 
     killed: list[object] = []
+    monkeypatch.setattr("mcp.client.stdio.PROCESS_TERMINATION_TIMEOUT", 60)
     monkeypatch.setattr("mcp.client.stdio._terminate_process_tree", terminate)
     async with their_client(log, mode="legacy"):
         pass

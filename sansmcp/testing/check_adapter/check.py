@@ -21,8 +21,8 @@ from .subjects import ClientSubject, Feature, ServerSubject
 
 MOMENT = 20.0
 """Seconds for what takes a moment, on a machine that has much else to do."""
-_LAST_STEPS = 10.0
-"""Seconds for threads that have nothing left to do but to end."""
+_LAST_STEPS = 30.0
+"""Seconds for threads that have nothing left to do but to end; trio keeps some for ten of them."""
 
 
 class _Subject(Protocol):

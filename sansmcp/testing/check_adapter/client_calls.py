@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -163,10 +164,11 @@ def many_calls_at_once(subject: ClientSubject) -> None:
     Carry each exchange on a connection of its own, and let none wait for another.
     """
     waiting: list[Exchange] = []
+    arrivals = itertools.count(1)
 
     def answer_all(exchange: Exchange) -> None:
         waiting.append(exchange)
-        if len(waiting) == 50:
+        if next(arrivals) == 50:
             for each in reversed(waiting):
                 echo(each)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from functools import partial
 
 from ...errors import (
     CallError,
@@ -21,14 +22,26 @@ from .fake_server import (
     Script,
     echo,
     encode,
-    in_turn,
     server_result,
 )
-from .subjects import ClientSubject, Feature
+from .subjects import ClientSubject, ConnectedClient, Feature
 
 
 def _hang(exchange: Exchange) -> None:
     exchange.wait_until_gone()
+
+
+def _hang_or_echo(exchange: Exchange) -> None:
+    """Answer only calls that have arguments."""
+    echo(exchange) if exchange.message["params"].get("arguments") else _hang(exchange)
+
+
+def _time_out(client: ConnectedClient, server: FakeServer) -> None:
+    """Make a call that is not answered, until one has been sent before its time was up."""
+    timeout = 0.1
+    while "tools/call" not in server.asked:
+        raises(RequestTimeout, partial(call, client, timeout=timeout), "a call with a timeout")
+        timeout *= 2
 
 
 def _gone(server: FakeServer) -> None:
@@ -44,8 +57,8 @@ def a_call_that_takes_too_long(subject: ClientSubject) -> None:
     Wait no longer than until next_deadline(), which may change whenever the machine does, and call
     handle_timeout(). Break off what an AbortExchange names: close its connection.
     """
-    with talking(subject, {"tools/call": in_turn(_hang, echo)}) as (client, server):
-        raises(RequestTimeout, lambda: call(client, timeout=0.1), "a call with a timeout")
+    with talking(subject, {"tools/call": _hang_or_echo}) as (client, server):
+        _time_out(client, server)
         until(client, lambda: "notifications/cancelled" in server.asked, "a cancellation")
         _gone(server)
         same(call(client, {"a": 1}), {"a": 1}, "the result of another call")
@@ -57,11 +70,8 @@ def a_request_that_takes_too_long(subject: ClientSubject) -> None:
 
     Break off what an AbortExchange names: close its connection.
     """
-    with talking(subject, {"tools/call": in_turn(_hang, echo)}, versions=MODERN) as (
-        client,
-        server,
-    ):
-        raises(RequestTimeout, lambda: call(client, timeout=0.1), "a call with a timeout")
+    with talking(subject, {"tools/call": _hang_or_echo}, versions=MODERN) as (client, server):
+        _time_out(client, server)
         _gone(server)
         same(call(client, {"a": 1}), {"a": 1}, "the result of another call")
 
@@ -72,7 +82,7 @@ def a_call_that_is_cancelled(subject: ClientSubject) -> None:
 
     When the caller is cancelled call Client.cancel(), and perform the effects that follow.
     """
-    with talking(subject, {"tools/call": in_turn(_hang, echo)}) as (client, server):
+    with talking(subject, {"tools/call": _hang_or_echo}) as (client, server):
         pending = start(client)
         until(client, lambda: "tools/call" in server.asked, "the call")
         pending.cancel()
@@ -180,10 +190,13 @@ def answers_that_are_none(subject: ClientSubject) -> None:
     Nothing that a server sends makes the machine raise. What the connection itself raises is
     PeerGone(reason), or connection_lost(); such a connection is not used again.
     """
-    answers = [answer for bad in _GARBAGE.values() for answer in (bad, echo)]
-    with talking(subject, {"tools/call": in_turn(*answers)}) as (client, _):
+
+    def answer(exchange: Exchange) -> None:
+        _GARBAGE.get(exchange.message["params"]["arguments"].get("kind"), echo)(exchange)
+
+    with talking(subject, {"tools/call": answer}) as (client, _):
         for kind in _GARBAGE:
-            raises(CallError, lambda: call(client, timeout=1), f"a call answered by {kind}")
+            raises(CallError, partial(call, client, {"kind": kind}), f"a call answered by {kind}")
             same(call(client, {"a": 1}), {"a": 1}, f"the call after {kind}")
 
 
@@ -242,7 +255,10 @@ def closing_does_not_wait_for_the_server(subject: ClientSubject) -> None:
 
     Go on ticking the timers until the event Closed.
     """
+    close_timeout = 0.1
     with FakeServer({"DELETE": _hang}) as server:
-        with connected(subject, server.url, versions=LEGACY, close_timeout=0.1):
-            pass
-        server.wait_for("DELETE")
+        while "DELETE" not in server.asked:  # it may not have been sent before the time was up
+            with connected(subject, server.url, versions=LEGACY, close_timeout=close_timeout):
+                pass
+            server.wait(lambda: not server.is_open, "the client has closed its connections")
+            close_timeout *= 2

@@ -171,7 +171,8 @@ def output_that_nobody_takes(subject: ClientSubject) -> None:
             return heard[-1]
 
         until(client, hears_something, "the flood")
-        same(heard[-1], b"held up", "the output, though nobody takes the events")
+        told = (heard[-1] or b"")[:7]  # it may have been told several times
+        same(told, b"held up", "the output, though nobody takes the events")
         numbers = [each["number"] for each in notified(events, count)]
         same(numbers, list(range(count)), "the notifications")
         same(pending.result(), {"flood": count}, "the result")

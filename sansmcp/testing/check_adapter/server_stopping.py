@@ -77,7 +77,7 @@ def connections_are_closed(subject: ServerSubject) -> None:
         peer.call("echo", on=used)
         begin = time.monotonic()
         running.stop()
-        expect(time.monotonic() - begin < MOMENT / 2, "idle connections held up the server")
+        expect(time.monotonic() - begin < MOMENT, "idle connections held up the server")
         expect(used.is_closed(), "a connection that was used is still open")
         expect(fresh.is_closed(), "a connection that was not used is still open")
         raises(OSError, lambda: Connection(running.url), "connecting again")

@@ -71,14 +71,18 @@ def take(message: dict[str, Any], witness: socket.socket) -> None:
 
 def main(port: int, manners: str) -> None:
     """Answer until the end of the input; if it is stubborn, live on until nobody looks any more."""
-    is_child = False
+    witness = socket.create_connection(("127.0.0.1", port))
     if manners == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        is_child = os.fork() == 0
-    with socket.create_connection(("127.0.0.1", port)) as witness:
-        if not is_child:
-            for line in sys.stdin.buffer:
-                take(json.loads(line), witness)
+        of_child = socket.create_connection(("127.0.0.1", port))  # it may not live for long enough
+        if os.fork() == 0:
+            witness.close()
+            of_child.recv(1)
+            return
+        of_child.close()
+    with witness:
+        for line in sys.stdin.buffer:
+            take(json.loads(line), witness)
         if manners == "stubborn":
             witness.recv(1)
 

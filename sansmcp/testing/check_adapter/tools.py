@@ -72,6 +72,8 @@ class Tools:
         """The check is over: nobody is to wait any more."""
         self.sent = 0
         """How many notifications a flood has sent."""
+        self.flooded = threading.Event()
+        """It has sent them all."""
         self.app = App("tools-of-the-checks", "1")
         self.app.handler("tools/list")(self._native(self._list))
         self.app.handler("tools/call")(self._native(self._call))
@@ -157,6 +159,7 @@ class Tools:
             params = {"level": "info", "data": {"number": number, "text": "x" * 16_000}}
             await call.notify("notifications/message", params)
             self.sent += 1
+        self.flooded.set()
         return {"done": True}
 
     async def _print(self, call: ToolCall) -> Any:
