@@ -121,23 +121,28 @@ CAPABILITIES: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
 
 async def answer_their_questions(client: sansmcp_loop.Client) -> None:
     """All that ``sdk_server.py`` may ask; the client has our ANSWERS and CAPABILITIES."""
+    await hear_their_announcements(client)  # the stream that some questions come on is open now
     assert text(await client.call_tool("ask")) == "Ada"
     assert text(await client.call_tool("sample")) == "5"
     assert text(await client.call_tool("roots")) == "file:///a, file:///b"
 
 
 async def hear_their_announcements(client: sansmcp_loop.Client) -> None:
-    """A tool logs, and says that tools have changed: both arrive, maybe on two streams."""
+    """A tool logs, and says that tools have changed: both arrive, maybe on two streams.
+
+    They keep nothing for a stream that opens later, so we ask until ours is there.
+    """
     heard: dict[str, Any] = {}
     async with aclosing(client.events()) as events:
-        # They keep nothing for a stream that opens later; ours was asked for before this call.
-        await client.call_tool("echo", {"text": ""})
-        await client.call_tool("announce")
         with anyio.fail_after(30):
-            while len(heard) < 2:
-                event = await anext(events)
-                if isinstance(event, ServerNotified):
-                    heard[event.notification.method] = event.notification.params
+            while "notifications/tools/list_changed" not in heard:
+                await client.call_tool("announce")
+                method = ""
+                while method != "notifications/message":  # which comes on the stream of the call
+                    event = await anext(events)
+                    if isinstance(event, ServerNotified):
+                        method = event.notification.method
+                        heard[method] = event.notification.params
     assert heard.keys() == {"notifications/message", "notifications/tools/list_changed"}
     assert heard["notifications/message"]["data"] == "look"
 

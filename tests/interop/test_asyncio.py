@@ -19,7 +19,6 @@ from .conftest import (
     Person,
     answer_their_questions,
     follow_our_progress,
-    hear_their_announcements,
     use_our_server,
     use_their_server,
 )
@@ -49,7 +48,6 @@ def test_our_client_answers_their_questions(sdk_url: str, transport: str) -> Non
             target, answers=ANSWERS, capabilities=CAPABILITIES, versions=tuple(VERSIONS)
         )
         await answer_their_questions(client)
-        await hear_their_announcements(client)
         await client.aclose()
 
     asyncio.run(answer())

@@ -92,7 +92,7 @@ class AsIfAsync:
         return call
 
     def events(self) -> AsyncGenerator[ClientEvent, None]:
-        kept = self._client.events(10)
+        kept = self._client.events(30)
 
         async def take() -> AsyncGenerator[ClientEvent, None]:
             for event in kept:
