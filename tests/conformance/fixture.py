@@ -16,6 +16,7 @@ if __name__ == "__main__":
     if leg == "server":
         host.serve(0)
     else:
-        from .scripts import SCRIPTS
+        from .scripts import QUIET, SCRIPTS
 
-        host.talk(rest[0], SCRIPTS[os.environ["MCP_CONFORMANCE_SCENARIO"]])
+        scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
+        host.talk(rest[0], SCRIPTS[scenario], listen=scenario not in QUIET)

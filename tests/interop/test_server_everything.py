@@ -187,6 +187,7 @@ async def test_its_questions_are_answered(server: Running) -> None:
     async with sansmcp_trio.connect(
         server.target, answers=answers, capabilities=CAPABILITIES
     ) as client:
+        await hear_it(client)  # its questions come on the same stream
         elicited = await client.call_tool("trigger-elicitation-request")
         assert "- Name: Ada" in elicited["content"][1]["text"]
         sampled = await client.call_tool("trigger-sampling-request", {"prompt": "2 + 2?"})
@@ -195,7 +196,12 @@ async def test_its_questions_are_answered(server: Running) -> None:
 
 
 async def test_its_notifications_are_heard(server: Running) -> None:
-    """On Streamable HTTP they are lost until our stream for them is open, so we ask repeatedly."""
+    async with sansmcp_trio.connect(server.target) as client:
+        await hear_it(client)
+
+
+async def hear_it(client: sansmcp_trio.Client) -> None:
+    """On Streamable HTTP what it says is lost until our stream is open, so we ask repeatedly."""
     heard: list[Any] = []
 
     async def watch(events: AsyncIterator[ClientEvent]) -> None:
@@ -203,10 +209,7 @@ async def test_its_notifications_are_heard(server: Running) -> None:
             if isinstance(event, ServerNotified):
                 heard.append((event.notification.params or {}).get("data"))
 
-    async with (
-        sansmcp_trio.connect(server.target) as client,
-        trio.open_nursery() as nursery,
-    ):
+    async with trio.open_nursery() as nursery:
         nursery.start_soon(watch, client.events())
         uri = "demo://resource/dynamic/text/1"
         with trio.fail_after(30):

@@ -18,9 +18,9 @@ def serve(port: int) -> None:
     asyncio.run(_serve(port))
 
 
-def talk(url: str, script: Script) -> None:
+def talk(url: str, script: Script, *, listen: bool) -> None:
     """Connect, and run a script."""
-    asyncio.run(_talk(url, script))
+    asyncio.run(_talk(url, script, listen))
 
 
 async def _serve(port: int) -> None:
@@ -31,9 +31,9 @@ async def _serve(port: int) -> None:
         await serving.stopped.wait()
 
 
-async def _talk(url: str, script: Script) -> None:
-    answers = {"elicitation/create": _accept}
-    async with sansmcp_asyncio.connect(url, answers=answers, capabilities=CAPABILITIES) as client:
+async def _talk(url: str, script: Script, listen: bool) -> None:
+    settings: Any = {"answers": {"elicitation/create": _accept}, "capabilities": CAPABILITIES}
+    async with sansmcp_asyncio.connect(url, listen=listen, **settings) as client:
         await awaiting(script)(client)
 
 

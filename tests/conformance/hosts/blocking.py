@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sansmcp_blocking
 
 from ..application import Application
@@ -18,8 +20,8 @@ def serve(port: int) -> None:
         serving.wait()
 
 
-def talk(url: str, script: Script) -> None:
+def talk(url: str, script: Script, *, listen: bool) -> None:
     """Connect, and run a script."""
-    answers = {"elicitation/create": accept}
-    with sansmcp_blocking.connect(url, answers=answers, capabilities=CAPABILITIES) as client:
+    settings: Any = {"answers": {"elicitation/create": accept}, "capabilities": CAPABILITIES}
+    with sansmcp_blocking.connect(url, listen=listen, **settings) as client:
         blocking(script)(client)

@@ -14,16 +14,16 @@ from ..scripts import CAPABILITIES, accept
 from ..steps import Script, awaiting
 
 
-def talk(url: str, script: Script) -> None:
+def talk(url: str, script: Script, *, listen: bool) -> None:
     """Connect, and run a script."""
-    asyncio.run(_talk(url, script))
+    asyncio.run(_talk(url, script, listen))
 
 
-async def _talk(url: str, script: Script) -> None:
+async def _talk(url: str, script: Script, listen: bool) -> None:
     settings: Any = {"answers": {"elicitation/create": _accept}, "capabilities": CAPABILITIES}
     async with (
         httpx.AsyncClient() as http,
-        sansmcp_httpx.connect(url, http, **settings) as client,
+        sansmcp_httpx.connect(url, http, listen=listen, **settings) as client,
     ):
         await awaiting(script)(client)
 

@@ -20,9 +20,9 @@ def serve(port: int) -> None:
     trio.run(_serve, port)
 
 
-def talk(url: str, script: Script) -> None:
+def talk(url: str, script: Script, *, listen: bool) -> None:
     """Connect, and run a script."""
-    trio.run(_talk, url, script)
+    trio.run(_talk, url, script, listen)
 
 
 async def _serve(port: int) -> None:
@@ -34,9 +34,9 @@ async def _serve(port: int) -> None:
         print(serving.url, flush=True)
 
 
-async def _talk(url: str, script: Script) -> None:
-    answers = {"elicitation/create": _accept}
-    async with sansmcp_trio.connect(url, answers=answers, capabilities=CAPABILITIES) as client:
+async def _talk(url: str, script: Script, listen: bool) -> None:
+    settings: Any = {"answers": {"elicitation/create": _accept}, "capabilities": CAPABILITIES}
+    async with sansmcp_trio.connect(url, listen=listen, **settings) as client:
         await awaiting(script)(client)
 
 
