@@ -12,6 +12,7 @@ Source: 2025-03-26 to 2025-11-25, basic/utilities: progress, cancellation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -26,6 +27,7 @@ from ..errors import (
     RequestCancelled,
     RequestTimeout,
     error_response,
+    expect,
 )
 from ..events import CallCancelled, CallReceived, ClientAnswered, MessageLost
 from ..messages import ErrorResponse, Message, Notification, Params, Request, RequestId, Response
@@ -157,9 +159,9 @@ class Call:
     state: CallState = attrs.field(default=CallState.RUNNING, init=False)
     host: Any = attrs.field(default=None, init=False)
     """For the adapter, to find its own things when an event names this call."""
-    _asked: dict[int, str | None] = attrs.field(factory=lambda: {}, init=False)
-    """Our requests to the client that are not answered yet; those of an InputRequired with their
-    names.
+    _asked: dict[int, tuple[str | None, float]] = attrs.field(factory=lambda: {}, init=False)
+    """Our requests to the client that are not answered yet: the names of those of an InputRequired,
+    and how many seconds there are for the answer.
     """
     _answers: dict[str, Response | ErrorResponse] = attrs.field(factory=lambda: {}, init=False)
     """The answers to that InputRequired, as far as they have come."""
@@ -199,14 +201,18 @@ class Call:
         return self._end(ErrorResponse(self.request.id, code, message, data), now)
 
     def fail_with(self, error: Exception, *, now: float) -> bool:
-        """Answer with what a handler raised; see :func:`~sansmcp.errors.error_response`."""
+        """Answer with what a handler raised; see :func:`~sansmcp.errors.error_response`.
+
+        Returns and raises as :meth:`respond` does.
+        """
         said = error_response(self.request.id, error)
         return self.fail(said.code, said.message, said.data, now=now)
 
     def notify(self, method: str, params: Params | None = None, *, now: float) -> bool:
         """Send a notification that has to do with this request.
 
-        Returns False if it is lost or the call has ended.
+        Returns False if it is lost or the call has ended. Raises LocalProtocolError, and changes
+        nothing, if the parameters are not JSON.
         """
         return self._say(Notification(method, params), now)
 
@@ -220,7 +226,8 @@ class Call:
     ) -> bool:
         """Report progress, if the client asked for it (else nothing is sent and False returned).
 
-        Raises LocalProtocolError if ``progress`` does not grow. Source: basic/utilities/progress.
+        Raises LocalProtocolError if ``progress`` does not grow, or something is not JSON. Source:
+        basic/utilities/progress.
         """
         meta = json.as_object((self.request.params or {}).get("_meta")) or {}
         token = meta.get("progressToken")
@@ -240,25 +247,32 @@ class Call:
     def ask(self, method: str, params: Params | None = None, *, timeout: float, now: float) -> int:
         """Make a request to the client, on this call's stream. Returns its id.
 
-        ClientAnswered tells what became of it. Raises LocalProtocolError if the client has not
-        declared the capability it needs, or the call has ended.
+        ClientAnswered tells what became of it, after ``timeout`` seconds at the latest. Raises
+        LocalProtocolError, and changes nothing, if the call has ended, the client has left or has
+        not declared the capability that it needs, where servers make no requests (at 2026-07-28,
+        and without a session), and for arguments that cannot be sent.
         """
         if not self.is_running:
             raise LocalProtocolError("The call has ended: nothing can be asked on its stream")
+        expect((int, float), timeout=timeout)
+        jsonrpc.check_call(method, params)
+        json.encode(params)
         self._core.now = now
         id = self._ask(method, params, timeout)
         if id is None:
             raise LocalProtocolError("The client has left, and cannot be asked")
-        self._asked[id] = None
+        self._asked[id] = None, timeout
         return id
 
     def disconnect(self, *, retry: float | None = None, now: float) -> bool:
         """Let the client go, and come back after ``retry`` seconds for the rest (SEP-1699).
 
         Whatever is said while it is away is waiting for it. Returns False, and changes nothing,
-        where that is not possible: without a store, before revision 2025-11-25, or on a transport
-        that is one stream for all.
+        where that is not possible: without a store, at any revision but 2025-11-25, or on a
+        transport that is one stream for all. Raises LocalProtocolError for a negative time.
         """
+        if retry is not None and not 0 <= retry < math.inf:
+            raise LocalProtocolError(f"A client cannot come back after {retry} seconds")
         self._core.now = now
         milliseconds = None if retry is None else round(retry * 1000)
         return self.is_running and self._answer.disconnect(milliseconds)
@@ -276,11 +290,12 @@ class Call:
         """Ask what a handler needs to go on; False if nobody can be asked. Not for applications."""
         self.rounds += 1
         self._answers, self._saved = {}, required.state
+        timeout = self._core.limits.input_timeout
         for name, question in required.requests.items():
-            id = self._ask(question.method, question.params, self._core.limits.input_timeout)
+            id = self._ask(question.method, question.params, timeout)
             if id is None:
                 return self.fail(INTERNAL_ERROR, "The client has left", now=self._core.now)
-            self._asked[id] = name
+            self._asked[id] = name, timeout
         self._go_on()
         return True
 
@@ -295,12 +310,12 @@ class Call:
 
     def ask_timed_out(self, id: int) -> None:
         """The client did not answer in time; not for applications."""
-        if self._asked[id] is not None:
-            seconds = self._core.limits.input_timeout
+        name, seconds = self._asked[id]
+        if name is not None:
             self._end(no_input(seconds, self.request.id).reply, self._core.now)
             return
         error = RequestTimeout(
-            "The client did not answer in time", seconds=0.0, method="", request_id=id
+            "The client did not answer in time", seconds=seconds, method="", request_id=id
         )
         self._withdraw_question(id, "timed out")
         self.answered(id, error)
@@ -338,11 +353,11 @@ class Call:
         """A request to the client has ended; returns its name, if it has one."""
         self.session.forget_question(id)
         self._core.timers.stop(Timer.CLIENT_ANSWER, (self.session, id))
-        return self._asked.pop(id)
+        return self._asked.pop(id)[0]
 
     def _go_on(self) -> None:
         """Let the handler be entered again, once all that it needs is there."""
-        if all(name is None for name in self._asked.values()):
+        if all(name is None for name, _ in self._asked.values()):
             self.turn = Turn(Answers(self._answers), self._saved)
             self._core.events.append(CallReceived(self))
 

@@ -85,6 +85,7 @@ def test_a_question_times_out(bench: Bench) -> None:
     (event,) = bench.events
     assert isinstance(event, ClientAnswered)
     assert isinstance(event.answer, RequestTimeout)
+    assert event.answer.seconds == 30
     with pytest.raises(RequestTimeout):
         event.result()
     assert talk.messages[-1]["method"] == "notifications/cancelled"
@@ -136,3 +137,19 @@ def test_pings_need_no_capability(bench: Bench) -> None:
     _, call = bench.call(bench.open_session())
     assert bench.do(call.ask, "ping", timeout=1) == 1
     assert bench.do(call.ask, "ping", timeout=1) == 2
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [{"method": 1}, {"params": [1]}, {"params": {"message": float("nan")}}, {"timeout": None}],
+    ids=str,
+)
+def test_what_cannot_be_asked_leaves_no_question(bench: Bench, mistake: dict[str, Any]) -> None:
+    session = bench.open_session()
+    talk, call = bench.call(session)
+    with pytest.raises(LocalProtocolError):
+        bench.do(call.ask, **{"method": "ping", "timeout": 1} | mistake)
+    assert talk.head is None
+    assert bench.post({"jsonrpc": "2.0", "id": 1, "result": {}}, session).status == 202
+    assert bench.events == []
+    assert bench.do(call.ask, "ping", timeout=1) == 1

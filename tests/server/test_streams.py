@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sansmcp import Limits
+from sansmcp import Limits, LocalProtocolError
 from sansmcp.codecs.sse import KEEP_ALIVE
 
 from .bench import LATEST, Bench, methods, say
@@ -40,6 +40,14 @@ def test_a_client_is_let_go_only_with_an_id(bench: Bench) -> None:
     assert bench.do(call.disconnect, retry=0) is True
     assert [(event.data, event.retry) for event in talk.events] == [("", None), ("", 0)]
     assert bench.do(call.disconnect) is True  # nobody is there
+
+
+@pytest.mark.parametrize("retry", [-0.1, float("inf"), float("nan")])
+def test_nobody_comes_back_at_no_time(bench: Bench, retry: float) -> None:
+    talk, call = bench.call(bench.open_session())
+    with pytest.raises(LocalProtocolError, match="come back"):
+        bench.do(call.disconnect, retry=retry)
+    assert talk.head is None
 
 
 @requirement("POLL-S-008", "SHTTP-S-014")
