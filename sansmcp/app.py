@@ -72,7 +72,7 @@ class App:
         """Decorate the handler of a JSON-RPC method, such as ``"tools/call"``.
 
         Raises LocalProtocolError for methods that the library answers, for a second handler of one
-        method, and for what is no method.
+        method, and for what is no method or no function.
         """
         if not isinstance(cast(object, method), str):  # the decorator was not called
             raise LocalProtocolError("Name the method: @app.handler('tools/call')")

@@ -153,7 +153,7 @@ class StartProcess:
     """Start the server, at the head of a process group of its own.
 
     Feed what it says to ``client.receive_from_process(part, now=...)``: its output and standard
-    error as they come, the end of its output, and its exit; or that it could not be started.
+    error as they come, the end of each, and its exit; or that it could not be started.
     """
 
     command: tuple[str, ...]

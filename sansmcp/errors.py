@@ -129,6 +129,8 @@ class JsonRpcError(CallError):
         message: the peer's one-sentence description.
         data: whatever JSON value came with it, or None.
         http_status: the HTTP status that came with it where that was no success, else None.
+
+    Raises LocalProtocolError for a code that is no integer, or a message that is no string.
     """
 
     def __init__(
@@ -154,7 +156,7 @@ class RequestTimeout(CallError):
     """No answer arrived in time. The peer was told that the request is cancelled.
 
     Attributes:
-        seconds: how long we waited since the request was sent.
+        seconds: how long we waited since the request was made.
     """
 
     def __init__(

@@ -61,7 +61,8 @@ class ClientHandle(abc.ABC, Generic[Result, Done]):
 
     Everything that asks the server raises :class:`~sansmcp.errors.CallError` when there is no
     result: JsonRpcError for the server's own errors, RequestTimeout, Disconnected, SessionLost,
-    RequestRefused and others for what else can happen. Results are plain JSON values.
+    RequestRefused and others for what else can happen; and LocalProtocolError for what cannot be
+    asked (see :meth:`sansmcp.Client.call`). Results are plain JSON values.
     """
 
     connected: Connected
@@ -199,8 +200,8 @@ class CallHandle(abc.ABC, Generic[Result, Done]):
     def disconnect(self, *, retry: float | None = None) -> Done:
         """Let the client go, and come back after ``retry`` seconds for the rest (SEP-1699).
 
-        Nothing happens where the client could not come back: without a store, or before revision
-        2025-11-25.
+        Nothing happens where the client could not come back: without a store, at any revision but
+        2025-11-25, and on stdio and HTTP+SSE. Raises LocalProtocolError for a negative time.
         """
         self._call.disconnect(retry=retry, now=self._now())
         return self._settle()
@@ -208,8 +209,9 @@ class CallHandle(abc.ABC, Generic[Result, Done]):
     def ask(self, method: str, params: Params | None = None, *, timeout: float = 300.0) -> Result:
         """Ask the client something, such as ``elicitation/create``; returns its result.
 
-        Raises LocalProtocolError if the client has not declared that it can be asked this,
-        JsonRpcError for its error, and RequestTimeout if it does not answer in ``timeout`` seconds.
+        Raises LocalProtocolError if the client cannot be asked this (:meth:`sansmcp.Call.ask` says
+        why), JsonRpcError for its error, RequestTimeout if it does not answer in ``timeout``
+        seconds, and RequestCancelled if the call ends meanwhile.
         """
         return self._answer_to(self._call.ask(method, params, timeout=timeout, now=self._now()))
 

@@ -16,7 +16,7 @@ from .errors import LocalProtocolError, expect
 class Limits:
     """How much of everything is accepted: bytes, seconds and counts, all above zero.
 
-    Raises LocalProtocolError for a value that makes no sense.
+    Raises LocalProtocolError for what is no number, or not above zero, and for a depth beyond 500.
     """
 
     max_message_bytes: int = 32 * 1024 * 1024

@@ -1,7 +1,8 @@
 """What each revision of the protocol allows, as data.
 
-Code asks the row, never the date: ``revision.polling``, not ``version >= "2025-11-25"``. A version
-string is known when it is a key of :data:`REVISIONS`; nothing is ever inferred from its spelling.
+A revision is a version of the specification, and is named by its date. Code asks the row, never the
+date: ``revision.polling``, not ``version >= "2025-11-25"``. A version string is known when it is a
+key of :data:`REVISIONS`; nothing is ever inferred from its spelling.
 """
 
 from __future__ import annotations

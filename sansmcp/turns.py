@@ -2,7 +2,7 @@
 
 A handler that needs an answer of the user (elicitation), of the client's model (sampling) or of the
 client (roots) returns :class:`InputRequired`, and is done. When the answers are there the handler
-is entered again, with the answers and with what it saved.
+is entered again, with the answers and with what it saved: that is its next turn.
 
 How that travels depends on the revision. At the stateless ones the questions are the result, and
 the client makes the request again with the answers. In between nothing is held anywhere: what the

@@ -1,7 +1,7 @@
 """What a connection asks of an HTTP/1.1 parser, so that another one can take its place: heads.
 
-Where heads end, how long they may be and may take, and bodies are the business of
-:mod:`sansmcp.http11`, and so is all that is written.
+Where heads end, how large they may be, how long they may take, bodies, and all that is written are
+the business of :mod:`sansmcp.http11`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class HeadReader(Protocol[_Head_co]):
 
 @attrs.frozen
 class Http11:
-    """An implementation of HTTP/1.1."""
+    """A parser of HTTP/1.1, as far as connections need one."""
 
     read_request_head: HeadReader[RequestHead]
     read_response_head: HeadReader[ResponseHead]

@@ -1,4 +1,4 @@
-"""The client: no task of its own but to open connections and to answer the server.
+"""The client: no task of its own but to open connections, to answer the server, and for a process.
 
 A call changes the machine, performs what the machine then wants (which is: write to sockets), and
 waits for its own promise. Whatever happens to a connection is an input of the machine.

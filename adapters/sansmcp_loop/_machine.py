@@ -34,7 +34,7 @@ class Timekeeper(Protocol):
 
     @property
     def moved(self) -> Event:
-        """Is set, and replaced, at every :meth:`tick`."""
+        """Wakes those who wait for it at the next :meth:`tick`."""
         ...
 
     def tick(self) -> None:

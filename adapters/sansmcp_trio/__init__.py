@@ -1,4 +1,4 @@
-"""MCP on trio: a client and a server over TCP and TLS.
+"""MCP on trio: a client and a server over TCP, TLS and stdio.
 
     async with sansmcp_trio.connect("http://127.0.0.1:8000/mcp") as client:
         result = await client.call_tool("echo", {"text": "hi"}, timeout=30)

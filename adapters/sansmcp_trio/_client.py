@@ -1,4 +1,4 @@
-"""The client: one background task for each connection, and one that keeps the time.
+"""The client: a background task for each connection, and one that keeps the time.
 
 A call changes the machine, performs what the machine then wants (which is: write to sockets), and
 waits for its own promise. Whatever happens to a connection becomes an input of the machine.

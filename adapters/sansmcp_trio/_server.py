@@ -1,8 +1,9 @@
 """The server: a task for each connection, one for each call that runs, and one for the time.
 
-A connection's task is the only one that reads from and writes to it. It waits for bytes; whoever
-has something for it to send (another connection's task, a handler, the clock) cancels that waiting,
-and nothing else, so no byte is ever lost.
+A connection's task waits for bytes. Whoever has something for it to send meanwhile (another
+connection's task, a handler, the clock) sends what there is room for; if something is left, or the
+connection is to be closed or read no more, that waiting is cancelled, and nothing else, so no byte
+is ever lost.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _logger = logging.getLogger("sansmcp")
 
 
 class _Driver:
-    """Drives one connection, or the pipes of stdio: the only task that touches its stream."""
+    """Drives one connection, or the pipes of stdio."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class _Driver:
         self._is_woken = False
 
     def wake(self) -> None:
-        """There is something to send."""
+        """There is something to send: it is sent by whoever says so, or else by the task."""
         if not self._is_waiting:
             self._is_woken = True
             return

@@ -57,7 +57,7 @@ class Client:
     """An MCP client without I/O, clock or randomness."""
 
     http11: Http11 | None
-    """What reads and writes HTTP/1.1 for connections of this client; h11 if None."""
+    """What reads heads of HTTP/1.1 for connections of this client; h11 if None."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Client:
             reconnect: how broken streams are resumed; see ReconnectPolicy.
             verdicts: remembers which servers speak which transport; shared by several clients.
             limits: bounds; see Limits.
-            http11: what reads and writes HTTP/1.1 on raw sockets, e.g.
+            http11: what reads heads of HTTP/1.1 on raw sockets, e.g.
                 ``sansmcp.httptools_pump.HTTP11``; h11 if None.
             cache: keep lists and resources for as long as the server says that they hold, and
                 answer from there (2026-07-28). That a server tells of changes takes a call of
@@ -160,7 +160,10 @@ class Client:
     # Commands
 
     def start(self, *, now: float) -> None:
-        """Open the conversation. ``Connected`` or ``Closed`` tells how it went."""
+        """Open the conversation. ``Connected`` or ``Closed`` tells how it went.
+
+        Raises LocalProtocolError the second time, and after closing.
+        """
         self._core.now = now
         self._conversation.start(self._transports())
 
@@ -187,8 +190,8 @@ class Client:
 
         Before the handshake is done calls wait for it. Raises LocalProtocolError, and changes
         nothing, if the client was not started or is closed, ``initialize`` is asked for, the
-        parameters are not JSON (or have a number too large for the header that must repeat it), a
-        time is not above zero, or too many calls are under way.
+        parameters are no JSON object (or have a number too large for the header that must repeat
+        it), a time is not above zero, or too many calls are under way.
         """
         self._check_open()
         lasts = method == LISTEN

@@ -47,6 +47,8 @@ class ReconnectPolicy:
     message) starts the count again; a connection that opens and ends without any does not. Where
     nothing can be resumed (at the stateless revisions), only a stream that has lasted for longer
     than ``cap`` does.
+
+    Raises LocalProtocolError for times not above zero, and if ``attempts`` is no integer.
     """
 
     initial: float = 0.5

@@ -86,8 +86,8 @@ class Envelope:
 def decode(data: bytes, limits: Limits) -> Envelope:
     """The envelope of one message.
 
-    Raises RemoteProtocolError like :func:`~sansmcp.codecs.jsonrpc.decode`, but not for what is
-    wrong with the payload alone; and -32600 (``invalid_message``) for a batch.
+    Raises the errors of :func:`~sansmcp.codecs.jsonrpc.decode`, but none for what is wrong with
+    the payload alone; and -32600 (``invalid_message``) for a batch.
     """
     members = None if read is None else read(data)
     if members is not None:

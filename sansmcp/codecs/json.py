@@ -7,7 +7,7 @@ is refused, with a word that tells which rule it broke (``reason`` of the error)
 ``invalid_utf8``        the bytes are not UTF-8
 ``too_deep``            arrays and objects nest deeper than the limit
 ``duplicate_name``      an object has the same name twice
-``number_too_large``    a number that no float holds, or one with more than 4,300 digits
+``number_too_large``    a number like 1e999, beyond all floats; an integer of over 4,300 digits
 ``lone_surrogate``      an escape such as ``\ud800`` that no UTF-8 text can carry
 ``malformed_json``      anything else that is not RFC 8259: NaN, a trailing comma, a BOM
 ======================  ======================================================================

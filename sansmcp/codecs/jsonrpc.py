@@ -51,7 +51,8 @@ def decode(data: bytes, limits: Limits) -> Decoded:
     Raises RemoteProtocolError: -32700 where it is not valid JSON (reasons of
     :mod:`sansmcp.codecs.json`), -32600 (``invalid_message``, with the message's id where that is
     readable) where it is no JSON-RPC message, and -32600 (``batch_too_large``) for a batch beyond
-    :attr:`~sansmcp.limits.Limits.max_batch`. An empty batch is not refused here.
+    :attr:`~sansmcp.limits.Limits.max_batch`. An empty batch is not refused here. Raises
+    LocalProtocolError for what is not bytes.
     """
     value = json.decode(data, limits.max_json_depth)
     if not json.is_array(value):

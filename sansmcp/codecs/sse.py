@@ -294,9 +294,9 @@ def encode_event(
         id: the event id; must not be empty, since that would erase the reader's cursor.
         retry: the reconnection time in milliseconds.
 
-    Raises LocalProtocolError for an event type or id with control characters (CR, LF and NUL among
-    them), an empty id, or a negative reconnection time: nothing a caller passes can forge a line;
-    and for arguments of another kind.
+    Raises LocalProtocolError for an event type or id that is empty or has control characters (CR,
+    LF and NUL among them), and for a negative reconnection time: nothing a caller passes can forge
+    a line; and for arguments of another kind.
     """
     lines: list[bytes] = []
     try:

@@ -43,7 +43,7 @@ class ClientConnection:
     def begin(self, effect: OpenExchange) -> bytes:
         """Begin an exchange; returns what to send.
 
-        Raises LocalProtocolError if one is under way already.
+        Raises LocalProtocolError where it is not :attr:`is_reusable`.
         """
         if not self.is_reusable:
             raise LocalProtocolError("The connection is busy or used up")

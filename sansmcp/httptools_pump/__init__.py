@@ -1,8 +1,8 @@
 """HTTP/1.1 by ``httptools`` (the parser of Node.js), many times as fast as h11.
 
 Pass it as the setting ``http11`` of a client or server: ``serve(app, ..., http11=HTTP11)``. It is
-installed with the extra ``fast``. It differs from h11 in what it takes: methods and targets that no
-registry knows are refused as malformed, lines must end in CR LF.
+installed with the extra ``fast``. It is stricter than h11: methods that it does not know, targets
+that are no URL, folded headers, and lines that end in LF alone are refused as malformed.
 """
 
 from ..wire import Http11

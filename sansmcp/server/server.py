@@ -95,22 +95,23 @@ class Server(StoreCompletions):
             multi_turn: offer SEP-1858, an experiment for clients of 2025-11-25 that name it, too:
                 they send all answers to an InputRequired at once, and the call goes on in the
                 response to that.
-            sessions: give clients a session. Without, every request stands alone, and the server
-                cannot ask clients anything.
+            sessions: give clients a session. Without, every request stands alone, and clients of
+                the older revisions cannot be asked anything.
             listening: offer standalone event streams (GET) for what belongs to no request.
             stream_after: seconds after which a request that is not answered gets an event stream;
                 0: at once.
-            seal: seals what handlers save while the client is asked for input; needed for
-                InputRequired.
+            seal: seals what handlers save while the client is asked for input; at 2026-07-28
+                InputRequired with a state, or without questions, needs it.
             policy: which hosts and origins are served; by default those of this machine only.
             limits: bounds; see Limits.
-            http11: what reads and writes HTTP/1.1 on raw sockets, e.g.
+            http11: what reads heads of HTTP/1.1 on raw sockets, e.g.
                 ``sansmcp.httptools_pump.HTTP11``; h11 if None.
             trace: is told everything that is sent and received.
 
         Raises LocalProtocolError for arguments of another kind, for a version this library does not
-        know, for an extension whose name has no prefix, for what is no path, and for HTTP+SSE
-        without a version that has it, or on the MCP path without sessions.
+        know, for an extension whose name has no prefix, for what is no path, for HTTP+SSE without a
+        version that has it, or on the MCP path without sessions, for ``shared_store`` or
+        ``multi_turn`` where nothing is ``resumable``, and for a ``stream_after`` below zero.
         """
         self._core = ServerCore(
             app=app,
@@ -140,7 +141,7 @@ class Server(StoreCompletions):
         self.trace = trace
         """Is told everything that is sent and received."""
         self.http11 = http11
-        """What reads and writes HTTP/1.1 for connections of this server; h11 if None."""
+        """What reads heads of HTTP/1.1 for connections of this server; h11 if None."""
 
     @property
     def path(self) -> str:
