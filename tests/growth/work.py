@@ -118,12 +118,13 @@ def is_linear_in_time(prepare: Callable[[int], Iterable[object]], size: int) -> 
     """Whether an input that is FAR times larger takes about FAR times longer.
 
     A quadratic function takes FAR times longer than that; the line is drawn in the middle. Only the
-    fastest of several runs counts, since others may have been disturbed.
+    fastest of several runs counts, since others may have been disturbed; the smaller input, which
+    a disturbance makes look much larger, is taken more often.
     """
     small: list[float] = []
     large: list[float] = []
     for _ in range(_ROUNDS):
-        small.append(seconds(prepare(size)))
+        small += [seconds(prepare(size)) for _ in range(_ROUNDS)]
         large.append(seconds(prepare(FAR * size)))
         if min(large) < FAR**1.5 * min(small):
             return True

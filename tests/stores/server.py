@@ -80,7 +80,7 @@ def who(scope: Any) -> str:
 
 
 if __name__ == "__main__":
-    store = SqliteStore(sys.argv[1])
+    store = SqliteStore(sys.argv[1], patience=20)
     journal = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     web = asgi_app(
         app,

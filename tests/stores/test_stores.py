@@ -96,7 +96,7 @@ def test_a_file_that_is_locked_is_waited_for_only_so_long(tmp_path: Path) -> Non
     began = time.monotonic()
     with pytest.raises(sqlite3.OperationalError, match="locked"):
         store.append(KEY, (Entry(2, b"x"),), now=0)
-    assert time.monotonic() - began < 5  # it was told to wait for 0.05 s
+    assert time.monotonic() - began < 20  # it was told to wait for 0.05 s
     page = store.read(KEY, 0, limit=9, max_bytes=9)
     assert page is not None
     assert page.last.seq == 1
