@@ -18,6 +18,7 @@ from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp.trace import Tracer
 from sansmcp_blocking import Call
 
+from ..stepping import wherever
 from ..trio.programs import outside
 from .conftest import PATIENCE, Start, World, happens
 
@@ -306,18 +307,22 @@ def test_an_interrupt_waits_for_the_machine(start: Start) -> None:
             signal.raise_signal(signal.SIGINT)
             held_back.append(lines)
 
+    def once(step: int) -> bool:
+        nonlocal interrupted_at
+        interrupted_at = lines + step
+        try:
+            client.call_tool("echo")
+        except KeyboardInterrupt:
+            assert held_back[-1] == interrupted_at
+        interrupted_at = 0
+        assert client.call_tool("echo", {"step": step})["echo"] == {"step": step}
+        return len(held_back) == step
+
     serving = start()
     trace = Tracer("client", write)
     with sansmcp_blocking.connect(serving.url, trace=trace, listen=False) as client:
         client.call_tool("echo")
-        before = lines
-        client.call_tool("echo")
-        for step in range(1, lines - before + 1):
-            interrupted_at = lines + step
-            with pytest.raises(KeyboardInterrupt):
-                client.call_tool("echo")
-            assert held_back[-1] == interrupted_at
-            assert client.call_tool("echo", {"step": step})["echo"] == {"step": step}
+        assert wherever(once) > 3
 
 
 def test_an_interrupt_in_a_function_of_the_application_comes_at_once(
