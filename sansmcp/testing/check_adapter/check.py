@@ -149,6 +149,20 @@ def happened(event: threading.Event, what: str) -> None:
     expect(event.wait(MOMENT), f"{what} within {MOMENT:g} s")
 
 
+def stands_still(count: Callable[[], int]) -> int:
+    """Wait until a count does not change any more, and return it.
+
+    Many looks tell, not the time: a process that is stopped for a while has had one.
+    """
+    before, looks = count(), 0
+    while looks < 10:
+        threading.Event().wait(0.03)
+        now = count()
+        looks = looks + 1 if now == before else 0
+        before = now
+    return before
+
+
 def _held() -> tuple[int, int]:
     """The threads and the file descriptors of this process."""
     gc.collect()

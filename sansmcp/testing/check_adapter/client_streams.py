@@ -7,7 +7,7 @@ import threading
 from ...errors import RequestCancelled
 from ...handles import OnProgress
 from ...limits import Limits
-from .check import client_check, expect, happened, raises, same
+from .check import client_check, expect, happened, raises, same, stands_still
 from .clients import LEGACY, MODERN, call, connected, notified, start, talking, until
 from .fake_server import Exchange, FakeServer, event, progress
 from .subjects import ClientSubject, Feature
@@ -152,10 +152,7 @@ class _Flood:
 
     def watch(self) -> None:
         """Set the event as soon as nothing has been sent for a while."""
-        before = -1
-        while before != self.sent:
-            before = self.sent
-            threading.Event().wait(0.3)
+        stands_still(lambda: self.sent)
         self.is_held_up.set()
 
 

@@ -75,11 +75,14 @@ class Connection:
 
     def send_until_held_up(self, data: bytes, most: int) -> int:
         """Send the same again and again, until nothing is taken for a while; how much that was."""
-        self._socket.settimeout(0.3)
-        sent = 0
-        with contextlib.suppress(TimeoutError):
-            while sent < most:
+        self._socket.settimeout(0.03)
+        sent = looks = 0
+        while sent < most and looks < 10:
+            try:
                 sent += self._socket.send(data)
+                looks = 0
+            except TimeoutError:
+                looks += 1
         return sent
 
     def response(self, *, to: str = "POST") -> Response:
