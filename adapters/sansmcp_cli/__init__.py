@@ -1,4 +1,4 @@
-"""The ``sansmcp`` command: serve an application, call a tool, watch a demonstration."""
+"""The ``sansmcp`` command: serve, call, probe, measure, watch a demonstration."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command. Returns the exit status: 0, 1 with a message on stderr, or 130 for Ctrl-C.
+    """Run the command. Returns the exit status: 0, 1 for a failure, or 130 for Ctrl-C.
 
     What does the work is imported here, which takes long enough for a Ctrl-C.
     """

@@ -17,7 +17,7 @@ _DESCRIPTION = (
 
 
 def run(arguments: list[str] | None) -> int:
-    """Run the command. Returns the exit status: 0, or 1 with a message on stderr."""
+    """Run the command. Returns the exit status: 0, or 1 for a failure."""
     words = sys.argv[1:] if arguments is None else arguments
     # What follows a double dash is the command of a server, and none of our options.
     end = words.index("--") if "--" in words else len(words)

@@ -110,7 +110,7 @@ class SqliteStore:
 
     @property
     def secret(self) -> bytes:
-        """32 random bytes, the same for all who use the file: a key for :class:`StateSeal`."""
+        """32 random bytes, the same for all who use the file: a key of a StateSeal."""
         with self._lock:
             (key,) = self._database.execute("SELECT key FROM secrets").fetchone()
         return bytes(key)

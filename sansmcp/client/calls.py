@@ -1,9 +1,10 @@
 """Requests of a client, and how each ends exactly once.
 
-A call is made once, by the application; it may need several JSON-RPC requests (each with a new id)
-when it is marked idempotent and its first request is lost. It ends by a result, an error of the
-server, a timeout, a cancellation, or because nothing can bring the answer any more; whichever is
-first counts, and everything after is ignored.
+A call is made once, by the application; it may need several JSON-RPC requests, each with a new id:
+when one is lost that may be repeated, and at 2026-07-28 when the server asks for input, or for
+other headers or another version. It ends by a result, an error of the server, a timeout, a
+cancellation, or because nothing can bring the answer any more; whichever is first counts, and
+everything after is ignored.
 
 The timeout runs from the moment of the call. Progress starts it again, within the limit of the
 total. While the server waits for an answer of ours nothing runs, for a human may have to give it;

@@ -265,7 +265,7 @@ class Client:
     def fail_with(self, request_id: RequestId, error: Exception, *, now: float) -> bool:
         """Answer a request of the server with what the application's function raised.
 
-        Returns as :meth:`respond` does; see :func:`~sansmcp.errors.error_response`.
+        Returns and raises as :meth:`respond` does; see :func:`~sansmcp.errors.error_response`.
         """
         return self._answer(error_response(request_id, error), now)
 

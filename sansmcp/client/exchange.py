@@ -5,7 +5,7 @@ only its head tells. The exchange sorts that out, decodes, and tells its owner i
 It also applies the brake: when the application does not take events, the bytes of event streams
 stay undecoded, and with them the end of the stream, so that nothing overtakes anything.
 
-Source: 2025-03-26 to 2025-11-25, basic/transports: Sending Messages to the Server.
+Source: 2025-03-26 to 2026-07-28, basic/transports: Sending Messages to the Server.
 """
 
 from __future__ import annotations

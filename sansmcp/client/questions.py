@@ -1,8 +1,9 @@
 """What a server asks of its client, until it is answered or not wanted any more.
 
 At the revisions with a handshake a question is a request of the server, and its answer a message
-of its own. At the stateless ones it comes in the result of a call (:mod:`.rounds`). The application
-sees no difference. While a question is open, the clocks of the call it belongs to stand still.
+of its own. At the stateless ones it comes in the result of a call (:mod:`.modern.rounds`). The
+application sees no difference. While a question is open, the clocks of the call it belongs to stand
+still.
 
 Source: 2025-03-26 to 2025-11-25, basic/lifecycle, basic/utilities: cancellation, ping; SEP-2260.
 """

@@ -30,7 +30,7 @@ SAFE_METHODS = frozenset(
 
 
 class ClientSettings(TypedDict, total=False):
-    """The settings of :class:`Client`, which explains them, for adapters that pass them on."""
+    """The settings of :class:`sansmcp.Client`, which explains them, for adapters."""
 
     name: str
     version: str
@@ -55,7 +55,7 @@ class ClientSettings(TypedDict, total=False):
 
 
 class CallOptions(TypedDict, total=False):
-    """The options of :meth:`Client.call`, which explains them, for adapters that pass them on."""
+    """The options of :meth:`sansmcp.Client.call`, which explains them, for adapters."""
 
     timeout: float | None
     total_timeout: float | None

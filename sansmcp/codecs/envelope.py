@@ -41,7 +41,7 @@ _END = re.compile(r"[ \t\n\r]*}[ \t\n\r]*")
 
 @attrs.define
 class Envelope:
-    """A message with its payload unopened; :func:`decode_envelope` gives it.
+    """A message with its payload unopened; :func:`sansmcp.decode_envelope` gives it.
 
     Attributes:
         id: of a request, or of the request that is answered; None for a notification, and for an

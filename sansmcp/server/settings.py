@@ -12,7 +12,7 @@ from ..wire import Http11
 
 
 class ServerSettings(TypedDict, total=False):
-    """The settings of :class:`Server`, which explains them, for adapters that pass them on."""
+    """The settings of :class:`sansmcp.Server`, which explains them, for adapters."""
 
     path: str
     http_sse: str | None

@@ -1,6 +1,6 @@
 """What the author of an adapter gives to the checks: the adapter, behind methods that block.
 
-A subject is written once for each adapter, in twenty to forty lines. An asynchronous adapter runs
+A subject is written once for each adapter. An asynchronous adapter runs
 its event loop in a thread and waits for it; a blocking one is called straight. Nothing here is
 asked from two threads at once.
 """
