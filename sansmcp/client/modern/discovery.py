@@ -1,7 +1,7 @@
 """How a client finds out whether a server does without a handshake: ``server/discover``.
 
-The answer, or its absence, decides between the eras, by the table in :mod:`..detection`. Old servers
-answer in every possible way, or not at all: all of that means that a handshake is needed.
+The answer, or its absence, decides between the eras, by the table in :mod:`..detection`. Old
+servers answer in every possible way, or not at all: all of that means that a handshake is needed.
 
 Source: 2026-07-28 basic/versioning; SEP-2575.
 """
