@@ -17,9 +17,10 @@ event loop or HTTP stack can embed the machines directly.
 The words of MCP: a *revision* is a dated version of it (:mod:`sansmcp.revisions`). A *request* is a
 message that wants an answer (:mod:`sansmcp.messages`). A *session* is what a server remembers of a
 client between its requests. A *stream* is all that a server says about one request, or about none
-(:mod:`sansmcp.store`); on HTTP it travels as server-sent *events*. A client whose connection ends
-comes back after the time of ``retry``, with the *last event id*, and reads on. A *turn* is what a
-handler does until it needs input of the client (:mod:`sansmcp.turns`).
+(:mod:`sansmcp.store`); on HTTP it travels as server-sent *events*, which are not those that a
+machine tells an application (:mod:`sansmcp.events`). A client whose connection ends comes back
+after the time of ``retry``, with the *last event id*, and reads on. A *turn* is what a handler does
+until it needs input of the client (:mod:`sansmcp.turns`).
 """
 
 from typing import TYPE_CHECKING

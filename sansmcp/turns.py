@@ -37,7 +37,10 @@ ROUND = (RESPONSES, STATE)
 
 @attrs.frozen
 class InputRequest:
-    """A question: ``elicitation/create``, ``sampling/createMessage`` or ``roots/list``."""
+    """A question: ``elicitation/create``, ``sampling/createMessage`` or ``roots/list``.
+
+    Raises LocalProtocolError for a method that is no string, or params that are no object.
+    """
 
     method: str
     params: Params = attrs.field(factory=dict[str, Any])
@@ -54,6 +57,8 @@ class InputRequired:
         requests: the questions, by names of the handler's choice.
         state: any JSON value; the handler finds it again when it is entered with the answers. It
             may travel with the client: nobody can change it, but do not put secrets into it.
+
+    Raises LocalProtocolError for requests of another kind.
     """
 
     requests: Mapping[str, InputRequest] = attrs.field(factory=dict[str, InputRequest])

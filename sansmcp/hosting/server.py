@@ -22,7 +22,8 @@ class ServerHost(abc.ABC):
     """Drives a server machine for as long as it runs, except for its exchanges.
 
     The ``host`` of an exchange has a method ``wake()``: let its driver pull. The ``host`` of a call
-    has a method ``cancel()``: let its handler stop; :meth:`_run` sets it.
+    has a method ``cancel()``: let its handler stop; :meth:`_run` sets it. Raises LocalProtocolError
+    for a store that is none.
     """
 
     def __init__(self, core: Server, store: Store) -> None:
