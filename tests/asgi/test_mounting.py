@@ -101,7 +101,7 @@ async def test_a_session_is_its_users_alone(host: Host, world: World) -> None:
     users = Middleware(AuthenticationMiddleware, backend=Backend())
     app = Starlette(routes=[Mount("/", mcp)], middleware=[users])
     with host.serve(app) as url, trio.fail_after(PATIENCE):
-        async with httpx.AsyncClient(base_url=url) as http:
+        async with httpx.AsyncClient(base_url=url, timeout=PATIENCE) as http:
             session = await open_session(http, {"authorization": "Bearer ada"})
             call = {**REQUEST, "method": "tools/call", "params": {"name": "whoami"}}
             answers = [
@@ -155,7 +155,8 @@ async def test_http_2(world: World) -> None:
     """All requests of a client on one connection, with streams that stay open."""
     app = asgi_app(world.app, versions=HANDSHAKE_VERSIONS)
     with Host("hypercorn-trio").serve(app) as url, trio.fail_after(PATIENCE):
-        async with httpx.AsyncClient(base_url=url, http1=False, http2=True) as http:
+        client = httpx.AsyncClient(base_url=url, http1=False, http2=True, timeout=PATIENCE)
+        async with client as http:
             session = await open_session(http)
             stream = {**session, "accept": "text/event-stream"}
             async with http.stream("GET", "/mcp", headers=stream) as listening:

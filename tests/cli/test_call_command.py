@@ -114,8 +114,7 @@ def test_an_interrupt_cancels_the_call(adapter: str) -> None:
     options = ("--adapter", adapter, "--trace")
     with started("call", "slow", arguments, *options, "--", *server) as calling:
         assert calling.stderr is not None
-        while "progress 1 of" not in calling.stderr.readline():
-            pass
+        assert any("progress 1 of" in line for line in calling.stderr)
         calling.send_signal(signal.SIGINT)
         out, err = calling.communicate(timeout=20)
     assert (calling.returncode, out) == (130, "")
