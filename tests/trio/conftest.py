@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 import sansmcp
 import sansmcp_trio
@@ -47,6 +48,13 @@ def world() -> World:
         return {"echo": call.params["arguments"]}
 
     return world
+
+
+@pytest.fixture
+def clock(mock_clock: MockClock) -> MockClock:
+    """A clock that runs as all do, but for being put forward: what has to come first has time."""
+    mock_clock.rate = 1.0
+    return mock_clock
 
 
 @pytest.fixture

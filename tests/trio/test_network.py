@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 import sansmcp
 import sansmcp_trio
@@ -42,11 +43,14 @@ async def test_connections_are_used_again(start: Start) -> None:
         assert len(serving.drivers) == 1
 
 
-async def test_a_connection_that_the_server_has_closed_is_not_used_again(start: Start) -> None:
-    limits = Limits(keep_alive_timeout=1)  # which no busy machine takes between two requests
-    serving = await start(limits=limits)
-    async with sansmcp_trio.connect(serving.url, listen=False) as client:
+async def test_a_connection_that_the_server_has_closed_is_not_used_again(
+    start: Start, clock: MockClock
+) -> None:
+    serving = await start(limits=Limits(keep_alive_timeout=60))
+    limits = Limits(idle_connection_timeout=1000)
+    async with sansmcp_trio.connect(serving.url, listen=False, limits=limits) as client:
         await client.call_tool("echo")
+        clock.jump(60)
         while serving.drivers:
             await serving.clock.moved.wait()
         await client.call_tool("echo")

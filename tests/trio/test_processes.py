@@ -46,13 +46,6 @@ async def witness(nursery: trio.Nursery) -> AsyncIterator[Witness]:
     gc.collect()  # what was not closed would warn
 
 
-@pytest.fixture
-def clock(mock_clock: MockClock) -> MockClock:
-    """A clock that runs as all do, but for being put forward: processes have all the time."""
-    mock_clock.rate = 1.0
-    return mock_clock
-
-
 PATIENT = 5.0
 """The ``close_timeout`` that has to pass, by the clock, before a process is told something else."""
 
