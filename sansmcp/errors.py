@@ -63,6 +63,19 @@ def of_kind(kind: type[Any] | tuple[type[Any], ...]) -> Callable[[Any, Any, Any]
     return lambda instance, attribute, value: expect(kind, **{attribute.name: value})
 
 
+def check_seconds(*durations: float) -> None:
+    """Raises LocalProtocolError for a duration that is not above zero; infinity is one."""
+    for seconds in durations:
+        try:
+            is_duration = seconds > 0
+        except TypeError:  # None, say
+            is_duration = False
+        if not is_duration:
+            raise LocalProtocolError(
+                f"Not a number of seconds above zero: {seconds!r} (infinity: no limit)"
+            )
+
+
 class RemoteProtocolError(ProtocolError):
     """The peer sent something that cannot be accepted.
 

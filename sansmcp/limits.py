@@ -154,7 +154,7 @@ class Limits:
     def __attrs_post_init__(self) -> None:
         for name, value in attrs.asdict(self).items():
             expect((int, float), **{name: value})
-            if value <= 0:
+            if not value > 0:  # NaN is not, either
                 raise LocalProtocolError(f"{name} must be above zero, and is {value}")
         if self.max_json_depth > 500:
             raise LocalProtocolError(

@@ -26,7 +26,13 @@ import attrs
 
 from .codecs import json
 from .codecs.jsonrpc import check_call
-from .errors import JsonRpcError, LocalProtocolError, RemoteProtocolError, expect
+from .errors import (
+    JsonRpcError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    check_seconds,
+    expect,
+)
 from .messages import ErrorResponse, Params, Response
 
 RESPONSES = "inputResponses"
@@ -126,7 +132,7 @@ class StateSeal:
             first time; it remembers names for ``lifetime`` seconds, for all instances. None: a
             state may be used until it expires, so that a request that got lost can be made again.
 
-    Raises LocalProtocolError for keys that are of no use.
+    Raises LocalProtocolError for keys that are of no use, and for a lifetime not above zero.
     """
 
     keys: tuple[bytes, ...] = attrs.field(repr=False)
@@ -137,6 +143,7 @@ class StateSeal:
     def __attrs_post_init__(self) -> None:
         if not self.keys or not all(map(_is_key, self.keys)):
             raise LocalProtocolError("A seal needs a tuple of keys, each at least 16 bytes")
+        check_seconds(self.lifetime)
 
     def close(self, state: Any, principal: str, method: str, params: Params, *, name: str) -> str:
         """Seal a state, under a name of its own. Raises LocalProtocolError if it is not JSON."""

@@ -26,7 +26,7 @@ from ..codecs import json
 from ..codecs.headers import Headers
 from ..codecs.jsonrpc import METHOD_NOT_FOUND
 from ..effects import ClientEffect
-from ..errors import JsonRpcError, LocalProtocolError, error_response
+from ..errors import JsonRpcError, LocalProtocolError, check_seconds, error_response
 from ..events import ClientEvent
 from ..http import ResponsePart, Url
 from ..limits import Limits
@@ -41,7 +41,7 @@ from ..types import HTTP_SSE, STREAMABLE_HTTP, Idle
 from ..wire import Http11
 from .calls import ClientCall
 from .conversation import Conversation
-from .core import ClientCore, ReconnectPolicy, check_call, check_seconds
+from .core import ClientCore, ReconnectPolicy, check_call
 from .detection import URL_TRANSPORTS, Verdicts, usable_transports
 from .exchange import ClientExchange
 from .modern.discovery import Discovery

@@ -12,7 +12,7 @@ import attrs
 from ..codecs import json, jsonrpc
 from ..codecs.headers import Headers, check_further_headers
 from ..effects import AbortExchange, ClientEffect, OpenExchange
-from ..errors import LocalProtocolError, expect, of_kind
+from ..errors import LocalProtocolError, check_seconds, expect, of_kind
 from ..events import ClientEvent
 from ..http import RequestHead, Url
 from ..limits import Limits
@@ -65,19 +65,6 @@ class ReconnectPolicy:
     def delay(self, attempt: int, retry: float, jitter: float) -> float:
         """Seconds to wait before an attempt; ``jitter`` is a random number from 0 to 1."""
         return retry + jitter * min(self.cap, self.initial * 2.0 ** min(attempt - 1, 63))
-
-
-def check_seconds(*durations: float) -> None:
-    """Raises LocalProtocolError for a duration that is not above zero; infinity is one."""
-    for seconds in durations:
-        try:
-            is_duration = seconds > 0
-        except TypeError:  # None, say
-            is_duration = False
-        if not is_duration:
-            raise LocalProtocolError(
-                f"Not a number of seconds above zero: {seconds!r} (infinity: no limit)"
-            )
 
 
 def check_call(method: str, params: Params | None) -> None:

@@ -26,8 +26,8 @@ from ..errors import (
     RemoteProtocolError,
     RequestCancelled,
     RequestTimeout,
+    check_seconds,
     error_response,
-    expect,
 )
 from ..events import CallCancelled, CallReceived, ClientAnswered, MessageLost
 from ..messages import ErrorResponse, Message, Notification, Params, Request, RequestId, Response
@@ -254,7 +254,7 @@ class Call:
         """
         if not self.is_running:
             raise LocalProtocolError("The call has ended: nothing can be asked on its stream")
-        expect((int, float), timeout=timeout)
+        check_seconds(timeout)
         jsonrpc.check_call(method, params)
         json.encode(params)
         self._core.now = now

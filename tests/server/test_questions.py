@@ -141,7 +141,13 @@ def test_pings_need_no_capability(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     "mistake",
-    [{"method": 1}, {"params": [1]}, {"params": {"message": float("nan")}}, {"timeout": None}],
+    [
+        {"method": 1},
+        {"params": [1]},
+        {"params": {"message": float("nan")}},
+        {"timeout": None},
+        {"timeout": 0},
+    ],
     ids=str,
 )
 def test_what_cannot_be_asked_leaves_no_question(bench: Bench, mistake: dict[str, Any]) -> None:

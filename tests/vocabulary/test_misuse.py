@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from sansmcp import (
     SecurityPolicy,
     Server,
     SseDecoder,
+    StateSeal,
     decode_envelope,
     decode_message,
     encode_event,
@@ -98,7 +101,14 @@ SETTINGS: list[tuple[Callable[..., Any], str, Any, str]] = [
     (server, "stream_after", -0.1, "stream_after must not be below zero, and is -0.1"),
     (server, "path", b"/mcp", "Not a path"),
     (server, "http_sse", True, "Not a path"),
+    (
+        partial(StateSeal, keys=(b"k" * 16,), clock=float),
+        "lifetime",
+        0,
+        "Not a number of seconds above zero",
+    ),
     (SecurityPolicy, "hosts", (b"x",), "name must be str, and is bytes"),
+    (Limits, "max_batch", math.nan, "max_batch must be above zero, and is nan"),
     (Limits, "max_batch", "1", "max_batch must be int or float, and is str"),
     (ReconnectPolicy, "initial", "1", "seconds above zero"),
     (ReconnectPolicy, "attempts", None, "attempts must be int"),
