@@ -170,8 +170,8 @@ class Client(sansmcp_threads.Client):
                 due = self._core.next_deadline()
                 with interrupts_allowed():
                     ready = self._loop.wait(deadline if due is None else min(deadline, due))
+                self._loop.go_on(ready)  # what has come in time counts, however late we look
                 self._core.handle_timeout(now=time.monotonic())
-                self._loop.go_on(ready)
                 is_late = time.monotonic() >= deadline
 
     def flush(self) -> None:

@@ -258,8 +258,8 @@ class Serving(Host):
             ready = self._loop.wait(until)
             with self.moved:
                 self._sleeps_until = None
+                self._loop.go_on(ready)  # what has come in time counts, however late we look
                 self.core.handle_timeout(now=time.monotonic())
-                self._loop.go_on(ready)
 
     def _shut_down(self) -> None:
         with self.moved:

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ import sansmcp_blocking
 from sansmcp import JsonRpcError, Limits, LocalProtocolError, RequestCancelled, RequestTimeout
 from sansmcp.events import Closed, ProgressReceived, ServerNotified
 from sansmcp.revisions import HANDSHAKE_VERSIONS
+from sansmcp.testing.check_adapter.fake_server import Exchange, FakeServer
 from sansmcp.trace import Tracer
 from sansmcp_blocking import Call
 
@@ -83,6 +86,25 @@ def test_a_call_that_is_not_waited_for_any_longer_goes_on(start: Start, world: W
             pending.result(timeout=0.01)
         go_on.set()
         assert pending.result()["done"]
+
+
+def test_an_answer_that_came_in_time_may_be_read_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+
+    def answer(exchange: Exchange) -> None:
+        exchange.result({"in": "time"})
+        answered.set()
+
+    with (
+        FakeServer({"tools/call": answer}) as server,
+        sansmcp_blocking.connect(server.url, listen=False) as client,
+    ):
+        pending = client.start_call("tools/call", {"name": "t"}, timeout=30)
+        happens(answered)
+        now = time.monotonic
+        clock = SimpleNamespace(monotonic=lambda: now() + 50)
+        monkeypatch.setattr("sansmcp_blocking._client.time", clock)
+        assert pending.result() == {"in": "time"}
 
 
 def test_a_call_that_is_cancelled_or_times_out_is_cancelled_at_the_server(
