@@ -39,67 +39,76 @@ _MARK = b'"jsonrpc"'
 
 
 class Reader:
-    """A client of one server."""
+    """A client of one server, with a new connection for each call: servers close idle ones."""
 
-    def __init__(self, url: str, version: str, stack: ExitStack) -> None:
+    def __init__(self, url: str, version: str) -> None:
         self._port = urlsplit(url).port or 0
-        self._version, self._session, self._stack = version, "", stack
-        self._connection = self._connect()
+        self._version, self._session = version, ""
         if version == LEGACY:
             self._shake_hands()
 
     def say(self, events: int) -> None:
         """Have a call say so much, and read it all."""
-        self._call("say", events)
-        read_messages(self._connection, events + 1)
+        with self._connect() as connection:
+            self._call(connection, "say", events)
+            read_messages(connection, events + 1)
 
-    def listen(self) -> Callable[[int], None]:
+    def listen(self, stack: ExitStack) -> Callable[[int], None]:
         """Open a standalone stream; gives what has so much said on it, and reads it all."""
-        listening = self._connect()
+        listening = stack.enter_context(self._connect())
         if self._version == MODERN:
             wanted = {"notifications": {"toolsListChanged": True}}
             self._post(listening, message("subscriptions/listen", wanted))
             read_messages(listening, 1)  # that it is heard
         else:
             listening.sendall(get(self._port, self._session))
-            listening.recv(65536)
+            received(listening)
 
         def publish(events: int) -> None:
-            self._call("publish", events)
-            read_messages(listening, events)
-            read_messages(self._connection, 1)
+            with self._connect() as connection:
+                self._call(connection, "publish", events)
+                read_messages(listening, events)
+                read_messages(connection, 1)
 
         return publish
 
     def _shake_hands(self) -> None:
         initialize, initialized = handshake()
-        self._post(self._connection, initialize)
-        response = b""
-        while _MARK not in response:
-            response += self._connection.recv(65536)
-        found = response.partition(b"mcp-session-id: ")[2].partition(b"\r\n")[0]
-        self._session = found.decode()
-        self._post(self._connection, initialized)
-        self._connection.recv(65536)
+        with self._connect() as connection:
+            self._post(connection, initialize)
+            response = b""
+            while _MARK not in response:
+                response += received(connection)
+            found = response.partition(b"mcp-session-id: ")[2].partition(b"\r\n")[0]
+            self._session = found.decode()
+            self._post(connection, initialized)
+            received(connection)
 
-    def _call(self, tool: str, events: int) -> None:
+    def _call(self, connection: socket.socket, tool: str, events: int) -> None:
         params = {"name": tool, "arguments": {"events": events}, "_meta": {"progressToken": 1}}
-        self._post(self._connection, message("tools/call", params, self._version))
+        self._post(connection, message("tools/call", params, self._version))
 
     def _post(self, connection: socket.socket, sent: dict[str, Any]) -> None:
         connection.sendall(post(sent, self._port, self._version, self._session))
 
     def _connect(self) -> socket.socket:
-        made = socket.create_connection(("127.0.0.1", self._port), 10)
-        return self._stack.enter_context(made)
+        return socket.create_connection(("127.0.0.1", self._port), 10)
+
+
+def received(connection: socket.socket) -> bytes:
+    """What has come; that nothing comes any more ends the benchmark."""
+    data = connection.recv(65536)
+    if not data:
+        raise SystemExit("A server closed a connection of which more was expected")
+    return data
 
 
 def read_messages(connection: socket.socket, count: int) -> None:
     """Read until so many messages have come."""
-    received = b""
+    data = b""
     while count:
-        received = received[-len(_MARK) + 1 :] + connection.recv(65536)
-        count -= received.count(_MARK)
+        data = data[-len(_MARK) + 1 :] + received(connection)
+        count -= data.count(_MARK)
 
 
 def timed(process: Process, read: Callable[[int], None], events: int) -> Cost:
@@ -121,10 +130,10 @@ def measure(events: int) -> dict[str, Cost]:
         measures: dict[str, Callable[[], Cost]] = {}
         for (name, version), process in processes.items():
             row = name if name.startswith("bare") else f"{name}, {version}"
-            reader = Reader(line_from(process), version, stack)
+            reader = Reader(line_from(process), version)
             measures[f"{row}: {CALL}"] = partial(timed, process, reader.say, events)
             if name.startswith("sansmcp"):
-                listening = reader.listen()
+                listening = reader.listen(stack)
                 measures[f"{row}: {STANDALONE}"] = partial(timed, process, listening, events)
         return least(measures)
 

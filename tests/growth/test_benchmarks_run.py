@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
@@ -48,6 +49,13 @@ def test_what_is_plotted_is_measured() -> None:
 def test_the_least_of_all_rounds_counts() -> None:
     costs = iter((Cost(3, 1), Cost(2, 5), Cost(4, 2)))
     assert least({"any": lambda: next(costs)}) == {"any": Cost(2, 1)}
+
+
+def test_a_server_that_closes_a_stream_ends_the_benchmark() -> None:
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    with ours, pytest.raises(SystemExit, match="closed a connection"):
+        streams.read_messages(ours, 1)
 
 
 def test_what_was_not_measured_is_left_open() -> None:
