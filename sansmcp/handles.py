@@ -201,7 +201,7 @@ class CallHandle(abc.ABC, Generic[Result, Done]):
         """Let the client go, and come back after ``retry`` seconds for the rest (SEP-1699).
 
         Nothing happens where the client could not come back: without a store, at any revision but
-        2025-11-25, and on stdio and HTTP+SSE. Raises LocalProtocolError for a negative time.
+        2025-11-25, and on stdio and HTTP+SSE. Raises LocalProtocolError for a time that is none.
         """
         self._call.disconnect(retry=retry, now=self._now())
         return self._settle()

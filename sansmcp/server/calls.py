@@ -269,7 +269,7 @@ class Call:
 
         Whatever is said while it is away is waiting for it. Returns False, and changes nothing,
         where that is not possible: without a store, at any revision but 2025-11-25, or on a
-        transport that is one stream for all. Raises LocalProtocolError for a negative time.
+        transport that is one stream for all. Raises LocalProtocolError for a time that is none.
         """
         if retry is not None and not 0 <= retry < math.inf:
             raise LocalProtocolError(f"A client cannot come back after {retry} seconds")

@@ -74,6 +74,7 @@ def test_a_thread_is_kept_for_the_next_call_and_not_for_longer(
     with sansmcp_blocking.connect(serving.url) as client:
         for _ in range(20):
             client.call_tool("work")
+        assert len(seen) < 20
         pending = [client.start_call("tools/call", {"name": "work"}) for _ in range(20)]
         for each in pending:
             each.result()

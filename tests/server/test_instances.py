@@ -6,6 +6,7 @@ import pytest
 
 from sansmcp import (
     App,
+    Call,
     Limits,
     LocalProtocolError,
     Server,
@@ -15,7 +16,7 @@ from sansmcp.effects import StoreAppend
 from sansmcp.events import SessionClosed
 from sansmcp.testing import counting_tokens
 
-from .bench import LATEST, PING, Bench, expect, initialize, methods, say
+from .bench import LATEST, PING, Bench, Talk, expect, initialize, methods, say
 from .instances import Instances
 from .pipe_bench import result
 from .test_rounds import ALL
@@ -155,12 +156,18 @@ def test_a_store_that_is_shared_is_used() -> None:
 # Streams
 
 
+def left(bench: Bench) -> tuple[str, Talk, Call]:
+    """A session, the stream of a call that has said "a" before its client left, and the call."""
+    session = bench.open_session()
+    talk, call = bench.call(session)
+    say(bench, call, "a")
+    talk.gone()
+    return session, talk, call
+
+
 def test_a_stream_is_followed_at_another_instance() -> None:
     first, second = instances = Instances()
-    session = instances.open_session()
-    talk, call = first.call(session)
-    say(first, call, "a")
-    talk.gone()
+    session, talk, call = left(first)
     resumed = second.get(session, talk.events[0].id)
     assert methods(resumed) == ["a"]
     say(first, call, "b")
@@ -178,10 +185,7 @@ def test_a_stream_is_followed_at_another_instance() -> None:
 
 def test_a_stream_that_is_being_read_is_not_looked_at_as_well() -> None:
     first, second = instances = Instances()
-    session = instances.open_session()
-    talk, call = first.call(session)
-    say(first, call, "a")
-    talk.gone()
+    session, talk, call = left(first)
     second.get(session, talk.events[0].id)
     second.store_works = False
     resumed = second.get(session, talk.last_id)
