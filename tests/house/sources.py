@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
-import io
-import tokenize
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias, TypeGuard
@@ -19,15 +17,6 @@ Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 _PUBLIC_NAMES = ("__all__", "(__getattr__, __dir__)")
 """What is assigned to where public names are listed."""
-
-_NOT_CODE = {
-    tokenize.COMMENT,
-    tokenize.DEDENT,
-    tokenize.ENDMARKER,
-    tokenize.INDENT,
-    tokenize.NEWLINE,
-    tokenize.NL,
-}
 
 
 @attrs.frozen
@@ -89,11 +78,6 @@ class Module:
             if isinstance(node, ast.Constant) and id(node) not in words:
                 yield node
 
-    def code_lines(self, part: Function | None = None) -> int:
-        """How many lines, of a function or in all, are not blank, comment or docstring."""
-        lines = _lines_of_code(self.source)
-        return len(lines if part is None else lines.intersection(_lines(part)))
-
 
 def is_docstring(node: ast.AST) -> TypeGuard[ast.Expr]:
     """Whether a node is a string that stands alone, and so only explains."""
@@ -138,19 +122,3 @@ def _functions(parent: ast.AST, prefix: str) -> Iterator[tuple[str, Function]]:
         if isinstance(node, Function):
             yield name, node
         yield from _functions(node, name)
-
-
-@functools.cache
-def _lines_of_code(source: str) -> frozenset[int]:
-    lines: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in _NOT_CODE:
-            lines.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(ast.parse(source)):
-        if is_docstring(node):
-            lines.difference_update(_lines(node))
-    return frozenset(lines)
-
-
-def _lines(node: ast.stmt) -> range:
-    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
