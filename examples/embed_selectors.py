@@ -94,14 +94,17 @@ class Call(sansmcp.CallHandle[Awaitable[Any], Awaitable[None]]):
         """Wait for a while."""
         return until(lambda: False, now() + seconds)
 
-    async def _answer_to(self, id: int) -> Any:
+    async def wait_for_answer(self, id: int) -> Any:
+        """Wait for the client's answer to a question."""
         self._host.settle()
         return await self._host.answer_to(self._call, id)
 
-    def _now(self) -> float:
+    def now(self) -> float:
+        """Return the time."""
         return now()
 
-    async def _settle(self) -> None:
+    async def settle(self) -> None:
+        """Let the machine go on, and wait until the client keeps up."""
         self._host.settle()
         await until(lambda: not self._call.congested)
 
@@ -308,26 +311,31 @@ class Host(sansmcp.ServerHost):
 
     async def answer_to(self, call: sansmcp.Call, id: int) -> Any:
         """Wait for the client's answer to a question, and return or raise what it brings."""
-        promise = self._questions[call, id] = sansmcp.Promise()
+        promise = self.questions[call, id] = sansmcp.Promise()
         try:
             await until(lambda: promise.is_delivered)
         finally:
-            del self._questions[call, id]
+            del self.questions[call, id]
         return promise.get().result()
 
-    def _now(self) -> float:
+    def now(self) -> float:
+        """Return the time."""
         return now()
 
-    def _handle(self, call: sansmcp.Call) -> Call:
+    def handle_for(self, call: sansmcp.Call) -> Call:
+        """Make what the handler of a call gets."""
         return Call(call, self)
 
-    def _run(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
+    def start_task(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
+        """Await a handler beside everything else."""
         call.host = Task(self, self.finish(call, result))
 
-    def _failed(self, call: sansmcp.Call, error: Exception) -> None:
+    def handler_failed(self, call: sansmcp.Call, error: Exception) -> None:
+        """Log what a handler has raised."""
         logger.error("%s failed", call.request.method, exc_info=error)
 
-    def _observe(self, event: ServerEvent) -> None:
+    def observe(self, event: ServerEvent) -> None:
+        """Log what needs nothing to be done."""
         logger.debug("%r", event)
 
 

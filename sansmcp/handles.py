@@ -186,16 +186,16 @@ class CallHandle(abc.ABC, Generic[Result, Done]):
 
         Raises LocalProtocolError if ``progress`` does not grow.
         """
-        self._call.progress(progress, total, message, now=self._now())
-        return self._settle()
+        self._call.progress(progress, total, message, now=self.now())
+        return self.settle()
 
     def notify(self, method: str, params: Params | None = None) -> Done:
         """Send a notification that has to do with this request.
 
         Raises LocalProtocolError if the parameters are not JSON.
         """
-        self._call.notify(method, params, now=self._now())
-        return self._settle()
+        self._call.notify(method, params, now=self.now())
+        return self.settle()
 
     def disconnect(self, *, retry: float | None = None) -> Done:
         """Let the client go, and come back after ``retry`` seconds for the rest (SEP-1699).
@@ -203,8 +203,8 @@ class CallHandle(abc.ABC, Generic[Result, Done]):
         Nothing happens where the client could not come back: without a store, at any revision but
         2025-11-25, and on stdio and HTTP+SSE. Raises LocalProtocolError for a time that is none.
         """
-        self._call.disconnect(retry=retry, now=self._now())
-        return self._settle()
+        self._call.disconnect(retry=retry, now=self.now())
+        return self.settle()
 
     def ask(self, method: str, params: Params | None = None, *, timeout: float = 300.0) -> Result:
         """Ask the client something, such as ``elicitation/create``; returns its result.
@@ -213,18 +213,18 @@ class CallHandle(abc.ABC, Generic[Result, Done]):
         why), JsonRpcError for its error, RequestTimeout if it does not answer in ``timeout``
         seconds, and RequestCancelled if the call ends meanwhile.
         """
-        return self._answer_to(self._call.ask(method, params, timeout=timeout, now=self._now()))
+        return self.wait_for_answer(self._call.ask(method, params, timeout=timeout, now=self.now()))
 
     @abc.abstractmethod
-    def _answer_to(self, id: int) -> Result:
+    def wait_for_answer(self, id: int) -> Result:
         """Wait for the client's answer to a question, and give or raise what it brings."""
 
     @abc.abstractmethod
-    def _now(self) -> float:
+    def now(self) -> float:
         """The adapter's clock."""
 
     @abc.abstractmethod
-    def _settle(self) -> Done:
+    def settle(self) -> Done:
         """Perform the effects, and wait until there is room for more."""
 
 

@@ -43,9 +43,9 @@ class Client(sansmcp_loop.AwaitableClient):
         environment: Mapping[str, str] | None,
         directory: str | os.PathLike[str] | None,
     ) -> None:
-        super().__init__(core, current_loop(), Clock(core, self._settle), answers)
+        super().__init__(core, current_loop(), Clock(core, self.settle), answers)
         self._tasks = Tasks()
-        self._pool = Pool(core, self._settle, self._tasks, ssl_context)
+        self._pool = Pool(core, self.settle, self._tasks, ssl_context)
         self._process = ServerProcess(self._feed, self._tasks, environment, directory)
 
     async def _end(self) -> None:
@@ -57,21 +57,21 @@ class Client(sansmcp_loop.AwaitableClient):
 
     # The machine
 
-    def _settle(self) -> None:
-        super()._settle()
-        if not self._is_over and self._is_paused is not self._pool.is_paused:
-            self._pool.pause(is_paused=self._is_paused)
-            self._process.pause(is_paused=self._is_paused)
+    def settle(self) -> None:
+        super().settle()
+        if not self._is_over and self.is_paused is not self._pool.is_paused:
+            self._pool.pause(is_paused=self.is_paused)
+            self._process.pause(is_paused=self.is_paused)
 
-    def _perform(self, effect: ClientEffect) -> None:
+    def perform(self, effect: ClientEffect) -> None:
         perform(effect, self._pool, self._process)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> Task:
         return self._tasks.start(work)
 
     def _feed(self, part: ProcessPart) -> None:
-        self._core.receive_from_process(part, now=self._loop.now())
-        self._settle()
+        self.core.receive_from_process(part, now=self._loop.now())
+        self.settle()
 
 
 def connect(

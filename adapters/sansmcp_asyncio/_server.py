@@ -114,7 +114,7 @@ class Serving(sansmcp_loop.Serving):
             self._clock.stop()
             self._taken.close()
 
-    def _run(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
+    def start_task(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
         call.host = self._tasks.start(self.finish(call, result))
 
     # Where it serves

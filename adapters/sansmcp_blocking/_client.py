@@ -85,7 +85,7 @@ class Client(sansmcp_threads.Client):
         self._loop = Loop()
         self._pool = sansmcp.ConnectionPool(core)
         self._ssl_context = ssl_context
-        self._process = ServerProcess(self._loop, self._feed, lambda: self._is_paused, popen)
+        self._process = ServerProcess(self._loop, self._feed, lambda: self.is_paused, popen)
         self._carrying: dict[int, Task] = {}
         self._unsent: set[int] = set()
 
@@ -105,7 +105,7 @@ class Client(sansmcp_threads.Client):
         """
         with undisturbed(self._lock):
             pending = PendingCall(self)
-            pending.handle = self._begin_call(pending, method, params, on_progress, options)
+            pending.handle = self.begin_call(pending, method, params, on_progress, options)
             try:
                 self.flush()
             except BaseException:
@@ -118,7 +118,7 @@ class Client(sansmcp_threads.Client):
         with undisturbed(self._lock):
             if pending.handle in self._waiting:
                 self._waiting[pending.handle] = pending, None  # who cancels wants no more reports
-                self._core.cancel(pending.handle, now=time.monotonic())
+                self.core.cancel(pending.handle, now=time.monotonic())
                 self.flush()
 
     def events(self, timeout: float | None = None) -> Iterator[ClientEvent]:
@@ -129,7 +129,7 @@ class Client(sansmcp_threads.Client):
         this is first called, ``limits.max_queued_events`` of them: when nobody takes them, nothing
         more is read from the server, and calls end by their timeouts.
         """
-        self._keeps_events = True
+        self.keeps_events = True
         return iter(partial(self._next_event, timeout), None)
 
     def _next_event(self, timeout: float | None) -> ClientEvent | None:
@@ -145,7 +145,7 @@ class Client(sansmcp_threads.Client):
         """
         with undisturbed(self._lock):
             try:
-                self._close()
+                self.end()
                 self.wait(lambda: self._is_closed.is_delivered)
             finally:
                 self._is_closed.deliver()  # also where the wait was interrupted
@@ -164,14 +164,14 @@ class Client(sansmcp_threads.Client):
         is_late = False
         with undisturbed(self._lock):
             while True:
-                self._settle()
+                self.settle()
                 if is_done() or is_late:
                     return is_done()
-                due = self._core.next_deadline()
+                due = self.core.next_deadline()
                 with interrupts_allowed():
                     ready = self._loop.wait(deadline if due is None else min(deadline, due))
                 self._loop.go_on(ready)  # what has come in time counts, however late we look
-                self._core.handle_timeout(now=time.monotonic())
+                self.core.handle_timeout(now=time.monotonic())
                 is_late = time.monotonic() >= deadline
 
     def flush(self) -> None:
@@ -181,7 +181,7 @@ class Client(sansmcp_threads.Client):
             lambda: is_over.is_delivered or not (self._unsent or self._process.to_write), _FLUSH
         )
 
-    def _perform(self, effect: ClientEffect) -> None:
+    def perform(self, effect: ClientEffect) -> None:
         match effect:
             case OpenExchange(exchange=exchange):
                 self._unsent.add(exchange)
@@ -193,13 +193,13 @@ class Client(sansmcp_threads.Client):
             case _:
                 self._process.perform(effect)
 
-    def _observe(self, event: ClientEvent) -> None:
-        super()._observe(event)
-        if self._is_paused:
+    def observe(self, event: ClientEvent) -> None:
+        super().observe(event)
+        if self.is_paused:
             _logger.warning("nothing more is read until events are taken")
 
     def _feed(self, part: ProcessPart) -> None:
-        self._core.receive_from_process(part, now=time.monotonic())
+        self.core.receive_from_process(part, now=time.monotonic())
 
     def _carry(self, effect: OpenExchange) -> Steps[None]:
         """Carry one HTTP exchange, from its request to the end of its response."""
@@ -212,7 +212,7 @@ class Client(sansmcp_threads.Client):
             yield from stream.send(request)
             self._unsent.discard(effect.exchange)
             while not connection.is_done:
-                while self._is_paused:
+                while self.is_paused:
                     yield Wait()
                 yield stream.reading()
                 data = stream.receive()

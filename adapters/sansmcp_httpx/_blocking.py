@@ -60,12 +60,12 @@ class BlockingClient(sansmcp_threads.Client):
     def close(self) -> None:
         """End the session. May be called twice. It takes no longer than ``close_timeout``."""
         with undisturbed(self._lock):
-            self._close()
+            self.end()
             self.wait(lambda: self._is_closed.is_delivered)
 
     def wait(self, is_done: Callable[[], bool]) -> None:
         """Make requests, and wait for what is due, until something is so."""
-        self._settle()
+        self.settle()
         while not is_done():
             if self._to_open:
                 self._carry(self._to_open.popleft(), is_done)
@@ -78,13 +78,13 @@ class BlockingClient(sansmcp_threads.Client):
 
     def _sleep(self) -> None:
         """Wait for the next deadline: that of the call, or of the next attempt to resume it."""
-        deadline = self._core.next_deadline()
+        deadline = self.core.next_deadline()
         assert deadline is not None, "who waits has a deadline"
         with interrupts_allowed():
             time.sleep(max(0.0, deadline - time.monotonic()))
-        self._handle_timeout()
+        self.handle_timeout()
 
-    def _perform(self, effect: ClientEffect) -> None:
+    def perform(self, effect: ClientEffect) -> None:
         match effect:
             case OpenExchange():
                 self._to_open.append(effect)
@@ -94,7 +94,7 @@ class BlockingClient(sansmcp_threads.Client):
             case _:
                 pass  # there is no process
 
-    def _observe(self, event: ClientEvent) -> None:
+    def observe(self, event: ClientEvent) -> None:
         self._on_event(event)
 
     def _carry(self, effect: OpenExchange, is_done: Callable[[], bool]) -> None:
@@ -113,7 +113,7 @@ class BlockingClient(sansmcp_threads.Client):
                     else:
                         with interrupts_allowed():
                             part = next(parts)
-                        self._core.handle_timeout(now=time.monotonic())
+                        self.core.handle_timeout(now=time.monotonic())
                         self._feed(exchange, part)
                         if isinstance(part, sansmcp.BodyEnd | sansmcp.PeerGone):
                             break
@@ -122,13 +122,13 @@ class BlockingClient(sansmcp_threads.Client):
             self._feed(exchange, sansmcp.PeerGone("interrupted"))
 
     def _feed(self, exchange: int, part: ResponsePart) -> None:
-        self._core.receive(exchange, part, now=time.monotonic())
-        self._settle()
+        self.core.receive(exchange, part, now=time.monotonic())
+        self.settle()
 
     def _parts(self, effect: OpenExchange) -> Generator[ResponsePart, None, None]:
         """The response to a request, as far as it comes, and its end."""
         # httpx takes a time limit for all reads of a response, and it ends the response.
-        deadline = self._core.next_deadline()
+        deadline = self.core.next_deadline()
         now = time.monotonic()
         read = _LONGEST_SILENCE if deadline is None else max(0.0, deadline - now) + _LATE
         try:

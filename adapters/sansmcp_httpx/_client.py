@@ -32,7 +32,7 @@ class Client(sansmcp_loop.AwaitableClient):
         self, core: sansmcp.Client, http: httpx.AsyncClient, answers: Mapping[str, Answerer] | None
     ) -> None:
         loop = current_loop()
-        clock = Clock(loop, core, self._settle)
+        clock = Clock(loop, core, self.settle)
         super().__init__(core, loop, clock, answers)
         self._http = http
         self._keep_time = clock.run
@@ -58,7 +58,7 @@ class Client(sansmcp_loop.AwaitableClient):
     def _run(self, work: Coroutine[Any, Any, None]) -> Task:
         return self._loop.spawn(_await, work)
 
-    def _perform(self, effect: ClientEffect) -> None:
+    def perform(self, effect: ClientEffect) -> None:
         match effect:
             case OpenExchange(exchange=exchange):
                 self._carrying[exchange] = self._loop.spawn(self._carry, effect)
@@ -77,7 +77,7 @@ class Client(sansmcp_loop.AwaitableClient):
                 self._feed(effect, head_of(response))
                 async for data in response.aiter_bytes():
                     self._feed(effect, sansmcp.BodyData(data))
-                    while self._is_paused:
+                    while self.is_paused:
                         await self._clock.moved.wait()
             self._feed(effect, sansmcp.BodyEnd())
         except Exception as error:  # of httpx, or of what its user has given to it
@@ -87,8 +87,8 @@ class Client(sansmcp_loop.AwaitableClient):
             self._clock.tick()
 
     def _feed(self, effect: OpenExchange, part: ResponsePart) -> None:
-        self._core.receive(effect.exchange, part, now=self._loop.now())
-        self._settle()
+        self.core.receive(effect.exchange, part, now=self._loop.now())
+        self.settle()
 
 
 async def _await(work: Coroutine[Any, Any, None]) -> None:

@@ -84,17 +84,17 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
         """Make any request. Cancelling the caller cancels the request."""
         self._check_loop()
         promise = Promise(self._loop.event())
-        handle = self._begin_call(promise, method, params, on_progress, options)
+        handle = self.begin_call(promise, method, params, on_progress, options)
         try:
             return await promise.wait()
         finally:
-            self._end_call(handle)
+            self.end_call(handle)
 
     async def notify(self, method: str, params: Params | None = None) -> None:
         """Send a notification."""
         self._check_loop()
-        self._core.notify(method, params, now=self._loop.now())
-        self._settle()
+        self.core.notify(method, params, now=self._loop.now())
+        self.settle()
         await self._loop.checkpoint()
 
     def events(self) -> AsyncGenerator[ClientEvent, None]:
@@ -104,26 +104,26 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
         nothing more is read from the server. So take them, until the client is closed and they end,
         or close the generator.
         """
-        self._keeps_events = True
+        self.keeps_events = True
         return self._next_events()
 
     async def _next_events(self) -> AsyncGenerator[ClientEvent, None]:
         try:
             while self._events or not self._is_closed.is_delivered:
-                event = self._take_event()
+                event = self.take_event()
                 if event is not None:
                     yield event
                 else:
                     await self._clock.moved.wait()
         finally:
-            self._keeps_events = False
+            self.keeps_events = False
             self._events.clear()
-            self._settle()
+            self.settle()
 
     async def aclose(self) -> None:
         """End the session. Calls under way fail with RequestCancelled. May be called twice."""
         self._check_loop()
-        self._close()
+        self.end()
         await self._is_closed.wait()
 
     def _check_loop(self) -> None:
@@ -134,18 +134,18 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
 
     async def _open(self) -> None:
         """Do the handshake. Raises CallError where it fails."""
-        self._start()
+        self.begin()
         await self._is_open.wait()
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         if self._is_over:
             return
-        super()._settle()
+        super().settle()
         self._clock.tick()
 
     def _let_go(self) -> None:
         """Leave nobody who waits, and do nothing any more, however the client has ended."""
-        self._close()
+        self.end()
         self._is_over = True
         self._is_closed.deliver()
         self._clock.tick()
@@ -154,7 +154,7 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
     def _run(self, work: Coroutine[Any, Any, None]) -> Task:
         """Let something go on in a task, which ends with the client."""
 
-    def _now(self) -> float:
+    def now(self) -> float:
         return self._loop.now()
 
     def _happened(self, event: ClientEvent) -> None:
@@ -174,13 +174,13 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
             self._fail(request, error)
         except BaseException:
             # Cancelled: by the server, who wants no answer, or the function has cancelled itself.
-            self._core.fail_with(request.id, RuntimeError(), now=self._loop.now())
+            self.core.fail_with(request.id, RuntimeError(), now=self._loop.now())
             raise
         finally:
             self._answering.pop(request.id, None)
-            self._settle()
+            self.settle()
 
-    def _failed(self, request: Request, error: Exception) -> None:
+    def answer_failed(self, request: Request, error: Exception) -> None:
         _logger.error("answering %s failed", request.method, exc_info=error)
 
 

@@ -26,13 +26,13 @@ class Call(sansmcp.CallHandle[Awaitable[Any], Awaitable[None]]):
         super().__init__(call)
         self._serving = serving
 
-    def _answer_to(self, id: int) -> Awaitable[Any]:
+    def wait_for_answer(self, id: int) -> Awaitable[Any]:
         return self._serving.answer_to(self._call, id)
 
-    def _now(self) -> float:
+    def now(self) -> float:
         return self._serving.loop.now()
 
-    async def _settle(self) -> None:
+    async def settle(self) -> None:
         self._serving.settle()
         await self._serving.loop.checkpoint()
         await self._serving.until(lambda: not self._call.congested)
@@ -60,38 +60,38 @@ class Serving(sansmcp.ServerHost):
 
     async def answer_to(self, call: sansmcp.Call, id: int) -> Any:
         """Wait for the client's answer to a question, and return or raise what it brings."""
-        promise = self._questions[call, id] = Promise(self.loop.event())
+        promise = self.questions[call, id] = Promise(self.loop.event())
         self.settle()
         try:
             answered: ClientAnswered = await promise.wait()
         finally:
-            del self._questions[call, id]
+            del self.questions[call, id]
         return answered.result()
 
     async def shut_down(self, grace: float) -> None:
         """Take nothing new, give running calls some seconds, and end all streams properly."""
-        self.core.drain(now=self._now())
+        self.core.drain(now=self.now())
         try:
             await self.loop.within(grace, self.until, lambda: not self.core.is_busy)
         finally:
-            self.core.shut_down(now=self._now())
+            self.core.shut_down(now=self.now())
             self.settle()
 
     async def flush(self, is_done: Callable[[], bool]) -> None:
         """Let the last bytes of all streams go out, for a moment."""
         await self.loop.within(_FLUSH, self.until, is_done)
 
-    def _now(self) -> float:
+    def now(self) -> float:
         return self.loop.now()
 
-    def _handle(self, call: sansmcp.Call) -> Call:
+    def handle_for(self, call: sansmcp.Call) -> Call:
         return Call(call, self)
 
-    def _run(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
+    def start_task(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
         call.host = self.loop.spawn(self.finish, call, result)
 
-    def _failed(self, call: sansmcp.Call, error: Exception) -> None:
+    def handler_failed(self, call: sansmcp.Call, error: Exception) -> None:
         _logger.error("%s failed", call.request.method, exc_info=error)
 
-    def _observe(self, event: ServerEvent) -> None:
+    def observe(self, event: ServerEvent) -> None:
         log_event(event)

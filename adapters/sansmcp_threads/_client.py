@@ -49,18 +49,18 @@ class Client(sansmcp.ClientHost[Any, None]):
         """Make any request, and wait for its end. Interrupting the wait cancels the request."""
         with undisturbed(self._lock):
             promise = Promise()
-            handle = self._begin_call(promise, method, params, on_progress, options)
+            handle = self.begin_call(promise, method, params, on_progress, options)
             try:
                 self.wait(lambda: promise.is_delivered)
             finally:
-                self._end_call(handle)
+                self.end_call(handle)
                 self.flush()
             return promise.get()
 
     def notify(self, method: str, params: Params | None = None) -> None:
         """Send a notification."""
         with undisturbed(self._lock):
-            self._core.notify(method, params, now=time.monotonic())
+            self.core.notify(method, params, now=time.monotonic())
             self.flush()
 
     @abc.abstractmethod
@@ -76,7 +76,7 @@ class Client(sansmcp.ClientHost[Any, None]):
         """Do the handshake, and close if it fails: then CallError is raised."""
         try:
             with undisturbed(self._lock):
-                self._start()
+                self.begin()
                 self.wait(lambda: self._is_open.is_delivered)
                 self._is_open.get()
                 self.flush()
@@ -96,10 +96,10 @@ class Client(sansmcp.ClientHost[Any, None]):
     def flush(self) -> None:
         """Wait until all is sent that is to be sent now."""
 
-    def _now(self) -> float:
+    def now(self) -> float:
         return time.monotonic()
 
-    def _failed(self, request: Request, error: Exception) -> None:
+    def answer_failed(self, request: Request, error: Exception) -> None:
         _logger.error("answering %s failed", request.method, exc_info=error)
 
 

@@ -70,7 +70,7 @@ class Call(sansmcp.CallHandle[Any, None]):
         """Nobody wants the answer any more; the host calls it."""
         self.cancelled.set()
 
-    def _now(self) -> float:
+    def now(self) -> float:
         return time.monotonic()
 
     @contextlib.contextmanager
@@ -90,10 +90,10 @@ class Call(sansmcp.CallHandle[Any, None]):
                 "Nobody wants the answer any more", method=self.method, request_id=self.request_id
             )
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         self._host.until(lambda: not self._call.congested or self.cancelled.is_set())
 
-    def _answer_to(self, id: int) -> Any:
+    def wait_for_answer(self, id: int) -> Any:
         return self._host.answer_to(self._call, id)
 
 
@@ -164,11 +164,11 @@ class Host(sansmcp.ServerHost):
 
     def answer_to(self, call: sansmcp.Call, id: int) -> Any:
         """Wait for the client's answer to a question, and return or raise what it brings."""
-        promise = self._questions[call, id] = Promise()
+        promise = self.questions[call, id] = Promise()
         try:
             self.until(lambda: promise.is_delivered)
         finally:
-            del self._questions[call, id]
+            del self.questions[call, id]
         answered: ClientAnswered = promise.get()
         return answered.result()
 
@@ -197,11 +197,11 @@ class Host(sansmcp.ServerHost):
                 self._fail(call, RuntimeError(f"a handler has raised {error!r}"))
             self.settle()
 
-    def _handle(self, call: sansmcp.Call) -> Call:
+    def handle_for(self, call: sansmcp.Call) -> Call:
         handle: Call = call.host
         return handle
 
-    def _run(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
+    def start_task(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
         if inspect.iscoroutine(result):
             result.close()
         raise sansmcp.LocalProtocolError("Here handlers are plain functions, and this one is async")
@@ -214,12 +214,12 @@ class Host(sansmcp.ServerHost):
         with self.moved:
             super()._fail(call, error)
 
-    def _failed(self, call: sansmcp.Call, error: Exception) -> None:
+    def handler_failed(self, call: sansmcp.Call, error: Exception) -> None:
         if not isinstance(error, sansmcp.RequestCancelled):
             _logger.error("%s failed", call.request.method, exc_info=error)
 
-    def _observe(self, event: ServerEvent) -> None:
+    def observe(self, event: ServerEvent) -> None:
         log_event(event)
 
-    def _now(self) -> float:
+    def now(self) -> float:
         return time.monotonic()

@@ -46,7 +46,7 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
     ) -> None:
         super().__init__(core, current_loop(), Clock(core), answers)
         self._nursery = nursery
-        self._pool = Pool(core, self._settle, self._may_read, nursery, ssl_context)
+        self._pool = Pool(core, self.settle, self._may_read, nursery, ssl_context)
         self._process = ServerProcess(self._feed, self._may_read, nursery, environment, directory)
 
     async def open(self) -> None:
@@ -59,7 +59,7 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
         self._let_go()
         self._pool.close()
 
-    def _perform(self, effect: ClientEffect) -> None:
+    def perform(self, effect: ClientEffect) -> None:
         perform(effect, self._pool, self._process)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> trio.CancelScope:
@@ -70,15 +70,15 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
     async def _keep_time(self) -> None:
         while True:
             await self._clock.wait()
-            self._settle()
+            self.settle()
 
     def _feed(self, part: ProcessPart) -> None:
-        self._core.receive_from_process(part, now=trio.current_time())
-        self._settle()
+        self.core.receive_from_process(part, now=trio.current_time())
+        self.settle()
 
     async def _may_read(self) -> None:
         """Wait until the application has taken events, if it has to."""
-        while self._is_paused:
+        while self.is_paused:
             await self._clock.moved.wait()
 
 

@@ -202,7 +202,7 @@ class Serving(sansmcp_loop.Serving):
             driver.wake()
         await self.flush(lambda: not self.drivers)
 
-    def _run(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
+    def start_task(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
         call.host = trio.CancelScope()
         self._nursery.start_soon(self._finish, call, result)
 

@@ -44,7 +44,7 @@ class ClientHost(ClientHandle[Result, Done]):
         opening: Promise,
         closing: Promise,
     ) -> None:
-        """Set up the client; :meth:`_start` opens the conversation.
+        """Set up the client; :meth:`begin` opens the conversation.
 
         Args:
             core: the machine.
@@ -52,7 +52,7 @@ class ClientHost(ClientHandle[Result, Done]):
             opening: is delivered when the handshake is done, with an exception if it has failed.
             closing: is delivered when the client is closed.
         """
-        self._core = core
+        self.core = core
         self._answers = answers or {}
         self._opening = opening
         self._closing = closing
@@ -62,49 +62,49 @@ class ClientHost(ClientHandle[Result, Done]):
         """What the server has asked, in order, until the application's function is called."""
         self._events: deque[ClientEvent] = deque()
         """What belongs to no call, for the application to take."""
-        self._keeps_events = False
+        self.keeps_events = False
         """Whether the application takes events at all."""
 
     @property
-    def _is_paused(self) -> bool:
+    def is_paused(self) -> bool:
         """Whether the application has to take events before more is read from the server."""
-        return len(self._events) >= self._core.limits.max_queued_events
+        return len(self._events) >= self.core.limits.max_queued_events
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Perform what the machine wants, take what it tells, and answer what the server asks.
 
         To be called after everything that changes the machine.
         """
         # What ends a call must not wait behind events that nobody takes: only the reading does.
-        self._core.drive(self._perform, self._happened)
+        self.core.drive(self.perform, self._happened)
         while self._asked:
             self._answer(self._asked.pop(next(iter(self._asked))))
-            self._core.drive(self._perform, self._happened)
+            self.core.drive(self.perform, self._happened)
 
-    def _handle_timeout(self) -> None:
+    def handle_timeout(self) -> None:
         """The machine's next deadline may have come."""
-        self._core.handle_timeout(now=self._now())
-        self._settle()
+        self.core.handle_timeout(now=self.now())
+        self.settle()
 
-    def _start(self) -> None:
+    def begin(self) -> None:
         """Open the conversation: do the handshake."""
-        self._core.start(now=self._now())
-        self._settle()
+        self.core.start(now=self.now())
+        self.settle()
 
-    def _close(self) -> None:
+    def end(self) -> None:
         """End the session; calls under way fail with RequestCancelled. May be called twice."""
-        self._core.close(now=self._now())
-        self._settle()
+        self.core.close(now=self.now())
+        self.settle()
 
-    def _take_event(self) -> ClientEvent | None:
+    def take_event(self) -> ClientEvent | None:
         """The first of the events that were kept; None if there are none."""
         if not self._events:
             return None
         event = self._events.popleft()
-        self._settle()  # there is room for another
+        self.settle()  # there is room for another
         return event
 
-    def _begin_call(
+    def begin_call(
         self,
         promise: Promise,
         method: str,
@@ -116,30 +116,30 @@ class ClientHost(ClientHandle[Result, Done]):
 
         The promise is delivered at the end of the call, or when ``on_progress`` has raised.
         """
-        handle = self._core.call(method, params, now=self._now(), **options)
+        handle = self.core.call(method, params, now=self.now(), **options)
         self._waiting[handle] = promise, on_progress
         try:
-            self._settle()
+            self.settle()
         except BaseException:  # an interrupt, say, of a function that answers the server
-            self._end_call(handle)
+            self.end_call(handle)
             raise
         return handle
 
-    def _end_call(self, handle: int) -> None:
+    def end_call(self, handle: int) -> None:
         """Nobody waits for a call any more: if it has not ended by itself, it is cancelled."""
-        if self._waiting.pop(handle, None) and self._core.cancel(handle, now=self._now()):
-            self._settle()
+        if self._waiting.pop(handle, None) and self.core.cancel(handle, now=self.now()):
+            self.settle()
 
     @abc.abstractmethod
-    def _now(self) -> float:
+    def now(self) -> float:
         """The host's clock."""
 
     @abc.abstractmethod
-    def _perform(self, effect: ClientEffect) -> None:
+    def perform(self, effect: ClientEffect) -> None:
         """Do what the machine wants; it must not wait."""
 
     @abc.abstractmethod
-    def _failed(self, request: Request, error: Exception) -> None:
+    def answer_failed(self, request: Request, error: Exception) -> None:
         """An answer has raised what the server is not told: let somebody know."""
 
     def _happened(self, event: ClientEvent) -> None:
@@ -150,11 +150,11 @@ class ClientHost(ClientHandle[Result, Done]):
                 self._asked.pop(request_id, None)
             case _:
                 if not self._take(event):
-                    self._observe(event)
+                    self.observe(event)
 
-    def _observe(self, event: ClientEvent) -> None:
+    def observe(self, event: ClientEvent) -> None:
         """Something has happened that belongs to no call: keep it if the application wants it."""
-        if self._keeps_events:
+        if self.keeps_events:
             self._events.append(event)
 
     def _take(self, event: ClientEvent) -> bool:
@@ -183,7 +183,7 @@ class ClientHost(ClientHandle[Result, Done]):
     def _answer(self, request: Request) -> None:
         """Answer a request of the server with what the application's function for it returns."""
         if request.method not in self._answers:
-            self._core.decline(request.id, now=self._now())
+            self.core.decline(request.id, now=self.now())
             return
         try:
             self._respond(request, self._answers[request.method](request.params or {}))
@@ -191,13 +191,13 @@ class ClientHost(ClientHandle[Result, Done]):
             self._fail(request, error)
 
     def _respond(self, request: Request, result: Any) -> None:
-        self._core.respond(request.id, result, now=self._now())
+        self.core.respond(request.id, result, now=self.now())
 
     def _fail(self, request: Request, error: Exception) -> None:
         if not isinstance(error, JsonRpcError):
-            self._failed(request, error)
+            self.answer_failed(request, error)
         try:
-            self._core.fail_with(request.id, error, now=self._now())
+            self.core.fail_with(request.id, error, now=self.now())
         except LocalProtocolError as unsayable:  # what it carries is not JSON
             self._fail(request, unsayable)
 

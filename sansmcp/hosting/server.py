@@ -22,20 +22,20 @@ class ServerHost(abc.ABC):
     """Drives a server machine for as long as it runs, except for its exchanges.
 
     The ``host`` of an exchange has a method ``wake()``: let its driver pull. The ``host`` of a call
-    has a method ``cancel()``: let its handler stop; :meth:`_run` sets it. Raises LocalProtocolError
-    for a store that is none.
+    has a method ``cancel()``: let its handler stop; :meth:`start_task` sets it. Raises
+    LocalProtocolError for a store that is none.
     """
 
     def __init__(self, core: Server, store: Store) -> None:
         expect(Store, store=store)
         self.core = core
         self._store = store
-        self._questions: dict[tuple[Call, int], Promise] = {}
+        self.questions: dict[tuple[Call, int], Promise] = {}
         """Who waits for the client's answer to which question; it is given the ClientAnswered."""
 
     def publish(self, method: str, params: Params | None = None) -> None:
         """Tell the clients that something has changed; see :meth:`sansmcp.Server.publish`."""
-        self.core.publish(method, params, now=self._now())
+        self.core.publish(method, params, now=self.now())
         self.settle()
 
     def drive(self) -> None:
@@ -56,36 +56,36 @@ class ServerHost(abc.ABC):
         except Exception as error:
             self._fail(call, error)
         except BaseException:  # cancelled, and not always by the client: nobody may wait for ever
-            call.fail_with(RuntimeError(), now=self._now())
+            call.fail_with(RuntimeError(), now=self.now())
             raise
         finally:
             self.settle()
 
     @abc.abstractmethod
-    def _now(self) -> float:
+    def now(self) -> float:
         """The host's clock."""
 
     @abc.abstractmethod
-    def _handle(self, call: Call) -> CallHandle[Any, Any]:
+    def handle_for(self, call: Call) -> CallHandle[Any, Any]:
         """What the handler of a call gets."""
 
     @abc.abstractmethod
-    def _run(self, call: Call, result: Awaitable[Any]) -> None:
+    def start_task(self, call: Call, result: Awaitable[Any]) -> None:
         """A handler has to be awaited: let :meth:`finish` do it, beside everything else."""
 
     @abc.abstractmethod
-    def _failed(self, call: Call, error: Exception) -> None:
+    def handler_failed(self, call: Call, error: Exception) -> None:
         """A handler has raised what the client is not told: let somebody know."""
 
     @abc.abstractmethod
-    def _observe(self, event: ServerEvent) -> None:
+    def observe(self, event: ServerEvent) -> None:
         """Something has happened that needs nothing to be done."""
 
     def _perform(self, effect: ServerEffect) -> None:
         if isinstance(effect, Wake):
             effect.exchange.host.wake()
         else:
-            self.core.use_store(effect, self._store, now=self._now())
+            self.core.use_store(effect, self._store, now=self.now())
 
     def _happened(self, event: ServerEvent) -> None:
         match event:
@@ -94,30 +94,30 @@ class ServerHost(abc.ABC):
             case CallCancelled(call) if call.host is not None:
                 call.host.cancel()
             case ClientAnswered(call, request_id):
-                if (call, request_id) in self._questions:
-                    self._questions[call, request_id].deliver(event)
+                if (call, request_id) in self.questions:
+                    self.questions[call, request_id].deliver(event)
             case _:
-                self._observe(event)
+                self.observe(event)
 
     def _start(self, call: Call) -> None:
         """Let the handler work: at once, or beside everything else if it has to be awaited."""
         try:
-            result = self.core.app.handlers[call.request.method](self._handle(call))
+            result = self.core.app.handlers[call.request.method](self.handle_for(call))
             if _is_awaitable(result):
-                self._run(call, result)
+                self.start_task(call, result)
             else:
                 self._respond(call, result)
         except Exception as error:
             self._fail(call, error)
 
     def _respond(self, call: Call, result: Any) -> None:
-        call.respond(result, now=self._now())
+        call.respond(result, now=self.now())
 
     def _fail(self, call: Call, error: Exception) -> None:
         if not isinstance(error, JsonRpcError):
-            self._failed(call, error)
+            self.handler_failed(call, error)
         try:
-            call.fail_with(error, now=self._now())
+            call.fail_with(error, now=self.now())
         except LocalProtocolError as unsayable:  # what it carries is not JSON
             self._fail(call, unsayable)
 

@@ -87,13 +87,13 @@ class BenchCall(CallHandle[int, None]):
 
     bench: Bench
 
-    def _answer_to(self, id: int) -> int:
+    def wait_for_answer(self, id: int) -> int:
         return id
 
-    def _now(self) -> float:
+    def now(self) -> float:
         return self.bench.now
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         self.bench.settle()
 
 

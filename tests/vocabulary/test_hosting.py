@@ -28,13 +28,13 @@ class Handle(CallHandle[Any, None]):
     def bare(self) -> Call:
         return self._call
 
-    def _answer_to(self, id: int) -> Any:
+    def wait_for_answer(self, id: int) -> Any:
         raise NotImplementedError
 
-    def _now(self) -> float:
+    def now(self) -> float:
         raise NotImplementedError
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         raise NotImplementedError
 
 
@@ -59,22 +59,22 @@ class Host(ServerHost):
         self.waiting.clear()
 
     def wait_for(self, call: Call, id: int, promise: Promise) -> None:
-        self._questions[call, id] = promise
+        self.questions[call, id] = promise
 
-    def _now(self) -> float:
+    def now(self) -> float:
         return 0.0
 
-    def _handle(self, call: Call) -> Handle:
+    def handle_for(self, call: Call) -> Handle:
         return Handle(call)
 
-    def _run(self, call: Call, result: Awaitable[Any]) -> None:
+    def start_task(self, call: Call, result: Awaitable[Any]) -> None:
         call.host = self
         self.waiting.append((call, result))
 
-    def _failed(self, call: Call, error: Exception) -> None:
+    def handler_failed(self, call: Call, error: Exception) -> None:
         self.failures.append(error)
 
-    def _observe(self, event: ServerEvent) -> None:
+    def observe(self, event: ServerEvent) -> None:
         self.seen.append(event)
 
 

@@ -49,38 +49,19 @@ class Host(ClientHost[Promise, None]):
         **options: Any,
     ) -> Promise:
         promise = Promise()
-        self.handle = self._begin_call(promise, method, params, on_progress, options)  # type: ignore[arg-type]
+        self.handle = self.begin_call(promise, method, params, on_progress, options)  # type: ignore[arg-type]
         return promise
 
     def notify(self, method: str, params: Params | None = None) -> None:
         raise NotImplementedError
 
-    def leave(self, handle: int) -> None:
-        self._end_call(handle)
-
-    def start(self) -> None:
-        self._start()
-
-    def close(self) -> None:
-        self._close()
-
-    def settle(self) -> None:
-        self._settle()
-
-    def handle_timeout(self) -> None:
-        self._handle_timeout()
-
     def take_events(self) -> list[ClientEvent]:
         """Those that were kept; from the first time on they are."""
-        self._keeps_events = True
+        self.keeps_events = True
         events: list[ClientEvent] = []
-        while (event := self._take_event()) is not None:
+        while (event := self.take_event()) is not None:
             events.append(event)
         return events
-
-    @property
-    def is_paused(self) -> bool:
-        return self._is_paused
 
     def elicit(self, params: Mapping[str, Any]) -> Any:
         self.asked += 1
@@ -97,13 +78,13 @@ class Host(ClientHost[Promise, None]):
     def roots(self, params: Mapping[str, Any]) -> Any:
         return object()
 
-    def _now(self) -> float:
+    def now(self) -> float:
         return self.bench.now
 
-    def _perform(self, effect: ClientEffect) -> None:
+    def perform(self, effect: ClientEffect) -> None:
         self.bench.perform(effect)
 
-    def _failed(self, request: Request, error: Exception) -> None:
+    def answer_failed(self, request: Request, error: Exception) -> None:
         self.failures.append((request.method, error))
 
 
@@ -138,7 +119,7 @@ def test_the_opening_and_the_end(bench: HostBench) -> None:
     assert bench.host.opened.is_delivered
     assert bench.host.connected.version == "2025-11-25"
     assert bench.host.take_events() == []
-    bench.host.close()
+    bench.host.end()
     bench.take("DELETE").refuse(200)
     assert bench.host.closed.is_delivered
     assert bench.host.take_events() == [Closed(None)]
@@ -146,7 +127,7 @@ def test_the_opening_and_the_end(bench: HostBench) -> None:
 
 def test_an_opening_that_fails() -> None:
     bench = HostBench()
-    bench.host.start()
+    bench.host.begin()
     bench.take().cut()
     with pytest.raises(Disconnected):
         bench.host.opened.get()
@@ -177,12 +158,12 @@ def test_progress_is_reported_until_nobody_waits(bench: HostBench) -> None:
     reports: list[ProgressReceived] = []
     promise, asked = bench.ask(on_progress=reports.append)
     asked.event(progress(1, asked))
-    bench.host.leave(bench.host.handle)
+    bench.host.end_call(bench.host.handle)
     assert [report.progress for report in reports] == [1]
     assert not promise.is_delivered
     cancelled = bench.take()
     assert cancelled.json["method"] == "notifications/cancelled"
-    bench.host.leave(bench.host.handle)
+    bench.host.end_call(bench.host.handle)
     assert bench.requests == []
 
 
@@ -291,6 +272,6 @@ def test_events_are_kept_for_who_takes_them() -> None:
 
 def test_calls_end_when_the_client_closes(bench: HostBench) -> None:
     promise, _ = bench.ask()
-    bench.host.close()
+    bench.host.end()
     with pytest.raises(RequestCancelled):
         promise.get()
