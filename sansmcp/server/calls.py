@@ -62,7 +62,7 @@ class Caller:
         self.calls[call.request.id] = call
 
     def touch(self) -> None:
-        """A call has ended."""
+        """Note that a call has ended."""
 
     def next_question(self, call: Call, method: str) -> int:
         """An id for a request to the client.

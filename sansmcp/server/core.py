@@ -69,7 +69,7 @@ class ServerCore:
     timers: TimerTable = attrs.field(factory=TimerTable, init=False)
     _is_full: bool = attrs.field(default=False, init=False)
     stateless: set[Call] = attrs.field(factory=set["Call"], init=False)
-    """The calls that run and belong to no session."""
+    """The calls that run and belong to no session, of whatever revision."""
     draining: bool = attrs.field(default=False, init=False)
     """Nothing new is taken."""
     paused: set[Driven] = attrs.field(factory=set["Driven"], init=False)

@@ -329,14 +329,15 @@ class Server(StoreCompletions):
     def shut_down(self, *, now: float) -> None:
         """End all sessions, and all streams with a proper end of body.
 
-        Calls that stand alone are answered with an error, for nobody can come back to them.
+        Calls that still run are answered with an error, whatever their revision and transport;
+        their handlers are cancelled (CallCancelled).
         """
         self.drain(now=now)
         self._modern.subscriptions.end_all()
         for call in tuple(self._core.stateless):
             call.abandon(refusals.shutting_down(call.request.id))
         if self._legacy is not None:
-            self._legacy.sessions.end_all("the server shuts down")
+            self._legacy.sessions.shut_down()
         for outlet in self._core.outlets:
             outlet.close()
 

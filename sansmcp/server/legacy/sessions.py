@@ -133,6 +133,8 @@ class Session(Caller):
     def begin(self, call: Call) -> None:
         """A call runs here from now on; its cancellation may come to another instance."""
         super().begin(call)
+        if self.id is None and self.outlet is None:
+            self._core.stateless.add(call)
         if self.is_shared:
             log = self.log_key(cancellation_log(call.request.id))
             Watch(
@@ -248,10 +250,12 @@ class Session(Caller):
         if self.outlet is not None:
             self.outlet.close()
         for exchange, stream in self._readers.items():
-            stream.detach(exchange)
-            exchange.stop()
+            if not stream.is_ending:
+                stream.detach(exchange)
+                exchange.stop()
         for stream in tuple(self._streams):
-            stream.close()
+            if not stream.is_ending:
+                stream.close()
             self.table.tidy(stream)
         self._core.timers.stop(Timer.SESSION_IDLE, self)
         if everywhere and self._core.resumable and self.id is not None:
@@ -341,7 +345,10 @@ class SessionTable:
         del self._sessions[session.principal, session.id or session]
         session.end(reason, everywhere=everywhere)
 
-    def end_all(self, reason: str) -> None:
-        """End all sessions here."""
+    def shut_down(self) -> None:
+        """Answer all calls with an error, and end all sessions here."""
         for session in self:
+            for call in tuple(session.calls.values()):
+                call.abandon(refusals.shutting_down(call.request.id))
+            reason = "the server shuts down"
             self.end(session, reason, everywhere=not self._core.shared_store)

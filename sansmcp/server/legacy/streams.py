@@ -103,6 +103,11 @@ class Stream:
         is_written = self.finished or self.written_elsewhere
         return is_written and self._appending is None and self.reader is None
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether the store is getting the last entry: the reader is given it, and ends, then."""
+        return self._appending is not None and self._appending.entries[-1].final
+
     def append(self, message: bytes, *, final: bool = False) -> bool:
         """Add a message. Returns False if it is lost: nothing stores it and nobody reads it.
 

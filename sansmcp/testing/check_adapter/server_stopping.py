@@ -41,6 +41,46 @@ def calls_get_time_to_end(subject: ServerSubject) -> None:
 
 
 @server_check(Feature.GRACE)
+def calls_without_sessions_get_time_to_end(subject: ServerSubject) -> None:
+    """A server without sessions waits for its calls, too, whatever their revision.
+
+    Ask Server.is_busy; do not count calls or sessions yourself.
+    """
+    for version in (LEGACY, MODERN):
+        with (
+            serving(subject, grace=MOMENT, sessions=False) as (tools, running),
+            Peer(running.url, version) as peer,
+        ):
+            connection = peer.connect()
+            connection.send(peer.tool("wait"))
+            begun(tools)
+            stopped = _stopping(running)
+            expect(not stopped.wait(0.2), f"the server did not wait for the call of {version}")
+            tools.go_on.set()
+            same(connection.response().result(), {"done": True}, "the result")
+            happened(stopped, "the server did not stop")
+
+
+@server_check(Feature.GRACE)
+def calls_that_get_no_time_are_answered(subject: ServerSubject) -> None:
+    """Calls that still run after ``grace`` seconds are answered with an error.
+
+    Call Server.shut_down(), and send what the exchanges have to send before closing connections.
+    """
+    with serving(subject, grace=0.1) as (tools, running), Peer(running.url, LEGACY) as peer:
+        connection = peer.connect()
+        connection.send(peer.tool("hang"))
+        begun(tools)
+        stopped = _stopping(running)
+        response = connection.response()
+        error = response.answer().get("error", {})
+        same(error.get("data", {}).get("reason"), "shutting_down", "the reason")
+        expect(response.is_complete, "the response was broken off instead of ended")
+        tools.over.set()
+        happened(stopped, "the server did not stop")
+
+
+@server_check(Feature.GRACE)
 def streams_are_ended(subject: ServerSubject) -> None:
     """Event streams are ended properly when the server stops.
 

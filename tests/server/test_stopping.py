@@ -1,0 +1,168 @@
+"""What becomes of a call when its server stops, with time left to end it and without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sansmcp import Call
+from sansmcp.events import CallCancelled, CallReceived
+
+from .bench import LATEST, Bench, Talk, request
+from .instances import Instances
+from .modern.bench import ModernBench, modern
+from .pipe_bench import Pipe
+from .sse_bench import SseClient
+
+Begun = tuple[Bench, list[Call], Callable[[], list[Any]]]
+"""A server, the calls that run, and what their clients have been sent as answers."""
+
+
+def received(bench: Bench) -> list[Call]:
+    calls = [event.call for event in bench.events if isinstance(event, CallReceived)]
+    bench.events.clear()
+    return calls
+
+
+def answers_of(talk: Talk) -> list[Any]:
+    if talk.head is None:
+        return []
+    if talk.header("content-type") != "text/event-stream":
+        return talk.json if talk.body.startswith(b"[") else [talk.json]
+    return [message for message in talk.messages if "method" not in message]
+
+
+def in_a_session(version: str = LATEST, **settings: Any) -> Begun:
+    bench = Bench(**settings)
+    talk = bench.post(request(1), bench.open_session(version), version)
+    return bench, received(bench), lambda: answers_of(talk)
+
+
+def on_a_stream(**settings: Any) -> Begun:
+    bench, calls, answers = in_a_session(**settings)
+    bench.wait(1)
+    return bench, calls, answers
+
+
+def without_sessions(**settings: Any) -> Begun:
+    bench = Bench(sessions=False, **settings)
+    headers = {"mcp-protocol-version": LATEST}
+    talk = bench.post(request(1), headers=headers)
+    return bench, received(bench), lambda: answers_of(talk)
+
+
+def without_sessions_on_a_stream(**settings: Any) -> Begun:
+    bench, calls, answers = without_sessions(**settings)
+    bench.wait(1)
+    return bench, calls, answers
+
+
+def without_sessions_read_again() -> Begun:
+    bench = Bench(sessions=False)
+    headers = {"mcp-protocol-version": LATEST}
+    talk = bench.post(request(1), headers=headers)
+    bench.wait(1)
+    talk.gone()
+    again = bench.get(None, talk.last_id, headers)
+    return bench, received(bench), lambda: answers_of(again)
+
+
+def alone() -> Begun:
+    bench = ModernBench()
+    talk = bench.ask(modern(1))
+    return bench, received(bench), lambda: answers_of(talk)
+
+
+def in_a_batch() -> Begun:
+    bench = Bench()
+    session = bench.open_session("2025-03-26")
+    talk = bench.post([request(1), request(2)], session, "2025-03-26")
+    return bench, received(bench), lambda: answers_of(talk)
+
+
+def in_a_batch_without_sessions() -> Begun:
+    bench = Bench(sessions=False)
+    headers = {"mcp-protocol-version": "2025-03-26"}
+    talk = bench.post([request(1), request(2)], headers=headers)
+    return bench, received(bench), lambda: answers_of(talk)
+
+
+def on_stdio() -> Begun:
+    pipe = Pipe().open().say(request(1))
+    return pipe.bench, received(pipe.bench), lambda: pipe.settle().said
+
+
+def on_http_sse() -> Begun:
+    bench = Bench(http_sse="/sse")
+    client = SseClient(bench).open()
+    client.say(request(1))
+    return bench, received(bench), lambda: client.said
+
+
+def in_a_question() -> Begun:
+    bench = Bench()
+    session = bench.open_session(capabilities={"roots": {}})
+    talk = bench.post(request(1), session)
+    calls = received(bench)
+    bench.do(calls[0].ask, "roots/list", timeout=100)
+    return bench, calls, lambda: answers_of(talk)
+
+
+def at_an_instance() -> Begun:
+    instances = Instances()
+    talk = instances[1].post(request(1), instances.open_session())
+    instances.wait(1)
+    return instances[1], instances.entered, lambda: answers_of(talk)
+
+
+KINDS = [
+    in_a_session,
+    on_a_stream,
+    lambda: in_a_session(resumable=False),
+    lambda: on_a_stream(resumable=False),
+    lambda: in_a_session("2025-03-26"),
+    without_sessions,
+    without_sessions_on_a_stream,
+    without_sessions_read_again,
+    lambda: without_sessions(resumable=False),
+    lambda: without_sessions_on_a_stream(resumable=False),
+    alone,
+    in_a_batch,
+    in_a_batch_without_sessions,
+    on_stdio,
+    on_http_sse,
+    in_a_question,
+    at_an_instance,
+]
+
+
+@pytest.mark.parametrize("begin", KINDS)
+def test_a_stop_with_grace_waits_for_every_kind_of_call(begin: Callable[[], Begun]) -> None:
+    """Row F10 of the review: without sessions, such calls were no reason to wait."""
+    bench, calls, answers = begin()
+    bench.do(bench.server.drain)
+    assert bench.server.is_busy
+    for number, call in enumerate(calls):
+        assert call.is_running
+        bench.do(call.respond, {"n": number})
+    results = [answer["result"]["n"] for answer in answers()]
+    assert results == list(range(len(calls)))
+    assert not bench.server.is_busy
+    bench.do(bench.server.shut_down)
+    assert not any(isinstance(event, CallCancelled) for event in bench.events)
+
+
+@pytest.mark.parametrize("begin", KINDS)
+def test_a_stop_without_grace_answers_every_kind_of_call(begin: Callable[[], Begun]) -> None:
+    """Row F10 of the review: some clients got nothing, neither a result nor an error."""
+    bench, calls, answers = begin()
+    bench.do(bench.server.shut_down)
+    reasons = [answer["error"]["data"]["reason"] for answer in answers()]
+    assert reasons == ["shutting_down"] * len(calls)
+    cancelled = {event.call for event in bench.events if isinstance(event, CallCancelled)}
+    assert cancelled == set(calls)
+    assert not bench.server.is_busy
+    assert not any(call.is_running for call in calls)
+    bench.wait(3600)
