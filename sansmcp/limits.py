@@ -126,7 +126,21 @@ class Limits:
     """
 
     max_pending_calls: int = 1024
-    """Requests a client has in flight or waiting for the handshake; and answers of it under way."""
+    """Requests a client has in flight or waiting for the handshake. As many notifications and
+    responses of it may be under way; ``notify()`` raises LocalProtocolError beyond that.
+    """
+
+    max_open_posts: int = 16
+    """POSTs of notifications, responses and cancellations that a client has open at a time; others
+    wait in order. Each takes a connection on HTTP/1.1, and servers take them at once. Browsers: 6
+    connections to one origin.
+    """
+
+    post_timeout: float = 30.0
+    """Seconds for one of them, from the command to the end of the HTTP response. Beyond it the
+    exchange is broken off: a notification is reported as NotDelivered, a response is sent again as
+    after a lost connection. httpx: 5 for each step, the official Python SDK: 30.
+    """
 
     cached_results: int = 1000
     """Results that a client keeps because their server allows it; those used last are kept."""

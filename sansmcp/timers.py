@@ -30,6 +30,9 @@ class Timer(Member):
     RECONNECT = enum.auto()
     """Client: the delay before a broken stream is resumed is over."""
 
+    POST = enum.auto()
+    """Client: the server did not take a notification or response of ours in time."""
+
     DRAIN = enum.auto()
     """Client: a response of which nothing more is wanted took too long to end."""
 

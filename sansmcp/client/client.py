@@ -244,13 +244,19 @@ class Client:
     def notify(self, method: str, params: Params | None = None, *, now: float) -> None:
         """Send a notification.
 
+        ``NotDelivered`` reports that the server refused it, or took it not within
+        ``limits.post_timeout`` seconds.
+
         Raises LocalProtocolError, and changes nothing, before the handshake is done, after closing,
-        and if the parameters are not JSON.
+        if the parameters are not JSON, and while ``limits.max_pending_calls`` messages wait for the
+        server to take them.
         """
         self._check_open()
         if self.state is not ClientState.READY:
             raise LocalProtocolError("The handshake is not done: wait for Connected")
         check_call(method, params)
+        if self._core.posts.is_full:
+            raise LocalProtocolError(self._core.posts.why_full)
         self._core.now = now
         self._conversation.post(Notification(method, params))
 
@@ -362,7 +368,9 @@ class Client:
                 case Timer.RECONNECT, StatelessCarrier():
                     owner.retry_due()
                 case Timer.RECONNECT, Post():
-                    owner.send()
+                    owner.retry()
+                case Timer.POST, Post():
+                    owner.time_out()
                 case Timer.DRAIN, ClientExchange():
                     self._core.abort(owner)
                 case Timer.PROCESS, Stdio():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -25,9 +25,7 @@ from .detection import Verdicts
 from .exchange import NOBODY, ClientExchange, ExchangeOwner
 from .modern.cache import Cache
 from .modern.requests import ToolHeaders, dress, headers_of
-
-if TYPE_CHECKING:
-    from .posts import Post
+from .posts import Posts
 
 POST_HEADERS: Headers = (
     (b"content-type", b"application/json"),
@@ -134,8 +132,8 @@ class ClientCore:
     """The HTTP requests under way."""
     message_url: Url | None = attrs.field(default=None, init=False)
     """Where messages are POSTed to, if that is not ``url``."""
-    posts: set[Post] = attrs.field(factory=set["Post"], init=False)
-    """The messages without answer that are under way."""
+    posts: Posts = attrs.field(default=attrs.Factory(Posts, takes_self=True), init=False)
+    """The messages that get no response and are under way."""
     _exchange_ids: Iterator[int] = attrs.field(factory=lambda: itertools.count(1), init=False)
     last_request_id: int = attrs.field(default=-1, init=False)
     """The highest JSON-RPC id that was used."""
@@ -247,8 +245,6 @@ class ClientCore:
 
     def give_up(self) -> None:
         """Break off all exchanges, and those that were to be tried again."""
-        for post in self.posts:
-            self.timers.stop(Timer.RECONNECT, post)
         self.posts.clear()
         for exchange in tuple(self.exchanges.values()):
             self.abort(exchange)

@@ -131,7 +131,7 @@ class Questions:
         """Whether the server asks more than it takes answers to; what it asks then is not heard."""
         most = self._core.limits.max_pending_calls
         was_flooded = self._flooded
-        self._flooded = len(self._core.posts) >= most or not self.has_room(1)
+        self._flooded = self._core.posts.is_full or not self.has_room(1)
         if self._flooded and not was_flooded:
             what = f"more than {most} requests without taking our answers"
             self._conversation.inbox.violated(what, "too_many")

@@ -1,0 +1,139 @@
+"""Messages that want no answer: each has a deadline, and few are POSTed at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from sansmcp import Limits, LocalProtocolError, RequestTimeout
+from sansmcp.events import CallFailed, NotDelivered, ServerAsked
+
+from .bench import Bench, request
+
+METHOD = "notifications/roots/list_changed"
+
+
+def say(bench: Bench, count: int) -> int:
+    """Send notifications until the client takes no more; returns how many it took."""
+    for number in range(count):
+        try:
+            bench.do(bench.client.notify, METHOD, {"n": number})
+        except LocalProtocolError as error:
+            assert "max_pending_calls" in str(error)
+            return number
+    return count
+
+
+def open_posts(bench: Bench) -> int:
+    return sum(not asked.aborted for asked in bench.requests)
+
+
+def test_notifications_to_a_silent_server_are_bounded_and_all_end(bench: Bench) -> None:
+    """Row A6 of the review: 2,000 left 2,000 exchanges open, without any deadline."""
+    limits = bench.client.limits
+    taken = say(bench, 2000)
+    assert taken == limits.max_pending_calls
+    assert open_posts(bench) == limits.max_open_posts
+    assert bench.client.next_deadline() == limits.post_timeout
+    bench.wait(limits.post_timeout)
+    lost = [event for event in bench.take_events() if isinstance(event, NotDelivered)]
+    assert len(lost) == taken
+    assert "post_timeout" in lost[0].reason
+    assert open_posts(bench) == 0
+    assert bench.client.next_deadline() is None
+    assert say(bench, 1) == 1
+
+
+def test_notifications_wait_for_their_turn_and_keep_their_order() -> None:
+    """Row A6 of the review."""
+    bench = Bench(limits=Limits(max_open_posts=2)).connect()
+    say(bench, 5)
+    seen: list[int] = []
+    while bench.requests:
+        assert open_posts(bench) <= 2
+        post = bench.requests.pop(0)
+        seen.append(post.json["params"]["n"])
+        post.accept()
+    assert seen == [0, 1, 2, 3, 4]
+    assert bench.events == []
+    assert bench.client.next_deadline() is None
+
+
+def test_the_cancellations_of_calls_that_time_out_are_bounded(bench: Bench) -> None:
+    """Row A6 of the review: every call that timed out left one exchange more."""
+    for _ in range(300):
+        bench.do(bench.client.call, "tools/call", timeout=5)
+    assert len(bench.requests) == 300
+    bench.wait(5)
+    failures = [event for event in bench.events if isinstance(event, CallFailed)]
+    assert all(isinstance(failure.error, RequestTimeout) for failure in failures)
+    assert len(failures) == 300
+    assert open_posts(bench) == bench.client.limits.max_open_posts
+    bench.wait(bench.client.limits.post_timeout)
+    assert sum(isinstance(event, NotDelivered) for event in bench.events) == 300
+    assert open_posts(bench) == 0
+    assert bench.client.next_deadline() is None
+
+
+def test_a_cancellation_for_which_there_is_no_room_is_reported() -> None:
+    """Row A6 of the review."""
+    bench = Bench(limits=Limits(max_pending_calls=2)).connect()
+    handle, _ = bench.call()
+    say(bench, 3)
+    bench.do(bench.client.cancel, handle)
+    lost, _ = bench.take_events()
+    assert isinstance(lost, NotDelivered)
+    assert "max_pending_calls" in lost.reason
+    assert len(bench.requests) == 2
+
+
+def test_an_answer_that_a_silent_server_does_not_take_is_sent_again_and_given_up() -> None:
+    """Row A6 of the review."""
+    bench = Bench(capabilities={"elicitation": {}}).connect()
+    _, asked = bench.call(timeout=10_000)
+    asked.open_stream()
+    asked.event(request("q", "elicitation/create"))
+    bench.do(bench.client.respond, "q", {})
+    bench.wait(1000)
+    assert [post.id for post in bench.requests] == ["q"] * 5
+    assert open_posts(bench) == 0
+    kinds = [type(event) for event in bench.events]
+    assert kinds == [ServerAsked, NotDelivered]
+
+
+def test_an_answer_waits_for_its_turn_again_after_a_failure() -> None:
+    """Row A6 of the review."""
+    limits = Limits(max_open_posts=1)
+    bench = Bench(capabilities={"elicitation": {}}, limits=limits).connect()
+    _, asked = bench.call(timeout=10_000)
+    asked.open_stream()
+    asked.event(request("q", "elicitation/create"))
+    bench.do(bench.client.respond, "q", {})
+    first = bench.take()
+    say(bench, 1)
+    assert bench.requests == []
+    first.cut()
+    notified = bench.take()
+    bench.wait(5)
+    assert bench.requests == []
+    notified.accept()
+    again = bench.take()
+    assert again.id == "q"
+    again.accept()
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_closing_and_a_lost_session_leave_no_post(closes: bool) -> None:
+    """Row A6 of the review."""
+    bench = Bench(limits=Limits(max_open_posts=2)).connect()
+    bench.call()[1].result()
+    bench.take_events()
+    say(bench, 5)
+    if closes:
+        bench.do(bench.client.close)
+        bench.wait(100)
+    else:
+        bench.requests.pop(0).refuse(404)
+        assert [asked.json["method"] for asked in bench.requests[1:]] == ["initialize"]
+        bench.wait(100)
+    assert open_posts(bench) == 0
+    assert bench.client.next_deadline() is None
