@@ -154,6 +154,13 @@ class Limits:
     max_rounds: int = 32
     """How often a server may ask for input within one request. The official Python SDK: 10."""
 
+    max_questions_per_call: int = 256
+    """Server requests (elicitation, sampling, roots) within one call of a client, in rounds and on
+    its stream. Each stops the clocks of the call while it is open; one more ends the call with
+    InvalidResponse. On stdio, where nothing tells which call asks, the clocks then run on instead.
+    An agent that samples in a loop needs tens.
+    """
+
     input_timeout: float = 600.0
     """How long a server waits for the answers that a handler needs to go on: a person may have to
     give them.

@@ -7,8 +7,10 @@ cancellation, or because nothing can bring the answer any more; whichever is fir
 everything after is ignored.
 
 The timeout runs from the moment of the call. Progress starts it again, within the limit of the
-total. While the server waits for an answer of ours nothing runs, for a human may have to give it;
-then both start again.
+total. While a server request that the client has declared to answer is open, both clocks stand
+still, for a human may have to answer. Then the total goes on where it stood, and the timeout starts
+again if the request was answered. The number of such requests is bounded, so a server cannot keep a
+call alive for ever.
 
 Source: 2025-03-26 to 2025-11-25, basic/lifecycle: Timeouts; basic/utilities: progress,
 cancellation.
@@ -69,10 +71,16 @@ class ClientCall:
     """The id of the request that is under way; None while the call waits for the handshake."""
     _carrier: Carrier | None = attrs.field(default=None, init=False)
     _questions: int = attrs.field(default=0, init=False)
-    """Requests of the server, within this call, that wait for our answer."""
+    """Requests of the server that are open and stop the clocks of this call."""
+    _asked: int = attrs.field(default=0, init=False)
+    """All of them so far."""
+    _stopped: float = attrs.field(default=0.0, init=False)
+    """When the clocks were stopped."""
     is_over: bool = attrs.field(default=False, init=False)
     _ends: float = attrs.field(default=0.0, init=False)
     """When there has to be an answer, whatever progress there is."""
+    _idle_ends: float = attrs.field(default=0.0, init=False)
+    """When there has to be an answer or progress."""
     _round: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
     """Parameters that answer the server's questions."""
     _sent: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
@@ -116,23 +124,43 @@ class ClientCall:
         if self._resets and not self._questions:
             self._wait()
 
-    def asked(self) -> None:
-        """The server waits for an answer of ours: time stands still."""
-        self._questions += 1
-        self._core.timers.stop(Timer.REQUEST, self)
+    @property
+    def questions_left(self) -> int:
+        """How many more server requests may stop the clocks of this call."""
+        return self._core.limits.max_questions_per_call - self._asked
 
-    def told(self) -> None:
-        """The server has got an answer of ours, or wants none any more."""
+    def asked(self) -> None:
+        """Stop the clocks: the server waits for an answer of ours."""
+        if not self._questions:
+            self._stopped = self._core.now
+            self._core.timers.stop(Timer.REQUEST, self)
+        self._questions += 1
+        self._asked += 1
+
+    def told(self, *, answered: bool) -> None:
+        """Let the clocks go on, unless another server request is open.
+
+        The timeout starts again if the request was ``answered``, and not declined or withdrawn.
+        """
         self._questions -= 1
+        if answered:
+            self._idle_ends = self._stopped + self.timeout
         if not self._questions and not self.is_over:
-            self.begin()
+            self._go_on()
+
+    def asked_too_much(self) -> None:
+        """End the call: the server has asked more than one call allows."""
+        most = self._core.limits.max_questions_per_call
+        text = f"{self.method} led to more than {most} server requests (max_questions_per_call)"
+        self._conversation.cancel_request(self, text)
+        self.fail(self._error(InvalidResponse, text))
 
     def wait_again(self) -> None:
         """The session is gone: the next one shall make the request again."""
         self._leave_stream(complete=False)
-        if self._questions:  # whoever has asked does not wait any more
-            self._questions = 1
-            self.told()
+        if self._questions:  # they were asked in the session that is gone
+            self._questions = 0
+            self._go_on()
 
     @property
     def survives(self) -> bool:
@@ -316,8 +344,17 @@ class ClientCall:
             self._core.events.append(event)
 
     def _wait(self) -> None:
-        deadline = min(self._core.now + self.timeout, self._ends)
-        self._core.timers.set(Timer.REQUEST, self, deadline)
+        self._idle_ends = self._core.now + self.timeout
+        self._set_timer()
+
+    def _go_on(self) -> None:
+        stood = self._core.now - self._stopped
+        self._ends += stood
+        self._idle_ends += stood
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        self._core.timers.set(Timer.REQUEST, self, min(self._idle_ends, self._ends))
 
     def _leave_stream(self, *, complete: bool) -> None:
         self._conversation.by_id.pop(self.request_id, None)

@@ -185,6 +185,8 @@ class Client:
             timeout: seconds without an answer and, if ``reset_on_progress``, without progress.
             total_timeout: seconds without an answer, whatever progress there is. The defaults of
                 both do not hold for ``subscriptions/listen``: it lasts as long as the server likes.
+                Both clocks stand still while a server request is open that ``capabilities``
+                declares (``limits.max_questions_per_call`` of them); nothing else stops the total.
             idempotent: the request may be made again when its outcome is unknown (no answer,
                 nothing to resume). By default only methods that merely read are.
 
@@ -276,9 +278,14 @@ class Client:
         return self._answer(error_response(request_id, error), now)
 
     def decline(self, request_id: RequestId, *, now: float) -> bool:
-        """Answer a request of the server: nobody here can do that. Returns as respond() does."""
+        """Answer a request of the server: this client cannot do that.
+
+        The timeout of the call goes on as if it had not been asked. Returns as :meth:`respond`
+        does.
+        """
         error = JsonRpcError(METHOD_NOT_FOUND, "This client has no answer to that method")
-        return self.fail_with(request_id, error, now=now)
+        self._core.now = now
+        return self._conversation.questions.answer(error_response(request_id, error), declined=True)
 
     def close(self, *, now: float) -> None:
         """End the session. Calls under way fail with RequestCancelled.

@@ -38,9 +38,7 @@ class Posts:
     _all: set[Post] = attrs.field(factory=set["Post"], init=False)
     """Those that are open, wait for their turn, or wait for their next attempt."""
     _open: set[Post] = attrs.field(factory=set["Post"], init=False)
-    _waiting: OrderedDict[Post, None] = attrs.field(
-        factory=OrderedDict["Post", None], init=False
-    )
+    _waiting: OrderedDict[Post, None] = attrs.field(factory=OrderedDict["Post", None], init=False)
     """Those that wait for their turn, first come first."""
 
     @property

@@ -3,7 +3,10 @@
 At the revisions with a handshake a question is a request of the server, and its answer a message
 of its own. At the stateless ones it comes in the result of a call (:mod:`.modern.rounds`). The
 application sees no difference. While a question is open, the clocks of the call it belongs to stand
-still.
+still, if it is one that the client has declared to answer, and one of the first
+``Limits.max_questions_per_call``. One more ends the call. Where one stream carries all messages,
+nothing tells which call a question belongs to: there it stops the clocks of all, and those of a
+call that has used up its number run on.
 
 Source: 2025-03-26 to 2025-11-25, basic/lifecycle, basic/utilities: cancellation, ping; SEP-2260.
 """
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 class _Question:
     calls: tuple[ClientCall, ...]
     """Those that it may belong to."""
+    stopped: tuple[ClientCall, ...]
+    """Those of them whose clocks stand still meanwhile."""
     round: Round | None
     """Who wants the answer; None: the server, as a message."""
 
@@ -65,12 +70,17 @@ class Questions:
             self._conversation.post(ErrorResponse(request.id, INVALID_PARAMS, text))
         elif request.id not in self._open:
             calls = (everybody if is_one_stream else ()) if call is None else (call,)
-            self._put(request, _Question(calls, None), call)
+            stopped = calls if capability is not None else ()
+            stopped = tuple(each for each in stopped if each.questions_left)
+            if call is not None and capability is not None and not stopped:
+                call.asked_too_much()
+            else:
+                self._put(request, _Question(calls, stopped, None), call)
 
     def ask(self, requests: Sequence[Request], call: ClientCall, round: Round) -> None:
         """Put the questions of a result to the application."""
         for request in requests:
-            self._put(request, _Question((call,), round), call)
+            self._put(request, _Question((call,), (call,), round), call)
 
     def may_be(self, method: str, *, otherwise: bool) -> bool:
         """Whether we have declared to answer this; ``otherwise``: about what need not be."""
@@ -82,7 +92,7 @@ class Questions:
         """Whether that many more can be open at once."""
         return len(self._open) + count <= self._core.limits.max_pending_calls
 
-    def answer(self, message: Response | ErrorResponse) -> bool:
+    def answer(self, message: Response | ErrorResponse, *, declined: bool = False) -> bool:
         """The application has answered one; False if nobody wants the answer any more."""
         question = self._open.pop(message.id, None) if message.id is not None else None
         if question is None:
@@ -91,24 +101,25 @@ class Questions:
             question.round.take(message)
         else:
             self._conversation.post(message)
-        for call in question.calls:
-            call.told()
+        for call in question.stopped:
+            call.told(answered=not declined)
         return True
 
     def withdrawn(self, id: RequestId, reason: str) -> None:
         """The server does not want an answer any more."""
         if id in self._open:
-            calls = self._open[id].calls
+            stopped = self._open[id].stopped
             self._withdraw(id, reason)
-            for call in calls:
-                call.told()
+            for call in stopped:
+                call.told(answered=False)
 
     def forget(self, call: ClientCall) -> None:
         """A call has ended, and with it the server's interest in answers to its questions."""
         for id, question in tuple(self._open.items()):
             if call in question.calls:
                 others = tuple(one for one in question.calls if one is not call)
-                self._open[id] = attrs.evolve(question, calls=others)
+                stopped = tuple(one for one in question.stopped if one is not call)
+                self._open[id] = attrs.evolve(question, calls=others, stopped=stopped)
                 if not others:
                     self._withdraw(id, "the call it belongs to has ended")
 
@@ -119,7 +130,7 @@ class Questions:
 
     def _put(self, request: Request, question: _Question, call: ClientCall | None) -> None:
         self._open[request.id] = question
-        for each in question.calls:
+        for each in question.stopped:
             each.asked()
         self._core.events.append(ServerAsked(call.handle if call else None, request))
 

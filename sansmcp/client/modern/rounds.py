@@ -44,8 +44,9 @@ class Round:
         if state is None and not questions:
             self._refuse("an input_required result that requires nothing")
             return
-        if not self._conversation.questions.has_room(len(questions)):
-            self._refuse(f"{len(questions)} questions, which are too many")
+        count = len(questions)
+        if count > self._call.questions_left or not self._conversation.questions.has_room(count):
+            self._refuse(f"{count} questions, which are too many")
             return
         self._params = {} if state is None else {"requestState": state}
         asked: list[Request] = []
