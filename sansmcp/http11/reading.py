@@ -1,6 +1,6 @@
 """Reading messages: where heads end, and bodies, which is the same whoever reads the heads.
 
-Source: RFC 9112 sections 2.2, 6, 7.1 and 9.3.
+Source: RFC 9112 sections 2.2, 6, 7.1 and 9.3; RFC 9110 section 6.5.
 """
 
 from __future__ import annotations
@@ -18,10 +18,15 @@ from ..http import BodyData, BodyEnd, RequestHead, ResponseHead
 from ..wire import HeadReader, malformed
 
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
-_END_OF_LINE = re.compile(rb"\r\n")
+_END_OF_LINE = re.compile(rb"\n")
+"""A line that ends in LF alone is found, too, so that it is refused at once."""
+_EMPTY_LINES = re.compile(rb"(?:\r\n)*")
 _INTERIM = re.compile(rb"HTTP/1\.1 1(?!01)[0-9][0-9][ \r\n]")
 """Any but 101: what would come after that is no HTTP, and nobody has asked for it."""
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
+_TRAILER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*\r\n")
+_LENGTH = re.compile(rb"[0-9]{1,18}")
+"""A body of more digits is no body of this world, and int() refuses thousands of them."""
 
 _Head = TypeVar("_Head", bound=RequestHead | ResponseHead)
 
@@ -119,7 +124,20 @@ class RequestReader(_Reader[RequestHead]):
         """Bytes that have come and were not read."""
         return len(self._buffer.waiting)
 
+    def has_request(self) -> bool:
+        """True if bytes of another request have come. Call it between two requests only.
+
+        Empty lines before a request are dropped: some clients send one after a body (RFC 9112
+        section 2.2).
+        """
+        lines = _EMPTY_LINES.match(self._buffer.waiting)
+        if lines is not None and lines.end():
+            self._buffer.take(lines.end())
+        return self._buffer.waiting not in (b"", b"\r")
+
     def _next_head(self) -> RequestHead | None:
+        if not self.has_request():
+            return None
         data = self._buffer.take_head()
         if not data:
             return None
@@ -128,7 +146,7 @@ class RequestReader(_Reader[RequestHead]):
         if codings := head.values(b"transfer-encoding"):
             self._body = _coded(self._buffer, codings, lengths)
         else:
-            self._body = _of_length(self._buffer, int(lengths[0]) if lengths else 0)
+            self._body = _of_length(self._buffer, _length(lengths[0]) if lengths else 0)
         return head
 
 
@@ -161,7 +179,7 @@ class ResponseReader(_Reader[ResponseHead]):
         if codings := get_all(head.headers, b"transfer-encoding"):
             return _coded(self._buffer, codings, lengths)
         if lengths:
-            return _of_length(self._buffer, int(lengths[0]))
+            return _of_length(self._buffer, _length(lengths[0]))
         self._keeps_alive = False
         return _until_closed(self._buffer)
 
@@ -177,6 +195,12 @@ def _coded(buffer: _Buffer, codings: Sequence[bytes], lengths: Sequence[bytes]) 
     return _in_chunks(buffer)
 
 
+def _length(value: bytes) -> int:
+    if _LENGTH.fullmatch(value) is None:
+        raise malformed(f"a content-length of {value[:50]!r}")
+    return int(value)
+
+
 def _of_length(buffer: _Buffer, left: int) -> Iterator[bytes]:
     while left:
         data = buffer.take(left)
@@ -190,7 +214,7 @@ def _until_closed(buffer: _Buffer) -> Iterator[bytes]:
 
 
 def _in_chunks(buffer: _Buffer) -> Iterator[bytes]:
-    """Extensions and trailers mean nothing here."""
+    """Extensions and trailers mean nothing here, but they have to be well-formed."""
     while True:
         while not (line := buffer.take_line()):
             yield b""
@@ -200,14 +224,16 @@ def _in_chunks(buffer: _Buffer) -> Iterator[bytes]:
         if not int(size[1], 16):
             break
         yield from _of_length(buffer, int(size[1], 16))
-        while not (line := buffer.take_line()):
+        while len(buffer.waiting) < 2 and b"\r\n".startswith(buffer.waiting):
             yield b""
-        if len(line) > 2:
+        if buffer.take(2) != b"\r\n":
             raise malformed("a chunk that is longer than its size")
     trailers = 0
     while line != b"\r\n":
         while not (line := buffer.take_line()):
             yield b""
+        if line != b"\r\n" and _TRAILER.fullmatch(line) is None:
+            raise malformed(f"no trailer: {line[:50]!r}")
         trailers += len(line)
         if trailers > buffer.limit:
             raise malformed("trailers that are too large")

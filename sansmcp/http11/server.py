@@ -23,6 +23,7 @@ from ..http import BodyEnd, PeerGone, RequestHead
 from ..server.server import Server
 from ..states import CONNECTION, ConnectionEvent, ConnectionState, advance
 from ..types import Idle, never
+from ..wire import malformed
 from .reading import RequestReader, head_too_large
 from .response import ResponseWriter
 
@@ -88,11 +89,12 @@ class ServerConnection:
         """Bytes have come from the peer."""
         self._now = now
         self.exchange.expect_pull()
-        if self._state is ConnectionState.IDLE:
+        if self._is_refused or self._state in _OVER:
+            return
+        self._reader.receive(data)
+        if self._state is ConnectionState.IDLE and self._reader.has_request():
             self._advance(ConnectionEvent.BYTES)
-        if not self._is_refused and self._state not in _OVER:
-            self._reader.receive(data)
-            self._read()
+        self._read()
 
     def receive_eof(self, *, now: float) -> None:
         """The peer has closed its side; half-closed connections are not served."""
@@ -226,7 +228,7 @@ class ServerConnection:
     def _next_request(self) -> None:
         self._advance(ConnectionEvent.ANSWERED)
         self.exchange = self._server.open_exchange(self._host)
-        if self._reader.waiting:
+        if self._reader.has_request():
             self._advance(ConnectionEvent.BYTES)
             self._read()
 
@@ -236,10 +238,19 @@ class ServerConnection:
 
 
 def _origin_form(head: RequestHead) -> RequestHead:
-    """RFC 9112 section 3.2.2: servers take an absolute target, too; it replaces ``Host``."""
-    parts = urlsplit(head.target)
-    if parts.scheme not in (b"http", b"https") or not parts.netloc:
+    """RFC 9112 section 3.2.2: servers take an absolute target, too; it replaces ``Host``.
+
+    Raises RemoteProtocolError (``malformed_http``) for a target without a host, or with one that
+    is no host (RFC 9110 section 4.2.1).
+    """
+    try:
+        parts = urlsplit(head.target)
+    except ValueError as error:  # of a bracket without its partner, and of bytes beyond ASCII
+        raise malformed(f"the target {head.target[:50]!r}: {error}") from None
+    if parts.scheme not in (b"http", b"https"):
         return head
+    if not parts.netloc:
+        raise malformed(f"the target {head.target[:50]!r} has no host")
     path = (parts.path or b"/") + (b"?" + parts.query if parts.query else b"")
     others = tuple(pair for pair in head.headers if pair[0] != b"host")
     return attrs.evolve(head, target=path, headers=((b"host", parts.netloc), *others))

@@ -167,3 +167,15 @@ def test_who_is_at_the_other_end_makes_the_calls() -> None:
     bench.connection = ServerConnection(bench.server, host=bench, principal="alice", now=0)
     bench.feed(post(CALL))
     assert [call.session.principal for call in bench.calls] == ["alice"]
+
+
+@pytest.mark.parametrize("size", [1, None])
+@pytest.mark.parametrize("lines", [b"\r\n", b"\r\n" * 3])
+def test_empty_lines_before_a_request_are_ignored(lines: bytes, size: int | None) -> None:
+    """Row B11 of the review; RFC 9112 section 2.2. They do not begin a request either."""
+    bench = Bench().feed(lines + post(INITIALIZE) + lines + post(INITIALIZE) + lines, size)
+    assert [answer.status for answer in bench.answers()] == [200, 200]
+    keep_alive_timeout = bench.server.limits.keep_alive_timeout
+    assert bench.connection.next_deadline() == keep_alive_timeout
+    bench.feed(b"\r").wait(1).feed(b"\n" + post(INITIALIZE))
+    assert [answer.status for answer in bench.answers()] == [200, 200, 200]

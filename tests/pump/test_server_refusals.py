@@ -83,6 +83,7 @@ def test_the_body_of_a_refusal_is_not_sent_to_head(bench: Bench) -> None:
         b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"transfer-encoding: chunked\r\n\r\nzz\r\n",
         b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"transfer-encoding: chunked\r\n\r\n-1\r\n",
         b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"transfer-encoding: chunked\r\n\r\n1\r\nabXX",
+        b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"content-length: " + b"9" * 5000 + b"\r\n\r\n",
         b"POST /mcp HTTP/1.1\r\n"
         + HEADERS
         + b"transfer-encoding: chunked\r\n\r\n1;"
@@ -104,6 +105,57 @@ def test_what_is_no_http_is_refused_and_the_connection_closed(
     bench.wait(100)
     assert bench.closed
     assert bench.sent or len(data) < 40  # only an incomplete head goes without an answer
+
+
+@pytest.mark.parametrize("size", [1, None])
+@pytest.mark.parametrize(
+    "target",
+    [
+        b"http://]",
+        b"http://[",
+        b"https://[::1",
+        b"http://[v1.x/mcp",
+        b"http://[localhost]/mcp",
+        b"http://",
+        b"http:///mcp",
+        b"http:mcp",
+    ],
+)
+def test_a_target_whose_host_is_malformed_is_refused(target: bytes, size: int | None) -> None:
+    """Row B0 of the review: one such request ended trio and blocking servers."""
+    bench = Bench().feed(b"POST " + target + b" HTTP/1.1\r\n" + HEADERS + b"\r\n", size)
+    assert bench.answer().status in (400, 403)
+    assert bench.answer().reason in ("malformed_http", "host_not_allowed")
+    peer_loses_interest(bench)
+    assert bench.closed
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"5\n",
+        b"5;x\n",
+        b"1\r\na\n",
+        b"1\r\naX",
+        b"0\n",
+        b"0\r\n\n",
+        b"0\r\nx\r\n",
+        b"0\r\nx: y\n",
+        b"0\r\n: y\r\n",
+        b"0\r\nx : y\r\n",
+        b"0\r\nx: a\0b\r\n",
+        b"0\r\nx: a\rb\r\n",
+        b"0\r\nx: y\r\n folded\r\n",
+    ],
+)
+@pytest.mark.parametrize("size", [1, None])
+def test_chunks_that_are_not_as_they_should_be_are_refused_at_once(
+    body: bytes, size: int | None
+) -> None:
+    """Row B11 of the review: a bare LF waited for the time limit, and trailers were not read."""
+    head = b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"transfer-encoding: chunked\r\n\r\n"
+    bench = Bench().feed(head + body, size)
+    assert (bench.answer().status, bench.answer().reason) == (400, "malformed_http")
 
 
 @pytest.mark.requirement("HEADERS-S-019")
