@@ -48,12 +48,12 @@ class LocalProtocolError(ProtocolError):
 def expect(kind: type[Any] | tuple[type[Any], ...], **given: object) -> None:
     """Raises LocalProtocolError, which names the argument, for one that is of another kind.
 
-    For constructors and commands, where mistakes are made; what comes often is looked at only when
-    it could not be used.
+    True and False are no numbers. For constructors and commands, where mistakes are made; what
+    comes often is looked at only when it could not be used.
     """
     for name, value in given.items():
-        if not isinstance(value, kind):
-            kinds = kind if isinstance(kind, tuple) else (kind,)
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        if not isinstance(value, kinds) or (isinstance(value, bool) and int in kinds):
             wanted = " or ".join(each.__name__ for each in kinds)
             raise LocalProtocolError(f"{name} must be {wanted}, and is {type(value).__name__}")
 

@@ -7,6 +7,8 @@ to the message or request it hit, never a crash.
 
 from __future__ import annotations
 
+import math
+
 import attrs
 
 from .errors import LocalProtocolError, expect
@@ -16,7 +18,10 @@ from .errors import LocalProtocolError, expect
 class Limits:
     """How much of everything is accepted: bytes, seconds and counts, all above zero.
 
-    Raises LocalProtocolError for what is no number, or not above zero, and for a depth beyond 500.
+    Bytes and counts are integers. Seconds may be infinite, which means that there is no limit.
+
+    Raises LocalProtocolError for what is no such number, or not above zero, for a depth beyond 500,
+    and for a ``follow_interval`` that is infinite.
     """
 
     max_message_bytes: int = 32 * 1024 * 1024
@@ -173,10 +178,14 @@ class Limits:
     """Redirects within the same origin that a client follows for one request."""
 
     def __attrs_post_init__(self) -> None:
-        for name, value in attrs.asdict(self).items():
-            expect((int, float), **{name: value})
+        for field in attrs.fields(Limits):
+            name, value = field.name, getattr(self, field.name)
+            is_count = str(field.type) == "int"
+            expect(int if is_count else (int, float), **{name: value})
             if not value > 0:  # NaN is not, either
                 raise LocalProtocolError(f"{name} must be above zero, and is {value}")
+        if self.follow_interval == math.inf:
+            raise LocalProtocolError("follow_interval must be finite: streams would not go on")
         if self.max_json_depth > 500:
             raise LocalProtocolError(
                 f"max_json_depth must be at most 500, and is {self.max_json_depth}"

@@ -79,6 +79,19 @@ def too_large(limit: int) -> RemoteProtocolError:
     )
 
 
+def as_bytes(data: bytes) -> bytes:
+    """A chunk of input as bytes, whichever of the types with a buffer it is.
+
+    Raises LocalProtocolError for what has none, such as text.
+    """
+    if type(data) is bytes:
+        return data
+    try:
+        return bytes(memoryview(data))
+    except TypeError:
+        raise not_bytes(data) from None
+
+
 def not_bytes(data: object) -> LocalProtocolError:
     """What to raise where bytes were expected: text has to be encoded first."""
     return LocalProtocolError(f"data must be bytes, and is {type(data).__name__}")

@@ -23,9 +23,9 @@ from collections.abc import MutableSequence
 
 import attrs
 
-from ..errors import LocalProtocolError, RemoteProtocolError
+from ..errors import LocalProtocolError, RemoteProtocolError, expect
 from ..types import Idle, elide, redact
-from .buffer import CR_BYTE, LF_BYTE, PieceBuffer, not_bytes, too_large
+from .buffer import CR_BYTE, LF_BYTE, PieceBuffer, as_bytes, too_large
 
 KEEP_ALIVE = b":\n\n"
 """A comment: bytes that keep a quiet connection alive and mean nothing. WHATWG: about every 15
@@ -128,7 +128,7 @@ class SseDecoder:
         return _milliseconds(found[-1].decode()) if found else self._retry
 
     def receive_data(self, data: bytes) -> None:
-        """Add a chunk of the body.
+        """Add a chunk of the body: bytes, or another object with a buffer.
 
         Raises LocalProtocolError after :meth:`receive_eof`, and for what is not bytes.
         """
@@ -136,12 +136,10 @@ class SseDecoder:
             raise LocalProtocolError("receive_data() after receive_eof()")
         self._quiet = -1
         if not self._failed:
-            try:
-                if self._after_cr or CR_BYTE in data:
-                    data = self._with_lf_only(data)
-                self._waiting += data
-            except TypeError:
-                raise not_bytes(data) from None
+            data = as_bytes(data)
+            if self._after_cr or CR_BYTE in data:
+                data = self._with_lf_only(data)
+            self._waiting += data
             if self._at_start:
                 self._skip_bom()
 
@@ -170,16 +168,13 @@ class SseDecoder:
         Raises like :meth:`receive_data` and :meth:`next_event`, but never instead of giving blocks:
         those before an error come first, and the next call raises it.
         """
-        waiting = self._waiting
-        try:
-            if len(waiting) + len(data) <= self._quiet and CR_BYTE not in data:
-                waiting += data
-                if LF_BYTE not in data:
-                    return []
-            else:
-                self.receive_data(data)
-        except TypeError:
-            raise not_bytes(data) from None
+        waiting, data = self._waiting, as_bytes(data)
+        if len(waiting) + len(data) <= self._quiet and CR_BYTE not in data:
+            waiting += data
+            if LF_BYTE not in data:
+                return []
+        else:
+            self.receive_data(data)
         events = list(self._ready)
         self._ready.clear()
         try:
@@ -277,6 +272,10 @@ class SseDecoder:
         return data
 
 
+_LONGEST_RETRY = 10**16 - 1
+"""Milliseconds; what our decoder reads of a longer number is another one."""
+
+
 def _milliseconds(digits: str) -> int:
     """Sixteen digits are 30,000 years; more would only serve to make int() slow."""
     return int(digits.lstrip("0")[:16] or "0")
@@ -292,30 +291,25 @@ def encode_event(
             data line, b"" an empty one.
         event: the event type; None writes none, which readers take for ``message``.
         id: the event id; must not be empty, since that would erase the reader's cursor.
-        retry: the reconnection time in milliseconds.
+        retry: the reconnection time in whole milliseconds, at most 16 digits.
 
     Raises LocalProtocolError for an event type or id that is empty or has control characters (CR,
-    LF and NUL among them), and for a negative reconnection time: nothing a caller passes can forge
-    a line; and for arguments of another kind.
+    LF and NUL among them), for data that is not UTF-8, and for a reconnection time that is negative
+    or longer: nothing a caller passes can forge a line; and for arguments of another kind.
     """
     lines: list[bytes] = []
-    try:
-        if event is not None:
-            lines += b"event: ", _one_line(event, "event type"), b"\n"
-        if id is not None:
-            lines += b"id: ", _one_line(id, "event id"), b"\n"
-        if retry is not None:
-            if retry < 0:
-                raise LocalProtocolError(f"A reconnection time must not be negative: {retry}")
-            lines.append(b"retry: %d\n" % retry)
-        if data is not None:
-            if b"\r" in data:
-                data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-            lines += b"data: ", data.replace(b"\n", b"\ndata: "), b"\n"
-    except TypeError:
-        raise LocalProtocolError(
-            "An event has bytes as data, text as its type and id, and a number as retry"
-        ) from None
+    if event is not None:
+        lines += b"event: ", _one_line(event, "event type"), b"\n"
+    if id is not None:
+        lines += b"id: ", _one_line(id, "event id"), b"\n"
+    if retry is not None:
+        expect(int, retry=retry)
+        if not 0 <= retry <= _LONGEST_RETRY:
+            what = "is negative" if retry < 0 else "has more than 16 digits"
+            raise LocalProtocolError(f"Not usable as a reconnection time: it {what}")
+        lines.append(b"retry: %d\n" % retry)
+    if data is not None:
+        lines += b"data: ", _lines(data), b"\n"
     lines.append(b"\n")
     return b"".join(lines)
 
@@ -323,7 +317,21 @@ def encode_event(
 _CONTROL = re.compile("[\0-\x1f\x7f]")
 
 
+def _lines(data: bytes) -> bytes:
+    """The data of an event, a data line for each of its lines."""
+    expect((bytes, bytearray), data=data)
+    if not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            raise LocalProtocolError(f"The data of an event is UTF-8 text: {error}") from None
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return data.replace(b"\n", b"\ndata: ")
+
+
 def _one_line(text: str, what: str) -> bytes:
+    expect(str, **{what: text})
     if not text or _CONTROL.search(text):
         raise LocalProtocolError(f"Not usable as an {what}: {text[:50]!r}")
     try:

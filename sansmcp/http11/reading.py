@@ -133,7 +133,7 @@ class RequestReader(_Reader[RequestHead]):
         lines = _EMPTY_LINES.match(self._buffer.waiting)
         if lines is not None and lines.end():
             self._buffer.take(lines.end())
-        return self._buffer.waiting not in (b"", b"\r")
+        return bytes(self._buffer.waiting[:2]) not in (b"", b"\r")
 
     def _next_head(self) -> RequestHead | None:
         if not self.has_request():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sansmcp import Idle, LocalProtocolError, NdjsonDecoder, RemoteProtocolError, encode_line
@@ -59,3 +61,11 @@ def test_a_message_is_one_line() -> None:
     assert encode_line(b"{}") == b"{}\n"
     with pytest.raises(LocalProtocolError):
         encode_line(b"{\n}")
+
+
+@pytest.mark.parametrize("convert", [bytes, bytearray, memoryview])
+def test_input_may_be_anything_with_a_buffer(convert: Any) -> None:
+    """Row B12 of the review."""
+    decoder = NdjsonDecoder(1000)
+    decoder.receive_data(convert(b"a\r\nb\n"))
+    assert [decoder.next_event(), decoder.next_event()] == [b"a", b"b"]

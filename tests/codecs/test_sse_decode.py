@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -316,3 +317,19 @@ def test_the_limit_strikes_at_the_same_place_in_any_chunking(
         return events, None
 
     assert run([body]) == run([body[i : i + size] for i in range(0, len(body), size)])
+
+
+@pytest.mark.parametrize("convert", [bytes, bytearray, memoryview])
+@pytest.mark.parametrize("method", ["feed", "receive_data"])
+def test_input_may_be_anything_with_a_buffer(convert: Any, method: str) -> None:
+    """Row B12 of the review: a memoryview worked until a CR came."""
+    decoder = SseDecoder(1000)
+    found: list[SseEvent] = []
+    for chunk in (b"data: a\n\n", b"data: b", b"\r\n\r\ndata: c\r", b"\n\n"):
+        found += getattr(decoder, method)(convert(chunk)) or ()
+    while isinstance(event := decoder.next_event(), SseEvent):
+        found.append(event)
+    assert [event.data for event in found] == ["a", "b", "c"]
+    for wrong in ("data: x", 5, None, [10]):
+        with pytest.raises(LocalProtocolError, match="data must be bytes"):
+            getattr(decoder, method)(wrong)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,9 +39,32 @@ def test_what_could_forge_a_line_is_refused(text: str) -> None:
         encode_event(b"", event=text)
 
 
-def test_a_negative_reconnection_time_is_refused() -> None:
+@pytest.mark.parametrize(
+    "retry", [-1, 1.0, 1.9, math.nan, math.inf, True, "1", 10**16, 10**4000, -(10**4000)]
+)
+def test_what_is_no_reconnection_time_is_refused(retry: Any) -> None:
+    """Row B12 of the review: 1.9 was written as 1, NaN and infinity raised something else."""
     with pytest.raises(LocalProtocolError):
-        encode_event(b"", retry=-1)
+        encode_event(b"", retry=retry)
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"\xed\xa0\x80", b"a\xc3", "text", memoryview(b"a"), 1])
+def test_data_that_is_no_utf_8_is_refused(data: Any) -> None:
+    """Row B12 of the review: ill-formed UTF-8 went out."""
+    with pytest.raises(LocalProtocolError):
+        encode_event(data)
+
+
+@pytest.mark.parametrize("text", [b"a", 1, True])
+def test_what_is_no_text_is_no_type_and_no_id(text: Any) -> None:
+    for arguments in ({"event": text}, {"id": text}):
+        with pytest.raises(LocalProtocolError):
+            encode_event(b"", **arguments)
+
+
+def test_the_longest_reconnection_time_is_read_back() -> None:
+    (event,) = SseDecoder(1000).feed(encode_event(b"", retry=10**16 - 1))
+    assert event.retry == 10**16 - 1
 
 
 @requirement("SSE-S-006")

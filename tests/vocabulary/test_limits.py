@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import attrs
 import pytest
 
@@ -12,6 +15,31 @@ from sansmcp import Limits, LocalProtocolError
 def test_no_limit_can_be_zero(field: str) -> None:
     with pytest.raises(LocalProtocolError, match=field):
         Limits(**{field: 0})
+
+
+@pytest.mark.parametrize("value", [True, "1", None, float("nan")])
+@pytest.mark.parametrize("field", [field.name for field in attrs.fields(Limits)])
+def test_limits_are_numbers(field: str, value: Any) -> None:
+    """Row B12 of the review."""
+    with pytest.raises(LocalProtocolError, match=field):
+        Limits(**{field: value})
+
+
+@pytest.mark.parametrize("value", [1.5, 2.0, math.inf])
+@pytest.mark.parametrize(
+    "field", [field.name for field in attrs.fields(Limits) if str(field.type) == "int"]
+)
+def test_bytes_and_counts_are_whole(field: str, value: Any) -> None:
+    """Row B12 of the review."""
+    with pytest.raises(LocalProtocolError, match=field):
+        Limits(**{field: value})
+
+
+def test_seconds_may_be_infinite_but_for_intervals_that_something_waits_for() -> None:
+    """Row B12 of the review."""
+    assert Limits(body_timeout=math.inf, stored_age=0.5, head_timeout=1).body_timeout == math.inf
+    with pytest.raises(LocalProtocolError, match="follow_interval"):
+        Limits(follow_interval=math.inf)
 
 
 def test_the_depth_limit_leaves_room_on_the_stack() -> None:
