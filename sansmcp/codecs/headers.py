@@ -87,21 +87,18 @@ def media_type(values: Sequence[bytes]) -> bytes | None:
     return values[0].partition(b";")[0].strip().lower() if len(values) == 1 else None
 
 
-def accepts(values: Sequence[bytes], wanted: bytes, *, any_type: bool = True) -> bool:
+def accepts(values: Sequence[bytes], wanted: bytes) -> bool:
     """Whether ``Accept`` covers a media type.
 
-    The most specific range that matches decides, and no header accepts anything. ``any_type=False``
-    leaves ``*/*`` and a missing header out: a browser that says ``*/*`` must not be given an
-    endless event stream.
+    The most specific range that matches decides, and no header accepts anything.
     """
-    return _covers(b",".join(values), wanted, any_type) if values else any_type
+    return not values or _covers(b",".join(values), wanted)
 
 
 @lru_cache(maxsize=16)  # clients say the same with every request
-def _covers(accept: bytes, wanted: bytes, any_type: bool) -> bool:
+def _covers(accept: bytes, wanted: bytes) -> bool:
     ranges = _ranges(accept)
-    candidates = [wanted, wanted.partition(b"/")[0] + b"/*"] + ([b"*/*"] if any_type else [])
-    for candidate in candidates:
+    for candidate in (wanted, wanted.partition(b"/")[0] + b"/*", b"*/*"):
         if candidate in ranges:
             return ranges[candidate] > 0
     return False

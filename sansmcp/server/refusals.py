@@ -60,7 +60,7 @@ def method_not_allowed(allow: bytes, hint: str) -> RemoteProtocolError:
 
 
 def stream_not_acceptable() -> RemoteProtocolError:
-    """A GET that does not ask for an event stream: a browser, a health check."""
+    """A GET whose Accept header excludes event streams."""
     return RemoteProtocolError(
         "GET here opens an event stream: send Accept: text/event-stream",
         reason="not_acceptable",

@@ -35,14 +35,6 @@ def test_accept(values: list[bytes], json: bool, stream: bool) -> None:
     assert headers.accepts(values, EVENT_STREAM) is stream
 
 
-@pytest.mark.parametrize(
-    ("values", "covered"),
-    [([], False), ([b"*/*"], False), ([b"text/*"], True), ([b"text/event-stream"], True)],
-)
-def test_a_wildcard_asks_for_no_event_stream(values: list[bytes], covered: bool) -> None:
-    assert headers.accepts(values, EVENT_STREAM, any_type=False) is covered
-
-
 def test_media_type() -> None:
     assert headers.media_type([b"Application/JSON; charset=utf-8"]) == JSON
     assert headers.media_type(()) is None

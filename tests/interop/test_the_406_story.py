@@ -127,7 +127,7 @@ async def test_an_old_client_is_welcome_where_its_transport_is_served(
 
 
 @pytest.mark.parametrize(
-    "accept", [[], ["Accept: application/json"], ["Accept: */*"], ["Accept: text/html"]]
+    "accept", [["Accept: application/json"], ["Accept: text/html"], ["Accept: text/html, */*;q=0"]]
 )
 async def test_a_get_that_wants_no_event_stream(served: Served, accept: list[str]) -> None:
     answer = await request((await served()).url, "GET", *accept)

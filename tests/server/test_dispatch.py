@@ -66,7 +66,7 @@ def test_origin_and_host(bench: Bench, method: str) -> None:
 def test_what_the_policy_allows() -> None:
     bench = Bench(policy=SecurityPolicy(hosts=("mcp.example",)))
     allowed = bench.send("GET", {"host": "mcp.example", "origin": "https://mcp.example"})
-    expect(allowed, 406, "not_acceptable")
+    expect(allowed, 400, "session_required")
 
 
 @pytest.mark.parametrize("length", ["1001", "9" * 30, "-1", "x", "1_0"])
@@ -117,8 +117,16 @@ def test_http_methods(bench: Bench, method: str) -> None:
 
 
 @requirement("SHTTP-C-010", "SHTTP-S-019")
-@pytest.mark.parametrize("accept", [None, "*/*", JSON, f"{STREAM};q=0", "text/html"])
-def test_get_has_to_ask_for_a_stream(bench: Bench, accept: str | None) -> None:
+@pytest.mark.parametrize("accept", [None, "*/*", "text/*", f"text/html, {STREAM};q=0.1"])
+def test_get_may_ask_for_a_stream_in_many_ways(bench: Bench, accept: str | None) -> None:
+    """Row E2 of the review: plain tools say that they take anything, or nothing at all."""
+    talk = bench.get(bench.open_session(), headers={"accept": accept})
+    assert (talk.status, talk.header("content-type")) == (200, STREAM)
+
+
+@requirement("SHTTP-C-010", "SHTTP-S-019")
+@pytest.mark.parametrize("accept", [JSON, f"{STREAM};q=0", f"*/*, {STREAM};q=0", "text/html"])
+def test_get_must_not_exclude_a_stream(bench: Bench, accept: str | None) -> None:
     talk = bench.get(None, headers={"accept": accept})
     expect(talk, 406, "not_acceptable")
     assert talk.error["message"] == "GET here opens an event stream: send Accept: text/event-stream"

@@ -28,8 +28,16 @@ def shared() -> Bench:
 # Paths of its own
 
 
-@pytest.mark.parametrize("accept", [None, "*/*", JSON, f"{STREAM};q=0"])
-def test_get_has_to_ask_for_a_stream(apart: Bench, accept: str | None) -> None:
+@pytest.mark.parametrize("accept", [None, "*/*", "text/*"])
+@pytest.mark.parametrize("path", ["/sse", "/mcp"])
+def test_get_may_ask_for_a_stream_in_many_ways(path: str, accept: str | None) -> None:
+    """Row E2 of the review: 2024-11-05 asks for no Accept header, and some tools send none."""
+    talk = Bench(http_sse=path).send("GET", {"accept": accept}, target=path)
+    assert (talk.status, talk.events[0].event) == (200, "endpoint")
+
+
+@pytest.mark.parametrize("accept", [JSON, f"{STREAM};q=0", "text/html"])
+def test_get_must_not_exclude_a_stream(apart: Bench, accept: str | None) -> None:
     talk = apart.send("GET", {"accept": accept}, target="/sse")
     expect(talk, 406, "not_acceptable")
     assert talk.error["data"]["required"] == [STREAM]
@@ -110,8 +118,8 @@ def test_a_get_that_names_nothing_is_of_http_sse(shared: Bench, target: str) -> 
     assert SseClient(shared, target).open().say(PING).said == [result(7)]
 
 
-@pytest.mark.parametrize("accept", [None, "*/*"])
-def test_it_has_to_ask_for_a_stream(shared: Bench, accept: str | None) -> None:
+@pytest.mark.parametrize("accept", [JSON, "text/html"])
+def test_it_must_not_exclude_a_stream(shared: Bench, accept: str | None) -> None:
     expect(shared.send("GET", {"accept": accept}), 406, "not_acceptable")
 
 

@@ -115,7 +115,7 @@ class HttpSse:
         """Refuse what can be refused without a body. Raises RemoteProtocolError."""
         path = head.path.rstrip(b"/")
         if head.method == b"GET" and path == self._endpoint.sse_path:
-            if not headers.accepts(head.values(b"accept"), headers.EVENT_STREAM, any_type=False):
+            if not headers.accepts(head.values(b"accept"), headers.EVENT_STREAM):
                 raise refusals.stream_not_acceptable()
             self._check_room()
         elif path != self._endpoint.messages_path.rstrip(b"/"):

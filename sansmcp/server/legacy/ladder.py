@@ -87,8 +87,12 @@ def has_delete(asked: AskedInSession) -> None:
 
 
 def wants_stream(asked: AskedInSession) -> None:
-    """A wildcard is not enough: a browser or a health check would get an endless stream."""
-    if not headers.accepts(asked.head.values(b"accept"), headers.EVENT_STREAM, any_type=False):
+    """Refuse a GET whose Accept header excludes event streams.
+
+    The pages want the header to list the media type, but plain tools send ``*/*`` or nothing. A
+    browser gets no endless stream here, for it names no session.
+    """
+    if not headers.accepts(asked.head.values(b"accept"), headers.EVENT_STREAM):
         raise refusals.stream_not_acceptable()
 
 
