@@ -103,11 +103,12 @@ class StoreFailed:
     """The store could not do what it was asked.
 
     ``lost``: messages are lost by that; otherwise a reader got them, and only cannot come back for
-    them.
+    them. ``again``: it failed in the same way before, and has done nothing of the kind since.
     """
 
     reason: str
     lost: bool
+    again: bool = attrs.field(default=False, eq=False)
 
 
 @attrs.frozen

@@ -89,7 +89,22 @@ class Page:
 class Store(Protocol):
     """A store that works at once: :class:`~sansmcp.memory.MemoryStore` and its like.
 
-    ``now`` is in seconds, on the clock of the machine; it only serves to let old entries go.
+    The methods are plain functions: what they return is used as it is, and never awaited.
+
+    ``now`` is in seconds, on the clock of the machine; it only serves to let old entries go. A
+    clock that jumps forward must not empty the store of what is in use: count a jump as at most a
+    third of ``stored_age``.
+
+    A store that is full lets the oldest entries of the principal go that uses most of it, and
+    within that principal those of the session that uses most.
+
+    A store may have two more attributes:
+
+    * ``is_durable``, a bool: what it keeps outlives the process. Adapters then set ``shared_store``
+      by default, so that sessions outlive the process, too. Without the attribute a store is taken
+      for one that ends with its process.
+    * ``secret``, 32 random bytes, the same for all who use what is stored: the adapters' default
+      key of the seal.
     """
 
     def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> bool:

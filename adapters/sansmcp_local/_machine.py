@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import sansmcp
 from sansmcp import Idle
 from sansmcp.effects import SendBytes
+from sansmcp.hosting.stores import check_synchronous, has_secret, is_durable
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -23,13 +24,21 @@ def new_server(
 ) -> sansmcp.Server:
     """Make the machine of an application; see :class:`sansmcp.Server` for the settings.
 
-    Without a store, and unless ``seal`` is set, what is kept is for this process alone. Raises
-    LocalProtocolError if it is to be shared nevertheless.
+    A store that outlives the process (``is_durable``) is shared unless ``shared_store`` says
+    otherwise, so that sessions outlive the process, too. The seal has the store's key by default,
+    or one that this process makes for itself. Raises LocalProtocolError if a store is to be shared
+    that is not given, or without a key that others know.
     """
-    if settings.get("shared_store") and (store is None or "seal" not in settings):
+    if store is not None:
+        check_synchronous(store)
+    if settings.get("shared_store") and (
+        store is None or not ("seal" in settings or has_secret(store))
+    ):
         raise sansmcp.LocalProtocolError("With shared_store set store and seal, which are shared")
-    seal = sansmcp.StateSeal(keys=(secrets.token_bytes(32),), clock=time.time)
-    settings.setdefault("seal", seal)
+    if resumable and is_durable(store):
+        settings.setdefault("shared_store", True)
+    key = store.secret if has_secret(store) else secrets.token_bytes(32)
+    settings.setdefault("seal", sansmcp.StateSeal(keys=(key,), clock=time.time))
     return sansmcp.Server(app, new_token=secrets.token_urlsafe, resumable=resumable, **settings)
 
 

@@ -61,6 +61,8 @@ class SqliteStore:
     in any thread, and raise sqlite3.Error if the file cannot be used.
     """
 
+    is_durable = True
+
     def __init__(
         self,
         path: str | os.PathLike[str],

@@ -7,12 +7,13 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..effects import ServerEffect, Wake
-from ..errors import JsonRpcError, LocalProtocolError, expect
+from ..errors import JsonRpcError, LocalProtocolError
 from ..events import CallCancelled, CallReceived, ClientAnswered, ServerEvent
 from ..messages import Params
 from ..server.calls import Call
 from ..server.server import Server
 from ..store import Store
+from .stores import check_synchronous
 
 if TYPE_CHECKING:
     from ..handles import CallHandle, Promise
@@ -23,11 +24,11 @@ class ServerHost(abc.ABC):
 
     The ``host`` of an exchange has a method ``wake()``: let its driver pull. The ``host`` of a call
     has a method ``cancel()``: let its handler stop; :meth:`start_task` sets it. Raises
-    LocalProtocolError for a store that is none.
+    LocalProtocolError for a store that is none, or is not synchronous.
     """
 
     def __init__(self, core: Server, store: Store) -> None:
-        expect(Store, store=store)
+        check_synchronous(store)
         self.core = core
         self._store = store
         self.questions: dict[tuple[Call, int], Promise] = {}

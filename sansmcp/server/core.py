@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ..app import App
-from ..effects import ServerEffect
+from ..effects import ServerEffect, StoreEffect
 from ..errors import LocalProtocolError, RemoteProtocolError, expect, of_kind
 from ..events import ServerEvent
 from ..limits import Limits
@@ -68,6 +68,12 @@ class ServerCore:
     events: deque[ServerEvent] = attrs.field(factory=deque[ServerEvent], init=False)
     timers: TimerTable = attrs.field(factory=TimerTable, init=False)
     _is_full: bool = attrs.field(default=False, init=False)
+    failing: set[tuple[type[StoreEffect], bool]] = attrs.field(
+        factory=set[tuple["type[StoreEffect]", bool]], init=False
+    )
+    """Which uses of the store have failed since one of the kind succeeded, and whether messages
+    were lost.
+    """
     stateless: set[Call] = attrs.field(factory=set["Call"], init=False)
     """The calls that run and belong to no session, of whatever revision."""
     draining: bool = attrs.field(default=False, init=False)

@@ -5,7 +5,8 @@ Source: 2025-11-25 basic/transports: Resumability and Redelivery.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from ..effects import StoreAppend, StoreDrop, StoreEffect, StoreRead
 from ..events import StoreFailed
@@ -31,7 +32,7 @@ class StoreCompletions:
 
     def stored(self, effect: StoreAppend, *, now: float) -> None:
         """A StoreAppend is done."""
-        self._core.now = now
+        self._works(effect, now)
         user = self._streams.take(effect)
         if user is not None:
             user.stored()
@@ -39,7 +40,7 @@ class StoreCompletions:
 
     def overtaken(self, effect: StoreAppend, *, now: float) -> None:
         """A StoreAppend was not done, for the log has gone on meanwhile."""
-        self._core.now = now
+        self._works(effect, now)
         user = self._streams.take(effect)
         if user is not None:
             user.overtaken()
@@ -47,7 +48,7 @@ class StoreCompletions:
 
     def replayed(self, effect: StoreRead, page: Page | None, *, now: float) -> None:
         """A StoreRead is done. ``page`` is None where the store knows no such log."""
-        self._core.now = now
+        self._works(effect, now)
         user = self._streams.take(effect)
         if user is not None:
             user.replayed(effect, page)
@@ -58,29 +59,54 @@ class StoreCompletions:
         self._core.now = now
         user = self._streams.take(effect)
         is_lost = user is not None and not user.failed(effect)
-        self._core.events.append(StoreFailed(reason, is_lost))
+        failure = (type(effect), is_lost)
+        self._core.events.append(StoreFailed(reason, is_lost, failure in self._core.failing))
+        self._core.failing.add(failure)
+
+    def _works(self, effect: StoreEffect, now: float) -> None:
+        self._core.now = now
+        if self._core.failing:
+            self._core.failing -= {(type(effect), True), (type(effect), False)}
 
     def use_store(self, effect: StoreEffect, store: Store, *, now: float) -> None:
         """Perform a store effect on a store that works at once, and complete it.
 
-        What such a store raises is a failure of the effect.
+        What such a store raises is a failure of the effect, and so is a result of another kind
+        than :class:`sansmcp.Store` says: nothing counts as stored by it.
         """
-        page: Page | None = None
-        is_added = False
+        result: Any = None
         try:
             match effect:
                 case StoreAppend():
-                    is_added = store.append(effect.stream, effect.entries, now=now)
+                    result = store.append(effect.stream, effect.entries, now=now)
                 case StoreRead(stream=key, after=after, limit=limit, max_bytes=most):
-                    page = store.read(key, after, limit=limit, max_bytes=most)
+                    result = store.read(key, after, limit=limit, max_bytes=most)
                 case StoreDrop():
-                    store.drop(effect.principal, effect.session)
+                    result = store.drop(effect.principal, effect.session)  # type: ignore[func-returns-value]
                 case _ as impossible:
                     never(impossible)
         except Exception as error:
             self.store_failed(effect, f"{type(error).__name__}: {error}", now=now)
             return
-        if isinstance(effect, StoreAppend):
-            (self.stored if is_added else self.overtaken)(effect, now=now)
-        elif isinstance(effect, StoreRead):
-            self.replayed(effect, page, now=now)
+        if isinstance(effect, StoreAppend) and isinstance(result, bool):
+            (self.stored if result else self.overtaken)(effect, now=now)
+        elif isinstance(effect, StoreRead) and (result is None or isinstance(result, Page)):
+            self.replayed(effect, result, now=now)
+        elif not isinstance(effect, StoreDrop) or hasattr(result, "__await__"):
+            self.store_failed(effect, _unusable(effect, store, result), now=now)
+
+
+def _unusable(effect: StoreEffect, store: Store, result: object) -> str:
+    """Why the result of a store cannot be used. A coroutine is closed: it will not be awaited."""
+    kind = type(result).__name__
+    if isinstance(result, Coroutine):
+        result.close()
+    name, expected = {
+        StoreAppend: ("append", "a bool"),
+        StoreRead: ("read", "a Page or None"),
+        StoreDrop: ("drop", "None"),
+    }[type(effect)]
+    return (
+        f"{type(store).__name__}.{name}() must return {expected}, got {kind}; "
+        "a store must be synchronous"
+    )
