@@ -4,15 +4,37 @@ from __future__ import annotations
 
 import logging
 
-from sansmcp.events import ServerEvent, StoreFailed
+from sansmcp.events import BadRequest, ServerEvent, StoreFailed
 
 _logger = logging.getLogger("sansmcp")
 
+_UNKNOWN_SESSION = (
+    "a request names a session that this process does not know; it has expired, or another process "
+    "opened it. If several processes serve this URL, give all of them one store "
+    "(store=SqliteStore(...), or shared_store=True with a store of your own), send each session to "
+    "one process, or set sessions=False"
+)
 
-def log_event(event: ServerEvent) -> None:
-    """Log what needs nothing to be done by the server, but perhaps by whoever runs it."""
-    if isinstance(event, StoreFailed):
+_said = set[str]()
+"""What is logged once per process and has been."""
+
+
+def log_event(event: ServerEvent, *, shared_store: bool = True) -> None:
+    """Log an event that needs nothing to be done by the server, but perhaps by its operator.
+
+    A failure of the store is a warning the first time; the same until the store works again is
+    logged at DEBUG. So is a request for an unknown session, unless ``shared_store`` is False: then
+    the first one in this process is a warning, for several processes may be the cause.
+    """
+    if isinstance(event, StoreFailed) and not event.again:
         loss = "messages are lost" if event.lost else "a client may be unable to resume"
         _logger.warning("the store has failed, and %s: %s", loss, event.reason)
+    elif not shared_store and _names_unknown_session(event) and _UNKNOWN_SESSION not in _said:
+        _said.add(_UNKNOWN_SESSION)
+        _logger.warning(_UNKNOWN_SESSION)
     else:
         _logger.debug("%r", event)
+
+
+def _names_unknown_session(event: ServerEvent) -> bool:
+    return isinstance(event, BadRequest) and event.error.reason == "session_not_found"

@@ -94,4 +94,4 @@ class Serving(sansmcp.ServerHost):
         _logger.error("%s failed", call.request.method, exc_info=error)
 
     def observe(self, event: ServerEvent) -> None:
-        log_event(event)
+        log_event(event, shared_store=self.core.shared_store)

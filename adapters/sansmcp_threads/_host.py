@@ -219,7 +219,7 @@ class Host(sansmcp.ServerHost):
             _logger.error("%s failed", call.request.method, exc_info=error)
 
     def observe(self, event: ServerEvent) -> None:
-        log_event(event)
+        log_event(event, shared_store=self.core.shared_store)
 
     def now(self) -> float:
         return time.monotonic()

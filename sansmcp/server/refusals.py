@@ -143,13 +143,21 @@ def not_reading(request_id: RequestId | None) -> RemoteProtocolError:
     )
 
 
-def session_not_found(request_id: RequestId | None = None) -> RemoteProtocolError:
-    """An unknown, ended or foreign session.
+def session_not_found(
+    *, is_shared: bool, request_id: RequestId | None = None
+) -> RemoteProtocolError:
+    """An unknown, ended or foreign session; ``is_shared``: other instances' sessions are known.
 
     Source: 2025-03-26 basic/transports: Session Management.
     """
+    message = "Unknown or expired session; send initialize to open a new one"
+    if not is_shared:
+        message += (
+            ". If several processes serve this URL, another one may have opened it: they must "
+            "share a store (store and shared_store), or each session must stay at one process"
+        )
     return RemoteProtocolError(
-        "Unknown or ended session: initialize again",
+        message,
         reason="session_not_found",
         http_status=404,
         request_id=request_id,

@@ -166,6 +166,11 @@ class Server(StoreCompletions):
         return self._core.limits
 
     @property
+    def shared_store(self) -> bool:
+        """True if other instances may use the same store."""
+        return self._core.shared_store
+
+    @property
     def app(self) -> App:
         """The application that is served."""
         return self._core.app

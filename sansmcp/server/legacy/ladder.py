@@ -43,6 +43,11 @@ class AskedInSession(Asked):
         self.session_id = headers.single(self.head.values(SESSION_ID))
 
     @property
+    def is_shared(self) -> bool:
+        """True if sessions that other instances have opened are known here."""
+        return self.table.is_shared
+
+    @property
     def session(self) -> Session | None:
         """The session that the request belongs to, if it lives and is this principal's."""
         return self.table.find(self.head.principal, self.session_id)
@@ -102,7 +107,7 @@ def session_lives(asked: AskedInSession) -> None:
     Source: 2025-03-26 basic/transports: Session Management.
     """
     if asked.endpoint.sessions and asked.session_id is not None and asked.session is None:
-        raise refusals.session_not_found()
+        raise refusals.session_not_found(is_shared=asked.is_shared)
 
 
 def session_given(asked: AskedInSession, request_id: RequestId | None = None) -> None:
@@ -193,7 +198,7 @@ def check_message(asked: AskedInSession, message: Message | Batch) -> None:
     if asked.endpoint.sessions:
         session_given(asked, request_id)
         if asked.session is None:
-            raise refusals.session_not_found(request_id)
+            raise refusals.session_not_found(is_shared=asked.is_shared, request_id=request_id)
 
 
 def _check_version(asked: AskedInSession, request_id: RequestId | None) -> None:

@@ -286,6 +286,11 @@ class SessionTable:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def is_shared(self) -> bool:
+        """True if sessions that other instances have opened are known here."""
+        return self._core.shared_store
+
     def __iter__(self) -> Iterator[Session]:
         return iter(tuple(self._sessions.values()))
 
