@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 import sansmcp
-from sansmcp.codecs.headers import Headers, header_value
 from sansmcp_local import read_state
 
 from ._say import Mistake
@@ -49,16 +48,16 @@ def add_headers(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def headers_of(options: argparse.Namespace) -> Headers:
+def headers_of(options: argparse.Namespace) -> list[tuple[str, str]]:
     """The headers that were given. Raises Mistake."""
-    return tuple(_header(text) for text in options.header)
+    return [_header(text) for text in options.header]
 
 
-def _header(text: str) -> tuple[bytes, bytes]:
+def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
         raise Mistake(f"Not a header: {text!r}; write 'Name: value'")
-    return name.strip().lower().encode(), header_value(value.strip())
+    return name.strip(), value.strip()
 
 
 def add_revision(parser: argparse.ArgumentParser) -> None:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..codecs import json
-from ..codecs.headers import Headers
+from ..codecs.headers import HeaderTypes
 from ..codecs.jsonrpc import METHOD_NOT_FOUND
 from ..effects import ClientEffect
 from ..errors import JsonRpcError, LocalProtocolError, check_seconds, error_response
@@ -69,7 +69,7 @@ class Client:
         anonymous: bool = False,
         capabilities: Mapping[str, Any] | None = None,
         versions: tuple[str, ...] = tuple(REVISIONS),
-        headers: Headers = (),
+        headers: HeaderTypes = (),
         transports: tuple[str, ...] = URL_TRANSPORTS,
         listen: bool = True,
         multi_turn: bool = False,
@@ -97,7 +97,8 @@ class Client:
             capabilities: what the server may ask of us, e.g. ``{"elicitation": {}}``.
             versions: the protocol versions we speak, oldest first; the newest one that the server
                 speaks, too, is used.
-            headers: further headers of every request, names in lower case, e.g. ``authorization``.
+            headers: further headers of every HTTP request, as a mapping or pairs of str or bytes,
+                e.g. ``{"Authorization": "Bearer x"}``.
             transports: how to talk to a URL; what comes first is tried first.
             listen: open the standalone stream.
             multi_turn: offer SEP-1858, an experiment, to servers of 2025-11-25: one that names it,

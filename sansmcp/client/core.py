@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from ..codecs import json, jsonrpc
-from ..codecs.headers import Headers, check_further_headers
+from ..codecs.headers import Headers, further_headers
 from ..effects import AbortExchange, ClientEffect, OpenExchange
 from ..errors import LocalProtocolError, check_seconds, expect, of_kind
 from ..events import ClientEvent
@@ -81,10 +81,6 @@ def _of_strings(
     expect(str, **info)
 
 
-def _sendable(core: ClientCore, attribute: attrs.Attribute[Headers], headers: Headers) -> None:
-    check_further_headers(headers)
-
-
 @attrs.define(eq=False, kw_only=True, on_setattr=attrs.setters.NO_OP)  # the time is set often
 class ClientCore:
     """The common ground of the parts of a client; nobody outside the machine sees it."""
@@ -99,7 +95,7 @@ class ClientCore:
     """Whether that is told only where it has to be."""
     capabilities: Mapping[str, Any] = attrs.field(converter=checked_capabilities)
     versions: tuple[str, ...]
-    headers: Headers = attrs.field(validator=_sendable)
+    headers: Headers = attrs.field(converter=further_headers)
     transports: tuple[str, ...]
     """How to talk to a URL."""
     verdicts: Verdicts = attrs.field(validator=of_kind(Verdicts))

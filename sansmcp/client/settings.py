@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
-from ..codecs.headers import Headers
+from ..codecs.headers import HeaderTypes
 from ..limits import Limits
 from ..trace import Tracer
 from ..wire import Http11
@@ -37,7 +37,7 @@ class ClientSettings(TypedDict, total=False):
     anonymous: bool
     capabilities: Mapping[str, Any] | None
     versions: tuple[str, ...]
-    headers: Headers
+    headers: HeaderTypes
     transports: tuple[str, ...]
     listen: bool
     multi_turn: bool

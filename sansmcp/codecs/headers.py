@@ -9,13 +9,20 @@ Source: RFC 9110 sections 5 and 12.5.1; MCP basic/transports, every revision.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ..errors import LocalProtocolError
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+
+HeaderTypes: TypeAlias = (
+    Mapping[str, str | bytes]
+    | Mapping[bytes, str | bytes]
+    | Iterable[tuple[str | bytes, str | bytes]]
+)
+"""How an application may give headers to a client; upper and lower case are the same."""
 
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
 _VALUE = re.compile(rb"(?:[!-~\x80-\xff](?:[ \t!-~\x80-\xff]*[!-~\x80-\xff])?)?")
@@ -124,37 +131,57 @@ def _quality(value: bytes) -> float:
         return 0.0
 
 
-def header_value(text: str) -> bytes:
-    """A string as a header value.
+def further_headers(given: HeaderTypes) -> Headers:
+    """Return the headers that an application adds to a client's requests, as they are sent.
 
-    Raises LocalProtocolError for anything but visible ASCII and inner spaces: CR, LF and NUL in a
-    value are how one HTTP message is made into two (CVE-2020-7695).
+    Names are put into lower case, spaces around values are removed. Raises LocalProtocolError for
+    what is no header, and for one that the client or the HTTP layer below sets: twice said, a
+    server may believe either. The error names the header but not its value, which may be a secret.
+
+    Line breaks in a value are how one HTTP message is made into two (CVE-2020-7695).
     """
-    if not text.isascii() or not text.isprintable() or text != text.strip():
-        raise LocalProtocolError(f"Not usable as an HTTP header value: {text[:50]!r}")
-    return text.encode()
+    items: Iterable[Any] = given.items() if isinstance(given, Mapping) else given
+    if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+        raise _no_headers()
+    return tuple(_further_header(item) for item in items)
 
 
-def check_further_headers(headers: Headers) -> None:
-    """Whether an application may add these headers to a client's requests.
+def _further_header(item: Any) -> tuple[bytes, bytes]:
+    if not isinstance(item, tuple | list) or len(item) != 2:
+        raise _no_headers()
+    given_name, given_value = item
+    if not isinstance(given_name, str | bytes):
+        raise _no_headers()
+    name = _as_bytes(given_name).lower()
+    shown = name.decode("latin-1")
+    if not _NAME.fullmatch(name):
+        raise LocalProtocolError(
+            f"A header name must be letters, digits and some of !#$%&'*+-.^_`|~, got {shown[:50]!r}"
+        )
+    if name in _OWN_NAMES:
+        raise LocalProtocolError(f"The header {shown!r} is set by the client itself; leave it out")
+    if not isinstance(given_value, str | bytes):
+        kind = type(given_value).__name__
+        raise LocalProtocolError(
+            f"The value of the header {shown!r} must be str or bytes, got {kind}"
+        )
+    value = _as_bytes(given_value).strip(b" \t")
+    if not _VALUE.fullmatch(value) or (isinstance(given_value, str) and not given_value.isascii()):
+        raise LocalProtocolError(
+            f"The value of the header {shown!r} has characters that cannot be sent: line breaks, "
+            "other control characters, or in a str what is not ASCII"
+        )
+    return name, value
 
-    Raises LocalProtocolError for what is no header, or is one that the client or the HTTP layer
-    below sets: twice said, a server may believe either.
-    """
-    for header in headers:
-        match header:
-            case (bytes(name), bytes(value)):
-                pass
-            case _:  # it is not shown, for it may be a secret
-                raise LocalProtocolError(
-                    "Headers are pairs of bytes, such as (b'authorization', b'Bearer abc')"
-                )
-        if not _NAME.fullmatch(name):
-            raise LocalProtocolError(f"Not the name of a header in lower case: {name!r}")
-        if name in _OWN_NAMES:
-            raise LocalProtocolError(f"The header {name.decode()!r} is set by the client itself")
-        if not _VALUE.fullmatch(value):
-            raise LocalProtocolError(f"The value of {name.decode()!r} has illegal characters")
+
+def _as_bytes(text: str | bytes) -> bytes:
+    return text.encode("utf-8", "replace") if isinstance(text, str) else text
+
+
+def _no_headers() -> LocalProtocolError:
+    return LocalProtocolError(
+        "headers must be a mapping or pairs of str or bytes, such as {'Authorization': 'Bearer x'}"
+    )
 
 
 def is_session_id(text: str) -> bool:
