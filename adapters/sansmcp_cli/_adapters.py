@@ -73,7 +73,7 @@ class Adapter(Protocol):
 def add_adapter(parser: argparse.ArgumentParser) -> None:
     """The option that chooses an adapter."""
     parser.add_argument(
-        "--adapter", choices=ADAPTERS, default="trio", help="what to run on (default: trio)"
+        "--adapter", choices=ADAPTERS, default="asyncio", help="what to run on (default: asyncio)"
     )
 
 
@@ -82,7 +82,7 @@ def adapter_of(options: argparse.Namespace) -> Adapter:
     try:
         module: Any = importlib.import_module(f"{__package__}._with_{options.adapter}")
     except ModuleNotFoundError as error:
-        text = f"{error}: pip install 'sansmcp[cli]', or choose --adapter asyncio"
+        text = f"{error}: pip install 'sansmcp[trio]', or choose --adapter asyncio"
         raise Mistake(text) from error
     adapter: Adapter = module
     return adapter
