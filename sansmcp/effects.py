@@ -13,7 +13,7 @@ import attrs
 
 from .http import RequestHead, ResponseHead
 from .store import Entry, StreamKey
-from .types import Driven, elide, redact
+from .types import Driven, elide, hide_secrets, redact
 
 # Of one server exchange: what to send.
 
@@ -130,7 +130,7 @@ class OpenExchange:
     """
 
     exchange: int
-    url: str
+    url: str = attrs.field(repr=lambda url: repr(hide_secrets(url)))
     head: RequestHead
     body: bytes = attrs.field(repr=elide)
 

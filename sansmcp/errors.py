@@ -16,10 +16,11 @@ Machines never raise for what a peer sent: they answer, and report an event. Cod
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .messages import ErrorResponse, RequestId
+from .types import escape_controls
 
 
 class ProtocolError(Exception):
@@ -121,15 +122,25 @@ class RemoteProtocolError(ProtocolError):
 class CallError(Exception):
     """A request ended without a result. Always one of the subclasses below.
 
+    Its text is one that can be shown on a terminal: control characters of the peer are escaped.
+
     Attributes:
         method: the JSON-RPC method of the request.
         request_id: its JSON-RPC id.
+
+    Args:
+        lines: further lines of the text; ``message`` is one line.
     """
 
     def __init__(
-        self, message: str, *, method: str = "", request_id: RequestId | None = None
+        self,
+        message: str,
+        *,
+        method: str = "",
+        request_id: RequestId | None = None,
+        lines: Iterable[str] = (),
     ) -> None:
-        super().__init__(message)
+        super().__init__("\n".join(map(escape_controls, (message, *lines))))
         self.method = method
         self.request_id = request_id
 
@@ -139,7 +150,7 @@ class JsonRpcError(CallError):
 
     Attributes:
         code: the JSON-RPC error code, an integer.
-        message: the peer's one-sentence description.
+        message: the peer's one-sentence description, as it came.
         data: whatever JSON value came with it, or None.
         http_status: the HTTP status that came with it where that was no success, else None.
 
@@ -200,7 +211,7 @@ class ProcessEnded(CallError):
     """
 
     def __init__(self, message: str, *, status: int | None, log: tuple[str, ...]) -> None:
-        super().__init__(message)
+        super().__init__(message, lines=log)
         self.status = status
         self.log = log
 
@@ -218,8 +229,10 @@ class RequestRefused(CallError):
     Attributes:
         status: the HTTP status.
         http_method: the HTTP method, e.g. ``"POST"``.
-        url: the URL that was asked.
+        url: the URL that was asked, whole; the text of the exception shows it without its query.
         reason: ``error.data.reason`` of the server's answer when it has one, else None.
+        challenges: the values of its ``WWW-Authenticate`` headers, as they came: which credentials
+            it wants with a status of 401, or with 403 which more of them.
         body: the first bytes of the answer, for diagnosis.
     """
 
@@ -231,6 +244,7 @@ class RequestRefused(CallError):
         http_method: str,
         url: str,
         reason: str | None,
+        challenges: tuple[str, ...] = (),
         body: bytes,
         method: str,
         request_id: RequestId | None,
@@ -240,6 +254,7 @@ class RequestRefused(CallError):
         self.http_method = http_method
         self.url = url
         self.reason = reason
+        self.challenges = challenges
         self.body = body
 
 
@@ -261,8 +276,9 @@ class NegotiationFailed(CallError):
         method: str = "",
         request_id: RequestId | None = None,
         attempts: tuple[CallError, ...] = (),
+        lines: Iterable[str] = (),
     ) -> None:
-        super().__init__(message, method=method, request_id=request_id)
+        super().__init__(message, method=method, request_id=request_id, lines=lines)
         self.attempts = attempts
 
 

@@ -17,31 +17,57 @@ import attrs
 
 from .codecs.headers import Headers, by_name
 from .errors import LocalProtocolError
-from .types import elide
+from .types import elide, hide_credentials, hide_secrets
 
-_SECRET_HEADERS = frozenset(
+_HARMLESS_HEADERS = frozenset(
     (
-        b"authorization",
-        b"proxy-authorization",
-        b"cookie",
-        b"set-cookie",
-        b"mcp-session-id",
-        b"last-event-id",
+        b"accept",
+        b"accept-encoding",
+        b"allow",
+        b"cache-control",
+        b"connection",
+        b"content-encoding",
+        b"content-length",
+        b"content-type",
+        b"date",
+        b"expect",
+        b"host",
+        b"keep-alive",
+        b"mcp-method",
+        b"mcp-protocol-version",
+        b"origin",
+        b"retry-after",
+        b"server",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        b"user-agent",
+        b"vary",
+        b"x-accel-buffering",
     )
 )
+"""Those whose values a ``repr`` shows. Others may carry a credential under any name."""
 
 
 def _show_headers(headers: Headers) -> str:
     shown = (
-        (name, f"<secret of {len(value)} bytes>" if name in _SECRET_HEADERS else value)
+        (name, value if name in _HARMLESS_HEADERS else f"<hidden, {len(value)} bytes>")
         for name, value in headers
     )
     return repr(tuple(shown))
 
 
+def _show_target(target: bytes) -> str:
+    return repr(hide_secrets(target.decode("latin-1")).encode("latin-1"))
+
+
 @attrs.frozen(kw_only=True)
 class RequestHead:
     """The start of a request.
+
+    Its ``repr`` shows the names of all headers, the values of those that are known to be harmless,
+    and the target without what may be a credential.
 
     Attributes:
         method: e.g. ``b"POST"``.
@@ -55,7 +81,7 @@ class RequestHead:
     """
 
     method: bytes
-    target: bytes
+    target: bytes = attrs.field(repr=_show_target)
     headers: Headers = attrs.field(repr=_show_headers)
     principal: str = ""
     root: bytes = b""
@@ -82,7 +108,10 @@ class RequestHead:
 
 @attrs.frozen(kw_only=True)
 class ResponseHead:
-    """The start of a response: status and headers (names in lower case)."""
+    """The start of a response: status and headers (names in lower case).
+
+    Its ``repr`` shows the values of those headers that are known to be harmless.
+    """
 
     status: int
     headers: Headers = attrs.field(default=(), repr=_show_headers)
@@ -126,7 +155,7 @@ class Url:
     scheme: str
     host: str
     port: int
-    target: str = "/"
+    target: str = attrs.field(default="/", repr=lambda target: repr(hide_secrets(target)))
     authority: str = attrs.field(
         default=attrs.Factory(lambda self: _authority(self), takes_self=True),
         init=False,
@@ -149,21 +178,27 @@ class Url:
 
         Raises LocalProtocolError for another scheme, a missing host, a bad port, user names or
         passwords (they would end up in logs), and for characters that do not belong into a URL.
+        The message shows neither credentials nor the query.
         """
+        shown = hide_credentials(text)
         try:
             parts = urlsplit(text)
             port = parts.port
-        except ValueError as error:
-            raise LocalProtocolError(f"Not a URL: {text!r}: {error}") from None
+        except ValueError:  # its text shows what may be a password
+            raise LocalProtocolError(
+                f"Not a URL: {shown!r}: the host or port is malformed"
+            ) from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise LocalProtocolError(f"Not an http or https URL: {text!r}")
+            raise LocalProtocolError(
+                f"Not an http or https URL: {shown!r}; write http://HOST:PORT/PATH"
+            )
         if "@" in parts.netloc:
             raise LocalProtocolError(
                 "A URL must not contain a user name or password: send a header instead"
             )
         if not text.isascii() or not text.isprintable() or " " in text:
             raise LocalProtocolError(
-                f"Not a URL: {text!r}: percent-encode what is not visible ASCII"
+                f"Not a URL: {shown!r}: percent-encode what is not visible ASCII"
             )
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         return cls(parts.scheme, parts.hostname, port or _DEFAULT_PORTS[parts.scheme], target)
@@ -171,9 +206,18 @@ class Url:
     def join(self, reference: str) -> Url:
         """What a reference (of a ``Location`` header, say) means here; raises as :meth:`parse`."""
         try:
-            return Url.parse(urljoin(str(self), reference))
-        except ValueError as error:
-            raise LocalProtocolError(f"Not a URL: {reference!r}: {error}") from None
+            text = urljoin(str(self), reference)
+        except ValueError:
+            shown = hide_credentials(reference)
+            raise LocalProtocolError(
+                f"Not a URL: {shown!r}: the host or port is malformed"
+            ) from None
+        return Url.parse(text)
+
+    @property
+    def shown(self) -> str:
+        """This URL for people and logs: without what may be a credential."""
+        return hide_secrets(self._text)
 
     @property
     def origin(self) -> tuple[str, str, int]:
@@ -184,6 +228,7 @@ class Url:
         return self._text
 
 
+_MALFORMED = "Not a URL: {!r}: the host or port is malformed"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 

@@ -1,11 +1,16 @@
 """A readable record of a conversation: who, exchange, HTTP, events, ids.
 
 A :class:`Tracer` is told what a machine sends and receives and writes a line for each thing: ``>``
-is sent, ``<`` received. Event streams are shown event by event. Secrets are shortened.
+is sent, ``<`` received. Event streams are shown event by event, and of bodies the beginning.
+
+Credentials are left out: headers are not shown at all, URLs without query and without what looks
+like a token, event ids by their first characters. Control characters are escaped, so that no peer
+can forge a line. Arguments and results of calls are shown: a trace is as confidential as they are.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import attrs
@@ -37,9 +42,10 @@ from .process import (
     ProcessFailed,
     ProcessPart,
 )
-from .types import never
+from .types import escape_controls, hide_secrets, never
 
 _WIDTH = 100
+_NUMBER = re.compile(r"-[0-9]{1,10}$")
 
 
 @attrs.define(eq=False, repr=False)
@@ -78,13 +84,13 @@ class Tracer:
             case AbortExchange():
                 self._line(effect.exchange, ">", "broken off")
             case StartProcess(command):
-                self.write(f"{self.who} > starts {' '.join(command)}")
+                self._write(f"> starts {' '.join(command)}")
             case WriteInput(data):
-                self.write(f"{self.who} > {_text(data.rstrip())}")
+                self._write(f"> {_text(data.rstrip())}")
             case CloseInput():
-                self.write(f"{self.who} > end of input")
+                self._write("> end of input")
             case TerminateProcess() | KillProcess():
-                self.write(f"{self.who} > {type(effect).__name__}")
+                self._write(f"> {type(effect).__name__}")
             case _ as impossible:
                 never(impossible)
 
@@ -94,28 +100,29 @@ class Tracer:
             case Output(data) | ErrorOutput(data):
                 kind = "" if isinstance(part, Output) else "stderr: "
                 for line in data.splitlines():
-                    self.write(f"{self.who} < {kind}{_text(line)}")
+                    self._write(f"< {kind}{_text(line)}")
             case OutputEnd() | ErrorEnd():
                 stream = "output" if isinstance(part, OutputEnd) else "stderr"
-                self.write(f"{self.who} < end of {stream}")
+                self._write(f"< end of {stream}")
             case ProcessExit(status):
-                self.write(f"{self.who} < exit status {status}")
+                self._write(f"< exit status {status}")
             case ProcessFailed(reason):
-                self.write(f"{self.who} < not started: {reason}")
+                self._write(f"< not started: {reason}")
             case _ as impossible:
                 never(impossible)
 
     def pipe(self, arrow: str, lines: bytes) -> None:
         """A server on stdio sends (``>``) or receives (``<``) lines."""
         for line in lines.splitlines():
-            self.write(f"{self.who} {arrow} {_text(line)}")
+            self._write(f"{arrow} {_text(line)}")
 
     def _show(self, exchange: int, arrow: str, part: RequestPart | ResponsePart) -> None:
         match part:
             case RequestHead():
                 cursor = headers.single(part.values(b"last-event-id"))
                 resumes = f" after event {_short(cursor)}" if cursor else ""
-                what = f"{part.method.decode()} {part.target.decode('latin-1')}{resumes}"
+                target = hide_secrets(part.target.decode("latin-1"))
+                what = f"{part.method.decode('latin-1')} {target}{resumes}"
                 self._line(exchange, arrow, what)
             case ResponseHead():
                 kind = headers.media_type(headers.get_all(part.headers, b"content-type"))
@@ -142,7 +149,10 @@ class Tracer:
             self._line(exchange, arrow, _describe(event))
 
     def _line(self, exchange: int, arrow: str, text: str) -> None:
-        self.write(f"{self.who} #{exchange} {arrow} {text}")
+        self._write(f"#{exchange} {arrow} {text}")
+
+    def _write(self, text: str) -> None:
+        self.write(f"{self.who} {escape_controls(text)}")
 
 
 def _describe(event: SseEvent) -> str:
@@ -152,14 +162,16 @@ def _describe(event: SseEvent) -> str:
     if event.retry is not None:
         fields.append(f"retry {event.retry} ms")
     if event.data:
-        fields.append(_text(event.data.encode()))
+        # HTTP+SSE: where to POST, with the token that is the session's only credential.
+        is_endpoint = event.event == "endpoint"
+        fields.append(_text((hide_secrets(event.data) if is_endpoint else event.data).encode()))
     return ", ".join(fields)
 
 
 def _short(id: str) -> str:
-    """Enough of an event id to tell it from others: the start of the token, and the number."""
-    token, _, seq = id.rpartition("-")
-    return f"{token[:4]}...-{seq}"
+    """Enough of an event id to tell it from others: its start, and the number of one of ours."""
+    number = _NUMBER.search(id)
+    return f"{id[:4]}...{number[0] if number else ''}"
 
 
 def _text(data: bytes) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import hmac
+import re
 from typing import Any, NoReturn, Protocol
 
 import attrs
@@ -102,3 +103,45 @@ def elide(value: Any, limit: int = 75) -> str:
 def redact(value: str | bytes | None) -> str:
     """What stands for a secret string in a ``repr``: its length, never its content."""
     return "None" if value is None else f"<secret of {len(value)} characters>"
+
+
+_ACTED_ON = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def escape_controls(text: str) -> str:
+    r"""Replace every character that a terminal acts on, instead of showing it, by ``\uXXXX``.
+
+    Text of a peer passes through here before it goes into a trace line, the message of an
+    exception, a log line or the output of a command. Otherwise it could begin a line that looks
+    like one of ours, move the cursor, or change the order in which a line is read. These are the
+    control characters C0, DEL and C1, line separators, the embeddings, overrides and isolates of
+    bidirectional text, and surrogates, which cannot be printed. A JSON text means the same
+    afterwards.
+    """
+    return _ACTED_ON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+_USER = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*:)?(//)?.*@", re.DOTALL)
+_QUERY = re.compile(r"[?#].*", re.DOTALL)
+_LONG_PART = re.compile(r"(?<=/)(?<!://)[^/]{20,}")
+
+
+def hide_secrets(url: str) -> str:
+    """A URL, or its path and query, for people and logs: without what may be a credential.
+
+    The query and the fragment become ``?...`` and ``#...``: API keys and the session token of
+    HTTP+SSE travel there. So does, as ``...``, a part of the path that looks like a token: 20
+    characters or more, with a digit or with letters of both cases.
+    """
+    without_query = _QUERY.sub(lambda found: f"{found[0][0]}...", url)
+    return _LONG_PART.sub(lambda found: _hide_token(found[0]), without_query)
+
+
+def _hide_token(part: str) -> str:
+    is_word = part in (part.lower(), part.upper()) and not any(map(str.isdigit, part))
+    return part if is_word else "..."
+
+
+def hide_credentials(text: str) -> str:
+    """The same for what was meant as a URL and is none; its user and password are left out, too."""
+    return hide_secrets(_USER.sub(r"\1\2...@", text))

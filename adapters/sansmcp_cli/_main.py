@@ -8,7 +8,7 @@ import sys
 import sansmcp
 
 from . import _bench, _call, _demo, _probe, _serve
-from ._say import Mistake, say
+from ._say import Mistake, say_error
 
 _DESCRIPTION = (
     "Serve an MCP application, call a tool, find out what a server speaks, or watch what a broken "
@@ -28,7 +28,7 @@ def run(arguments: list[str] | None) -> int:
             raise Mistake(f"What is {' '.join(options.command)!r} for? Only call and probe take it")
         status: int = options.run(options)
     except (sansmcp.CallError, sansmcp.LocalProtocolError, Mistake, OSError) as error:
-        say(f"sansmcp: {error}", sys.stderr)
+        say_error(error)
         return 1
     return status
 

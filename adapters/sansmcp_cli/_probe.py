@@ -170,22 +170,26 @@ def _as_json(findings: _Findings) -> dict[str, Any]:
 def _show(findings: _Findings) -> None:
     if not findings.works:
         (*_, why) = findings.revisions.values()
-        say(f"  {findings.transport:<16} no   {_indent(why or '')}")
+        _row(f"  {findings.transport:<16} no", why or "")
         return
     spoken = [revision for revision, why in findings.revisions.items() if why is None]
-    say(f"  {findings.transport:<16} yes  {' '.join(spoken)}")
+    _row(f"  {findings.transport:<16} yes", " ".join(spoken))
     for revision, why in findings.revisions.items():
         if why is not None:
-            say(f"    {revision:<14} no   {_indent(why)}")
+            _row(f"    {revision:<14} no", why)
     server = " ".join(str(findings.server.get(key, "")) for key in ("name", "version"))
-    say(f"    {'server':<14}      {server.strip() or 'nameless'}")
+    _row("    server", server.strip() or "nameless")
     if findings.transport == STREAMABLE_HTTP:
         stream = findings.standalone_stream
-        say(f"    {'GET stream':<14} {'yes' if stream is None else f'no   {_indent(stream)}'}")
-    say(f"    {'capabilities':<14}      {', '.join(findings.capabilities) or 'none'}")
+        _row(f"    {'GET stream':<14} {'yes' if stream is None else 'no'}", stream or "")
+    _row("    capabilities", ", ".join(findings.capabilities) or "none")
     for name, count in findings.offers.items():
-        say(f"    {name:<14}      {_indent(str(count))}")
+        _row(f"    {name}", str(count))
 
 
-def _indent(text: str) -> str:
-    return text.replace("\n", "\n" + " " * 24)
+def _row(label: str, text: str) -> None:
+    """A row of the table; what has several lines stays in its column."""
+    first, *others = text.split("\n")
+    say(f"{label:<23} {first}".rstrip())
+    for line in others:
+        say(" " * 24 + line)

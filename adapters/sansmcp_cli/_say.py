@@ -8,6 +8,7 @@ from argparse import ArgumentParser
 from typing import Any, Protocol, TextIO
 
 from sansmcp.trace import Tracer
+from sansmcp.types import escape_controls
 
 
 class Commands(Protocol):
@@ -23,12 +24,21 @@ class Mistake(Exception):
 
 
 def say(line: str, file: TextIO | None = None) -> None:
-    """Print a line to stdout, or to another file, at once."""
+    """Print one line to stdout, or to another file, at once; its control characters are escaped.
+
+    It is one write, so that the lines of two threads do not mix.
+    """
     try:
-        print(line, file=file, flush=True)
+        print(escape_controls(line) + "\n", end="", file=file, flush=True)
     except BrokenPipeError:
         # Nobody reads any more. What follows, and the flush at exit, must not fail either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), (file or sys.stdout).fileno())
+
+
+def say_error(error: Exception) -> None:
+    """Print what is wrong to stderr, on as many lines as it takes."""
+    for line in f"sansmcp: {error}".split("\n"):
+        say(line, sys.stderr)
 
 
 def tracer(who: str) -> Tracer:

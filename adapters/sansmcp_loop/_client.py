@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import sansmcp
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange, ProcessEffect
 from sansmcp.events import ClientEvent, ServerWithdrew
+from sansmcp.types import escape_controls
 
 from ._loops import Loop, Task
 from ._machine import Promise, Timekeeper
@@ -181,7 +182,7 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
             self.settle()
 
     def answer_failed(self, request: Request, error: Exception) -> None:
-        _logger.error("answering %s failed", request.method, exc_info=error)
+        _logger.error("answering %s failed", escape_controls(request.method), exc_info=error)
 
 
 class AwaitableClient(Client):

@@ -8,6 +8,7 @@ from typing import Any
 
 import sansmcp
 from sansmcp.events import ClientAnswered, ServerEvent
+from sansmcp.types import escape_controls
 from sansmcp_local import log_event
 
 from ._loops import Loop
@@ -91,7 +92,7 @@ class Serving(sansmcp.ServerHost):
         call.host = self.loop.spawn(self.finish, call, result)
 
     def handler_failed(self, call: sansmcp.Call, error: Exception) -> None:
-        _logger.error("%s failed", call.request.method, exc_info=error)
+        _logger.error("%s failed", escape_controls(call.request.method), exc_info=error)
 
     def observe(self, event: ServerEvent) -> None:
         log_event(event, shared_store=self.core.shared_store)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import sansmcp
 from sansmcp import Promise
 from sansmcp.hosting.client import Answerer
+from sansmcp.types import escape_controls
 from sansmcp_local import interrupts_allowed, undisturbed
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Client(sansmcp.ClientHost[Any, None]):
         return time.monotonic()
 
     def answer_failed(self, request: Request, error: Exception) -> None:
-        _logger.error("answering %s failed", request.method, exc_info=error)
+        _logger.error("answering %s failed", escape_controls(request.method), exc_info=error)
 
 
 def _interruptible(answer: Answerer) -> Answerer:

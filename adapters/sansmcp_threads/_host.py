@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import sansmcp
 from sansmcp import Promise
 from sansmcp.events import ClientAnswered, ServerEvent
+from sansmcp.types import escape_controls
 from sansmcp_local import log_event, new_server
 
 from ._workers import Workers
@@ -216,7 +217,7 @@ class Host(sansmcp.ServerHost):
 
     def handler_failed(self, call: sansmcp.Call, error: Exception) -> None:
         if not isinstance(error, sansmcp.RequestCancelled):
-            _logger.error("%s failed", call.request.method, exc_info=error)
+            _logger.error("%s failed", escape_controls(call.request.method), exc_info=error)
 
     def observe(self, event: ServerEvent) -> None:
         log_event(event, shared_store=self.core.shared_store)

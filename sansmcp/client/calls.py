@@ -391,6 +391,7 @@ def refused(refusal: Refusal, method: str, request_id: int | None) -> RequestRef
         http_method=refusal.http_method.decode(),
         url=str(refusal.url),
         reason=refusal.reason,
+        challenges=refusal.challenges,
         body=refusal.body,
         method=method,
         request_id=request_id,

@@ -154,10 +154,10 @@ class Conversation:
         elif len(self._attempts) == 1:
             self.fail(error)
         else:
-            lines = "".join(f"\n- {name}: {attempt}" for name, attempt in self._attempts)
-            text = f"No transport of MCP works at {self._core.target}:{lines}"
+            lines = [f"- {name}: {attempt}" for name, attempt in self._attempts]
+            text = f"No transport of MCP works at {self._core.server}:"
             attempts = tuple(attempt for _, attempt in self._attempts)
-            self.fail(NegotiationFailed(text, attempts=attempts))
+            self.fail(NegotiationFailed(text, attempts=attempts, lines=lines))
 
     def initialized(self) -> None:
         """The server has answered ``initialize``."""

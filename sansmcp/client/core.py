@@ -148,7 +148,7 @@ class ClientCore:
     @property
     def server(self) -> str:
         """Whom we ask, for messages about that."""
-        return "the server process" if self.url is None else str(self.url)
+        return "the server process" if self.url is None else self.url.shown
 
     @property
     def handshake_versions(self) -> tuple[str, ...]:

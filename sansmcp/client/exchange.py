@@ -25,7 +25,7 @@ from ..errors import LocalProtocolError, RemoteProtocolError
 from ..http import BodyData, BodyEnd, PeerGone, ResponseHead, ResponsePart, Url
 from ..messages import ErrorResponse, Message
 from ..timers import Timer
-from ..types import Secret, never
+from ..types import Secret, hide_credentials, never
 
 if TYPE_CHECKING:
     from .core import ClientCore
@@ -34,6 +34,9 @@ _DIAGNOSIS_BYTES = 64 * 1024
 """How much of a refusal's body is looked at."""
 _LONGEST_WAIT = 300.0
 """Seconds; a server that wants more is asked in vain now and then."""
+_DENIALS = {401: "the server requires authorization", 403: "the server does not permit this"}
+_CHALLENGE_CHARS = 300
+"""How much of each challenge is shown in a message."""
 _SECONDS = re.compile("[0-9]{1,9}")
 
 
@@ -59,6 +62,12 @@ class Refusal:
         return reason if isinstance(reason, str) else None
 
     @property
+    def challenges(self) -> tuple[str, ...]:
+        """The values of ``WWW-Authenticate``. Source: RFC 9110, 11.6.1."""
+        values = headers.get_all(self.headers, b"www-authenticate")
+        return tuple(value.decode("latin-1") for value in values)
+
+    @property
     def retry_after(self) -> float:
         """Seconds that the server wants us to wait before we ask again; 0 if it does not say.
 
@@ -82,8 +91,11 @@ class Refusal:
             if self.status in (202, 204):
                 said += "; if messages of HTTP+SSE go here, open the URL of its event stream"
         elif location is not None:
-            said = f"a redirect to {location.decode('latin-1')!r}, which is not followed"
-        request = f"{self.http_method.decode()} {self.url}"
+            said = f"a redirect to {_shown(location)!r}, which is not followed"
+        elif self.status in _DENIALS:
+            challenges = "".join(f" ({text[:_CHALLENGE_CHARS]})" for text in self.challenges)
+            said = "; ".join(filter(None, (said, _DENIALS[self.status] + challenges)))
+        request = f"{self.http_method.decode()} {self.url.shown}"
         return f"{request} was answered with HTTP {self.status}: {said or 'no explanation'}"
 
 
@@ -317,3 +329,7 @@ class ClientExchange:
 def _excerpt(body: bytes) -> str:
     """The start of a body as one line of text."""
     return " ".join(body[:200].decode("utf-8", "replace").split())
+
+
+def _shown(location: bytes) -> str:
+    return hide_credentials(location.decode("latin-1"))

@@ -266,7 +266,7 @@ class Stdio:
             how = f"has ended with status {self._status}"
         text = f"The server process {self.command[0]!r} {how}"
         if self._last_lines:
-            text += ":\n" + "\n".join(self._last_lines)
+            text += ":"
         return ProcessEnded(text, status=self._status, log=tuple(self._last_lines))
 
     def _wait(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.abc
+import json
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ import pytest
 import sansmcp
 from sansmcp_cli import _with_trio
 from sansmcp_cli._adapters import Script, ToolCall
+from sansmcp_cli._say import say, say_error
 
 from .conftest import ADAPTERS, ROOT, Ran, command, environment, failed, run, run_here
 
@@ -151,6 +153,20 @@ def test_a_reader_who_has_seen_enough() -> None:
         assert shown.stderr.read() == b""
 
 
+def test_what_a_peer_says_is_shown_without_its_control_characters(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Row B10 of the review; JSON stays JSON."""
+    result = {"text": "a\x1b[2J\x9b\x7f\u202e\nsansmcp: all is well"}
+    say(json.dumps(result, ensure_ascii=False))
+    shown = capsys.readouterr().out
+    assert shown.removesuffix("\n").isprintable()
+    assert json.loads(shown) == result
+    say_error(sansmcp.JsonRpcError(-1, "x\nsansmcp: forged"))
+    say("y\rz", sys.stderr)
+    assert capsys.readouterr().err == ("sansmcp: x\\u000asansmcp: forged (code -1)\ny\\u000dz\n")
+
+
 @pytest.fixture
 def without_trio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody who is started finds trio."""
@@ -169,8 +185,16 @@ def test_trio_is_needed_only_by_what_runs_on_it(adapter: str) -> None:
 
 
 @pytest.mark.usefixtures("without_trio")
+def test_the_commands_need_nothing_but_the_package() -> None:
+    """Row C1 of the review: they run after ``pip install .``, which does not install trio."""
+    called = run("call", "echo", '{"text": "hi"}', "--", *command("serve", "--stdio"))
+    assert called == Ran(0, called.out, "")
+    assert run("demo", "--calls", "1", "--quiet").status == 0
+
+
+@pytest.mark.usefixtures("without_trio")
 @pytest.mark.parametrize("arguments", [("serve",), ("call", "http://127.0.0.1:1/", "echo")])
 def test_who_has_no_trio_is_told_what_to_do(arguments: tuple[str, ...]) -> None:
-    assert failed(run(*arguments)) == (
-        "No module named 'trio': pip install 'sansmcp[cli]', or choose --adapter asyncio"
+    assert failed(run(*arguments, "--adapter", "trio")) == (
+        "No module named 'trio': pip install 'sansmcp[trio]', or choose --adapter asyncio"
     )

@@ -216,7 +216,7 @@ def test_a_website(website: str) -> None:
     assert shown(run_here("probe", website), status=1) == [
         website,
         f"  streamable-http  no   server/discover was refused: POST {website} was answered with "
-        "HTTP 401: Log in first",
+        "HTTP 401: Log in first; the server requires authorization",
         f"  http+sse         no   opening the event stream was refused: GET {website} was answered "
         "with HTTP 200: text/html instead of JSON or an event stream: <html> <h1>Welcome</h1> "
         "</html>",
@@ -286,7 +286,7 @@ def test_headers_go_along_and_the_trace_shows_everything(url: str) -> None:
         (("http://a/", "--", "true"), "One server at a time; what is 'http://a/'?"),
         (("--state-file", "nosuch"), "nosuch names no server that is running and has a URL"),
         (("--state-file", "f", "--", "true"), "Either a command or --state-file, not both"),
-        (("localhost",), "Not an http or https URL: 'localhost'"),
+        (("localhost",), "Not an http or https URL: 'localhost'; write http://HOST:PORT/PATH"),
         (("http://a/", "--header", "nonsense"), "Not a header: 'nonsense'; write 'Name: value'"),
         (
             ("http://a/", "--timeout", "0"),

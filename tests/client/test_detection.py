@@ -261,7 +261,7 @@ def test_an_endpoint_that_does_not_take_initialize(bench: Bench, status: int) ->
     reported = failure(bench)
     assert stream.aborted
     assert isinstance(reported, NegotiationFailed)
-    assert "/messages?s=4f1c was answered with HTTP" in str(reported)
+    assert "/messages?... was answered with HTTP" in str(reported)
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ def test_an_error_of_the_server(bench: Bench, status: int) -> None:
 @pytest.mark.parametrize(
     ("status", "body", "part"),
     [
-        (401, b"", "HTTP 401: no explanation"),
+        (401, b"", "HTTP 401: the server requires authorization"),
         (
             403,
             b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"not from there",'

@@ -9,6 +9,7 @@ from sansmcp import (
     ErrorResponse,
     JsonRpcError,
     LocalProtocolError,
+    ProcessEnded,
     ProtocolError,
     RemoteProtocolError,
 )
@@ -42,3 +43,12 @@ def test_call_errors_are_one_family() -> None:
 def test_what_a_handler_raised_becomes_an_answer_that_tells_nothing() -> None:
     assert error_response(1, JsonRpcError(-5, "m", {"a": 1})) == ErrorResponse(1, -5, "m", {"a": 1})
     assert error_response("a", ValueError("secret")) == ErrorResponse("a", -32603, "Internal error")
+
+
+def test_the_text_of_a_call_error_can_be_shown() -> None:
+    """Row B10 of the review: what a peer says can neither add a line nor move the cursor."""
+    error = JsonRpcError(-1, "no\nsansmcp: \x1b[2Jyes\u202e")
+    assert str(error) == r"no\u000asansmcp: \u001b[2Jyes\u202e (code -1)"
+    assert error.message == "no\nsansmcp: \x1b[2Jyes\u202e"
+    ended = ProcessEnded("it has ended:", status=1, log=("one\x07", "two"))
+    assert str(ended) == "it has ended:\none\\u0007\ntwo"

@@ -47,6 +47,35 @@ def test_what_is_no_url_is_refused(text: str) -> None:
         Url.parse(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "htp://h/?k=hunter2",
+        "http://user:hunter2@[h/",
+        "http://user:hunter2/@h:x/",
+        "user:hunter2@h",
+        "http://h/ä?k=hunter2",
+        "http://h:99999/?k=hunter2",
+    ],
+)
+def test_errors_about_urls_show_no_secret(text: str) -> None:
+    """Row B9 of the review."""
+    with pytest.raises(LocalProtocolError) as caught:
+        Url.parse(text)
+    assert "hunter2" not in str(caught.value)
+    with pytest.raises(LocalProtocolError) as caught:
+        Url.parse("http://h/").join("http://user:hunter2@[h/")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_url_shows_no_query() -> None:
+    """Row B9 of the review."""
+    url = Url.parse("http://h/mcp?k=hunter2")
+    assert url.shown == "http://h/mcp?..."
+    assert "hunter2" not in repr(url)
+    assert str(url) == "http://h/mcp?k=hunter2"
+
+
 def head(target: bytes, *hosts: bytes) -> RequestHead:
     return RequestHead(
         method=b"GET", target=target, headers=tuple((b"host", host) for host in hosts)

@@ -193,3 +193,47 @@ def test_connections_that_never_ask_are_not_shown() -> None:
     server.receive(exchange, PeerGone(), now=0.0)
     assert server.next_effect_of(exchange) is Idle.NEED_DATA
     assert lines == []
+
+
+def test_the_token_of_http_sse_is_not_shown() -> None:
+    """Row B9 of the review: it is the only credential of that transport."""
+    lines: list[str] = []
+    tracer = Tracer("c", lines.append)
+    tracer.part(1, ResponseHead(status=200, headers=STREAM))
+    tracer.part(1, BodyData(encode_event(b"/messages?session_id=hunter2", event="endpoint")))
+    head = RequestHead(method=b"POST", target=b"/messages?session_id=hunter2", headers=())
+    tracer.client_effect(OpenExchange(exchange=2, url="", head=head, body=b""))
+    tracer.part(1, BodyData(encode_event(b"/m/5f0c9a7e5f0c9a7e5f0c9a7e", event="endpoint")))
+    assert lines == [
+        "c #1 < 200 text/event-stream",
+        "c #1 < event endpoint, /messages?...",
+        "c #2 > POST /messages?...",
+        "c #1 < event endpoint, /m/...",
+    ]
+
+
+def test_event_ids_of_others_are_cut() -> None:
+    """Row B9 of the review."""
+    lines: list[str] = []
+    tracer = Tracer("c", lines.append)
+    head = RequestHead(method=b"GET", target=b"/", headers=((b"last-event-id", b"abcdhunter2"),))
+    tracer.client_effect(OpenExchange(exchange=1, url="", head=head, body=b""))
+    assert lines == ["c #1 > GET / after event abcd..."]
+
+
+def test_a_peer_cannot_forge_lines() -> None:
+    """Row B10 of the review: nor can it move the cursor, or turn the text round."""
+    lines: list[str] = []
+    tracer = Tracer("c", lines.append)
+    tracer.process(Output(b"a\x1b[1A\xc2\x9b\x7f\n"))
+    tracer.process(ProcessFailed("no\nc > forged"))
+    tracer.part(1, ResponseHead(status=200, headers=((b"content-type", b"a\x9bb"),)))
+    tracer.part(1, BodyData(b"x\nc > forged\r\xe2\x80\xae"))
+    tracer.part(1, PeerGone("y\nc > forged"))
+    assert lines == [
+        r"c < a\u001b[1A\u009b\u007f",
+        r"c < not started: no\u000ac > forged",
+        r"c #1 < 200 a\u009bb",
+        r"c #1 < x\u000ac > forged\u000d\u202e",
+        r"c #1 < gone: y\u000ac > forged",
+    ]

@@ -201,7 +201,7 @@ class HttpSse:
 
     @property
     def _request(self) -> str:
-        return f"{_OPENING} (GET {self._core.url})"
+        return f"{_OPENING} (GET {self._core.server})"
 
 
 @attrs.define(eq=False, repr=False)
