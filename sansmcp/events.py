@@ -224,14 +224,19 @@ class ServerWithdrew:
 
 @attrs.frozen(kw_only=True)
 class Reconnecting:
-    """A stream broke and will be resumed after ``delay`` seconds.
+    """The client connects again after ``delay`` seconds.
 
-    ``call``: the call whose stream it is, or None for the standalone one.
+    A stream broke, or the server ended it for now and lets the client poll; or the conversation
+    could not be opened yet.
     """
 
     call: int | None
+    """The call whose stream it is; None for the standalone stream, and for the opening."""
     delay: float
     attempt: int
+    """How many attempts have failed in a row; the first is 1. A poll is no failure and does not
+    change the number, so it is mostly 0.
+    """
     reason: str
 
 

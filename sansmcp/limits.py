@@ -130,6 +130,12 @@ class Limits:
     60.
     """
 
+    stream_idle_timeout: float = 45.0
+    """How long an event stream that a client can resume may bring no byte before the client aborts
+    it and resumes it: three comments of our servers, which send one every 15 s, and less than the
+    60 s after which a call times out by default. undici: 300 for bodies, Envoy: 300 for streams.
+    """
+
     max_pending_calls: int = 1024
     """Requests a client has in flight or waiting for the handshake. As many notifications and
     responses of it may be under way; ``notify()`` raises LocalProtocolError beyond that.

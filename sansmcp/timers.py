@@ -33,6 +33,9 @@ class Timer(Member):
     POST = enum.auto()
     """Client: the server did not take a notification or response of ours in time."""
 
+    STREAM_IDLE = enum.auto()
+    """Client: an event stream that can be resumed was silent for its longest allowed time."""
+
     DRAIN = enum.auto()
     """Client: a response of which nothing more is wanted took too long to end."""
 

@@ -171,7 +171,7 @@ class Client(sansmcp_threads.Client):
                 with interrupts_allowed():
                     ready = self._loop.wait(deadline if due is None else min(deadline, due))
                 self._loop.go_on(ready)  # what has come in time counts, however late we look
-                self.core.handle_timeout(now=time.monotonic())
+                self.core.handle_timeout(now=time.monotonic(), is_reading=not self.is_paused)
                 is_late = time.monotonic() >= deadline
 
     def flush(self) -> None:

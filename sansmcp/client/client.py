@@ -366,9 +366,13 @@ class Client:
         """When to call :meth:`handle_timeout`, on the clock of ``now``; None: no need."""
         return self._core.now if self._core.effects else self._core.timers.next_deadline()
 
-    def handle_timeout(self, *, now: float) -> None:
-        """Do what is due. May be called early, late, or twice."""
-        self._core.now = now
+    def handle_timeout(self, *, now: float, is_reading: bool = True) -> None:
+        """Do what is due. May be called early, late, or twice.
+
+        ``is_reading``: False while the driver reads no responses, because its application must take
+        events first. Then the silence of a server says nothing.
+        """
+        self._core.now, self._core.is_reading = now, is_reading
         for timer, owner in self._core.timers.due(now):
             match timer, owner:
                 case Timer.REQUEST, ClientCall() | Discovery():

@@ -31,20 +31,28 @@ POST_HEADERS: Headers = (
     (b"content-type", b"application/json"),
     (b"accept", b"application/json, text/event-stream"),
 )
+_SHORTEST_POLL = 0.01
+"""Seconds between two polls, so that a server that asks for none is not asked without a pause."""
 GET_HEADERS: Headers = ((b"accept", b"text/event-stream"), (b"cache-control", b"no-store"))
 
 
 @attrs.frozen(kw_only=True)
 class ReconnectPolicy:
-    """How a broken stream is resumed.
+    """When a client reconnects, and when it gives up.
 
-    Delays grow exponentially, and are random so that clients do not come in step.
+    Delays after failures grow exponentially, and are random so that clients do not come in step.
     Attempt n (from 1) comes ``retry + random * min(cap, initial * 2 ** (n - 1))`` seconds after the
     break, where ``retry`` is what the server asked for, or 0: ``retry`` of the stream, or
-    ``Retry-After`` of a refusal, of which five minutes count. Only progress (a new event id, a
-    message) starts the count again; a connection that opens and ends without any does not. Where
-    nothing can be resumed (at the stateless revisions), only a stream that has lasted for longer
-    than ``cap`` does.
+    ``Retry-After`` of a refusal, of which five minutes count. Progress (a new event id, a message)
+    starts the count again, and so does a stream that has lasted for longer than ``cap``; a
+    connection that opens and breaks does not. Where nothing can be resumed (at the stateless
+    revisions), only a stream that has lasted does.
+
+    An event stream that the server ends as it should is a poll, and no failure: it is not counted,
+    and the next one comes after ``retry``, see :meth:`poll_delay`.
+
+    The opening of a conversation is repeated by the same policy, within ``connect_timeout``; and so
+    are sessions that the server forgets one after the other.
 
     Raises LocalProtocolError for times not above zero, and if ``attempts`` is no integer.
     """
@@ -62,7 +70,24 @@ class ReconnectPolicy:
 
     def delay(self, attempt: int, retry: float, jitter: float) -> float:
         """Seconds to wait before an attempt; ``jitter`` is a random number from 0 to 1."""
-        return retry + jitter * min(self.cap, self.initial * 2.0 ** min(attempt - 1, 63))
+        return retry + jitter * self._growing(attempt)
+
+    def poll_delay(self, polls: int, retry: float | None, jitter: float) -> float:
+        """Return the seconds to wait after a stream that the server has ended as it should.
+
+        Args:
+            polls: how many polls in a row have brought nothing before this one; 0 for the stream of
+                a call, which must not learn of its response later and later.
+            retry: seconds that the server wants us to wait; None if it names no time. Then
+                ``initial`` is waited for, twice as long after each poll that brought nothing, up to
+                ``cap``. Ten milliseconds are the least.
+            jitter: a random number from 0 to 1; a tenth of it, at most, comes on top.
+        """
+        wait = self._growing(polls + 1) if retry is None else max(retry, _SHORTEST_POLL)
+        return wait * (1 + jitter / 10)
+
+    def _growing(self, attempt: int) -> float:
+        return min(self.cap, self.initial * 2.0 ** min(attempt - 1, 63))
 
 
 def check_call(method: str, params: Params | None) -> None:
@@ -113,6 +138,10 @@ class ClientCore:
 
     now: float = 0.0
     """The latest time that was passed in."""
+    is_reading: bool = True
+    """False while the driver reads no responses, because it has events that its application must
+    take first.
+    """
     session_id: Secret | None = None
     has_turns: bool = False
     """Both sides have named SEP-1858."""
@@ -164,6 +193,11 @@ class ClientCore:
         most = self.limits.max_queued_events
         self._is_full = len(self.events) >= (most // 2 + 1 if self._is_full else most)
         return self._is_full
+
+    @property
+    def is_paused(self) -> bool:
+        """True if the server may have sent what has not been read."""
+        return self.is_full or not self.is_reading
 
     def next_request_id(self) -> int:
         """A JSON-RPC id that this client has not used."""

@@ -182,13 +182,27 @@ class ClientExchange:
     _decoder: SseDecoder = attrs.field(init=False)
     _collected: bytearray = attrs.field(factory=bytearray, init=False)
     _end: BodyEnd | PeerGone | None = attrs.field(default=None, init=False)
+    last_heard: float = attrs.field(default=0.0, init=False)
+    """When the request was made, or the latest part of the response came: seconds on the machine's
+    clock.
+    """
+
+    @property
+    def reconnection_time(self) -> int | None:
+        """Milliseconds to wait before reconnecting, as this response last said; None if it did not.
+
+        It counts as soon as its line has come, before its block is complete.
+        """
+        return self._decoder.reconnection_time if self._form is _Form.STREAM else None
 
     def send(self) -> None:
         """Make the request."""
+        self.last_heard = self._core.now
         self.id = self._core.send(self)
 
     def receive(self, part: ResponsePart) -> None:
         """Take a part of the response."""
+        self.last_heard = self._core.now
         try:
             match part:
                 case ResponseHead():

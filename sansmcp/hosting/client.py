@@ -83,7 +83,7 @@ class ClientHost(ClientHandle[Result, Done]):
 
     def handle_timeout(self) -> None:
         """The machine's next deadline may have come."""
-        self.core.handle_timeout(now=self.now())
+        self.core.handle_timeout(now=self.now(), is_reading=not self.is_paused)
         self.settle()
 
     def begin(self) -> None:

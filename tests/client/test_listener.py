@@ -91,7 +91,7 @@ def test_a_broken_listener_comes_back(listening: tuple[Bench, Asked]) -> None:
     bench, asked = listening
     asked.open_stream()
     asked.end()
-    bench.wait(1)
+    bench.wait(1.1)
     fresh = bench.take("GET")
     assert fresh.header("last-event-id") is None
     fresh.open_stream()
@@ -109,7 +109,7 @@ def test_a_listener_without_progress_is_given_up(listening: tuple[Bench, Asked])
     bench, asked = listening
     for _ in range(4):
         asked.open_stream()
-        asked.end()
+        asked.cut()
         bench.wait(8)
         asked = bench.take("GET")
     asked.refuse(502)

@@ -301,7 +301,7 @@ def test_a_call_is_cancelled_while_it_goes_on() -> None:
 
 
 def test_the_call_keeps_its_timeout() -> None:
-    bench = new_bench()
+    bench = new_bench(limits=Limits(stream_idle_timeout=1000))
     handle, asked = open_turn(bench, 1, timeout=10)
     bench.wait(100)  # somebody thinks about the answer
     answer(bench, 0)

@@ -19,7 +19,7 @@ requirement = pytest.mark.requirement
 def test_the_server_says_how_long_to_wait_at_least(bench: Bench) -> None:
     _, asked = open_call(bench)
     asked.event(id="e2", retry=3000)
-    asked.end()
+    asked.cut()
     (event,) = bench.events
     assert isinstance(event, Reconnecting)
     assert event.delay == 3.5
@@ -28,7 +28,7 @@ def test_the_server_says_how_long_to_wait_at_least(bench: Bench) -> None:
     bench.wait(0.2)
     resumed = bench.take("GET")
     resumed.open_stream()
-    resumed.end()  # still in force
+    resumed.cut()  # still in force
     last = bench.events[-1]
     assert isinstance(last, Reconnecting)
     assert last.delay == 4.0
@@ -57,7 +57,7 @@ def test_delays_grow_to_a_cap_and_the_stream_is_given_up(bench: Bench) -> None:
         bench.wait(event.delay)
         resumed = bench.take("GET")
         resumed.open_stream()  # opening is no progress
-        resumed.end()
+        resumed.cut()
     assert delays == [(1, 0.5), (2, 1.0), (3, 2.0), (4, 4.0)]
     assert isinstance(event, CallFailed)
     assert event.call == handle

@@ -77,7 +77,7 @@ BEHAVIOURS: dict[str, Callable[[Asked], None]] = {
 
 def serve(bench: Bench, behaviour: Callable[[Asked], None]) -> None:
     """Answer everything that the client asks from now on, until it asks nothing more."""
-    for _ in range(200):
+    for _ in range(500):
         while bench.requests:
             asked = bench.requests.pop(0)
             if asked.effect.body and asked.json.get("method") == "initialize":
@@ -97,7 +97,8 @@ def check(
     kind: str, body: bytes, cut: int, behaviour: str, *, clean: bool, idempotent: bool
 ) -> None:
     bench = Bench().connect()
-    handle, asked = bench.call(idempotent=idempotent)
+    timeout = 2.0 if behaviour == "opens and closes" else 60.0  # it is polled until then
+    handle, asked = bench.call(idempotent=idempotent, timeout=timeout)
     asked.head(content_type=kind)
     if cut:
         asked.feed(BodyData(body[:cut]))
@@ -151,7 +152,7 @@ def test_any_truncation_and_any_behaviour(
 )
 def test_any_response_at_all(parts: list[bytes], kind: str, status: int, behaviour: str) -> None:
     bench = Bench().connect()
-    handle, asked = bench.call()
+    handle, asked = bench.call(timeout=2.0 if behaviour == "opens and closes" else 60.0)
     asked.head(status, content_type=kind)
     for part in parts:
         asked.feed(BodyData(part))

@@ -184,7 +184,7 @@ def test_the_client_of_a_dead_server_does_not_hammer_it() -> None:
     world = World(3, mean_cut=None, attempts=10, steps=100)
     world.pair.run(6.0)
     world.pair.link.up = False
-    world.pair.link.mean_cut = 1
+    world.pair.break_connections()
     world.pair.requests.clear()
     world.run()
     assert 0 < len(world.pair.requests) <= 45

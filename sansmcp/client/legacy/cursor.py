@@ -1,17 +1,23 @@
 """A client's end of one stream, over any number of connections.
 
 A stream outlives the connections that carry it. What the client keeps of it is a cursor: the id of
-the last event it has seen. When a connection ends before the stream does, cleanly or not (a server
-may close early and let its clients poll, SEP-1699), the cursor waits, then asks with GET and
-``Last-Event-ID`` for what follows. Three rules keep that from doing harm:
+the last event it has seen. When a connection ends before the stream does, the cursor waits, then
+asks with GET and ``Last-Event-ID`` for what follows. Why the connection ended decides how long it
+waits:
 
-* the server's ``retry`` is a minimum for the delay, the random part on top grows with each attempt;
-* attempts are counted until there is *progress*, a new event id or a message; a connection that
-  merely opens is none, or a server that closes at once would be asked for ever;
-* an event whose id was seen before is not delivered again.
+* The server ended an event stream as it should: it lets its clients poll (SEP-1699). That is no
+  failure, whatever the stream brought. The next GET comes after the server's ``retry``, or after
+  ``ReconnectPolicy.initial`` where the server names none, for as long as the owner waits.
+* The connection failed, its body broke off, or the server refused it: that is an *attempt*. The
+  server's ``retry`` is a minimum for the delay, and the random part on top grows with each attempt.
+  Attempts are counted until there is progress, a new event id or a message, or until a connection
+  lasts for longer than ``ReconnectPolicy.cap``.
+* The connection was silent for ``Limits.stream_idle_timeout``: the peer may be gone without a
+  word. The cursor aborts it and asks again at once. That is an attempt only if the server has not
+  answered the GET at all.
 
-Without an event id nothing can be resumed: then the stream is lost, unless its owner can start
-again from the beginning.
+An event whose id was seen before is not delivered again. Without an event id nothing can be
+resumed: then the stream is lost, unless its owner can start again from the beginning.
 
 Source: 2025-11-25 basic/transports: Resumability and Redelivery; SEP-1699; WHATWG HTML, 9.2.
 """
@@ -49,14 +55,22 @@ class Cursor:
     """For events: whose stream it is."""
     _turns: Turns | None = None
     """Where answers are kept back; None: the server does not ask for that."""
+    _is_standalone: bool = attrs.field(default=False, alias="is_standalone")
+    """True if any new stream of the session is as good as this one."""
     expects_messages: bool = attrs.field(default=True, init=False)
     state: CursorState = attrs.field(default=CursorState.OPENING, init=False)
     _exchange: ClientExchange | None = attrs.field(default=None, init=False)
     _last_event_id: str = attrs.field(default="", init=False)
-    _retry: float = attrs.field(default=0.0, init=False)
-    """Seconds the server wants us to wait."""
+    _retry: float | None = attrs.field(default=None, init=False)
+    """Seconds that the server wants us to wait, as it last said; None if it never did."""
     _attempts: int = attrs.field(default=0, init=False)
-    """Connections since the last progress."""
+    """Connections that failed since the last progress."""
+    _polls: int = attrs.field(default=0, init=False)
+    """Connections that ended as they should since the last progress."""
+    _opened_at: float | None = attrs.field(default=None, init=False)
+    """When the latest event stream of this cursor was opened, in seconds on the machine's clock;
+    None before the first.
+    """
     _seen: dict[str, None] = attrs.field(factory=dict[str, None], init=False)
     """The ids of messages that were delivered, oldest first."""
     _turn: KeptTurn | None = attrs.field(default=None, init=False)
@@ -72,6 +86,7 @@ class Cursor:
     def get(self) -> None:
         """Open a standalone stream, or resume where we were."""
         self._exchange = self._core.open(self, b"GET", last_event_id=self._last_event_id)
+        self._watch()
 
     def close(self, *, complete: bool = False) -> None:
         """Nobody wants more of the stream.
@@ -96,6 +111,28 @@ class Cursor:
         else:
             self._owner.restart()
 
+    def idle_due(self) -> None:
+        """Abort a connection that was silent for too long, and connect again."""
+        assert self._exchange is not None
+        limit = self._core.limits.stream_idle_timeout
+        if self._core.is_paused:  # the server may have sent what has not been read
+            self._watch()
+        elif self._exchange.last_heard + limit > self._core.now:
+            deadline = self._exchange.last_heard + limit
+            self._core.timers.set(Timer.STREAM_IDLE, self, deadline)
+        else:
+            self._core.abort(self._exchange)
+            reason = f"the connection was silent for {limit:g} s (stream_idle_timeout)"
+            if self._exchange.response is None:
+                self._schedule(reason)
+            else:
+                self._reconnect(0.0, reason)
+
+    @property
+    def was_opened(self) -> bool:
+        """True if the server has answered by an event stream at least once."""
+        return self._opened_at is not None
+
     @property
     def response_headers(self) -> Headers:
         """The headers of the latest response."""
@@ -107,14 +144,14 @@ class Cursor:
     def opened(self) -> None:
         """The response is an event stream."""
         self._advance(CursorEvent.OPENED)
+        self._opened_at = self._core.now
+        self._watch()
 
     def received(self, event: SseEvent) -> None:
         """A block of the stream.
 
         Source: SEP-1699: empty data comes with an id and is never read as JSON.
         """
-        if event.retry is not None:
-            self._retry = event.retry / 1000
         if event.id is not None and len(event.id) > _LONGEST_ID:
             error = RemoteProtocolError("An event id is too long to be used", reason="bad_event_id")
             self._core.events.append(Violation(error))
@@ -122,12 +159,13 @@ class Cursor:
         is_new = event.id is None or event.id not in self._seen
         if event.last_event_id != self._last_event_id:
             self._last_event_id = event.last_event_id
-            self._attempts, self._answers = 0, b""
+            self._progressed()
+            self._watch()
         if self._turns is not None and not event.data:
             self._turn_event(self._turns, event.event)
         elif event.data and event.event == "message" and is_new:
             self._remember(event.id)
-            self._attempts, self._answers = 0, b""
+            self._progressed()
             self._decode(event.data)
 
     def answered(self, message: Message | RemoteProtocolError) -> None:
@@ -139,12 +177,16 @@ class Cursor:
 
     def ended(self, reason: str | None) -> None:
         """The connection has ended; the stream may go on."""
-        if self.state is not CursorState.CLOSED:
-            why = reason or "the server closed the stream before the answer"
-            if self._last_event_id or self._owner.restarts:
-                self._schedule(why)
-            else:
-                self._lose(why)
+        if self.state is CursorState.CLOSED:
+            return
+        why = reason or "the server closed the stream before the answer"
+        is_stream = reason is None and self.state is CursorState.READING
+        if is_stream and self._can_resume and not self._answers:
+            self._poll()
+        elif self._last_event_id or self._owner.restarts:
+            self._schedule(why)
+        else:
+            self._lose(why, complete=reason is None)
 
     def refused(self, refusal: Refusal) -> None:
         """The server said no.
@@ -153,7 +195,9 @@ class Cursor:
         """
         assert self._exchange is not None
         may_repeat = self._exchange.method == b"GET" or bool(self._answers)
-        if may_repeat and is_temporary(refusal.status):
+        # 409: the server has one standalone stream, and has not noticed that its connection broke.
+        is_taken = refusal.status == 409 and self._is_standalone and self.was_opened
+        if is_taken or (may_repeat and is_temporary(refusal.status)):
             self._schedule(refusal.message, refusal.retry_after)
         elif self._last_event_id and refusal.status != 404:
             self._last_event_id, self._answers = "", b""
@@ -185,6 +229,7 @@ class Cursor:
             self._turn = KeptTurn(turns, self._core.limits, self._send_answers, self._refuse_turn)
         elif kind == INPUT_REQUIRED:
             self._core.let_end(self._exchange)
+            self._note_retry()
             self._advance(CursorEvent.BROKEN)
             limits = self._core.limits
             turn = self._turn or KeptTurn(turns, limits, self._send_answers, self._refuse_turn)
@@ -217,25 +262,70 @@ class Cursor:
             if len(self._seen) > self._core.limits.max_seen_event_ids:
                 del self._seen[next(iter(self._seen))]
 
+    @property
+    def _can_resume(self) -> bool:
+        """True if a GET can go on with the stream."""
+        return self._is_standalone or self._last_event_id != ""
+
+    def _progressed(self) -> None:
+        self._attempts, self._polls, self._answers = 0, 0, b""
+
+    def _watch(self) -> None:
+        """Start the time in which something has to come, unless only the call's timeouts count."""
+        if not self._can_resume:
+            self._core.timers.stop(Timer.STREAM_IDLE, self)
+            return
+        deadline = self._core.now + self._core.limits.stream_idle_timeout
+        self._core.timers.set(Timer.STREAM_IDLE, self, deadline)
+
+    def _poll(self) -> None:
+        """Ask again when the server wants us to."""
+        polls = self._polls if self._is_standalone else 0  # a call waits: it is told without delay
+        self._polls += 1
+        self._note_retry()
+        delay = self._core.reconnect.poll_delay(polls, self._retry, self._core.jitter())
+        self._reconnect(delay, "the server ended the connection, and more is to follow")
+
     def _schedule(self, reason: str, wait: float = 0.0) -> None:
         """Try again after a while, ``wait`` at least, unless that was tried often enough."""
         policy = self._core.reconnect
+        self._note_retry()
+        if self.state is CursorState.READING and self._lasted_for(policy.cap):
+            self._attempts = 0
         self._attempts += 1
         if self._attempts > policy.attempts:
             self._lose(f"given up after {policy.attempts} attempts without progress: {reason}")
             return
+        wait = max(self._retry or 0.0, wait)
+        self._reconnect(policy.delay(self._attempts, wait, self._core.jitter()), reason)
+
+    def _lasted_for(self, seconds: float) -> bool:
+        assert self._opened_at is not None
+        return self._core.now - self._opened_at > seconds
+
+    def _note_retry(self) -> None:
+        """Keep the time that the server wants us to wait.
+
+        It counts as soon as its line has come. Source: WHATWG HTML, 9.2.6.
+        """
+        assert self._exchange is not None
+        if self._exchange.reconnection_time is not None:
+            self._retry = self._exchange.reconnection_time / 1000
+
+    def _reconnect(self, delay: float, reason: str) -> None:
         self._advance(CursorEvent.BROKEN)
-        delay = policy.delay(self._attempts, max(self._retry, wait), self._core.jitter())
         self._core.timers.set(Timer.RECONNECT, self, self._core.now + delay)
         self._core.events.append(
             Reconnecting(call=self._call, delay=delay, attempt=self._attempts, reason=reason)
         )
 
-    def _lose(self, reason: str) -> None:
+    def _lose(self, reason: str, *, complete: bool = False) -> None:
         self._advance(CursorEvent.CLOSE)
-        self._owner.lost(reason)
+        self._owner.lost(reason, complete=complete)
 
     def _advance(self, event: CursorEvent) -> None:
         if event is CursorEvent.CLOSE:
             self._drop_turn()
+        if event in (CursorEvent.CLOSE, CursorEvent.BROKEN):
+            self._core.timers.stop(Timer.STREAM_IDLE, self)
         self.state = advance(CURSOR, self.state, event)

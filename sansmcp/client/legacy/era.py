@@ -47,6 +47,8 @@ class Legacy:
                 owner.time_out()
             case Timer.RECONNECT, Cursor():
                 owner.retry_due()
+            case Timer.STREAM_IDLE, Cursor():
+                owner.idle_due()
             case Timer.CLOSE, SessionStreams():
                 owner.close_timed_out()
             case Timer.REQUEST, HttpSse():

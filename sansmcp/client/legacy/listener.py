@@ -33,7 +33,7 @@ class Listener:
 
     def start(self) -> None:
         """Ask for the stream."""
-        self._cursor = Cursor(self._core, self, None)
+        self._cursor = Cursor(self._core, self, None, is_standalone=True)
         self._cursor.get()
 
     def stop(self) -> None:

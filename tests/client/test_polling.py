@@ -1,0 +1,246 @@
+"""A server that ends its streams on purpose is asked again, for as long as the call may take."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from sansmcp import BodyData, LocalProtocolError, ReconnectPolicy, RequestTimeout
+from sansmcp.events import CallCompleted, CallFailed, ListenerStopped, Reconnecting
+
+from .bench import POLICY, Asked, Bench, notification, only_failure, open_call, response
+
+
+def poll(bench: Bench) -> Asked:
+    """The next GET, and how long it was waited for."""
+    before = bench.now
+    while not bench.requests:
+        deadline = bench.client.next_deadline()
+        assert deadline is not None
+        assert deadline - before < 100
+        bench.wait(max(deadline - bench.now, 0.0))
+    return bench.take("GET")
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("brings", ["nothing", "id", "same id", "retry", "comment", "message"])
+def test_polls_are_no_failures(brings: str, jitter: float) -> None:
+    """Row A1 of the review: 40 polls at 50 ms take 2 s, whatever they bring."""
+    bench = Bench(jitter=jitter).connect()
+    handle, asked = open_call(bench)
+    posted = asked
+    asked.event(id="e2", retry=50)
+    begin = bench.now
+    for number in range(40):
+        asked.end()
+        asked = poll(bench)
+        asked.open_stream()
+        match brings:
+            case "id":
+                asked.event(id=f"n{number}")
+            case "same id":
+                asked.event(id="e2")
+            case "retry":
+                asked.event(retry=50)
+            case "comment":
+                asked.feed(BodyData(b":\n\n"))
+            case "message":
+                asked.event(notification("x"))
+            case _:
+                pass
+    assert 2.0 - 1e-9 <= bench.now - begin <= 2.2 + 1e-9
+    attempts = {event.attempt for event in bench.take_events() if isinstance(event, Reconnecting)}
+    assert attempts == {0}
+    asked.event(response(posted.id, {"a": 1}), id="last")
+    assert bench.events == [CallCompleted(handle, {"a": 1})]
+
+
+@pytest.mark.parametrize("names", ["no time", "no time and no id", "0"])
+def test_a_server_that_ends_every_stream_at_once_is_not_asked_without_a_pause(names: str) -> None:
+    """Row A1 of the review."""
+    bench = Bench(listen=names == "no time and no id").connect()
+    if names == "no time and no id":
+        asked = bench.take("GET")
+        asked.open_stream()
+    else:
+        _, asked = open_call(bench, timeout=100)
+    if names == "0":
+        asked.event(retry=0)
+    begin = bench.now
+    for _ in range(20):
+        asked.end()
+        asked = poll(bench)
+        asked.open_stream()
+    assert bench.now - begin >= (0.2 if names == "0" else 20 * POLICY.initial)
+
+
+def test_an_idle_standalone_stream_is_asked_for_less_and_less_often() -> None:
+    """Unless the server says how often, or there is something to hear."""
+    bench = Bench(listen=True, jitter=0.0).connect()
+    delays: list[float] = []
+    for number in range(8):
+        asked = bench.take("GET")
+        asked.open_stream()
+        if number == 5:
+            asked.event(notification("x"))
+        if number == 7:
+            asked.feed(BodyData(b"retry: 20\n"))
+        asked.end()
+        event = bench.take_events()[-1]
+        assert isinstance(event, Reconnecting)
+        delays.append(event.delay)
+        bench.wait(event.delay)
+    assert delays == [1.0, 2.0, 4.0, 8.0, 8.0, 1.0, 2.0, 0.02]
+
+
+def test_the_standalone_stream_is_polled_for_ever() -> None:
+    """Row A1 of the review."""
+    bench = Bench(listen=True).connect()
+    asked = bench.take("GET")
+    for _ in range(100):
+        asked.open_stream()
+        asked.event(retry=2000)
+        asked.end()
+        asked = poll(bench)
+    assert not any(isinstance(event, ListenerStopped) for event in bench.events)
+    assert 200 <= bench.now <= 220
+
+
+@pytest.mark.parametrize("kind", ["timeout", "total_timeout"])
+def test_a_poll_is_no_progress(bench: Bench, kind: str) -> None:
+    """Row A1 of the review: the timeouts of a call hold while it polls."""
+    options = {"timeout": 1000.0, "total_timeout": 1000.0, kind: 10.0}
+    handle, asked = open_call(bench, "e1", **options)
+    asked.event(retry=300)
+    while not any(isinstance(event, CallFailed) for event in bench.events):
+        asked.end()
+        bench.wait(0.33)
+        if bench.requests[0].method == "POST":
+            break
+        asked = bench.take("GET")
+        asked.open_stream()
+    assert isinstance(only_failure(bench, handle), RequestTimeout)
+    assert bench.take().json["method"] == "notifications/cancelled"
+    assert 10.0 <= bench.now <= 10.4
+    bench.wait(1000)
+    assert bench.requests == []
+
+
+def test_only_failures_are_counted(bench: Bench) -> None:
+    """Row A1 of the review: polls between them change nothing."""
+    handle, asked = open_call(bench)
+    attempts: list[int] = []
+    for how in ("cut", "end", "refuse", "end", "end", "refuse", "cut", "end", "cut"):
+        if how == "end":
+            asked.open_stream()
+            asked.end()
+        elif how == "refuse":
+            asked.refuse(503)
+        else:
+            asked.cut()
+        event = bench.events.pop()
+        if not isinstance(event, Reconnecting):
+            break
+        attempts.append(event.attempt)
+        bench.wait(event.delay)
+        asked = bench.take("GET")
+    assert attempts == [1, 1, 2, 2, 2, 3, 4, 4]
+    assert isinstance(event, CallFailed)
+    assert event.call == handle
+    assert "given up after 4 attempts without progress: cable cut" in str(event.error)
+
+
+@pytest.mark.parametrize("how", ["cut", "end"])
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
+def test_retry_counts_as_soon_as_its_line_has_come(bench: Bench, how: str, newline: bytes) -> None:
+    """Row A11 of the review: WHATWG 9.2.6 sets the reconnection time when the line is read."""
+    _, asked = open_call(bench)
+    asked.feed(BodyData(b"data" + newline + b"retry: 7000" + newline + b"data: half"))
+    if how == "cut":
+        asked.cut()
+    else:
+        asked.end()
+    (event,) = bench.events
+    assert isinstance(event, Reconnecting)
+    assert event.delay == pytest.approx(7.5 if how == "cut" else 7.35)
+
+
+def test_a_time_without_the_end_of_its_line_is_none(bench: Bench) -> None:
+    _, asked = open_call(bench)
+    asked.feed(BodyData(b"retry: 70"))
+    asked.end()
+    (event,) = bench.events
+    assert isinstance(event, Reconnecting)
+    assert event.delay == 1.05
+
+
+@pytest.mark.parametrize("retry", [b"-1", b"1.5", b"x", b"", b"1e3"])
+def test_times_that_are_none_are_ignored(bench: Bench, retry: bytes) -> None:
+    _, asked = open_call(bench)
+    asked.feed(BodyData(b"retry: " + retry + b"\n\n"))
+    asked.end()
+    (event,) = bench.events
+    assert isinstance(event, Reconnecting)
+    assert event.delay == 1.05
+
+
+def test_a_time_that_is_too_long_is_ended_by_the_timeout(bench: Bench) -> None:
+    handle, asked = open_call(bench)
+    asked.feed(BodyData(b"retry: " + b"9" * 5000 + b"\n\n"))
+    asked.end()
+    (event,) = bench.take_events()
+    assert isinstance(event, Reconnecting)
+    assert math.isfinite(event.delay)
+    bench.wait(61)
+    assert isinstance(only_failure(bench, handle), RequestTimeout)
+
+
+def test_a_repeated_request_is_no_poll(bench: Bench) -> None:
+    """Without an id the request has to be made again, which is not done for ever."""
+    handle, asked = bench.call(idempotent=True)
+    for _ in range(5):
+        asked.open_stream()
+        asked.end()
+        bench.wait(8)
+        if bench.requests:
+            asked = bench.take()
+    assert "given up after 4 attempts" in str(only_failure(bench, handle))
+
+
+def test_a_document_that_answers_nothing_is_no_poll(bench: Bench) -> None:
+    handle, asked = open_call(bench)
+    for _ in range(5):
+        asked.cut()
+        bench.wait(8)
+        if bench.requests:
+            asked = bench.take("GET")
+            asked.head(content_type="application/json")
+            asked.feed(BodyData(b"[]"))
+            asked.end()
+            bench.wait(8)
+            asked = bench.take("GET") if bench.requests else asked
+    assert "given up after 4 attempts" in str(only_failure(bench, handle))
+
+
+def test_a_stream_that_has_lasted_starts_the_count_again() -> None:
+    """A standalone stream that breaks once a day is not given up after four days."""
+    bench = Bench(listen=True).connect()
+    for _ in range(20):
+        asked = bench.take("GET")
+        asked.open_stream()
+        bench.wait(POLICY.cap + 0.1)
+        asked.cut()
+        event = bench.take_events()[-1]
+        assert isinstance(event, Reconnecting)
+        assert event.attempt == 1
+        bench.wait(event.delay)
+
+
+def test_the_times_of_polls() -> None:
+    policy = ReconnectPolicy(initial=1.0, cap=8.0)
+    assert [policy.poll_delay(n, None, 0.0) for n in (0, 1, 2, 3, 9, 1000)] == [1, 2, 4, 8, 8, 8]
+    assert policy.poll_delay(5, 2.0, 1.0) == 2.2
+    assert policy.poll_delay(0, 0.0, 0.0) == 0.01
+    with pytest.raises(LocalProtocolError):
+        ReconnectPolicy(initial=0.0)
