@@ -12,6 +12,7 @@ import abc
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
+from .errors import LocalProtocolError
 from .events import Connected, ProgressReceived
 from .messages import Params, RequestId
 from .revisions import REVISIONS
@@ -83,13 +84,19 @@ class ClientHandle(abc.ABC, Generic[Result, Done]):
             method, params: the JSON-RPC request.
             on_progress: called with each progress report.
             options: ``timeout`` (seconds without an answer and without progress), ``total_timeout``
-                (seconds in all), ``reset_on_progress``, and ``idempotent`` (the request may be made
-                again when its outcome is unknown); see :meth:`sansmcp.Client.call`.
+                (seconds in all), ``reset_on_progress``, ``idempotent`` (the request may be made
+                again when its outcome is unknown), and ``meta`` (further members of ``_meta``); see
+                :meth:`sansmcp.Client.call`.
         """
 
     @abc.abstractmethod
-    def notify(self, method: str, params: Params | None = None) -> Done:
-        """Send a notification; the event NotDelivered tells if it did not arrive."""
+    def notify(
+        self, method: str, params: Params | None = None, *, meta: Mapping[str, Any] | None = None
+    ) -> Done:
+        """Send a notification; the event NotDelivered tells if it did not arrive.
+
+        ``meta``: further members of ``_meta``.
+        """
 
     def call_tool(
         self,
@@ -103,7 +110,7 @@ class ClientHandle(abc.ABC, Generic[Result, Done]):
 
         A result with ``isError`` true is a result: the tool ran, and failed.
         """
-        params = {"name": name, "arguments": dict(arguments or {})}
+        params = {"name": name, "arguments": _object(arguments)}
         return self.call("tools/call", params, on_progress=on_progress, **options)
 
     def list_tools(self, cursor: str | None = None) -> Result:
@@ -128,7 +135,7 @@ class ClientHandle(abc.ABC, Generic[Result, Done]):
 
     def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> Result:
         """A prompt, filled in."""
-        return self.call("prompts/get", {"name": name, "arguments": dict(arguments or {})})
+        return self.call("prompts/get", {"name": name, "arguments": _object(arguments)})
 
     def ping(self, **options: Unpack[CallOptions]) -> Result:
         """Ask for a sign of life; what the result says does not matter.
@@ -226,6 +233,22 @@ class CallHandle(abc.ABC, Generic[Result, Done]):
     @abc.abstractmethod
     def settle(self) -> Done:
         """Perform the effects, and wait until there is room for more."""
+
+
+def _object(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the arguments of a tool or prompt as a dict.
+
+    Raises LocalProtocolError for what is no mapping.
+    """
+    if arguments is None:
+        return {}
+    if not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        kind = type(arguments).__name__
+        raise LocalProtocolError(
+            f"arguments must be a mapping from names to values, such as {{'text': 'hello'}}, got "
+            f"{kind}"
+        )
+    return dict(arguments)
 
 
 def _page(cursor: str | None) -> Params | None:

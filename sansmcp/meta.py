@@ -21,6 +21,9 @@ SERVER_INFO = _PREFIX + "serverInfo"
 LOG_LEVEL = _PREFIX + "logLevel"
 SUBSCRIPTION_ID = _PREFIX + "subscriptionId"
 
+OWN_META = frozenset((VERSION, CAPABILITIES, CLIENT_INFO, "progressToken"))
+"""The members of ``_meta`` that a client writes itself."""
+
 PROTOCOL_VERSION = b"mcp-protocol-version"
 """The header that names the version of a message."""
 

@@ -30,7 +30,11 @@ def target_of(options: argparse.Namespace, words: list[str]) -> str | list[str]:
     if options.state_file is None:
         if not words:
             raise Mistake("Which server? Name a URL, --state-file FILE, or -- COMMAND ARGS")
-        return words.pop(0)
+        url = words.pop(0)
+        if "://" not in url:
+            text = f"Not an http or https URL: {url!r}; write http://{url}"
+            raise Mistake(f"{text}, or put the command that starts a server after --")
+        return url
     state = read_state(options.state_file)
     if state is None or state.url is None:
         raise Mistake(f"{options.state_file} names no server that is running and has a URL")

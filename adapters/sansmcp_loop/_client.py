@@ -91,10 +91,12 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
         finally:
             self.end_call(handle)
 
-    async def notify(self, method: str, params: Params | None = None) -> None:
+    async def notify(
+        self, method: str, params: Params | None = None, *, meta: Mapping[str, Any] | None = None
+    ) -> None:
         """Send a notification."""
         self._check_loop()
-        self.core.notify(method, params, now=self._loop.now())
+        self.core.notify(method, params, meta=meta, now=self._loop.now())
         self.settle()
         await self._loop.checkpoint()
 

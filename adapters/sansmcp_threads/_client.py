@@ -58,10 +58,12 @@ class Client(sansmcp.ClientHost[Any, None]):
                 self.flush()
             return promise.get()
 
-    def notify(self, method: str, params: Params | None = None) -> None:
+    def notify(
+        self, method: str, params: Params | None = None, *, meta: Mapping[str, Any] | None = None
+    ) -> None:
         """Send a notification."""
         with undisturbed(self._lock):
-            self.core.notify(method, params, now=time.monotonic())
+            self.core.notify(method, params, meta=meta, now=time.monotonic())
             self.flush()
 
     @abc.abstractmethod

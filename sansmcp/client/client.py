@@ -41,7 +41,7 @@ from ..types import HTTP_SSE, STREAMABLE_HTTP, Idle
 from ..wire import Http11
 from .calls import ClientCall
 from .conversation import Conversation
-from .core import ClientCore, ReconnectPolicy, check_call
+from .core import ClientCore, ReconnectPolicy, checked_params
 from .detection import URL_TRANSPORTS, Verdicts, usable_transports
 from .exchange import ClientExchange
 from .modern.discovery import Discovery
@@ -126,7 +126,7 @@ class Client:
         check_seconds(timeout, total_timeout, connect_timeout, probe_timeout, close_timeout)
         core = self._core = ClientCore(
             target=target if isinstance(target, str) else " ".join(command_of(target)),
-            url=Url.parse(target) if isinstance(target, str) else None,
+            url=_url_of(target) if isinstance(target, str) else None,
             info={"name": name, "version": version},
             anonymous=anonymous,
             capabilities=capabilities or {},
@@ -177,6 +177,7 @@ class Client:
         total_timeout: float | None = None,
         reset_on_progress: bool = True,
         idempotent: bool | None = None,
+        meta: Mapping[str, Any] | None = None,
         now: float,
     ) -> int:
         """Make a request. Returns its handle; CallCompleted or CallFailed with that handle ends it.
@@ -190,11 +191,14 @@ class Client:
                 declares (``limits.max_questions_per_call`` of them); nothing else stops the total.
             idempotent: the request may be made again when its outcome is unknown (no answer,
                 nothing to resume). By default only methods that merely read are.
+            meta: further members of ``_meta``, e.g. ``{"traceparent": "00-..."}``; they replace
+                those of the same name in ``params``.
 
         Before the handshake is done calls wait for it. Raises LocalProtocolError, and changes
         nothing, if the client was not started or is closed, ``initialize`` is asked for, the
         parameters are no JSON object (or have a number too large for the header that must repeat
-        it), a time is not above zero, or too many calls are under way.
+        it), ``meta`` has a member that the client sets itself (such as ``progressToken``), a time
+        is not above zero, or too many calls are under way.
         """
         self._check_open()
         lasts = method == LISTEN
@@ -209,7 +213,7 @@ class Client:
             raise LocalProtocolError(
                 f"{self._core.limits.max_pending_calls} calls are under way already"
             )
-        check_call(method, params)
+        params = checked_params(method, params, meta)
         check_repeated(self._core, method, params)
         if self.state is ClientState.NEW:
             raise LocalProtocolError("The client is not open yet: await it, or start() a machine")
@@ -244,8 +248,15 @@ class Client:
         call.cancel(reason)
         return True
 
-    def notify(self, method: str, params: Params | None = None, *, now: float) -> None:
-        """Send a notification.
+    def notify(
+        self,
+        method: str,
+        params: Params | None = None,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        now: float,
+    ) -> None:
+        """Send a notification; ``meta`` is as in :meth:`call`.
 
         ``NotDelivered`` reports that the server refused it, or took it not within
         ``limits.post_timeout`` seconds.
@@ -257,7 +268,7 @@ class Client:
         self._check_open()
         if self.state is not ClientState.READY:
             raise LocalProtocolError("The handshake is not done: wait for Connected")
-        check_call(method, params)
+        params = checked_params(method, params, meta)
         if self._core.posts.is_full:
             raise LocalProtocolError(self._core.posts.why_full)
         self._core.now = now
@@ -410,3 +421,13 @@ class Client:
     def _check_open(self) -> None:
         if self._conversation.is_closed:
             raise LocalProtocolError("The client is closed")
+
+
+def _url_of(target: str) -> Url:
+    """Parse the URL of a server. Raises LocalProtocolError for what is none, such as a command."""
+    if "://" not in target:
+        raise LocalProtocolError(
+            "target must be a URL (str) or a command (sequence of str), "
+            f"got {target!r}; write {'http://' + target!r} or {target.split()!r}"
+        )
+    return Url.parse(target)

@@ -17,7 +17,7 @@ from ..events import ClientEvent
 from ..http import RequestHead, Url
 from ..limits import Limits
 from ..messages import Message, Params
-from ..meta import checked_capabilities
+from ..meta import OWN_META, checked_capabilities
 from ..revisions import Revision, of_era
 from ..timers import Timer, TimerTable
 from ..types import Era, Secret
@@ -90,14 +90,26 @@ class ReconnectPolicy:
         return min(self.cap, self.initial * 2.0 ** min(attempt - 1, 63))
 
 
-def check_call(method: str, params: Params | None) -> None:
-    """Raises LocalProtocolError for a method or parameters that cannot be sent."""
+def checked_params(
+    method: str, params: Params | None, meta: Mapping[str, Any] | None
+) -> Params | None:
+    """Return the parameters with ``meta`` as further members of their ``_meta``.
+
+    Raises LocalProtocolError for a method or parameters that cannot be sent, and for a member of
+    ``meta`` that the client sets itself.
+    """
     jsonrpc.check_call(method, params)
-    if params is None:
-        return
-    if json.as_object(params.get("_meta", {})) is None:
+    if params is not None and json.as_object(params.get("_meta", {})) is None:
         raise LocalProtocolError("_meta of the parameters must be an object")
-    json.encode(params)
+    if meta is not None:
+        expect(Mapping, meta=meta)
+        for name in OWN_META.intersection(meta):
+            raise LocalProtocolError(f"meta cannot have {name!r}: the client sets it itself")
+        given = params or {}
+        params = {**given, "_meta": {**given.get("_meta", {}), **meta}}
+    if params is not None:
+        json.encode(params)
+    return params
 
 
 def _of_strings(

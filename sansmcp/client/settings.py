@@ -61,3 +61,4 @@ class CallOptions(TypedDict, total=False):
     total_timeout: float | None
     reset_on_progress: bool
     idempotent: bool | None
+    meta: Mapping[str, Any] | None

@@ -55,13 +55,16 @@ _LONGEST_LOG_LINE = 64 * 1024
 
 
 def command_of(target: Sequence[str]) -> tuple[str, ...]:
-    """The words of a command. Raises LocalProtocolError for what is none."""
+    """Return the words of a command. Raises LocalProtocolError for what is none."""
     try:
         is_command = " ".join(target) != ""
-    except TypeError:  # they are no words, a path, say
+    except TypeError:  # a path, or a word that is one
         is_command = False
     if not is_command:
-        raise LocalProtocolError(f"Neither a URL nor the words of a command: {target!r}")
+        raise LocalProtocolError(
+            "target must be a URL (str) or a command (sequence of str), "
+            f"got {target!r}; for a path write str(path), to run a script ['python', 'server.py']"
+        )
     return tuple(target)
 
 

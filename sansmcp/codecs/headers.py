@@ -140,18 +140,24 @@ def further_headers(given: HeaderTypes) -> Headers:
 
     Line breaks in a value are how one HTTP message is made into two (CVE-2020-7695).
     """
-    items: Iterable[Any] = given.items() if isinstance(given, Mapping) else given
-    if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+    return tuple(_further_header(item) for item in _items(given))
+
+
+def _items(given: Any) -> tuple[Any, ...]:
+    if isinstance(given, str | bytes):
         raise _no_headers()
-    return tuple(_further_header(item) for item in items)
+    try:
+        return tuple(given.items() if hasattr(given, "items") else given)
+    except TypeError:  # what cannot be iterated over
+        raise _no_headers() from None
 
 
 def _further_header(item: Any) -> tuple[bytes, bytes]:
-    if not isinstance(item, tuple | list) or len(item) != 2:
-        raise _no_headers()
-    given_name, given_value = item
-    if not isinstance(given_name, str | bytes):
-        raise _no_headers()
+    match item:
+        case (str() | bytes() as given_name, given_value):
+            pass
+        case _:
+            raise _no_headers()
     name = _as_bytes(given_name).lower()
     shown = name.decode("latin-1")
     if not _NAME.fullmatch(name):

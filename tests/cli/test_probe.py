@@ -286,7 +286,11 @@ def test_headers_go_along_and_the_trace_shows_everything(url: str) -> None:
         (("http://a/", "--", "true"), "One server at a time; what is 'http://a/'?"),
         (("--state-file", "nosuch"), "nosuch names no server that is running and has a URL"),
         (("--state-file", "f", "--", "true"), "Either a command or --state-file, not both"),
-        (("localhost",), "Not an http or https URL: 'localhost'; write http://HOST:PORT/PATH"),
+        (
+            ("localhost",),
+            "Not an http or https URL: 'localhost'; write http://localhost, or put the command "
+            "that starts a server after --",
+        ),
         (("http://a/", "--header", "nonsense"), "Not a header: 'nonsense'; write 'Name: value'"),
         (
             ("http://a/", "--timeout", "0"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -22,7 +23,9 @@ class Recorder(ClientHandle[Any, None]):
     def call(self, method: str, params: Params | None = None, **options: Any) -> Any:
         return method, params, {key: value for key, value in options.items() if value is not None}
 
-    def notify(self, method: str, params: Params | None = None) -> None:
+    def notify(
+        self, method: str, params: Params | None = None, *, meta: Mapping[str, Any] | None = None
+    ) -> None:
         self.notified.append(method)
 
 
@@ -67,6 +70,14 @@ def test_a_tool_call_passes_its_options_on() -> None:
         {"name": "t", "arguments": {}},
         {},
     )
+
+
+@pytest.mark.parametrize("arguments", [["a"], [], "", "a", 0, 5, (("a", 1),)])
+@pytest.mark.parametrize("method", ["call_tool", "get_prompt"])
+def test_arguments_that_are_no_mapping(method: str, arguments: Any) -> None:
+    """Row C6 of the review: a bare ValueError of dict(), or nothing for what is empty."""
+    with pytest.raises(LocalProtocolError, match=r"^arguments must be a mapping .*, got "):
+        getattr(Recorder(), method)("x", arguments)
 
 
 def test_a_promise_is_kept_once() -> None:

@@ -52,7 +52,9 @@ class Host(ClientHost[Promise, None]):
         self.handle = self.begin_call(promise, method, params, on_progress, options)  # type: ignore[arg-type]
         return promise
 
-    def notify(self, method: str, params: Params | None = None) -> None:
+    def notify(
+        self, method: str, params: Params | None = None, *, meta: Mapping[str, Any] | None = None
+    ) -> None:
         raise NotImplementedError
 
     def take_events(self) -> list[ClientEvent]:

@@ -160,9 +160,26 @@ def test_times_that_are_none(seconds: Any) -> None:
         client(connect_timeout=seconds)
 
 
-@pytest.mark.parametrize("target", [None, 7, b"http://localhost/", [], [""], ["python", Path("x")]])
-def test_targets_that_are_none(target: Any) -> None:
-    with pytest.raises(LocalProtocolError, match="Neither a URL nor the words of a command: "):
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (None, "got None"),
+        (7, "got 7"),
+        (b"http://localhost/", "got b'http://localhost/'"),
+        ([], "got \\[\\]"),
+        ([""], "got \\[''\\]"),
+        (Path("server.py"), r"got PosixPath\('server.py'\); .* \['python', 'server.py'\]$"),
+        (["python", Path("x")], r"got \['python', PosixPath\('x'\)\]; .* str\(path\)"),
+        ("server.py", r"got 'server.py'; .* \['server.py'\]$"),
+        ("python  server.py", r"got 'python  server.py'; .* \['python', 'server.py'\]$"),
+        ("localhost:8000/mcp", "got 'localhost:8000/mcp'; .* 'http://localhost:8000/mcp'"),
+        ("", "got ''"),
+    ],
+)
+def test_targets_that_are_none(target: Any, message: str) -> None:
+    """Row C6 of the review: the error says what to write."""
+    text = r"^target must be a URL \(str\) or a command \(sequence of str\), "
+    with pytest.raises(LocalProtocolError, match=text + message):
         Client(target, jitter=lambda: 0.5)
 
 

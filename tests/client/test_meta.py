@@ -1,0 +1,73 @@
+"""Further members of _meta: on calls and notifications, at every revision and transport."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from sansmcp import LocalProtocolError
+
+from .bench import Bench
+from .modern.bench import META, PREFIX, ModernBench, input_required
+from .process_bench import ProcessBench
+
+TRACE = {"traceparent": "00-a-b-01"}
+
+
+def test_a_call_may_have_further_members_of_meta(bench: Bench) -> None:
+    """Row C9 of the review: there was no meta= on calls."""
+    params = {"name": "x", "_meta": {"a": 1, "b": 1}}
+    _, asked = bench.call(params=params, meta=MappingProxyType({"b": 2}))
+    assert asked.json["params"] == {
+        "name": "x",
+        "_meta": {"a": 1, "b": 2, "progressToken": asked.id},
+    }
+    assert params == {"name": "x", "_meta": {"a": 1, "b": 1}}
+    _, asked = bench.call("ping", meta=TRACE)
+    assert asked.json["params"]["_meta"] == {**TRACE, "progressToken": asked.id}
+
+
+def test_at_the_stateless_revision_and_in_each_round() -> None:
+    bench = ModernBench().connect()
+    meta = {**TRACE, PREFIX + "logLevel": "debug"}
+    _, asked = bench.call(meta=meta)
+    expected = {**META, **meta}
+    for _ in range(3):
+        assert asked.json["params"]["_meta"] == {**expected, "progressToken": asked.id}
+        asked.result(input_required(None, "state"))
+        asked = bench.take()
+
+
+def test_on_stdio() -> None:
+    bench = ProcessBench().connect()
+    bench.do(bench.client.call, "tools/call", meta=TRACE)
+    (message,) = bench.written
+    assert message["params"]["_meta"] == {**TRACE, "progressToken": message["id"]}
+
+
+def test_a_notification_may_have_it(bench: Bench) -> None:
+    bench.do(bench.client.notify, "notifications/x", meta=TRACE)
+    assert bench.take().json["params"] == {"_meta": TRACE}
+    bench.do(bench.client.notify, "notifications/x", {"a": 1, "_meta": {"b": 1}}, meta=TRACE)
+    assert bench.requests.pop().json["params"] == {"a": 1, "_meta": {"b": 1, **TRACE}}
+
+
+@pytest.mark.parametrize(
+    ("meta", "message"),
+    [
+        ({"progressToken": 1}, "meta cannot have 'progressToken': the client sets it itself"),
+        ({PREFIX + "protocolVersion": "x"}, "meta cannot have .*protocolVersion"),
+        ({PREFIX + "clientInfo": {}}, "meta cannot have .*clientInfo"),
+        ({PREFIX + "clientCapabilities": {}}, "meta cannot have .*clientCapabilities"),
+        ([1], "meta must be Mapping, and is list"),
+        ("x", "meta must be Mapping"),
+        ({"x": object()}, "JSON"),
+    ],
+)
+@pytest.mark.parametrize("command", ["call", "notify"])
+def test_what_meta_cannot_be(bench: Bench, command: str, meta: Any, message: str) -> None:
+    with pytest.raises(LocalProtocolError, match=message):
+        getattr(bench.client, command)("tools/x", meta=meta, now=0.0)
+    assert bench.client.next_effect().name == "NEED_DATA"  # type: ignore[union-attr]
