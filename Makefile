@@ -33,7 +33,8 @@ core: $(VENV)/installed-dev
 others: $(VENV)/installed-dev
 	$(PYTEST) $(CORE:%=--ignore=%)
 
-# All tests, nothing else: for other versions of Python.
+# All tests, nothing else: for other versions of Python, or of the dependencies
+# (CONSTRAINTS="--constraint tests/lowest.txt").
 tests: $(VENV)/installed-dev
 	$(PYTEST)
 
@@ -70,5 +71,5 @@ clean:
 # Installed again only when what is needed has changed.
 $(VENV)/installed-%: setup.cfg pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]' $(CONSTRAINTS)
 	touch $@

@@ -176,3 +176,16 @@ def test_what_is_installed_can_be_run(site: Path, tmp_path: Path) -> None:
     printed = run("-m", "sansmcp_cli", "--version", cwd=tmp_path, PYTHONPATH=str(site))
     assert printed == f"sansmcp {sansmcp.__version__}\n"
     assert entries("options.entry_points", "console_scripts") == ["sansmcp = sansmcp_cli:main"]
+
+
+def test_the_lowest_versions_are_those_of_the_constraints() -> None:
+    """What CI installs with tests/lowest.txt is the lowest that setup.cfg allows."""
+    lines = entries("options", "install_requires")
+    for extra in ("trio", "httpx", "fast"):
+        lines += entries("options.extras_require", extra)
+    allowed = dict(re.findall(r"^([\w-]+) >= ([\d.]+)", "\n".join(lines), re.MULTILINE))
+    listed = (ROOT / "tests" / "lowest.txt").read_text()
+    pinned = dict(re.findall(r"^([\w-]+) == ([\d.]+)$", listed, re.MULTILINE))
+    assert allowed.keys() == pinned.keys()
+    wrong = [name for name in allowed if not pinned[name].startswith(allowed[name])]
+    assert wrong == []
