@@ -184,9 +184,15 @@ class RequestTimeout(CallError):
     """
 
     def __init__(
-        self, message: str, *, seconds: float, method: str, request_id: RequestId | None
+        self,
+        message: str,
+        *,
+        seconds: float,
+        method: str,
+        request_id: RequestId | None,
+        lines: Iterable[str] = (),
     ) -> None:
-        super().__init__(message, method=method, request_id=request_id)
+        super().__init__(message, method=method, request_id=request_id, lines=lines)
         self.seconds = seconds
 
 
@@ -208,12 +214,27 @@ class ProcessEnded(CallError):
     Attributes:
         status: its exit status, the negative number of the signal that ended it, or None.
         log: the last lines of its standard error.
+        output: the last lines of its standard output that are no messages. A command that is no MCP
+            server says there what it is.
     """
 
-    def __init__(self, message: str, *, status: int | None, log: tuple[str, ...]) -> None:
-        super().__init__(message, lines=log)
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None,
+        log: tuple[str, ...],
+        output: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message, lines=(*describe_noise(output), *log))
         self.status = status
         self.log = log
+        self.output = output
+
+
+def describe_noise(lines: Iterable[str]) -> tuple[str, ...]:
+    """Lines of a process that are no messages, as the texts of exceptions show them."""
+    return tuple(f"(stdout, not an MCP message) {line}" for line in lines)
 
 
 class SessionLost(CallError):

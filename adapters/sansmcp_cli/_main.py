@@ -8,7 +8,8 @@ import sys
 import sansmcp
 
 from . import _bench, _call, _demo, _probe, _serve
-from ._say import Mistake, say_error
+from ._advice import advice
+from ._say import Mistake, say, say_error
 
 _DESCRIPTION = (
     "Serve an MCP application, call a tool, find out what a server speaks, or watch what a broken "
@@ -29,6 +30,8 @@ def run(arguments: list[str] | None) -> int:
         status: int = options.run(options)
     except (sansmcp.CallError, sansmcp.LocalProtocolError, Mistake, OSError) as error:
         say_error(error)
+        for sentence in advice(error):
+            say(f"sansmcp: {sentence}", sys.stderr)
         return 1
     return status
 

@@ -15,6 +15,7 @@ import sansmcp_asyncio
 from sansmcp.events import ClientEvent, ListenerStopped
 from sansmcp.types import HTTP_SSE, STDIO, STREAMABLE_HTTP
 
+from ._advice import advice, is_denied, is_no_endpoint
 from ._say import Commands, Mistake, say, tracer
 from ._target import USAGE, add_headers, add_target, headers_of, target_of
 from ._with_asyncio import run
@@ -24,6 +25,10 @@ _FEATURES = (
     ("resources", "resources", "list_resources"),
     ("prompts", "prompts", "list_prompts"),
 )
+
+
+_USUAL_PATHS = (("/mcp", STREAMABLE_HTTP), ("/sse", HTTP_SSE))
+"""Where endpoints usually are, for one who has named another path."""
 
 
 @attrs.define
@@ -41,6 +46,8 @@ class _Findings:
     """It was asked at a revision that has sessions, too."""
     offers: dict[str, int | str] = attrs.field(factory=dict[str, "int | str"])
     """How many of what, or why that could not be found out."""
+    error: sansmcp.CallError | None = None
+    """What the last revision that does not work has failed with."""
 
     @property
     def works(self) -> bool:
@@ -83,13 +90,43 @@ async def _look(options: argparse.Namespace) -> int:
         raise Mistake(f"One server at a time; what is {' '.join(words)!r}?")
     transports = (STREAMABLE_HTTP, HTTP_SSE) if isinstance(target, str) else (STDIO,)
     found = [await _try_transport(target, transport, options) for transport in transports]
+    works = any(findings.works for findings in found)
+    sentences = [] if works else await _advise(target, found, options)
     if options.json:
-        say(json.dumps({"target": target, "transports": [_as_json(one) for one in found]}))
+        each = [_as_json(one) for one in found]
+        say(json.dumps({"target": target, "transports": each, "advice": sentences}))
     else:
         say(target if isinstance(target, str) else " ".join(target))
         for findings in found:
             _show(findings)
-    return 0 if any(findings.works for findings in found) else 1
+        for sentence in sentences:
+            say(sentence)
+    return 0 if works else 1
+
+
+async def _advise(
+    target: str | list[str], found: list[_Findings], options: argparse.Namespace
+) -> list[str]:
+    """What to do about a target that is no MCP server."""
+    errors = [findings.error for findings in found if findings.error is not None]
+    if isinstance(target, list) or any(map(is_denied, errors)):
+        return list(dict.fromkeys(sentence for error in errors for sentence in advice(error)))
+    if not any(map(is_no_endpoint, errors)):
+        return []
+    here = sansmcp.Url.parse(target)
+    tried: list[str] = []
+    for path, transport in _USUAL_PATHS:
+        url = str(here.join(path))
+        if url != target:
+            findings = await _try_transport(url, transport, options)
+            if findings.works or (findings.error is not None and is_denied(findings.error)):
+                answers = "speaks MCP" if findings.works else "wants credentials"
+                return [f"{url} {answers}; try: sansmcp probe {url}"]
+            tried.append(url)
+    return [
+        f"No MCP endpoint here, nor at {' or '.join(tried)}; look for the URL of the endpoint in "
+        "the documentation of the server"
+    ]
 
 
 async def _try_transport(
@@ -118,11 +155,10 @@ async def _try_transport(
                     findings.was_asked_as_old = not is_modern
                     await _ask(client, findings)
                 findings.revisions[revision] = None
-        except sansmcp.NegotiationFailed as error:
-            findings.revisions[revision] = str(error)
         except sansmcp.CallError as error:
             findings.revisions[revision] = str(error)
-            if not findings.works:
+            findings.error = error
+            if not isinstance(error, sansmcp.NegotiationFailed) and not findings.works:
                 break  # it is not the revision that it dislikes
     return findings
 
@@ -163,7 +199,8 @@ async def _watch(events: AsyncIterator[ClientEvent], findings: _Findings) -> Non
 
 
 def _as_json(findings: _Findings) -> dict[str, Any]:
-    known = attrs.asdict(findings, filter=lambda field, _: field.name != "was_asked_as_old")
+    inner = ("was_asked_as_old", "error")
+    known = attrs.asdict(findings, filter=lambda field, _: field.name not in inner)
     return {"works": findings.works, **known}
 
 

@@ -118,7 +118,7 @@ def after_discover(answer: Any, ours: tuple[str, ...]) -> Finding:
 def nothing_in_common(error: ErrorResponse, ours: tuple[str, ...], method: str) -> CallError:
     """The exception for a server that has named its versions, when none of them is ours."""
     theirs = listed((json.as_object(error.data) or {}).get("supported"))
-    text = f"The server speaks {theirs or 'other versions'}, this client {', '.join(ours)}"
+    text = f"The server speaks {theirs or 'other versions'}, and not {', '.join(ours)}"
     if not theirs:
         text += f": {error.message} (code {error.code})"
     return NegotiationFailed(text, method=method)

@@ -22,7 +22,13 @@ from ..codecs import jsonrpc
 from ..codecs.headers import Headers
 from ..codecs.ndjson import NdjsonDecoder, encode_line
 from ..effects import CloseInput, KillProcess, StartProcess, TerminateProcess, WriteInput
-from ..errors import CallError, LocalProtocolError, ProcessEnded, RemoteProtocolError
+from ..errors import (
+    CallError,
+    LocalProtocolError,
+    ProcessEnded,
+    RemoteProtocolError,
+    describe_noise,
+)
 from ..events import Noise, NotDelivered, ServerLogged
 from ..messages import ErrorResponse, Message, Notification, Request, Response
 from ..process import (
@@ -82,6 +88,8 @@ class Stdio:
     _decoder: NdjsonDecoder = attrs.field(init=False)
     _log: NdjsonDecoder = attrs.field(init=False)
     _last_lines: deque[str] = attrs.field(init=False)
+    _noise: deque[str] = attrs.field(init=False)
+    """The last lines of its output that are no messages."""
     _status: int | None = attrs.field(init=False)
     _output_ended: bool = attrs.field(init=False)
     _log_ended: bool = attrs.field(init=False)
@@ -95,6 +103,12 @@ class Stdio:
         self._decoder = NdjsonDecoder(self._core.limits.max_message_bytes)
         self._log = NdjsonDecoder(_LONGEST_LOG_LINE)
         self._last_lines = deque(maxlen=_LAST_LINES)
+        self._noise = deque(maxlen=_LAST_LINES)
+
+    @property
+    def printed(self) -> tuple[str, ...]:
+        """What the process has printed that is for people."""
+        return *describe_noise(self._noise), *self._last_lines
 
     # What the conversation wants
 
@@ -203,7 +217,9 @@ class Stdio:
                 line = next_line
                 self._conversation.inbox.hear(line)
             except RemoteProtocolError as error:
-                self._core.events.append(Noise(line, error))
+                noise = Noise(line, error)
+                self._noise.append(noise.line.decode("utf-8", "replace"))
+                self._core.events.append(noise)
         if self._output_ended:
             self._hung_up()
 
@@ -268,9 +284,11 @@ class Stdio:
         else:
             how = f"has ended with status {self._status}"
         text = f"The server process {self.command[0]!r} {how}"
-        if self._last_lines:
+        if self.printed:
             text += ":"
-        return ProcessEnded(text, status=self._status, log=tuple(self._last_lines))
+        return ProcessEnded(
+            text, status=self._status, log=tuple(self._last_lines), output=tuple(self._noise)
+        )
 
     def _wait(self) -> None:
         self._core.timers.set(Timer.PROCESS, self, self._core.now + self._core.close_timeout)

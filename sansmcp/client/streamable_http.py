@@ -32,6 +32,7 @@ class StreamableHttp:
     """What there is in a session; None: there are none."""
     name: str = attrs.field(default=STREAMABLE_HTTP, init=False)
     speaks_modern: bool = attrs.field(default=True, init=False)
+    printed: tuple[str, ...] = attrs.field(default=(), init=False)
     is_one_stream: bool = attrs.field(default=False, init=False)
 
     def connect(self) -> None:

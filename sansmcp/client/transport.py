@@ -69,6 +69,11 @@ class Transport(Protocol):
     """All messages of the server come on one stream, so nobody can tell which call they are about.
     """
 
+    @property
+    def printed(self) -> tuple[str, ...]:
+        """What the server has printed for people, if it is a process."""
+        ...
+
     def connect(self) -> None:
         """Get ready; ``conversation.reachable()`` or ``conversation.unreachable()`` follows."""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
 import pytest
 
 from .conftest import ADAPTERS, command, failed, run, run_here, text_of
@@ -102,3 +105,62 @@ def test_what_cannot_be_reached(url: str, message: str) -> None:
     assert message in said
     assert "\n" not in said
     assert "secret" not in said
+
+
+def test_what_a_command_prints_that_is_no_server() -> None:
+    """Row C10 of the review."""
+    called = run_here("call", "add", "{}", "--", "echo", "hello")
+    assert called.status == 1
+    assert called.err.splitlines() == [
+        "sansmcp: The server process 'echo' has ended with status 0:",
+        "(stdout, not an MCP message) hello",
+        "sansmcp: The command must start an MCP server that reads messages from its standard input "
+        "and writes nothing else to its standard output",
+    ]
+
+
+def test_what_a_command_prints_that_does_not_end() -> None:
+    """Row C10 of the review."""
+    script = "echo serving on port 8000; echo ready >&2; cat > /dev/null"
+    called = run_here("call", "--timeout", "5", "add", "{}", "--", "sh", "-c", script)
+    assert called.err.splitlines() == [
+        "sansmcp: initialize got no answer from the server process within 5 s:",
+        "(stdout, not an MCP message) serving on port 8000",
+        "ready",
+    ]
+
+
+class Denying(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.send_response(403 if self.path == "/forbidden" else 401)
+        if self.path != "/plain":
+            self.send_header("WWW-Authenticate", 'DPoP realm="mcp"')
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("path", "said", "do"),
+    [
+        ("/", '(DPoP realm="mcp")', "Send credentials with --header 'Authorization: DPoP ...'"),
+        ("/plain", "authorization", "Send credentials with --header 'Authorization: Bearer ...'"),
+        ("/forbidden", "this", "Send other credentials with --header 'Authorization: DPoP ...'"),
+    ],
+)
+def test_a_server_that_wants_credentials(path: str, said: str, do: str) -> None:
+    """Row E5 of the review."""
+    with HTTPServer(("127.0.0.1", 0), Denying) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            called = run_here("call", f"http://127.0.0.1:{server.server_port}{path}", "add")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert called.status == 1
+    error, next_step = called.err.splitlines()
+    assert said in error
+    assert next_step == f"sansmcp: {do}"

@@ -76,18 +76,28 @@ def test_nothing_of_the_server_is_left_behind(tmp_path: Path) -> None:
     os.close(held)
 
 
+NO_SERVER = (
+    "The command must start an MCP server that reads messages from its standard input and writes "
+    "nothing else to its standard output"
+)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("nosuch", *SERVER), "There is no tool 'nosuch' (code -32602)"),
-        (("echo", "--", "true"), "The server process 'true' has ended with status 0"),
+        (
+            ("echo", "--", "true"),
+            f"The server process 'true' has ended with status 0\nsansmcp: {NO_SERVER}",
+        ),
         (
             ("echo", *shell("kill -9 $$")),
             "The server process 'sh' has ended by signal 9",
         ),
         (
             ("echo", *shell("echo hello; echo no config >&2; exit 3")),
-            "The server process 'sh' has ended with status 3:\nno config",
+            "The server process 'sh' has ended with status 3:\n"
+            f"(stdout, not an MCP message) hello\nno config\nsansmcp: {NO_SERVER}",
         ),
         (
             ("echo", "--", "./nosuch"),

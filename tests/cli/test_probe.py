@@ -139,11 +139,11 @@ def limited(directory: Path, settings: str, last: int = 2) -> tuple[str, ...]:
 
 def test_a_server_that_speaks_some_revisions_and_offers_little(tmp_path: Path) -> None:
     server = limited(tmp_path, "stdio=True, versions=('2024-11-05', '2025-03-26')")
-    refused = "The server speaks protocol version '2025-03-26', this client "
+    refused = "The server speaks protocol version '2025-03-26', and not "
     assert shown(run_here("probe", "--", *server)) == [
         " ".join(server),
         "  stdio            yes  2025-03-26 2024-11-05",
-        "    2026-07-28     no   The server speaks 2025-03-26, 2024-11-05, this client 2026-07-28",
+        "    2026-07-28     no   The server speaks 2025-03-26, 2024-11-05, and not 2026-07-28",
         f"    2025-11-25     no   {refused}2025-11-25",
         f"    2025-06-18     no   {refused}2025-06-18",
         "    server              limited 0",
@@ -220,6 +220,7 @@ def test_a_website(website: str) -> None:
         f"  http+sse         no   opening the event stream was refused: GET {website} was answered "
         "with HTTP 200: text/html instead of JSON or an event stream: <html> <h1>Welcome</h1> "
         "</html>",
+        "Send credentials with --header 'Authorization: Bearer ...'",
     ]
     transports = found(run_here("probe", "--json", website), status=1)
     assert [one["works"] for one in transports.values()] == [False, False]
@@ -235,9 +236,46 @@ def test_a_port_on_which_nobody_listens() -> None:
     assert all("Connection refused" in line for line in lines[1:])
 
 
+NO_SERVER = (
+    "The command must start an MCP server that reads messages from its standard input and writes "
+    "nothing else to its standard output"
+)
+
+
+def test_a_url_beside_the_endpoint(url: str) -> None:
+    """Row E6 of the review: the usual paths are tried, and no line speaks of the probe itself."""
+    lines = shown(run_here("probe", url.replace("/mcp", "/")), status=1)
+    assert lines[-1] == f"{url} speaks MCP; try: sansmcp probe {url}"
+    assert not any("this client" in line or "does without" in line for line in lines)
+
+
+def test_a_url_beside_an_event_stream() -> None:
+    """Row E6 of the review."""
+    with serving("--http-sse", "/sse", "--path", "/elsewhere") as url:
+        lines = shown(run_here("probe", url.replace("/elsewhere", "/nothing")), status=1)
+        url = url.replace("/elsewhere", "/sse")
+    assert lines[-1] == f"{url} speaks MCP; try: sansmcp probe {url}"
+
+
+def test_a_server_without_an_endpoint_at_the_usual_paths() -> None:
+    """Row E6 of the review."""
+    with serving("--path", "/elsewhere") as url:
+        wrong, there = url.replace("elsewhere", "mcp"), url.replace("elsewhere", "sse")
+        lines = shown(run_here("probe", wrong), status=1)
+    assert lines[-1].startswith(f"No MCP endpoint here, nor at {there}; ")
+
+
 @pytest.mark.parametrize(
     ("script", "why"),
     [
+        (
+            "echo hello",
+            [
+                "The server process 'sh' has ended with status 0:",
+                "                        (stdout, not an MCP message) hello",
+                NO_SERVER,
+            ],
+        ),
         ("exit 3", ["The server process 'sh' has ended with status 3"]),
         (
             "echo wrong >&2; echo key >&2; exit 1",

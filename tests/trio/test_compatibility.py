@@ -93,7 +93,7 @@ async def test_they_have_nothing_in_common(
         with pytest.raises(NegotiationFailed) as failed:
             async with programs.connect(target, versions=ours, verdicts=Verdicts()):
                 pass
-    speaks = f"The server speaks {', '.join(reversed(theirs))}, this client {', '.join(ours)}"
+    speaks = f"The server speaks {', '.join(reversed(theirs))}, and not {', '.join(ours)}"
     assert speaks in str(failed.value)
 
 

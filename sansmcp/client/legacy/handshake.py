@@ -108,8 +108,15 @@ class Handshake:
         """
         seconds = self._core.connect_timeout
         message = f"{_METHOD} got no answer from {self._core.server} within {seconds:g} s"
+        printed = self._conversation.transport.printed
         self._fail(
-            RequestTimeout(message, seconds=seconds, method=_METHOD, request_id=self.request_id)
+            RequestTimeout(
+                message + (":" if printed else ""),
+                seconds=seconds,
+                method=_METHOD,
+                request_id=self.request_id,
+                lines=printed,
+            )
         )
 
     # What comes of its stream
@@ -183,7 +190,7 @@ class Handshake:
             self._fail(
                 self._error(
                     NegotiationFailed,
-                    f"The server speaks protocol version {version[:40]!r}, this client {ours}",
+                    f"The server speaks protocol version {version[:40]!r}, and not {ours}",
                 )
             )
             return

@@ -50,6 +50,7 @@ class HttpSse:
     _conversation: Conversation
     name: str = attrs.field(default=HTTP_SSE, init=False)
     speaks_modern: bool = attrs.field(default=False, init=False)
+    printed: tuple[str, ...] = attrs.field(default=(), init=False)
     is_one_stream: bool = attrs.field(default=True, init=False)
     expects_messages: bool = attrs.field(default=True, init=False)
     _exchange: ClientExchange | None = attrs.field(default=None, init=False)

@@ -144,7 +144,7 @@ class Discovery:
         """Go on. ``said``: what the server has said, for a client that cannot."""
         if found.probe is Probe.HANDSHAKE and not self._core.handshake_versions:
             ours = ", ".join(self._core.versions)
-            text = f"The server needs a handshake, and this client speaks only {ours}: {said}"
+            text = f"The server needs a handshake, which {ours} does without: {said}"
             self._give_up(NegotiationFailed(text, method=_METHOD, request_id=self.request_id))
             return
         self.stop()

@@ -22,7 +22,7 @@ def needs_a_handshake(bench: ModernBench) -> str:
     reported = failure(bench)
     assert isinstance(reported, NegotiationFailed)
     what, _, why = str(reported).partition(": ")
-    assert what == f"The server needs a handshake, and this client speaks only {MODERN}"
+    assert what == f"The server needs a handshake, which {MODERN} does without"
     return why
 
 
