@@ -213,7 +213,7 @@ def test_event_types_that_mcp_does_not_know_are_ignored(bench: Bench) -> None:
 @pytest.mark.parametrize("data", [b"{", b"x", b"\xff", b'{"jsonrpc":"1.0"}'])
 def test_events_that_are_no_messages_are_reported_and_skipped(bench: Bench, data: bytes) -> None:
     handle, asked = open_call(bench)
-    asked.event(data)
+    asked.feed(BodyData(b"data: " + data + b"\n\n"))  # encode_event() refuses what is not UTF-8
     (event,) = bench.take_events()
     assert isinstance(event, Violation)
     asked.event(response(asked.id))

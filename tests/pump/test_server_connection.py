@@ -111,8 +111,8 @@ def test_an_event_stream_over_http_1_0(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("target", "host", "status"),
     [
-        (b"http://localhost/mcp", b"evil.example", 406),
-        (b"http://localhost:1/mcp?x", b"localhost", 406),
+        (b"http://localhost/mcp", b"evil.example", 400),
+        (b"http://localhost:1/mcp?x", b"localhost", 400),
         (b"http://evil.example/mcp", b"localhost", 403),
         (b"http://localhost", b"localhost", 404),
         (b"ftp://localhost/mcp", b"localhost", 404),

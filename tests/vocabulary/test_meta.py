@@ -13,7 +13,9 @@ NAME = r"[a-zA-Z0-9](?:[a-zA-Z0-9._-]*[a-zA-Z0-9])?"
 KEY = re.compile(rf"(?:{LABEL}(?:\.{LABEL})*/)?(?:{NAME})?")
 
 OURS = [
-    value for name, value in vars(meta).items() if name[0].isupper() and "protocol/" in str(value)
+    value
+    for name, value in vars(meta).items()
+    if name[0].isupper() and isinstance(value, str) and "protocol/" in value
 ]
 
 
