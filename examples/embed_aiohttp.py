@@ -115,6 +115,7 @@ class Mcp:
 
     async def _end(self, _: web.Application) -> None:
         await self._serving.shut_down(self._grace)
+        await self._serving.flush(lambda: True)
         self._timekeeper.cancel()
 
 
@@ -138,7 +139,7 @@ ADD = {
 
 
 @app.handler("tools/list")
-def list_tools(call: Call) -> dict[str, Any]:
+async def list_tools(call: Call) -> dict[str, Any]:
     """What the model is offered."""
     return {"tools": [ADD]}
 

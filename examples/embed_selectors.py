@@ -349,7 +349,7 @@ NAP = {
 
 
 @app.handler("tools/list")
-def list_tools(call: Call) -> dict[str, Any]:
+async def list_tools(call: Call) -> dict[str, Any]:
     """What the model is offered."""
     return {"tools": [NAP]}
 

@@ -29,7 +29,7 @@ COUNT = {
 
 
 @app.handler("tools/list")
-def list_tools(call: sansmcp_trio.Call) -> dict[str, Any]:
+async def list_tools(call: sansmcp_trio.Call) -> dict[str, Any]:
     """What the model is offered."""
     return {"tools": [COUNT]}
 

@@ -8,7 +8,8 @@ All decisions are made by :mod:`sansmcp`; here is only what ASGI needs.
 """
 
 from sansmcp_loop import Call
+from sansmcp_threads import ThreadCall
 
 from ._app import AsgiApp, asgi_app
 
-__all__ = ["AsgiApp", "Call", "asgi_app"]
+__all__ = ["AsgiApp", "Call", "ThreadCall", "asgi_app"]

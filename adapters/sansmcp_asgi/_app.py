@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import sansmcp
 from sansmcp_local import new_server
-from sansmcp_loop import current_loop
+from sansmcp_loop import THREADS, current_loop
 
 from ._exchange import Exchange, Receive, Scope, Send, request_head
 from ._serving import Serving
@@ -31,11 +31,13 @@ class AsgiApp:
         new_core: Callable[[], sansmcp.Server],
         store: sansmcp.Store | None,
         grace: float,
+        threads: int,
         principal: Callable[[Scope], str],
     ) -> None:
         self._new_core = new_core
         self._store = store
         self._grace = grace
+        self._threads = threads
         self._principal = principal
         self._servings: dict[Hashable, Serving] = {}
 
@@ -83,7 +85,7 @@ class AsgiApp:
             core = self._new_core()
             store = sansmcp.MemoryStore(core.limits) if self._store is None else self._store
             forget = partial(self._servings.pop, loop.key)
-            serving = self._servings[loop.key] = Serving(core, store, loop, forget)
+            serving = self._servings[loop.key] = Serving(core, store, loop, self._threads, forget)
         return serving
 
 
@@ -98,18 +100,21 @@ def asgi_app(
     store: sansmcp.Store | None = None,
     resumable: bool = True,
     grace: float = 5.0,
+    threads: int = THREADS,
     **settings: Unpack[sansmcp.ServerSettings],
 ) -> AsgiApp:
     """Make an ASGI 3 application that serves MCP, for asyncio and trio.
 
     Args:
-        app: the application. Its handlers are functions or async functions of a :class:`Call`.
+        app: its handlers are async functions of a :class:`Call`, or plain functions of a
+            :class:`ThreadCall`, each of which runs in a thread (:meth:`sansmcp.App.handler`).
         principal: tells from the scope who makes a request, as the middleware in front of us has
             found out, e.g. ``lambda scope: scope["user"].username`` with Starlette's. What it
             raises goes to the server. By default all are the same.
         store: where streams are kept for clients that come back; in memory if None.
         resumable: False: keep nothing. Broken streams cannot be resumed then.
         grace: seconds that running calls get when the server stops.
+        threads: how many plain handlers run at a time; further calls wait for their turn.
         settings: see :class:`sansmcp.Server`. ``path`` and ``http_sse`` are paths below the place
             where the application is mounted. Where several processes serve one address, set
             ``seal`` to the same keys in all of them; and share ``store`` (``shared_store``), or do
@@ -123,4 +128,4 @@ def asgi_app(
     """
     new_core = partial(new_server, app, store, resumable=resumable, **settings)
     new_core()  # what is wrong is told now, not with the first request
-    return AsgiApp(new_core, store, grace, principal)
+    return AsgiApp(new_core, store, grace, threads, principal)

@@ -21,13 +21,14 @@ class Serving(sansmcp_loop.Serving):
         core: sansmcp.Server,
         store: sansmcp.Store,
         loop: Loop,
+        threads: int,
         forget: Callable[[], object],
     ) -> None:
         clock = Clock(loop, core, self.settle)
-        super().__init__(core, store, loop, clock)
+        super().__init__(core, store, loop, clock, threads=threads)
         self.requests = 0
         """How many are being answered."""
-        self._timekeeper = loop.spawn(_keep_time, clock, forget)
+        self._timekeeper = loop.spawn(self._keep_time, clock, forget)
 
     async def stop(self, grace: float) -> None:
         """Take nothing new, give running calls some seconds, and end all."""
@@ -35,9 +36,9 @@ class Serving(sansmcp_loop.Serving):
         await self.flush(lambda: not self.requests)
         self._timekeeper.cancel()
 
-
-async def _keep_time(clock: Clock, forget: Callable[[], object]) -> None:
-    try:
-        await clock.run()
-    finally:
-        forget()
+    async def _keep_time(self, clock: Clock, forget: Callable[[], object]) -> None:
+        try:
+            await clock.run()
+        finally:
+            forget()
+            self.leave_threads()  # the loop ends, and nothing that they wait for comes any more

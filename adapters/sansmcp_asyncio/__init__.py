@@ -14,6 +14,7 @@ from sansmcp import later
 
 if TYPE_CHECKING:
     from sansmcp_loop import Call
+    from sansmcp_threads import ThreadCall
 
     from ._client import Client, connect
     from ._server import Serving, serve
@@ -24,7 +25,8 @@ else:
             "._client": ("Client", "connect"),
             "._server": ("Serving", "serve"),
             "sansmcp_loop": ("Call",),
+            "sansmcp_threads": ("ThreadCall",),
         },
     )
 
-__all__ = ["Call", "Client", "Serving", "connect", "serve"]
+__all__ = ["Call", "Client", "Serving", "ThreadCall", "connect", "serve"]

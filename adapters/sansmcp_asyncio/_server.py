@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import sansmcp
 import sansmcp_loop
 from sansmcp_local import StandardStreams, StateFile, listen, new_server
-from sansmcp_loop import current_loop
+from sansmcp_loop import THREADS, current_loop
 
 from ._connection import Connection
 from ._machine import Clock, Task, Tasks, surely
@@ -44,9 +44,11 @@ class Serving(sansmcp_loop.Serving):
         core: sansmcp.Server,
         store: sansmcp.Store,
         grace: float,
+        threads: int,
         start: Callable[[Serving, ExitStack], Awaitable[None]],
     ) -> None:
-        super().__init__(core, store, current_loop(), Clock(core, self.settle))
+        clock = Clock(core, self.settle)
+        super().__init__(core, store, current_loop(), clock, threads=threads)
         self.url = ""
         """Where the MCP endpoint is."""
         self.stopped = asyncio.Event()
@@ -160,6 +162,7 @@ def serve(
     stdio: bool = False,
     stop_with_stdin: bool | None = None,
     grace: float = 5.0,
+    threads: int = THREADS,
     store: sansmcp.Store | None = None,
     resumable: bool = True,
     state_file: str | os.PathLike[str] | None = None,
@@ -171,13 +174,15 @@ def serve(
     long as the block lasts, and accepts connections from its beginning.
 
     Args:
-        app: its handlers are functions or async functions of a :class:`Call`.
+        app: its handlers are async functions of a :class:`Call`, or plain functions of a
+            :class:`ThreadCall`, each of which runs in a thread (:meth:`sansmcp.App.handler`).
         http: host and port to listen on; port 0 takes a free one, a range its first free one.
         ssl_context: serve https with this.
         stdio: serve on standard input and output; a ``print`` goes to standard error meanwhile.
         stop_with_stdin: stop when standard input ends; by default where there is no HTTP.
         grace: seconds that running calls get when the server stops, or standard input has ended.
             They do not get them if what waits for the stop is cancelled, too.
+        threads: how many plain handlers run at a time; further calls wait for their turn.
         store: where streams are kept for clients that come back; in memory if None.
         resumable: False: keep nothing. Broken streams cannot be resumed then.
         state_file: tells other processes where this server is, as long as it runs
@@ -205,4 +210,4 @@ def serve(
             serving.converse_on(streams, is_last=is_last)
 
     kept = sansmcp.MemoryStore(core.limits) if store is None else store
-    return Serving(core, kept, grace, start)
+    return Serving(core, kept, grace, threads, start)

@@ -176,12 +176,12 @@ def get_prompt(call: Call) -> dict[str, Any]:
 
 def _app(tools_call: Callable[[Call], Any]) -> App:
     app = App("sansmcp-example", "1.0", "Try the tools echo, add, slow, big, ask and fail.")
-    app.handler("tools/list")(list_tools)
+    app.handler("tools/list", inline=True)(list_tools)
     app.handler("tools/call")(tools_call)
-    app.handler("resources/list")(list_resources)
-    app.handler("resources/read")(read_resource)
-    app.handler("prompts/list")(list_prompts)
-    app.handler("prompts/get")(get_prompt)
+    app.handler("resources/list", inline=True)(list_resources)
+    app.handler("resources/read", inline=True)(read_resource)
+    app.handler("prompts/list", inline=True)(list_prompts)
+    app.handler("prompts/get", inline=True)(get_prompt)
     return app
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ._client import Answerer, AwaitableClient, Client, perform
     from ._loops import Event, Loop, Task, current_loop
     from ._machine import Clock, Promise, Timekeeper
-    from ._serving import Call, Serving
+    from ._serving import THREADS, Call, Serving
 else:
     __getattr__, __dir__ = later.names(
         globals(),
@@ -20,11 +20,12 @@ else:
             "._client": ("Answerer", "AwaitableClient", "Client", "perform"),
             "._loops": ("Event", "Loop", "Task", "current_loop"),
             "._machine": ("Clock", "Promise", "Timekeeper"),
-            "._serving": ("Call", "Serving"),
+            "._serving": ("THREADS", "Call", "Serving"),
         },
     )
 
 __all__ = [
+    "THREADS",
     "Answerer",
     "AwaitableClient",
     "Call",

@@ -59,6 +59,10 @@ class AsyncioLoop:
         task.add_done_callback(self._ended)
         return AsyncioTask(task)
 
+    def run_soon(self, work: Callable[..., object], *arguments: Any) -> None:
+        """Call a function in the loop, from any thread."""
+        self._loop.call_soon_threadsafe(work, *arguments)
+
     async def within(
         self, seconds: float, work: Callable[..., Awaitable[Any]], *arguments: Any
     ) -> bool:

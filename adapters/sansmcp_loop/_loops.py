@@ -57,6 +57,13 @@ class Loop(Protocol):
         """
         ...
 
+    def run_soon(self, work: Callable[..., object], *arguments: Any) -> None:
+        """Call a function in the loop. May be called from any thread.
+
+        Raises RuntimeError if the loop has ended.
+        """
+        ...
+
     async def within(
         self, seconds: float, work: Callable[..., Awaitable[Any]], *arguments: Any
     ) -> bool:

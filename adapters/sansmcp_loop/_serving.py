@@ -7,21 +7,26 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import sansmcp
+from sansmcp.app import Handler
 from sansmcp.events import ClientAnswered, ServerEvent
 from sansmcp.types import escape_controls
 from sansmcp_local import log_event
 
 from ._loops import Loop
 from ._machine import Promise, Timekeeper
+from ._threads import HandlerThreads
 
 _logger = logging.getLogger("sansmcp")
 
 _FLUSH = 1.0
-"""Seconds for the last bytes of all streams when the server stops."""
+"""Seconds for the last bytes of all streams, and for cancelled handlers, when the server stops."""
+
+THREADS = 32
+"""How many plain handlers run at a time if nothing else is said."""
 
 
 class Call(sansmcp.CallHandle[Awaitable[Any], Awaitable[None]]):
-    """What a handler gets. All methods are to be awaited."""
+    """What an async handler gets. All methods are to be awaited."""
 
     def __init__(self, call: sansmcp.Call, serving: Serving) -> None:
         super().__init__(call)
@@ -43,11 +48,22 @@ class Serving(sansmcp.ServerHost):
     """A server in an event loop."""
 
     def __init__(
-        self, core: sansmcp.Server, store: sansmcp.Store, loop: Loop, clock: Timekeeper
+        self,
+        core: sansmcp.Server,
+        store: sansmcp.Store,
+        loop: Loop,
+        clock: Timekeeper,
+        *,
+        threads: int = THREADS,
     ) -> None:
+        """Set up a server; at most so many plain handlers run at a time, each in a thread.
+
+        Raises LocalProtocolError if there are none.
+        """
         super().__init__(core, store)
         self.loop = loop
         self._clock = clock
+        self._threads = HandlerThreads(self, threads)
 
     def settle(self) -> None:
         """Drive the machine, and tell everybody that it was."""
@@ -79,8 +95,16 @@ class Serving(sansmcp.ServerHost):
             self.settle()
 
     async def flush(self, is_done: Callable[[], bool]) -> None:
-        """Let the last bytes of all streams go out, for a moment."""
-        await self.loop.within(_FLUSH, self.until, is_done)
+        """Let the last bytes of all streams go out, and handlers in threads end, for a moment."""
+        try:
+            await self.loop.within(_FLUSH, self.until, lambda: is_done() and self._threads.is_idle)
+        finally:
+            self.leave_threads()
+
+    def leave_threads(self) -> None:
+        """Cancel the handlers that still run in threads; they are not waited for."""
+        if not self._threads.end():
+            _logger.warning("a handler goes on in its thread, though it was cancelled")
 
     def now(self) -> float:
         return self.loop.now()
@@ -91,8 +115,12 @@ class Serving(sansmcp.ServerHost):
     def start_task(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
         call.host = self.loop.spawn(self.finish, call, result)
 
+    def start_plain(self, call: sansmcp.Call, handler: Handler) -> None:
+        self._threads.start(call, handler)
+
     def handler_failed(self, call: sansmcp.Call, error: Exception) -> None:
-        _logger.error("%s failed", escape_controls(call.request.method), exc_info=error)
+        if not isinstance(error, sansmcp.RequestCancelled):
+            _logger.error("%s failed", escape_controls(call.request.method), exc_info=error)
 
     def observe(self, event: ServerEvent) -> None:
         log_event(event, shared_store=self.core.shared_store)

@@ -49,6 +49,10 @@ class TrioLoop:
         trio.lowlevel.spawn_system_task(_run, scope, work, arguments, context=context)
         return scope
 
+    def run_soon(self, work: Callable[..., object], *arguments: Any) -> None:
+        """Call a function in the loop, from any thread."""
+        self._token.run_sync_soon(_call, work, arguments)
+
     async def within(
         self, seconds: float, work: Callable[..., Awaitable[Any]], *arguments: Any
     ) -> bool:
@@ -65,6 +69,13 @@ class TrioLoop:
     async def checkpoint(self) -> None:
         """Let others run."""
         await trio.lowlevel.checkpoint()
+
+
+def _call(work: Callable[..., object], arguments: Any) -> None:
+    try:
+        work(*arguments)
+    except Exception as error:  # it would end everything
+        _logger.error("a callback has failed", exc_info=error)
 
 
 async def _run(

@@ -9,11 +9,19 @@ from typing import TYPE_CHECKING
 from sansmcp import later
 
 if TYPE_CHECKING:
+    from ._call import Call, ThreadCall
     from ._client import Client
-    from ._host import Call, Host, HostSettings
+    from ._host import Host, HostSettings
+    from ._workers import Workers
 else:
     __getattr__, __dir__ = later.names(
-        globals(), {"._client": ("Client",), "._host": ("Call", "Host", "HostSettings")}
+        globals(),
+        {
+            "._call": ("Call", "ThreadCall"),
+            "._client": ("Client",),
+            "._host": ("Host", "HostSettings"),
+            "._workers": ("Workers",),
+        },
     )
 
-__all__ = ["Call", "Client", "Host", "HostSettings"]
+__all__ = ["Call", "Client", "Host", "HostSettings", "ThreadCall", "Workers"]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from sansmcp.events import ClientAnswered, ServerEvent
 from sansmcp.types import escape_controls
 from sansmcp_local import log_event, new_server
 
+from ._call import Call
 from ._workers import Workers
 
 if TYPE_CHECKING:
@@ -27,75 +27,28 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("sansmcp")
 
 
-class Call(sansmcp.CallHandle[Any, None]):
-    """What a handler gets. Its methods may be called from any thread.
-
-    When nobody wants the answer any more, :attr:`cancelled` is set, and every method raises
-    RequestCancelled. No thread can be stopped from outside: a handler that works for long without
-    calling any method has to look.
-    """
+class HostCall(Call):
+    """What the handlers of a :class:`Host` get."""
 
     def __init__(self, call: sansmcp.Call, host: Host) -> None:
         super().__init__(call)
         self._host = host
-        self.cancelled = threading.Event()
-
-    def progress(
-        self, progress: float, total: float | None = None, message: str | None = None
-    ) -> None:
-        """Report progress, if the client asked for it."""
-        with self._alone():
-            super().progress(progress, total, message)
-
-    def notify(self, method: str, params: Params | None = None) -> None:
-        """Send a notification that has to do with this request."""
-        with self._alone():
-            super().notify(method, params)
-
-    def disconnect(self, *, retry: float | None = None) -> None:
-        """Let the client go, and come back after ``retry`` seconds for the rest (SEP-1699)."""
-        with self._alone():
-            super().disconnect(retry=retry)
-
-    def ask(self, method: str, params: Params | None = None, *, timeout: float = 300.0) -> Any:
-        """Ask the client something, and wait for its answer."""
-        with self._alone():
-            return super().ask(method, params, timeout=timeout)
-
-    def sleep(self, seconds: float) -> None:
-        """Sleep, as long as somebody wants the answer."""
-        self.cancelled.wait(seconds)
-        self._check()
-
-    def cancel(self) -> None:
-        """Nobody wants the answer any more; the host calls it."""
-        self.cancelled.set()
 
     def now(self) -> float:
         return time.monotonic()
-
-    @contextlib.contextmanager
-    def _alone(self) -> Generator[None]:
-        """Has the machine to itself. Raises RequestCancelled if nobody wants the answer any more.
-
-        That is so before something is said, and after the wait for room.
-        """
-        with self._host.moved:
-            self._check()
-            yield
-            self._check()
-
-    def _check(self) -> None:
-        if self.cancelled.is_set():
-            raise sansmcp.RequestCancelled(
-                "Nobody wants the answer any more", method=self.method, request_id=self.request_id
-            )
 
     def settle(self) -> None:
         self._host.until(lambda: not self._call.congested or self.cancelled.is_set())
 
     def wait_for_answer(self, id: int) -> Any:
         return self._host.answer_to(self._call, id)
+
+    def _perform(self, act: Callable[[], Any]) -> Any:
+        with self._host.moved:
+            self._check()
+            result = act()
+            self._check()
+            return result
 
 
 class HostSettings(sansmcp.ServerSettings, total=False):
@@ -132,8 +85,6 @@ class Host(sansmcp.ServerHost):
 
         Raises LocalProtocolError for settings that make no sense.
         """
-        if threads < 1:
-            raise sansmcp.LocalProtocolError(f"There must be a thread for handlers, not {threads}")
         core = new_server(app, store, resumable=resumable, **settings)
         super().__init__(core, sansmcp.MemoryStore(core.limits) if store is None else store)
         self.moved = threading.Condition()
@@ -187,7 +138,7 @@ class Host(sansmcp.ServerHost):
     # The handlers
 
     def _start(self, call: sansmcp.Call) -> None:
-        call.host = Call(call, self)
+        call.host = HostCall(call, self)
         self._workers.run(partial(self._work, call))
 
     def _work(self, call: sansmcp.Call) -> None:

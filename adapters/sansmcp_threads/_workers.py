@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
+
+from sansmcp import LocalProtocolError
 
 _Work: TypeAlias = Callable[[], None]
 
@@ -22,12 +26,16 @@ class Workers:
     """
 
     def __init__(self, most: int) -> None:
+        """Set up for so many threads at most. Raises LocalProtocolError if that is none."""
+        if most < 1:
+            raise LocalProtocolError(f"There must be a thread for handlers, not {most}")
         self._most = most
         self._linger = _LINGER
         self._begin()
 
     def run(self, work: _Work) -> None:
-        """Run it in a thread, soon. It must not raise."""
+        """Run it in a thread, soon, with the context variables of its caller. It must not raise."""
+        work = partial(contextvars.copy_context().run, work)
         if self._process != os.getpid():
             self._begin()  # a fork has left the threads behind
         with self._moved:

@@ -24,7 +24,7 @@ import sansmcp
 import sansmcp_loop
 from sansmcp import Idle, ServerConnection, ServerPipe
 from sansmcp_local import StandardStreams, StateFile, address_of, new_server, pull
-from sansmcp_loop import current_loop
+from sansmcp_loop import THREADS, current_loop
 
 from ._machine import Clock, plain_nursery
 from ._stdio import StdioStream
@@ -146,9 +146,9 @@ class _Driver:
 class Serving(sansmcp_loop.Serving):
     """A running server; ``nursery.start(serve, ...)`` gives it."""
 
-    def __init__(self, core: sansmcp.Server, store: sansmcp.Store) -> None:
+    def __init__(self, core: sansmcp.Server, store: sansmcp.Store, threads: int) -> None:
         self.clock = Clock(core)
-        super().__init__(core, store, current_loop(), self.clock)
+        super().__init__(core, store, current_loop(), self.clock, threads=threads)
         self.url = ""
         """Where the MCP endpoint is."""
         self.stopped = trio.Event()
@@ -239,13 +239,15 @@ async def serve(
     store: sansmcp.Store | None = None,
     resumable: bool = True,
     grace: float = 5.0,
+    threads: int = THREADS,
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
     **settings: Unpack[sansmcp.ServerSettings],
 ) -> None:
     """Serve an application over HTTP, on stdio, or both, until stopped or cancelled.
 
     Args:
-        app: the application. Its handlers are functions or async functions of a :class:`Call`.
+        app: its handlers are async functions of a :class:`Call`, or plain functions of a
+            :class:`ThreadCall`, each of which runs in a thread (:meth:`sansmcp.App.handler`).
         http: host and port to listen on; port 0 takes a free one, a range its first free one.
         stdio: serve on standard input and output. Meanwhile a ``print`` goes to standard error.
         stop_with_stdin: stop when standard input ends; by default where there is no HTTP.
@@ -255,6 +257,7 @@ async def serve(
         store: where streams are kept for clients that come back; in memory if None.
         resumable: False: keep nothing. Broken streams cannot be resumed then.
         grace: seconds that running calls get when the server stops, or standard input has ended.
+        threads: how many plain handlers run at a time; further calls wait for their turn.
         task_status: ``nursery.start(serve, ...)`` returns the :class:`Serving` once connections are
             accepted.
         settings: see :class:`sansmcp.Server`; ``http_sse="/sse"`` serves HTTP+SSE, too. Where
@@ -267,7 +270,7 @@ async def serve(
     if http is None and not stdio:
         raise sansmcp.LocalProtocolError("Nothing to serve on: set http, stdio, or both")
     core = new_server(app, store, resumable=resumable, **settings)
-    serving = Serving(core, sansmcp.MemoryStore(core.limits) if store is None else store)
+    serving = Serving(core, sansmcp.MemoryStore(core.limits) if store is None else store, threads)
     stops_at_end = http is None if stop_with_stdin is None else stop_with_stdin
     with ExitStack() as stack:
         listeners = await _listen(serving, http, ssl_context, stack)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from ..app import Handler
 from ..effects import ServerEffect, Wake
 from ..errors import JsonRpcError, LocalProtocolError
 from ..events import CallCancelled, CallReceived, ClientAnswered, ServerEvent
@@ -62,6 +63,13 @@ class ServerHost(abc.ABC):
         finally:
             self.settle()
 
+    def conclude(self, call: Call, work: Callable[[], Any]) -> None:
+        """Answer a call with what ``work`` returns, or with the error for what it raises."""
+        try:
+            self._respond(call, work())
+        except Exception as error:
+            self._fail(call, error)
+
     @abc.abstractmethod
     def now(self) -> float:
         """The host's clock."""
@@ -73,6 +81,13 @@ class ServerHost(abc.ABC):
     @abc.abstractmethod
     def start_task(self, call: Call, result: Awaitable[Any]) -> None:
         """A handler has to be awaited: let :meth:`finish` do it, beside everything else."""
+
+    def start_plain(self, call: Call, handler: Handler) -> None:
+        """Call a handler that is a plain function, and may block.
+
+        This calls it in place. An event loop lets it run in a thread of its own instead.
+        """
+        self._call_handler(call, handler)
 
     @abc.abstractmethod
     def handler_failed(self, call: Call, error: Exception) -> None:
@@ -101,9 +116,18 @@ class ServerHost(abc.ABC):
                 self.observe(event)
 
     def _start(self, call: Call) -> None:
-        """Let the handler work: at once, or beside everything else if it has to be awaited."""
+        """Let the handler work: in place, in a task, or wherever plain functions run."""
+        app = self.core.app
+        handler = app.handler_of(call.request.method)
+        assert handler is not None, "the machine refuses what has no handler"
+        if app.options_of(call.request.method).inline:
+            self._call_handler(call, handler)
+        else:
+            self.start_plain(call, handler)
+
+    def _call_handler(self, call: Call, handler: Handler) -> None:
         try:
-            result = self.core.app.handlers[call.request.method](self.handle_for(call))
+            result = handler(self.handle_for(call))
             if _is_awaitable(result):
                 self.start_task(call, result)
             else:

@@ -332,7 +332,9 @@ class Pair:
         match event:
             case CallReceived(call):
                 call.host, self._homes[call] = self, server
-                result = server.app.handlers[call.request.method](call)
+                handler = server.app.handler_of(call.request.method)
+                assert handler is not None, "the machine refuses what has no handler"
+                result = handler(call)
                 if isinstance(result, Generator):
                     self._scripts[call] = result
                     self._step(call, None)

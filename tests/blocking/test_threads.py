@@ -11,6 +11,7 @@ import sansmcp_blocking
 from sansmcp import LocalProtocolError
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp_blocking import Call
+from sansmcp_threads._host import HostCall
 
 from .conftest import PATIENCE, Start, World, happens
 
@@ -118,7 +119,7 @@ def test_a_call_whose_turn_comes_too_late_is_not_begun(
         happens(go_on)
         return {}
 
-    class WatchedCall(Call):
+    class WatchedCall(HostCall):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             come.release()
@@ -127,7 +128,7 @@ def test_a_call_whose_turn_comes_too_late_is_not_begun(
             super().cancel()
             cancelled.set()
 
-    monkeypatch.setattr("sansmcp_threads._host.Call", WatchedCall)
+    monkeypatch.setattr("sansmcp_threads._host.HostCall", WatchedCall)
     serving = start(threads=1)
     with sansmcp_blocking.connect(serving.url, versions=HANDSHAKE_VERSIONS) as client:
         first = client.start_call("tools/call", {"name": "work", "arguments": 1})

@@ -27,8 +27,8 @@ does not know the other parts of its own tier.
 """
 
 MAY_ALSO_USE = {
-    "sansmcp_asgi": {"sansmcp_local", "sansmcp_loop"},
-    "sansmcp_asyncio": {"sansmcp_local", "sansmcp_loop"},
+    "sansmcp_asgi": {"sansmcp_local", "sansmcp_loop", "sansmcp_threads"},
+    "sansmcp_asyncio": {"sansmcp_local", "sansmcp_loop", "sansmcp_threads"},
     "sansmcp_blocking": {"sansmcp_local", "sansmcp_threads"},
     "sansmcp_cli": {
         "sansmcp_asyncio",
@@ -39,9 +39,9 @@ MAY_ALSO_USE = {
         "sansmcp_trio",
     },
     "sansmcp_httpx": {"sansmcp_local", "sansmcp_loop", "sansmcp_threads"},
-    "sansmcp_loop": {"sansmcp_local"},
+    "sansmcp_loop": {"sansmcp_local", "sansmcp_threads"},
     "sansmcp_threads": {"sansmcp_local"},
-    "sansmcp_trio": {"sansmcp_local", "sansmcp_loop"},
+    "sansmcp_trio": {"sansmcp_local", "sansmcp_loop", "sansmcp_threads"},
     "sansmcp_wsgi": {"sansmcp_threads"},
 }
 """The adapters that an adapter may use; all of them may use ``sansmcp``."""

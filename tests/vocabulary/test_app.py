@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -52,3 +53,69 @@ def test_a_decorator_that_was_not_called() -> None:
 
     with pytest.raises(LocalProtocolError, match="Name the method"):
         App("a").handler(cast(Any, call_tool))
+
+
+@pytest.mark.parametrize(
+    ("method", "meant"),
+    [
+        ("tool/call", "tools/call"),
+        ("tools/cal", "tools/call"),
+        ("Tools/List", "tools/list"),
+        ("resources/templates", "resources/templates/list"),
+        ("completions/complete", "completion/complete"),
+        ("initialise", "initialize"),
+    ],
+)
+def test_a_method_that_is_misspelt(method: str, meant: str) -> None:
+    """Row C6 of the review: it was registered, and never called."""
+    with pytest.raises(LocalProtocolError, match=f"did you mean '{meant}'"):
+        App("a").handler(method)
+
+
+@pytest.mark.parametrize("method", ["com.example/reindex", "example/tools/call", "tasks/get", "x"])
+def test_methods_of_extensions_are_taken(method: str) -> None:
+    app = App("a")
+    app.handler(method)(print)
+    assert app.handler_of(method) is print
+
+
+def test_a_fallback_answers_what_nothing_else_does() -> None:
+    """Row C9 of the review: gateways pass on methods that they have never heard of."""
+    app = App("a", capabilities={"tools": {}})
+    assert app.handler_of("tools/list") is None
+
+    @app.handler("tools/call")
+    def call_tool() -> None: ...
+
+    @app.fallback
+    def pass_on() -> None: ...
+
+    assert app.handler_of("tools/call") is call_tool
+    assert app.handler_of("tools/list") is app.handler_of("com.example/x") is pass_on
+    assert app.handler_of("initialize") is app.handler_of("rpc.discover") is None
+    assert app.declared_capabilities() == {"tools": {}}
+    assert not app.options_of("com.example/x").inline
+    with pytest.raises(LocalProtocolError, match="already"):
+        app.fallback(call_tool)
+    with pytest.raises(LocalProtocolError, match="cannot be called"):
+        App("b").fallback(cast(Any, None))
+
+
+async def _async(call: object) -> None: ...
+
+
+class _AsyncObject:
+    async def __call__(self, call: object) -> None: ...
+
+
+def test_which_handlers_run_in_the_event_loop() -> None:
+    """Row C5 of the review: a plain function may block, unless it is said to be quick."""
+    app = App("a")
+    app.handler("1")(print)
+    app.handler("2", inline=True)(print)
+    app.handler("3")(_async)
+    app.handler("4")(partial(partial(_async), None))
+    app.handler("5")(_AsyncObject())
+    app.fallback(_async)
+    inline = [app.options_of(method).inline for method in "123456"]
+    assert inline == [False, True, True, True, True, True]

@@ -81,7 +81,7 @@ class Inbox:
             raise refusals.duplicate_request_id(request.id)
         if len(session.calls) >= self._core.limits.max_calls_per_session:
             raise refusals.too_many_calls(self._core.limits.max_calls_per_session, request.id)
-        if request.method != "ping" and request.method not in self._core.app.handlers:
+        if request.method != "ping" and self._core.app.handler_of(request.method) is None:
             raise refusals.unknown_method(request.method, request.id)
 
     def batch(

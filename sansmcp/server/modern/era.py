@@ -97,7 +97,7 @@ def version_served(incoming: Incoming) -> None:
 def method_known(incoming: Incoming) -> None:
     """404, which means nothing else where there are no sessions."""
     method = incoming.request.method
-    known = method in incoming.core.app.handlers or method in (DISCOVER, LISTEN)
+    known = method in (DISCOVER, LISTEN) or incoming.core.app.handler_of(method) is not None
     if method in REMOVED or not known:
         raise refusals.method_not_found(method, incoming.request.id)
 

@@ -1,0 +1,186 @@
+"""Plain handlers of a server in an event loop: they run in threads, and hand over to the loop."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import sansmcp
+from sansmcp.events import ClientAnswered
+from sansmcp_threads import Call, Workers
+
+if TYPE_CHECKING:
+    from sansmcp.app import Handler
+
+    from ._serving import Serving
+
+
+class CallFromThread(Call):
+    """What a plain handler gets. Its methods are carried out in the loop; its thread waits."""
+
+    def __init__(self, call: sansmcp.Call, serving: Serving) -> None:
+        super().__init__(call)
+        self._serving = serving
+        self._lock = threading.Lock()
+        self._outcomes: set[Future[Any]] = set()
+        """What the threads wait for that are in a method. Under the lock, as is ``cancelled``: what
+        is added after the cancellation would be waited for for ever.
+        """
+        self._current: Future[Any]
+        """The outcome of the method that is being carried out in the loop."""
+
+    def cancel(self) -> None:
+        """Record that the call is cancelled, and end the waits of all its methods."""
+        with self._lock:
+            super().cancel()
+            for outcome in self._outcomes:
+                _resolve(outcome, self._check)
+
+    # In the thread
+
+    def _perform(self, act: Callable[[], Any]) -> Any:
+        outcome: Future[Any] = Future()
+        with self._lock:
+            self._check()
+            self._outcomes.add(outcome)
+        try:
+            self._serving.loop.run_soon(self._carry_out, act, outcome)
+            result = outcome.result()
+        finally:
+            with self._lock:
+                self._outcomes.discard(outcome)
+        self._check()
+        return result
+
+    # In the loop
+
+    def _carry_out(self, act: Callable[[], Any], outcome: Future[Any]) -> None:
+        self._current = outcome
+        try:
+            act()
+        except Exception as error:
+            with self._lock:
+                _resolve(outcome, partial(_throw, error))
+
+    def settle(self) -> None:
+        """Let the machine go on, and the thread as soon as the client keeps up."""
+        self._serving.settle()
+        outcome = self._current
+        if self._call.congested:
+            self._serving.loop.spawn(self._wait_for_room, outcome)
+        else:
+            with self._lock:
+                _resolve(outcome, lambda: None)
+
+    def wait_for_answer(self, id: int) -> None:
+        """Let the thread go on with the client's answer."""
+        self._serving.questions[self._call, id] = _Answer(self._answered, id, self._current)
+        self._serving.settle()
+
+    def now(self) -> float:
+        """Return the time of the loop."""
+        return self._serving.loop.now()
+
+    async def _wait_for_room(self, outcome: Future[Any]) -> None:
+        await self._serving.until(lambda: not self._call.congested)
+        with self._lock:
+            _resolve(outcome, lambda: None)
+
+    def _answered(self, id: int, outcome: Future[Any], answered: ClientAnswered) -> None:
+        del self._serving.questions[self._call, id]
+        with self._lock:
+            _resolve(outcome, answered.result)
+
+
+class _Answer(sansmcp.Promise):
+    """The client's answer to a question of a thread."""
+
+    def __init__(
+        self,
+        answered: Callable[[int, Future[Any], ClientAnswered], None],
+        id: int,
+        outcome: Future[Any],
+    ) -> None:
+        super().__init__()
+        self._deliver = partial(answered, id, outcome)
+
+    def deliver(self, value: Any = None, error: Exception | None = None) -> None:
+        """Bring the ClientAnswered."""
+        self._deliver(value)
+
+
+class HandlerThreads:
+    """The threads of a server's plain handlers."""
+
+    def __init__(self, serving: Serving, most: int) -> None:
+        self._serving = serving
+        self._workers = Workers(most)
+        self._calls: set[CallFromThread] = set()
+        self._is_over = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no handler runs, or waits for a thread."""
+        return not self._calls
+
+    def start(self, call: sansmcp.Call, handler: Handler) -> None:
+        """Run a handler as soon as there is a thread for it."""
+        call.host = handle = CallFromThread(call, self._serving)
+        self._calls.add(handle)
+        self._workers.run(partial(self._work, call, handle, handler))
+
+    def end(self) -> bool:
+        """Cancel all handlers, and wait for none; returns whether all have ended already."""
+        self._is_over = True
+        for handle in self._calls:
+            handle.cancel()
+        self._workers.end(0)
+        return not self._calls
+
+    def _work(self, call: sansmcp.Call, handle: CallFromThread, handler: Handler) -> None:
+        """Run a handler, in its thread, unless its turn has come too late."""
+        result: Future[Any] = Future()
+        if not handle.cancelled.is_set():
+            _resolve(result, lambda: handler(handle))
+        with suppress(RuntimeError):  # the loop has ended
+            self._serving.loop.run_soon(self._worked, call, handle, result)
+
+    def _worked(self, call: sansmcp.Call, handle: CallFromThread, result: Future[Any]) -> None:
+        self._calls.discard(handle)
+        if self._is_over:
+            return
+        if result.done():
+            self._serving.conclude(call, partial(_plain, result))
+        self._serving.settle()
+
+
+def _resolve(outcome: Future[Any], give: Callable[[], Any]) -> None:
+    if outcome.done():
+        return
+    try:
+        outcome.set_result(give())
+    except Exception as error:
+        outcome.set_exception(error)
+    except BaseException as error:  # such as SystemExit: the client would wait for ever
+        outcome.set_exception(RuntimeError(f"a handler has raised {error!r}"))
+
+
+def _throw(error: Exception) -> None:
+    raise error
+
+
+def _plain(result: Future[Any]) -> Any:
+    value = result.result()
+    if inspect.iscoroutine(value):
+        value.close()
+    if isinstance(value, Awaitable):
+        raise sansmcp.LocalProtocolError(
+            "A plain handler has returned an awaitable, and its thread cannot await it: make it an "
+            "async function, or register it with inline=True"
+        )
+    return value
