@@ -1,9 +1,12 @@
 """A store in memory: the default one, and the model that other stores are tested against.
 
 It is as pure as the machines: time is passed in. What it keeps is bounded by count, bytes and age,
-over all logs together; when there is too much, the oldest entries go first, whosever they are.
-A reader that comes back for an entry that has gone is told so; it is never given a log with a
-hole.
+over all logs together. Bytes are those that the process needs, with all that Python takes for an
+entry, a log and a session. When there is too much, the principal gives way that uses most, and of
+its sessions the one that uses most: that one loses its oldest entries. So one principal may fill
+the store as long as no other needs it, and cannot push out what others keep who use less than half
+as much. A reader that comes back for an entry that has gone is told so; it is never given a log
+with a hole.
 
 What it promises: nothing survives the process.
 """
@@ -11,11 +14,34 @@ What it promises: nothing survives the process.
 from __future__ import annotations
 
 from collections import deque
+from itertools import chain
+from operator import itemgetter
+from typing import TypeAlias
 
 import attrs
 
 from .limits import Limits
-from .store import Entry, Page, StreamKey
+from .shares import Shares
+from .store import Entry, Page, StreamKey, aged
+
+_ENTRY_COST = 280
+_LOG_COST = 550
+_SESSION_COST = 1200
+"""Bytes that CPython takes for each, beside data and names; a test holds them to what it takes."""
+
+_Name: TypeAlias = tuple[str, str]
+"""Principal and session."""
+
+_Arrival: TypeAlias = tuple[float, StreamKey, int]
+
+
+@attrs.define(eq=False)
+class _Session:
+    """The logs of one session."""
+
+    logs: set[StreamKey] = attrs.field(factory=set[StreamKey])
+    arrivals: deque[_Arrival] = attrs.field(factory=deque[_Arrival])
+    """Its entries, oldest first."""
 
 
 @attrs.define(eq=False)
@@ -23,24 +49,29 @@ class MemoryStore:
     """Keeps logs in memory, as many as the limits ``stored_...`` allow."""
 
     limits: Limits = attrs.field(factory=Limits)
-    size: int = attrs.field(default=0, init=False)
-    """Bytes of entries that are kept."""
+    is_durable = False
+    count: int = attrs.field(default=0, init=False)
+    """Entries that are kept."""
     _logs: dict[StreamKey, dict[int, Entry]] = attrs.field(
         factory=dict[StreamKey, dict[int, Entry]], init=False
     )
     """By number, in order and without gaps: any place in a log is found at once."""
-    _sessions: dict[tuple[str, str], set[StreamKey]] = attrs.field(
-        factory=dict[tuple[str, str], set[StreamKey]], init=False
-    )
-    _arrivals: deque[tuple[float, StreamKey, int]] = attrs.field(
-        factory=deque[tuple[float, StreamKey, int]], init=False
-    )
-    """When which entry of which log came, oldest first; some may have gone with their session."""
+    _sessions: dict[_Name, _Session] = attrs.field(factory=dict[_Name, _Session], init=False)
+    _principals: Shares[str] = attrs.field(factory=Shares[str], init=False)
+    """Bytes by principal."""
+    _shares: dict[str, Shares[_Name]] = attrs.field(factory=dict[str, "Shares[_Name]"], init=False)
+    """Bytes by session, for each principal."""
+    _arrivals: deque[_Arrival] = attrs.field(factory=deque[_Arrival], init=False)
+    """The entries of all sessions, oldest first, and some that have gone."""
+    _age: float = attrs.field(default=0.0, init=False)
+    """Seconds that have passed for what is stored."""
+    _now: float | None = attrs.field(default=None, init=False)
+    """The latest time that was passed in."""
 
     @property
-    def count(self) -> int:
-        """Entries that are kept."""
-        return sum(len(log) for log in self._logs.values())
+    def size(self) -> int:
+        """Bytes of memory that are in use, with what Python takes for itself."""
+        return self._principals.total
 
     def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> bool:
         """Add entries to the end of a log, all or none of them, and create it if need be.
@@ -49,16 +80,24 @@ class MemoryStore:
         is: somebody else was faster.
         """
         log = self._logs.get(key)
+        if log is not None and entries[0].seq != next(reversed(log)) + 1:
+            return False
+        self._age += aged(self._now, now, self.limits.stored_age)
+        self._now = now
+        session, size = self._session(key)
         if log is None:
             log = self._logs[key] = {}
-            self._sessions.setdefault((key.principal, key.session), set()).add(key)
-        elif entries[0].seq != next(reversed(log)) + 1:
-            return False
+            session.logs.add(key)
+            size += _log_cost(key)
         for entry in entries:
             log[entry.seq] = entry
-            self.size += len(entry.data)
-            self._arrivals.append((now, key, entry.seq))
-        self._evict(now)
+            size += _ENTRY_COST + len(entry.data)
+            arrival = (self._age, key, entry.seq)
+            self._arrivals.append(arrival)
+            session.arrivals.append(arrival)
+        self.count += len(entries)
+        self._use(key, size)
+        self._evict()
         return True
 
     def read(self, key: StreamKey, after: int, *, limit: int, max_bytes: int) -> Page | None:
@@ -83,26 +122,61 @@ class MemoryStore:
 
     def drop(self, principal: str, session: str) -> None:
         """Forget all logs of a session."""
-        for key in self._sessions.pop((principal, session), set()):
-            self.size -= sum(len(entry.data) for entry in self._logs.pop(key).values())
+        name = (principal, session)
+        if name in self._sessions:
+            for key in self._sessions.pop(name).logs:
+                self.count -= len(self._logs.pop(key))
+            shares = self._shares[principal]
+            self._use(StreamKey(principal, session, ""), -shares.of(name))
 
-    def _evict(self, now: float) -> None:
+    def _session(self, key: StreamKey) -> tuple[_Session, int]:
+        """The session of a log, and what it costs if it is new."""
+        name = (key.principal, key.session)
+        session = self._sessions.get(name)
+        if session is not None:
+            return session, 0
+        session = self._sessions[name] = _Session()
+        return session, _SESSION_COST
+
+    def _use(self, key: StreamKey, size: int) -> None:
+        """Count what a session uses, or uses no longer."""
+        shares = self._shares.get(key.principal)
+        if shares is None:
+            shares = self._shares[key.principal] = Shares()
+        shares.change((key.principal, key.session), size)
+        self._principals.change(key.principal, size)
+        if not shares.total:
+            del self._shares[key.principal]
+
+    def _evict(self) -> None:
         limits = self.limits
-        while self._arrivals and (
-            self.size > limits.stored_bytes
-            or len(self._arrivals) > limits.stored_entries
-            or self._arrivals[0][0] < now - limits.stored_age
-        ):
-            _, key, seq = self._arrivals.popleft()
-            log = self._logs.get(key)
-            if log is not None and seq in log and seq - 1 not in log:
-                self.size -= len(log.pop(seq).data)
-                if not log:
-                    self._forget(key)
+        while self._arrivals and self._arrivals[0][0] < self._age - limits.stored_age:
+            arrival = self._arrivals.popleft()
+            session = self._sessions.get((arrival[1].principal, arrival[1].session))
+            if session is not None and session.arrivals[0] is arrival:
+                self._remove_first(session)
+        while self.count > limits.stored_entries or self.size > limits.stored_bytes:
+            name = self._shares[self._principals.largest()].largest()
+            self._remove_first(self._sessions[name])
+        if len(self._arrivals) > self.count + self.count // 4 + 64:
+            kept = chain.from_iterable(each.arrivals for each in self._sessions.values())
+            self._arrivals = deque(sorted(kept, key=itemgetter(0)))
 
-    def _forget(self, key: StreamKey) -> None:
-        del self._logs[key]
-        keys = self._sessions[key.principal, key.session]
-        keys.discard(key)
-        if not keys:
+    def _remove_first(self, session: _Session) -> None:
+        """Forget the oldest entry of a session, which is the first one of its log."""
+        _, key, seq = session.arrivals.popleft()
+        log = self._logs[key]
+        size = _ENTRY_COST + len(log.pop(seq).data)
+        self.count -= 1
+        if not log:
+            del self._logs[key]
+            session.logs.discard(key)
+            size += _log_cost(key)
+        if not session.logs:
             del self._sessions[key.principal, key.session]
+            size += _SESSION_COST
+        self._use(key, -size)
+
+
+def _log_cost(key: StreamKey) -> int:
+    return _LOG_COST + len(key.principal) + len(key.session) + len(key.stream)

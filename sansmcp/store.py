@@ -123,3 +123,14 @@ class Store(Protocol):
 
     def drop(self, principal: str, session: str) -> None:
         """Forget all logs of a session."""
+
+
+def aged(before: float | None, now: float, stored_age: float) -> float:
+    """Return how many seconds older stored entries have become since the clock said ``before``.
+
+    That is at most a third of ``stored_age``, and never below zero: a clock that is put forward by
+    an hour does not take along what is in use, and one that is put back does not keep it for ever.
+    """
+    if before is None:
+        return 0.0
+    return min(max(now - before, 0.0), stored_age / 3)

@@ -8,7 +8,10 @@
 
         check_store(new_store)
 
-The memory store is the model: after any uses, another store has to say what it says.
+    def test_what_others_wrote(tmp_path):
+        check_shared_store(MyStore(tmp_path / "a"), MyStore(tmp_path / "a"))
+
+The memory store is the model: as long as there is room, another store has to say what it says.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from ..hosting.stores import check_synchronous, has_secret, is_durable
 from ..limits import Limits
 from ..memory import MemoryStore
 from ..store import Entry, EntryKind, Page, Store, StreamKey
@@ -39,10 +43,14 @@ ALL = 10**9
 
 def check_store(new_store: NewStore) -> None:
     """Raises AssertionError for a store that does not do what :class:`sansmcp.Store` says."""
-    for check in (_keeps_everything, _lets_one_succeed, _keeps_logs_apart):
+    for check in (_is_synchronous, _keeps_everything, _lets_one_succeed, _keeps_logs_apart):
         check(new_store(Limits(), lambda: 0.0))
     for seed in range(20):
         _does_what_the_model_does(new_store, seed)
+    _stays_within_its_bounds(new_store)
+    _lets_who_uses_most_give_way(new_store)
+    for jump in (3600, -3600):
+        _survives_a_clock_that_jumps(new_store, jump)
 
 
 def check_shared_store(first: Store, second: Store) -> None:
@@ -56,6 +64,20 @@ def check_shared_store(first: Store, second: Store) -> None:
         assert _seen(store.read(KEY, 2, limit=9, max_bytes=ALL)) == (list(_entries(3, 4)), 4)
     second.drop(KEY.principal, KEY.session)
     assert first.read(KEY, 0, limit=9, max_bytes=ALL) is None
+    for store in (first, second):
+        other = second if store is first else first
+        assert is_durable(store) == is_durable(other), "all ways to one store have one is_durable"
+
+
+def _is_synchronous(store: Store) -> None:
+    """What it returns can be used at once, and what it says of itself is of the right kind."""
+    check_synchronous(store)
+    assert store.append(KEY, _entries(1), now=0) is True
+    assert store.append(KEY, _entries(1), now=0) is False
+    assert isinstance(store.read(KEY, 0, limit=1, max_bytes=1), Page)
+    assert store.read(STRANGERS[0], 0, limit=1, max_bytes=1) is None
+    assert isinstance(getattr(store, "is_durable", False), bool), "is_durable must be a bool"
+    assert has_secret(store) or not hasattr(store, "secret"), "secret must be bytes"
 
 
 def _keeps_everything(store: Store) -> None:
@@ -105,9 +127,9 @@ def _keeps_logs_apart(store: Store) -> None:
 
 
 def _does_what_the_model_does(new_store: NewStore, seed: int) -> None:
-    """Also when it is full, and what it keeps grows old."""
+    """Also when what it keeps grows old."""
     die = _Die(seed)
-    limits = Limits(stored_entries=12, stored_bytes=60, stored_age=20)
+    limits = Limits(stored_age=30)
     clock = VirtualClock()
     store, model = new_store(limits, lambda: clock.now), MemoryStore(limits)
     keys = [StreamKey("", f"session {number}", "stream") for number in range(3)]
@@ -128,6 +150,54 @@ def _does_what_the_model_does(new_store: NewStore, seed: int) -> None:
             after, limit, most = die.roll(last[each] + 2), 1 + die.roll(5), die.roll(30)
             expected = model.read(each, after, limit=limit, max_bytes=most)
             assert _seen(store.read(each, after, limit=limit, max_bytes=most)) == _seen(expected)
+
+
+def _stays_within_its_bounds(new_store: NewStore) -> None:
+    """And never leaves a hole: what is left of a log is its end."""
+    for limits in (Limits(stored_entries=12), Limits(stored_bytes=40_000)):
+        store = new_store(limits, lambda: 0.0)
+        keys = [StreamKey("", f"session {number}", "stream") for number in range(3)]
+        for seq in range(1, 30):
+            for key in keys:
+                assert store.append(key, (Entry(seq, bytes(1000)),), now=0)
+                page = store.read(key, 0, limit=ALL, max_bytes=ALL)
+                assert page is not None, "what was appended last is kept"
+                assert page.last.seq == seq
+                seqs = [entry.seq for entry in page.entries]
+                assert seqs == list(range(seq + 1 - len(seqs), seq + 1))
+            pages = [store.read(key, 0, limit=ALL, max_bytes=ALL) for key in keys]
+            kept = [entry for page in pages if page is not None for entry in page.entries]
+            assert len(kept) <= limits.stored_entries
+            assert sum(len(entry.data) for entry in kept) <= limits.stored_bytes
+
+
+def _lets_who_uses_most_give_way(new_store: NewStore) -> None:
+    """Who uses little loses nothing by another principal, or by another session of its own."""
+    for limits in (Limits(stored_entries=60), Limits(stored_bytes=100_000)):
+        for flooded in ("other", KEY.principal):
+            store = new_store(limits, lambda: 0.0)
+            assert store.append(KEY, _entries(1, 2), now=0)
+            for number in range(150):
+                key = StreamKey(flooded, "flooded", f"stream {number}")
+                assert store.append(key, (Entry(1, bytes(900)),), now=0)
+            assert _seen(store.read(KEY, 0, limit=9, max_bytes=ALL)) == (list(_entries(1, 2)), 2)
+
+
+def _survives_a_clock_that_jumps(new_store: NewStore, jump: float) -> None:
+    """What was stored shortly before is kept, and what grows old after it goes."""
+    limits = Limits(stored_age=90)
+    clock = VirtualClock()
+    store = new_store(limits, lambda: clock.now)
+    other = StreamKey("", "other", "stream")
+    assert store.append(KEY, _entries(1), now=clock.now)
+    clock.now += jump
+    assert store.append(other, _entries(1), now=clock.now)
+    assert store.append(KEY, _entries(2), now=clock.now)
+    assert _seen(store.read(KEY, 0, limit=9, max_bytes=ALL)) == (list(_entries(1, 2)), 2)
+    for seq in range(2, 10):
+        clock.now += 20
+        assert store.append(other, _entries(seq), now=clock.now)
+    assert store.read(KEY, 0, limit=9, max_bytes=ALL) is None
 
 
 class _Die:

@@ -9,7 +9,7 @@ import pytest
 from .sources import Module, adapters, core
 
 TIERS = (
-    ("later", "messages", "types"),
+    ("later", "messages", "shares", "types"),
     ("errors", "process", "store", "timers"),
     ("limits",),
     ("app", "codecs", "memory", "revisions", "security", "states"),

@@ -39,6 +39,12 @@ class Instances(list[Bench]):
             for bench in self:
                 bench.wait(0.25)
 
+    def grow_old(self, seconds: float) -> None:
+        """Let time pass while others store something: what a store keeps ages by that."""
+        for _ in range(round(seconds / 20)):
+            self.wait(20)
+            self.open_session()
+
     @property
     def entered(self) -> list[Call]:
         """The calls whose handlers are to be entered, anywhere, since the last look."""

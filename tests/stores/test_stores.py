@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -83,6 +84,7 @@ def test_an_append_that_fails_adds_nothing(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "a.db").write_bytes(b"this is no database, and long enough to tell" * 100)
+    (tmp_path / "a.db").chmod(0o600)
     with pytest.raises(sqlite3.DatabaseError):
         SqliteStore(tmp_path / "a.db")
 
@@ -158,7 +160,69 @@ class Endless(MemoryStore):
         super().__init__(Limits())
 
 
-@pytest.mark.parametrize("kind", [Forgetful, Careless, Simple, Generous, Lasting, Endless])
+class Unfair(MemoryStore):
+    """Lets the oldest go first, whosever it is: all are one principal with one session."""
+
+    def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> bool:
+        return super().append(one(key), entries, now=now)
+
+    def read(self, key: StreamKey, after: int, *, limit: int, max_bytes: int) -> Page | None:
+        return super().read(one(key), after, limit=limit, max_bytes=max_bytes)
+
+    def drop(self, principal: str, session: str) -> None:
+        """As if each session had one stream."""
+        super().drop("", "")
+
+
+def one(key: StreamKey) -> StreamKey:
+    return StreamKey("", "", f"{key.principal}|{key.session}|{key.stream}")
+
+
+class Jumpy(MemoryStore):
+    """Believes its clock."""
+
+    def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> bool:
+        while self._now is not None and self._now < now:
+            self._age += min(now - self._now, self.limits.stored_age / 3)
+            self._now = min(now, self._now + self.limits.stored_age / 3)
+        return super().append(key, entries, now=now)
+
+
+class Awaited(MemoryStore):
+    """Is not synchronous, and hides it."""
+
+    def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> Any:
+        return Later()
+
+
+class Later:
+    """Is true, as most things are."""
+
+    def __await__(self) -> Any:
+        yield
+
+
+class Vague(MemoryStore):
+    """Does not say whether it is durable."""
+
+    is_durable = None  # type: ignore[assignment]
+
+
+FAULTS = [
+    Forgetful,
+    Careless,
+    Simple,
+    Generous,
+    Lasting,
+    Endless,
+    Unfair,
+    Jumpy,
+    Awaited,
+    Vague,
+]
+
+
+@pytest.mark.parametrize("kind", FAULTS)
 def test_a_fault_is_noticed(kind: Callable[[Limits], Store]) -> None:
     with pytest.raises(AssertionError):
         check_store(lambda limits, clock: kind(limits))
@@ -171,6 +235,16 @@ def test_a_fault_of_sharing_is_noticed(kind: Callable[[Limits], Store]) -> None:
         check_shared_store(store, store)
 
 
+def test_two_ways_to_one_store_are_equally_durable() -> None:
+    class Other(MemoryStore):
+        is_durable = True
+
+    store, other = MemoryStore(), Other()
+    other.append, other.read, other.drop = store.append, store.read, store.drop  # type: ignore[method-assign]
+    with pytest.raises(AssertionError, match="is_durable"):
+        check_shared_store(store, other)
+
+
 def test_two_stores_are_not_one() -> None:
     with pytest.raises(AssertionError):
         check_shared_store(MemoryStore(), MemoryStore())
@@ -179,6 +253,7 @@ def test_two_stores_are_not_one() -> None:
 def test_a_file_that_others_open_at_the_same_time(tmp_path: Path) -> None:
     other = sqlite3.connect(tmp_path / "db", isolation_level=None, check_same_thread=False)
     other.execute("CREATE TABLE theirs (a)")
+    (tmp_path / "db").chmod(0o600)
     other.execute("BEGIN IMMEDIATE")
     over = threading.Timer(0.2, other.execute, ("COMMIT",))
     over.start()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,20 +69,28 @@ def test_a_session_is_dropped_as_a_whole() -> None:
     store.drop("me", "session")
     assert read(store, KEY, 0) is None
     assert seqs(read(store, other, 0)) == [1]
-    assert (store.count, store.size) == (1, 1)
+    alone = MemoryStore()
+    alone.append(other, entries(1), now=0)
+    assert (store.count, store.size) == (1, alone.size)
+    store.drop("me", "other")
+    assert (store.count, store.size) == (0, 0)
 
 
 def test_the_oldest_go_first_by_count_bytes_and_age() -> None:
+    two = MemoryStore()
+    two.append(KEY, entries(1, 2), now=0)
     by_count = MemoryStore(Limits(stored_entries=2))
-    by_bytes = MemoryStore(Limits(stored_bytes=2))
+    by_bytes = MemoryStore(Limits(stored_bytes=two.size))
     by_age = MemoryStore(Limits(stored_age=10))
     for store in (by_count, by_bytes, by_age):
-        store.append(KEY, entries(1), now=0)
-        store.append(KEY, entries(2), now=5)
-        store.append(KEY, entries(3), now=11)
-        assert read(store, KEY, 0) == Page(
-            entries(2, 3), *entries(3)
-        )  # the hole shows: 1 is missing
+        for seq in (1, 2, 3):
+            store.append(KEY, entries(seq), now=3 * seq)
+    for store in (by_count, by_bytes):  # the hole shows: 1 is missing
+        assert read(store, KEY, 0) == Page(entries(2, 3), *entries(3))
+    assert seqs(read(by_age, KEY, 0)) == [1, 2, 3]
+    by_age.append(KEY, entries(4), now=12)
+    by_age.append(KEY, entries(5), now=15)
+    assert seqs(read(by_age, KEY, 0)) == [2, 3, 4, 5]
 
 
 def test_a_log_that_has_lost_everything_is_unknown() -> None:
@@ -118,3 +130,101 @@ def test_it_stays_within_its_bounds(steps: list[tuple[str, int, int, bool]]) -> 
             if page is not None:
                 found = [entry.seq for entry in page.entries]
                 assert found == list(range(seq - len(found) + 1, seq + 1))
+
+
+# What it costs
+
+
+@pytest.mark.parametrize(
+    ("sessions", "logs", "count", "size"),
+    [(1, 1, 5000, 100), (1, 3000, 1, 100), (3000, 1, 1, 100), (50, 10, 10, 50), (1, 1, 50, 10**5)],
+)
+def test_what_is_counted_is_what_python_takes(
+    sessions: int, logs: int, count: int, size: int
+) -> None:
+    """Row B17 of the review: nominally 64 MiB grew to 176 MB, as only payload was counted."""
+    gc.collect()
+    tracemalloc.start()
+    store = MemoryStore(Limits(stored_bytes=10**9, stored_entries=10**9, stored_age=10**9))
+    for session in range(sessions):
+        name = f"session-{session:035}"  # as long as a token
+        for log in range(logs):
+            key = StreamKey("", name, f"stream-{session:018}-{log:017}")
+            for seq in range(1, count + 1):
+                data = str(seq).encode().ljust(size)
+                store.append(key, (Entry(seq, data),), now=seq + 0.5)
+    gc.collect()
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert store.count == sessions * logs * count
+    assert 0.75 * taken < store.size < 1.25 * taken
+
+
+def test_a_store_in_use_for_long_does_not_grow() -> None:
+    """What has gone leaves nothing behind, whoever had to give way."""
+    tracemalloc.start()
+    limits = Limits(stored_bytes=500_000)
+    store = MemoryStore(limits)
+    for number in range(20_000):
+        key = StreamKey(f"principal {number % 7}", f"session {number % 50}", f"log {number % 300}")
+        page = store.read(key, 0, limit=1, max_bytes=1)
+        first = 1 if page is None else page.last.seq + 1
+        store.append(key, (Entry(first, bytes(number % 2000)),), now=number)
+        assert store.size <= limits.stored_bytes
+        if number % 90 == 0:
+            store.drop(key.principal, key.session)
+    gc.collect()
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken < 1.5 * limits.stored_bytes
+
+
+# Neighbours
+
+
+def flood(store: MemoryStore, principal: str, session: str, count: int, size: int = 100) -> None:
+    for number in range(count):
+        store.append(StreamKey(principal, session, f"log {number}"), entries(1, size=size), now=0)
+
+
+@pytest.mark.parametrize("limits", [Limits(stored_entries=200), Limits(stored_bytes=200_000)])
+@pytest.mark.parametrize("is_one_session", [False, True])
+def test_who_uses_most_gives_way_first(limits: Limits, is_one_session: bool) -> None:
+    """Row B8 of the review: principals, and sessions of one principal, evicted each other."""
+    store = MemoryStore(limits)
+    store.append(KEY, entries(1, 2, 3), now=0)
+    if is_one_session:
+        flood(store, KEY.principal, "flooded", 3000)
+    else:
+        for number in range(3000):
+            flood(store, "attacker", f"session {number}", 1)
+    assert seqs(read(store, KEY, 0)) == [1, 2, 3]
+    assert store.count <= limits.stored_entries
+    assert store.size <= limits.stored_bytes
+    assert store.count > 60  # and one may use what others do not need
+
+
+def test_who_uses_little_keeps_it_against_many() -> None:
+    """Row B8 of the review."""
+    store = MemoryStore(Limits(stored_entries=400))
+    store.append(KEY, entries(1, 2), now=0)
+    for number in range(20):
+        flood(store, f"attacker {number}", "session", 500)
+    assert seqs(read(store, KEY, 0)) == [1, 2]
+
+
+# Clocks
+
+
+@pytest.mark.parametrize("jump", [3600, -3600, 1e9, -1e9])
+def test_a_clock_that_jumps_takes_nothing_along(jump: float) -> None:
+    """Row A18 of the review: a clock put forward by an hour emptied the store."""
+    store = MemoryStore(Limits(stored_age=90))
+    store.append(KEY, entries(1), now=0)
+    store.append(KEY, entries(2), now=jump)
+    store.append(KEY, entries(3), now=jump + 20)
+    store.append(KEY, entries(4), now=20)
+    assert seqs(read(store, KEY, 0)) == [1, 2, 3, 4]
+    for now in range(40, 400, 20):
+        store.append(StreamKey("", "", "other"), entries(now // 20 - 1), now=now)
+    assert read(store, KEY, 0) is None

@@ -1,0 +1,62 @@
+"""Who uses most of something that is bounded for all together.
+
+Where many share one bound, the one who uses most has to give way first: then whoever uses little
+keeps it, however much others want.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+import attrs
+
+Owner = TypeVar("Owner", bound=Hashable)
+
+
+@attrs.define(eq=False)
+class Shares(Generic[Owner]):
+    """Amounts by owner, and an owner of much, each found in a time that does not grow with them.
+
+    Owners are sorted by the number of bits of their amount, which costs next to nothing. So
+    :meth:`largest` is exact to within a factor of two, and among owners of about the same amount it
+    gives the one that came to that amount first.
+    """
+
+    total: int = attrs.field(default=0, init=False)
+    _amounts: dict[Owner, int] = attrs.field(factory=dict[Owner, int], init=False)
+    _classes: dict[int, OrderedDict[Owner, None]] = attrs.field(
+        factory=dict[int, "OrderedDict[Owner, None]"], init=False
+    )
+    """The owners by the number of bits of their amounts. An ordered dictionary finds its first key
+    at once, also after many have gone from its front.
+    """
+
+    def of(self, owner: Owner) -> int:
+        """Return the amount of an owner."""
+        return self._amounts.get(owner, 0)
+
+    def change(self, owner: Owner, by: int) -> None:
+        """Add to the amount of an owner, or take from it."""
+        before = self._amounts.get(owner, 0)
+        after = before + by
+        self.total += by
+        if after:
+            self._amounts[owner] = after
+        else:
+            self._amounts.pop(owner, None)
+        if before.bit_length() != after.bit_length():
+            self._move(owner, before.bit_length(), after.bit_length())
+
+    def largest(self) -> Owner:
+        """Return an owner of which no other has twice the amount. There must be one."""
+        return next(iter(self._classes[max(self._classes)]))
+
+    def _move(self, owner: Owner, before: int, after: int) -> None:
+        if before:
+            del self._classes[before][owner]
+            if not self._classes[before]:
+                del self._classes[before]
+        if after:
+            self._classes.setdefault(after, OrderedDict())[owner] = None
