@@ -9,7 +9,6 @@ import signal
 import sqlite3
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -150,13 +149,12 @@ def _load(reference: str) -> sansmcp.App:
 
 
 def _with_store(file: str) -> dict[str, Any]:
-    """The settings of a server that shares a file with others."""
+    """The settings of a server that shares a file with others, and the key beside it."""
     try:
         store = SqliteStore(file)
-    except sqlite3.Error as error:
+    except (OSError, sqlite3.Error, sansmcp.LocalProtocolError) as error:
         raise Mistake(f"Cannot use {file!r} as a store: {error}") from error
-    seal = sansmcp.StateSeal(keys=(store.secret,), clock=time.time)
-    return {"store": store, "shared_store": True, "seal": seal}
+    return {"store": store}
 
 
 def _address(text: str) -> tuple[str, int | range]:

@@ -3,26 +3,39 @@
 The file is in WAL mode: readers do not wait for writers, and writers only for each other. Each
 append is synchronised to the disk before it is reported, so that what was sent survives a crash of
 the process and of the machine. It takes a few milliseconds on most disks, and is done in the thread
-that asks for it, so an event loop stands still meanwhile; while others write, for as long as the
-store has ``patience``, at most.
+that asks for it, so an event loop stands still meanwhile. While another process locks the file, a
+write waits for at most ``patience`` seconds. After that, writes fail at once until one succeeds, so
+a file that stays locked costs a server that time once, and not once for each stream.
+
+What is stored is as confidential as the conversations: it includes session ids, which are
+credentials. So the files belong to the user of the process, and to that user only.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import secrets
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sansmcp import Entry, EntryKind, Limits, Page, StreamKey
+from sansmcp import Entry, EntryKind, Limits, LocalProtocolError, Page, StreamKey
+from sansmcp.store import aged
+
+_VERSION = 2
+"""Of the schema, kept as ``user_version``."""
+
+_FIRST_TABLES = {"entries", "totals", "secrets"}
+"""Those of version 0.1.0, which kept the key in the file."""
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS entries (
+CREATE TABLE entries (
     arrival INTEGER PRIMARY KEY AUTOINCREMENT,
     principal TEXT NOT NULL,
     session TEXT NOT NULL,
@@ -32,17 +45,44 @@ CREATE TABLE IF NOT EXISTS entries (
     final INTEGER NOT NULL,
     kind TEXT NOT NULL,
     stored_at REAL NOT NULL,
+    cost INTEGER NOT NULL,
     UNIQUE (principal, session, stream, seq)
 );
-CREATE TABLE IF NOT EXISTS totals (count INTEGER NOT NULL, bytes INTEGER NOT NULL);
-INSERT INTO totals SELECT 0, 0 WHERE NOT EXISTS (SELECT * FROM totals);
-CREATE TABLE IF NOT EXISTS secrets (key BLOB NOT NULL);
-CREATE TRIGGER IF NOT EXISTS added AFTER INSERT ON entries BEGIN
-    UPDATE totals SET count = count + 1, bytes = bytes + length(new.data);
+CREATE INDEX arrivals ON entries (principal, session, arrival);
+CREATE TABLE totals (count INTEGER NOT NULL, cost INTEGER NOT NULL);
+INSERT INTO totals VALUES (0, 0);
+CREATE TABLE clock (age REAL NOT NULL, said REAL);
+INSERT INTO clock VALUES (0, NULL);
+CREATE TABLE principals (principal TEXT PRIMARY KEY, cost INTEGER NOT NULL);
+CREATE INDEX principals_by_cost ON principals (cost);
+CREATE TABLE sessions (
+    principal TEXT NOT NULL,
+    session TEXT NOT NULL,
+    cost INTEGER NOT NULL,
+    PRIMARY KEY (principal, session)
+);
+CREATE INDEX sessions_by_cost ON sessions (principal, cost);
+CREATE TRIGGER added AFTER INSERT ON entries BEGIN
+    UPDATE totals SET count = count + 1, cost = cost + new.cost;
+    INSERT INTO principals VALUES (new.principal, new.cost)
+        ON CONFLICT (principal) DO UPDATE SET cost = cost + new.cost;
+    INSERT INTO sessions VALUES (new.principal, new.session, new.cost)
+        ON CONFLICT (principal, session) DO UPDATE SET cost = cost + new.cost;
 END;
-CREATE TRIGGER IF NOT EXISTS removed AFTER DELETE ON entries BEGIN
-    UPDATE totals SET count = count - 1, bytes = bytes - length(old.data);
+CREATE TRIGGER removed AFTER DELETE ON entries BEGIN
+    UPDATE totals SET count = count - 1, cost = cost - old.cost;
+    UPDATE principals SET cost = cost - old.cost WHERE principal = old.principal;
+    DELETE FROM principals WHERE principal = old.principal AND cost = 0;
+    UPDATE sessions SET cost = cost - old.cost
+        WHERE principal = old.principal AND session = old.session;
+    DELETE FROM sessions
+        WHERE principal = old.principal AND session = old.session AND cost = 0;
 END;
+"""
+
+_ENTRY_COST = 60
+"""Bytes of the file that an entry takes beside its data and three times its names; a test holds it
+to what SQLite takes.
 """
 
 _OPENING = 10.0
@@ -55,10 +95,18 @@ _LOG = "principal = ? AND session = ? AND stream = ?"
 
 
 class SqliteStore:
-    """Keeps logs in a file, as many as the limits ``stored_...`` allow, the oldest go first.
+    """Keeps logs in a file, as many as the limits ``stored_...`` allow.
 
-    Processes of one machine may open the same file; not over a network. All methods may be called
-    in any thread, and raise sqlite3.Error if the file cannot be used.
+    Processes of one machine may open the same file; not over a network. What is in it outlives
+    them: adapters set ``shared_store`` for it, so that after a restart clients go on with their
+    sessions, and resume their streams. When the file is full, the principal gives way that uses
+    most of it, and of its sessions the one that uses most, with its oldest entries.
+
+    The file, and those that SQLite and the store keep beside it (``-wal``, ``-shm`` and ``-key``),
+    are created for their owner only (mode 0600).
+
+    All methods may be called in any thread, and work in it: an event loop that calls them stands
+    still meanwhile. They raise sqlite3.Error if the file cannot be used.
     """
 
     is_durable = True
@@ -69,28 +117,42 @@ class SqliteStore:
         limits: Limits | None = None,
         *,
         clock: Callable[[], float] = time.time,
-        patience: float = 1.0,
+        patience: float = 0.5,
     ) -> None:
         """Open the file, and create it if need be.
 
         Args:
-            path: the file; two more, with names that begin alike, come and go beside it.
+            path: the file; up to three more, with names that begin alike, are kept beside it.
             limits: the bounds, the same for all who use the file.
             clock: seconds; all who use the file have to agree on it.
             patience: seconds to wait for others who write. Then the use of the store fails: with an
                 append a stream loses its log, and the client may lose messages; anything else can
-                be tried again.
+                be tried again. Until a write succeeds, further ones do not wait. A server that does
+                nothing else in its thread may have more patience.
+
+        Raises:
+            PermissionError: a file is a symbolic link, belongs to another user, or can be used by
+                others.
+            LocalProtocolError: the path names no file.
         """
+        self._path = os.path.abspath(path)
+        if os.fspath(path) in ("", ":memory:"):
+            raise LocalProtocolError(
+                f"path must name a file, got {os.fspath(path)!r}; MemoryStore keeps logs in memory"
+            )
         self._limits = limits or Limits()
         self._clock = clock
         self._patience = _OPENING
+        self._is_locked_out = False
+        """The last attempt to write has failed because others did: do not wait for them again."""
         self._lock = threading.Lock()
+        _create_private(self._path)
         self._database = sqlite3.connect(
-            path, timeout=0, isolation_level=None, check_same_thread=False
+            self._path, timeout=0, isolation_level=None, check_same_thread=False
         )
         try:
             self._prepare()
-        except sqlite3.Error:
+        except BaseException:
             self._database.close()
             raise
         self._patience = patience
@@ -99,12 +161,23 @@ class SqliteStore:
         self._execute_alone("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = FULL")
         with self._transaction():
-            for statement in _statements(_SCHEMA):
-                self._database.execute(statement)
-            self._database.execute(
-                "INSERT INTO secrets SELECT ? WHERE NOT EXISTS (SELECT * FROM secrets)",
-                (secrets.token_bytes(32),),
-            )
+            (version,) = self._database.execute("PRAGMA user_version").fetchone()
+            if version != _VERSION:
+                self._create_tables()
+            self._secret = _shared_key(self._path + "-key")
+
+    def _create_tables(self) -> None:
+        """Make the tables, in place of those of version 0.1.0 if these are there.
+
+        Tables of others stay; where they have our names, the file is refused.
+        """
+        found = self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        if {name for (name,) in found} >= _FIRST_TABLES:
+            for name in _FIRST_TABLES:
+                self._database.execute(f"DROP TABLE {name}")
+        for statement in _statements(_SCHEMA):
+            self._database.execute(statement)
+        self._database.execute(f"PRAGMA user_version = {_VERSION}")
 
     def close(self) -> None:
         """Close the file. What is in it stays."""
@@ -112,31 +185,44 @@ class SqliteStore:
 
     @property
     def secret(self) -> bytes:
-        """32 random bytes, the same for all who use the file: a key of a StateSeal."""
-        with self._lock:
-            (key,) = self._database.execute("SELECT key FROM secrets").fetchone()
-        return bytes(key)
+        """32 random bytes, the same for all who use the file: a key of a StateSeal.
+
+        They are in a file of their own beside it (``-key``), so that copies of the store do not
+        give away the key.
+        """
+        return self._secret
 
     def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> bool:
         """Add entries to the end of a log; see :class:`sansmcp.Store`.
 
         Age is told by the clock of the store: ``now`` means nothing to other processes.
         """
-        stored_at = self._clock()
+        now = self._clock()
         with self._transaction():
             last = self._last(key)
             if last is not None and entries[0].seq != last.seq + 1:
                 return False
+            age = self._grow_old(now)
+            names = _names(key)
+            cost = _ENTRY_COST + 3 * sum(map(len, names))
             self._database.executemany(
                 "INSERT INTO entries"
-                " (principal, session, stream, seq, data, final, kind, stored_at)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                " (principal, session, stream, seq, data, final, kind, stored_at, cost)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
-                    (*_names(key), each.seq, each.data, each.final, each.kind.value, stored_at)
+                    (
+                        *names,
+                        each.seq,
+                        each.data,
+                        each.final,
+                        each.kind.value,
+                        age,
+                        cost + len(each.data),
+                    )
                     for each in entries
                 ],
             )
-            self._evict(stored_at - self._limits.stored_age)
+            self._evict(age - self._limits.stored_age)
         return True
 
     def read(self, key: StreamKey, after: int, *, limit: int, max_bytes: int) -> Page | None:
@@ -174,17 +260,36 @@ class SqliteStore:
         ).fetchone()
         return None if row is None else Entry(row[0], b"", bool(row[1]), EntryKind(row[2]))
 
+    def _grow_old(self, now: float) -> float:
+        """Seconds that have passed for what is stored; they are the same for all processes."""
+        age, said = self._database.execute("SELECT age, said FROM clock").fetchone()
+        age += aged(said, now, self._limits.stored_age)
+        self._database.execute("UPDATE clock SET age = ?, said = ?", (age, now))
+        return float(age)
+
     def _evict(self, too_old: float) -> None:
-        limits = self._limits
+        execute = self._database.execute
         while True:
-            count, size = self._database.execute("SELECT count, bytes FROM totals").fetchone()
-            oldest: Any = self._database.execute(
+            oldest: Any = execute(
                 "SELECT arrival, stored_at FROM entries ORDER BY arrival LIMIT 1"
             ).fetchone()
-            is_full = count > limits.stored_entries or size > limits.stored_bytes
-            if oldest is None or not (is_full or oldest[1] < too_old):
-                return
-            self._database.execute("DELETE FROM entries WHERE arrival = ?", (oldest[0],))
+            if oldest is None or oldest[1] >= too_old:
+                break
+            execute("DELETE FROM entries WHERE arrival = ?", oldest[:1])
+        while True:
+            count, cost = execute("SELECT count, cost FROM totals").fetchone()
+            if count <= self._limits.stored_entries and cost <= self._limits.stored_bytes:
+                break
+            name = execute(
+                "SELECT principal, session FROM sessions WHERE principal ="
+                " (SELECT principal FROM principals ORDER BY cost DESC LIMIT 1)"
+                " ORDER BY cost DESC LIMIT 1"
+            ).fetchone()
+            execute(
+                "DELETE FROM entries WHERE arrival ="
+                " (SELECT min(arrival) FROM entries WHERE principal = ? AND session = ?)",
+                name,
+            )
 
     def _execute_alone(self, statement: str) -> None:
         """Execute what others keep us from, as soon as they let us.
@@ -197,8 +302,15 @@ class SqliteStore:
             try:
                 self._database.execute(statement)
             except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() >= give_up:
+                if "locked" not in str(error):
                     raise
+                if self._is_locked_out or time.monotonic() >= give_up:
+                    self._is_locked_out = True
+                    raise sqlite3.OperationalError(
+                        f"The store {self._path!r} is locked by another process; what is said "
+                        f"until it is free may be lost (waited {self._patience} s at first: "
+                        "patience)"
+                    ) from error
             else:
                 return
             time.sleep(random.uniform(0, _PAUSE))
@@ -207,12 +319,64 @@ class SqliteStore:
     def _transaction(self, kind: str = "IMMEDIATE") -> Generator[None, None, None]:
         with self._lock:
             self._execute_alone(f"BEGIN {kind}")
+            self._is_locked_out = self._is_locked_out and kind == "DEFERRED"  # reading never waits
             try:
                 yield
             except BaseException:
                 self._database.execute("ROLLBACK")
                 raise
             self._database.execute("COMMIT")
+
+
+def _create_private(path: str) -> None:
+    """Create a file that is its owner's only, unless it is there, and is that already."""
+    try:
+        # SQLite gives the same mode to the files that it creates beside this one.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        # Do not open it to look: to close it again would give up the locks that this process has.
+        for each in (path, path + "-wal", path + "-shm", path + "-journal"):
+            if os.path.lexists(each):
+                _check_private(each, os.lstat(each))
+
+
+def _check_private(path: str, status: os.stat_result) -> None:
+    """Raise PermissionError for what is no plain file of this user, or can be used by others."""
+    if stat.S_ISLNK(status.st_mode):
+        problem = "is a symbolic link; give the path of the file itself"
+    elif not stat.S_ISREG(status.st_mode):
+        problem = "is no regular file"
+    elif status.st_uid != os.geteuid():
+        problem = f"belongs to the user {status.st_uid}, and this process is {os.geteuid()}"
+    elif status.st_mode & 0o077:
+        mode = stat.S_IMODE(status.st_mode)
+        problem = f"can be used by others (mode {mode:04o}); run: chmod 600 {path}"
+    else:
+        return
+    raise PermissionError(errno.EPERM, f"The store file {problem}", path)
+
+
+def _shared_key(path: str) -> bytes:
+    """32 random bytes in a file of their own; made by whoever comes first, and holds the lock."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            _check_private(path, os.lstat(path))
+        raise
+    with open(descriptor, "r+b", buffering=0) as file:
+        _check_private(path, os.fstat(descriptor))
+        key = file.read(33)
+        if not key:
+            key = secrets.token_bytes(32)
+            file.write(key)
+            os.fsync(descriptor)
+    if len(key) != 32:
+        raise LocalProtocolError(
+            f"The key file must hold 32 bytes, got {len(key)}; remove {path} to make a new key"
+        )
+    return key
 
 
 def _names(key: StreamKey) -> tuple[str, str, str]:

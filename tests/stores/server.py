@@ -12,12 +12,11 @@ import os
 import secrets
 import socket
 import sys
-import time
 from typing import Any
 
 import uvicorn
 
-from sansmcp import App, InputRequest, InputRequired, StateSeal
+from sansmcp import App, InputRequest, InputRequired
 from sansmcp_asgi import Call, asgi_app
 from sansmcp_stores import SqliteStore
 
@@ -86,9 +85,7 @@ if __name__ == "__main__":
         app,
         principal=who,
         store=store,
-        shared_store=True,
         multi_turn=True,
-        seal=StateSeal(keys=(store.secret,), clock=time.time),
     )
     with socket.create_server(("127.0.0.1", 0)) as listener:
         print(listener.getsockname()[1], flush=True)

@@ -1,0 +1,203 @@
+"""The files of a SqliteStore are their owner's only, and the key is not in the store."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sansmcp import Entry, Limits, LocalProtocolError, StateSeal, StreamKey
+from sansmcp_local import new_server
+from sansmcp_stores import SqliteStore
+
+from ..server.bench import example_app
+
+KEY = StreamKey("ada", "session", "stream")
+
+
+@pytest.fixture
+def careless() -> Iterator[None]:
+    """A umask that takes nothing away."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def modes(folder: Path) -> dict[str, str]:
+    return {each.name: oct(stat.S_IMODE(each.lstat().st_mode)) for each in folder.iterdir()}
+
+
+@pytest.mark.usefixtures("careless")
+def test_all_files_are_their_owners_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row B6 of the review: the file was 0644. It is private before the first byte is written."""
+    connect: Any = sqlite3.connect
+    seen = list[Any]()
+
+    def spy(path: str, **settings: Any) -> Any:
+        seen.append((modes(tmp_path), Path(path).stat().st_size))
+        return connect(path, **settings)
+
+    monkeypatch.setattr(sqlite3, "connect", spy)
+    store = SqliteStore(tmp_path / "a.db")
+    assert seen == [({"a.db": "0o600"}, 0)]
+    store.append(KEY, (Entry(1, b"x"),), now=0)
+    names = ("a.db", "a.db-key", "a.db-shm", "a.db-wal")
+    assert modes(tmp_path) == dict.fromkeys(names, "0o600")
+    again = SqliteStore(tmp_path / "a.db")
+    again.close()
+    store.close()
+
+
+@pytest.mark.parametrize("name", ["a.db", "a.db-wal", "a.db-shm", "a.db-journal", "a.db-key"])
+def test_what_others_could_use_is_refused(tmp_path: Path, name: str) -> None:
+    """Row B6 of the review: said as ssh says it, with what to do."""
+    SqliteStore(tmp_path / "a.db").close()
+    path = tmp_path / name
+    path.touch(0o600)
+    for mode in (0o640, 0o604, 0o622):
+        path.chmod(mode)
+        with pytest.raises(PermissionError, match=f"mode 0{mode:o}.; run: chmod 600 .*{name}"):
+            SqliteStore(tmp_path / "a.db")
+    path.chmod(0o600)
+    SqliteStore(tmp_path / "a.db").close()
+
+
+@pytest.mark.parametrize("name", ["a.db", "a.db-wal", "a.db-key"])
+@pytest.mark.parametrize("is_dangling", [False, True])
+def test_symbolic_links_are_not_followed(tmp_path: Path, name: str, is_dangling: bool) -> None:
+    """Row B6 of the review: somebody else's link would choose which file is written."""
+    if name != "a.db":
+        SqliteStore(tmp_path / "a.db").close()
+    target = tmp_path / "target"
+    if not is_dangling:
+        target.touch(0o600)
+    (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / name).symlink_to(target)
+    with pytest.raises(PermissionError, match="is a symbolic link"):
+        SqliteStore(tmp_path / "a.db")
+    assert not target.exists() if is_dangling else target.read_bytes() == b""
+
+
+def test_files_of_other_users_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row B6 of the review."""
+    SqliteStore(tmp_path / "a.db").close()
+    other = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: other)
+    with pytest.raises(PermissionError, match=f"belongs to the user .*this process is {other}"):
+        SqliteStore(tmp_path / "a.db")
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PermissionError, match="is no regular file"):
+        SqliteStore(tmp_path)
+    for path in ("", ":memory:"):
+        with pytest.raises(LocalProtocolError, match="must name a file"):
+            SqliteStore(path)
+    with pytest.raises(FileNotFoundError):
+        SqliteStore(tmp_path / "missing" / "a.db")
+    (tmp_path / "a.db-key").mkdir()
+    with pytest.raises(IsADirectoryError):
+        SqliteStore(tmp_path / "a.db")
+
+
+@pytest.mark.parametrize("content", [b"short", bytes(33)])
+def test_a_key_file_that_holds_no_key(tmp_path: Path, content: bytes) -> None:
+    key = tmp_path / "a.db-key"
+    key.touch(0o600)
+    key.write_bytes(content)
+    with pytest.raises(LocalProtocolError, match=r"must hold 32 bytes, got .*remove .*a\.db-key"):
+        SqliteStore(tmp_path / "a.db")
+    assert key.read_bytes() == content
+
+
+def windows(data: bytes) -> Iterator[bytes]:
+    """Every 32 bytes that might be a key."""
+    return (data[start : start + 32] for start in range(len(data) - 31))
+
+
+def test_a_copy_of_the_store_forges_no_state(tmp_path: Path) -> None:
+    """Row B6 of the review: the key of the seal was in the file that anybody could read."""
+    store = SqliteStore(tmp_path / "a.db")
+    server = new_server(example_app(), store, resumable=True)
+    store.append(KEY, (Entry(1, b"{}"),), now=0)
+    seal = StateSeal(keys=(store.secret,), clock=time.time)
+    genuine = seal.close("state", "ada", "tools/call", {}, name="name")
+    copy = b"".join((tmp_path / name).read_bytes() for name in ("a.db", "a.db-wal", "a.db-shm"))
+    assert store.secret not in copy
+    assert not any(window == store.secret for window in windows(copy))
+    assert seal.open(genuine, "ada", "tools/call", {}) == "state"
+    assert server.shared_store
+    store.close()
+
+
+VERSION_0_1_0 = """
+CREATE TABLE entries (arrival INTEGER PRIMARY KEY AUTOINCREMENT, principal TEXT NOT NULL,
+    session TEXT NOT NULL, stream TEXT NOT NULL, seq INTEGER NOT NULL, data BLOB NOT NULL,
+    final INTEGER NOT NULL, kind TEXT NOT NULL, stored_at REAL NOT NULL,
+    UNIQUE (principal, session, stream, seq));
+CREATE TABLE totals (count INTEGER NOT NULL, bytes INTEGER NOT NULL);
+CREATE TABLE secrets (key BLOB NOT NULL);
+CREATE TRIGGER added AFTER INSERT ON entries BEGIN
+    UPDATE totals SET count = count + 1, bytes = bytes + length(new.data);
+END;
+INSERT INTO secrets VALUES (x'6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b');
+"""
+
+
+def test_a_file_of_version_0_1_0_gets_a_new_key(tmp_path: Path) -> None:
+    """Row B6 of the review: whoever has read the old key cannot forge with it any more."""
+    old = sqlite3.connect(tmp_path / "a.db")
+    old.executescript(VERSION_0_1_0)
+    old.close()
+    with pytest.raises(PermissionError, match="chmod 600"):
+        SqliteStore(tmp_path / "a.db")
+    (tmp_path / "a.db").chmod(0o600)
+    store = SqliteStore(tmp_path / "a.db")
+    assert store.secret != b"k" * 32
+    assert store.append(KEY, (Entry(1, b"x"),), now=0)
+    forged = StateSeal(keys=(b"k" * 32,), clock=time.time).close("s", "", "m", {}, name="n")
+    seal = StateSeal(keys=(store.secret,), clock=time.time)
+    with pytest.raises(Exception, match="it was not made here"):
+        seal.open(forged, "", "m", {})
+    store.close()
+
+
+def test_a_database_of_others_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    theirs = sqlite3.connect(path)
+    theirs.executescript("CREATE TABLE entries (a); INSERT INTO entries VALUES (1);")
+    path.chmod(0o600)
+    with pytest.raises(sqlite3.OperationalError, match="entries already exists"):
+        SqliteStore(path)
+    assert theirs.execute("SELECT * FROM entries").fetchall() == [(1,)]
+    theirs.close()
+
+
+@pytest.mark.parametrize(("count", "size"), [(3000, 10), (3000, 300), (100, 30_000)])
+def test_what_is_counted_is_what_the_file_takes(tmp_path: Path, count: int, size: int) -> None:
+    """Row B17 of the review, for the file: to within a quarter and the pages of an empty one."""
+    store = SqliteStore(tmp_path / "a.db", Limits(stored_bytes=10**9))
+    other = sqlite3.connect(tmp_path / "a.db")
+    empty = file_size(other)
+    names = ("p" * 10, "s" * 43, "t" * 43)
+    for first in range(1, count + 1, 100):
+        entries = tuple(Entry(seq, bytes(size)) for seq in range(first, first + 100))
+        assert store.append(StreamKey(*names), entries, now=0)
+    taken = file_size(other) - empty
+    (counted,) = other.execute("SELECT cost FROM totals").fetchone()
+    assert 0.75 * taken < counted < 1.25 * taken
+    other.close()
+    store.close()
+
+
+def file_size(database: sqlite3.Connection) -> int:
+    database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    (pages,) = database.execute("PRAGMA page_count").fetchone()
+    (size,) = database.execute("PRAGMA page_size").fetchone()
+    return int(pages * size)
