@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import chain
-from operator import itemgetter
 from typing import TypeAlias
 
 import attrs
@@ -160,7 +159,7 @@ class MemoryStore:
             self._remove_first(self._sessions[name])
         if len(self._arrivals) > self.count + self.count // 4 + 64:
             kept = chain.from_iterable(each.arrivals for each in self._sessions.values())
-            self._arrivals = deque(sorted(kept, key=itemgetter(0)))
+            self._arrivals = deque(sorted(kept, key=_time_of))
 
     def _remove_first(self, session: _Session) -> None:
         """Forget the oldest entry of a session, which is the first one of its log."""
@@ -176,6 +175,10 @@ class MemoryStore:
             del self._sessions[key.principal, key.session]
             size += _SESSION_COST
         self._use(key, -size)
+
+
+def _time_of(arrival: _Arrival) -> float:
+    return arrival[0]
 
 
 def _log_cost(key: StreamKey) -> int:
