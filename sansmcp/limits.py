@@ -79,8 +79,14 @@ class Limits:
     """Events that wait for the application. When full, nothing more is read from the peer."""
 
     max_sessions: int = 10_000
-    """Sessions a server holds; a further ``initialize`` is refused with 503. The official Python
-    SDK: 10,000.
+    """Sessions a server holds. For a further one, one is ended that has made no request since its
+    ``initialize``; if all have, ``initialize`` is refused with 503. The official Python SDK:
+    10,000.
+    """
+
+    max_sessions_per_principal: int = 5_000
+    """The same for one principal, so that one alone cannot take all. The empty principal, which
+    stands for all who are not authenticated, is bounded by ``max_sessions`` only.
     """
 
     session_idle_timeout: float = 1800.0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp import Call, ErrorResponse, InputRequired, Response
+from sansmcp import Call, ErrorResponse, InputRequired, Limits, Response
 from sansmcp.effects import StoreAppend, StoreRead
 from sansmcp.events import CallCancelled, CallReceived, ClientAnswered
 
@@ -146,9 +146,35 @@ def test_only_what_was_asked_for_is_stored() -> None:
     for _ in range(3):
         second.post(result(id), session)
     assert instances.store.count == count + 1
-    second.post(cancelled("x" * 10_000, reason="y" * 10_000), session)
-    assert instances.store.count == count + 2
-    assert instances.store.size < 15_000
+
+
+def test_cancellations_of_requests_that_never_were_write_nothing() -> None:
+    """Row B8 of the review: they ended another principal's session, by filling the store."""
+    first, second = instances = Instances()
+    session = instances.open_session(capabilities=ALL)
+    first.post(PING, session)
+    second.post(PING, session)
+    count, size = instances.store.count, instances.store.size
+    for number in range(300):
+        bench = instances[number % 2]
+        assert bench.post(cancelled(f"{number} {'x' * 1000}"), session).status == 202
+    instances.wait(2)
+    assert (instances.store.count, instances.store.size) == (count, size)
+
+
+def test_only_so_many_cancellations_wait_for_their_calls() -> None:
+    """Row B8 of the review; those beyond are still looked up once."""
+    first, second = instances = Instances(limits=Limits(max_calls_per_session=3))
+    session = instances.open_session()
+    second.post(PING, session)
+    _, early = first.call(session, "early")
+    for id in ("a", "b", "c", "early"):
+        second.post(cancelled(id), session)
+    instances.wait(1)
+    assert early.is_running
+    second.post(cancelled("early", reason="y" * 10_000), session)
+    instances.wait(1)
+    assert first.events == [CallCancelled(early, "y" * 1000)]
 
 
 # Cancellations
@@ -163,7 +189,7 @@ def test_a_cancellation_reaches_the_handler_that_runs(version: str) -> None:
     say(first, call, "x")
     assert second.post(cancelled("a", reason="bored"), session, version).status == 202
     assert call.is_running
-    instances.wait(0.25)
+    instances.wait(1)
     assert first.events == [CallCancelled(call, "bored")]
     assert methods(talk) == ["x"]
     assert talk.ended
@@ -179,7 +205,7 @@ def test_a_cancellation_may_be_there_before_the_call() -> None:
     first.store_works = True
     first.use_store_once()
     call = first.last_call()
-    instances.wait(0.25)
+    instances.wait(1)
     assert first.events == [CallCancelled(call, "cancelled by the client")]
 
 
@@ -199,6 +225,8 @@ def test_who_looks_for_a_cancellation_does_so_while_the_call_runs() -> None:
     session = bench.open_session()
     talk, call = bench.call(session)
     bench.store_works = False
+    bench.wait(0.25)
+    assert isinstance(bench.use_store_once(), StoreAppend)  # that somebody waits
     for _ in range(3):
         bench.wait(0.25)
         assert len(bench.waiting) == 1  # not twice at the same time

@@ -304,7 +304,7 @@ def test_streams_are_bounded_as_sessions_are(path: str) -> None:
     first, second = SseClient(bench, path), SseClient(bench, path).open()
     get = {"accept": STREAM}
     expect(bench.send("GET", get, target=path), 503, "too_many_sessions")
-    bench.open_session()
+    bench.post(PING, bench.open_session())
     (refused,) = first.say(initialize()).said
     assert reason(refused) == (-32600, "too_many_sessions")
     first.stream.gone()

@@ -100,6 +100,7 @@ def test_a_request_waits_until_its_session_is_looked_up() -> None:
 def test_there_are_only_so_many_sessions_at_an_instance() -> None:
     first, second = Instances(limits=Limits(max_sessions=1))
     session, other = first.open_session(), second.open_session()
+    second.post(PING, other)
     assert second.post(PING, session).error["data"]["reason"] == "too_many_sessions"
     assert second.post(PING, other).status == 200
 

@@ -312,7 +312,7 @@ def test_a_client_that_leaves_too_early_finds_the_result() -> None:
     bench.do(call.respond, InputRequired({"name": NAME}))
     bench.use_store_once()
     gone = send(bench, session, talk.last_id, answers_to(talk.messages)).gone()
-    for _ in range(4):
+    for _ in range(5):
         bench.use_store_once()
     assert gone.head is None
     bench.store_works = True

@@ -165,7 +165,9 @@ def test_a_busy_session_does_not_expire() -> None:
 
 def test_sessions_are_bounded() -> None:
     bench = Bench(limits=Limits(max_sessions=2))
-    first, _ = bench.open_session(), bench.open_session()
+    first, second = bench.open_session(), bench.open_session()
+    for session in (first, second):
+        bench.post(request(1, "ping"), session)
     refused = bench.post(initialize())
     assert (refused.status, refused.error["data"]) == (
         503,
@@ -173,6 +175,85 @@ def test_sessions_are_bounded() -> None:
     )
     bench.send("DELETE", {"mcp-session-id": first})
     assert bench.post(initialize()).status == 200
+
+
+def opened_by(bench: Bench, principal: str) -> str:
+    """A session of a principal, which makes no request yet."""
+    talk = bench.post(initialize(), principal=principal)
+    assert talk.status == 200
+    return talk.header("mcp-session-id") or ""
+
+
+@pytest.mark.parametrize("attacker", ["", "attacker"])
+def test_many_sessions_lock_nobody_out(attacker: str) -> None:
+    """Row B8 of the review: 10,100 initialize locked all others out for 30 minutes."""
+    bench = Bench(limits=Limits(max_sessions=1000, max_sessions_per_principal=500))
+    neighbour = opened_by(bench, "")
+    assert bench.post(request(1, "ping"), neighbour).status == 200
+    assert bench.get(neighbour).status == 200
+    for _ in range(1100):
+        opened_by(bench, attacker)
+    assert len(bench.server.sessions) == (1000 if attacker == "" else 501)
+    assert bench.post(request(2, "ping"), neighbour).status == 200
+    for principal in ("", "newcomer"):
+        newcomer = opened_by(bench, principal)
+        ping = bench.post(request(1, "ping"), newcomer, principal=principal)
+        assert ping.status == 200
+    assert bench.post(request(3, "ping"), neighbour).status == 200
+
+
+def test_unused_sessions_go_first_and_oldest_first() -> None:
+    """Row B8 of the review: of the principal that has most of them."""
+    bench = Bench(limits=Limits(max_sessions=6))
+    ids = {name: [opened_by(bench, name) for _ in range(2)] for name in ("a", "b")}
+    ids["c"] = [opened_by(bench, "c") for _ in range(2)]
+    for name in "ab":
+        bench.post(request(1, "ping"), ids[name][0], principal=name)
+        bench.post(b'{"jsonrpc":"2.0","method":"x"}', ids[name][1], principal=name)
+    opened_by(bench, "d")
+    statuses = {
+        (name, number): bench.post(request(2, "ping"), id, principal=name).status
+        for name, each in ids.items()
+        for number, id in enumerate(each)
+    }
+    gone = [name for name, status in statuses.items() if status == 404]
+    assert gone == [("c", 0)]
+
+
+def test_one_principal_cannot_take_all_sessions() -> None:
+    """Row B8 of the review: not even by using them."""
+    bench = Bench(limits=Limits(max_sessions=10, max_sessions_per_principal=3))
+    for _ in range(3):
+        bench.post(request(1, "ping"), opened_by(bench, "a"), principal="a")
+    refused = bench.post(initialize(), principal="a")
+    assert (refused.status, refused.error["data"]["limit"]) == (503, 3)
+    for _ in range(7):  # who is not authenticated is not one principal
+        bench.post(request(1, "ping"), opened_by(bench, ""))
+    refused = bench.post(initialize())
+    assert (refused.status, refused.error["data"]["limit"]) == (503, 10)
+    assert bench.post(initialize(), principal="b").status == 503
+
+
+def test_a_session_that_goes_before_it_is_stored() -> None:
+    """It can be found by its id nevertheless, for it is in the store."""
+    bench = Bench(shared_store=True, store_works=False, limits=Limits(max_sessions=1))
+    first, second = bench.post(initialize()), bench.post(initialize())
+    assert [first.head, second.head] == [None, None]
+    bench.use_store_once()
+    bench.fail_store_once()
+    assert (first.status, second.status) == (200, 503)
+    assert bench.server.sessions == ()
+    bench.store_works = True
+    assert bench.post(request(1, "ping"), first.header("mcp-session-id") or "").status == 200
+
+
+def test_a_session_that_goes_before_it_could_not_be_stored() -> None:
+    bench = Bench(shared_store=True, store_works=False, limits=Limits(max_sessions=1))
+    first, second = bench.post(initialize()), bench.post(initialize())
+    bench.fail_store_once()
+    bench.use_store_once()
+    assert (first.status, second.status) == (503, 200)
+    assert len(bench.server.sessions) == 1
 
 
 def test_the_application_can_end_a_session(bench: Bench) -> None:

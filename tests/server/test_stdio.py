@@ -82,7 +82,7 @@ def test_a_second_initialize_is_refused_and_changes_nothing() -> None:
 
 def test_sessions_are_bounded_over_all_pipes() -> None:
     pipe = Pipe(limits=Limits(max_sessions=1))
-    pipe.bench.open_session()
+    pipe.bench.post(PING, pipe.bench.open_session())
     (answer,) = pipe.say(initialize()).said
     assert reason(answer) == (-32600, "too_many_sessions")
     assert len(pipe.bench.server.sessions) == 1

@@ -5,8 +5,11 @@ or its cancellation, may come to any. The instance to which it comes does not kn
 so it leaves it in the store, in a log that is named after what it is about. Whoever may be waiting
 looks there every ``follow_interval``.
 
-What is left is small, or was asked for: a cancellation is its reason, and an answer finds in its
-log that there is such a question.
+Only what somebody waits for is left: the log begins with an entry of the instance that waits. For
+a question that is written together with the question; for a call after its first
+``follow_interval``, since most calls end sooner, or when it is parked. A cancellation that finds no
+such entry is looked at once more, after the call has had the time to write it. So a peer that makes
+up ids writes nothing.
 
 Source: 2025-03-26 to 2025-11-25, basic/transports: Sending Messages to the Server, basic/utilities:
 cancellation.
@@ -56,6 +59,8 @@ class Leaving:
     _data: bytes
     _exchange: ServerExchange | None = None
     """That which has brought it, and is answered then; None: nothing waits."""
+    looks_again: bool = attrs.field(default=False, kw_only=True)
+    """Whether somebody may begin to wait only now: then look a second time."""
 
     def append(self, seq: int = 1) -> None:
         """Leave it under this number."""
@@ -70,8 +75,27 @@ class Leaving:
         """The log has been read."""
         if page is not None and page.last.seq == 1:
             self.append(2)
-        else:
-            self.stored()
+            return
+        if page is None and self.looks_again:
+            self._wait()
+        self.stored()
+
+    def look(self) -> None:
+        """See once more whether there is somebody who waits."""
+        self._table.late.change(self._session, -1)
+        self.append_if_asked()
+
+    def _wait(self) -> None:
+        """Look again, unless the session has as many that wait as it may have calls."""
+        self.looks_again = False
+        core, late = self._table.core, self._table.late
+        if late.of(self._session) < core.limits.max_calls_per_session:
+            late.change(self._session, 1)
+            core.timers.set(Timer.FOLLOW, self, core.now + 2 * core.limits.follow_interval)
+
+    @property
+    def _session(self) -> tuple[str, str]:
+        return self._key.principal, self._key.session
 
     def stored(self) -> None:
         """It can be found."""
@@ -97,6 +121,8 @@ class Watch:
     _key: StreamKey
     after: int = attrs.field(default=0, kw_only=True)
     """Behind which entry it will be."""
+    announces: bool = attrs.field(default=False, kw_only=True)
+    """Whether to write first that somebody waits; see above."""
     is_wanted: Callable[[], bool] = attrs.field(kw_only=True)
     found: Callable[[bytes], None] = attrs.field(kw_only=True)
     """Is given the data."""
@@ -110,6 +136,9 @@ class Watch:
     def look(self) -> None:
         """See whether it is there."""
         if self.is_wanted():
+            if self.announces:
+                self.announces = False
+                Leaving(self._table, self._key, b"").append()
             self._table.put(_read(self._table, self._key, self.after), self)
 
     def replayed(self, effect: StoreRead, page: Page | None) -> None:

@@ -15,7 +15,7 @@ from ..channel import Outlet
 from ..core import ServerCore
 from ..dispatch import Asked, Endpoint, check_common, check_mcp_path
 from ..exchange import ServerExchange
-from .elsewhere import Watch
+from .elsewhere import Leaving, Watch
 from .http_sse import HttpSse
 from .inbox import Inbox
 from .lines import SessionLines
@@ -85,7 +85,7 @@ class Legacy:
         match timer, owner:
             case Timer.CLIENT_ANSWER, (Session() as session, int(id)):
                 session.asked[id].ask_timed_out(id)
-            case Timer.FOLLOW, Stream() | Watch():
+            case Timer.FOLLOW, Stream() | Watch() | Leaving():
                 owner.look()
             case Timer.SESSION_IDLE, Session():
                 self._unused(owner)

@@ -117,7 +117,7 @@ class HttpSse:
         if head.method == b"GET" and path == self._endpoint.sse_path:
             if not headers.accepts(head.values(b"accept"), headers.EVENT_STREAM):
                 raise refusals.stream_not_acceptable()
-            self._check_room()
+            self._check_room(head.principal)
         elif path != self._endpoint.messages_path.rstrip(b"/"):
             raise refusals.http_sse_stream_url(head.address_of(self._endpoint.path))
         elif head.method != b"POST":
@@ -135,18 +135,18 @@ class HttpSse:
         channel.receive(body, now=self._core.now)
         exchange.reply(202)
 
-    def _check_room(self) -> None:
+    def _check_room(self, principal: str) -> None:
         """Each stream may become a session."""
         if self._core.draining:
             raise refusals.shutting_down()
-        self._table.check_room()
+        self._table.check_room(principal)
         limit = self._core.limits.max_sessions
         if len(self._clients) >= limit:
             raise refusals.too_many_sessions(limit, None)
 
     def _open(self, exchange: ServerExchange) -> None:
         assert exchange.head is not None
-        self._check_room()
+        self._check_room(exchange.head.principal)
         token = self._core.token()
         key = principal, _ = exchange.head.principal, Secret(token)
         stream = _Stream(self._core, exchange, partial(self._gone, key))

@@ -163,6 +163,9 @@ class Inbox:
             call.cancel(reason_of(message))
         elif session.parks:
             log = session.log_key(cancellation_log(id))
-            Leaving(session.table, log, reason_of(message).encode(), exchange).append()
+            reason = reason_of(message).encode()
+            looks_again = session.is_shared
+            leaving = Leaving(session.table, log, reason, exchange, looks_again=looks_again)
+            leaving.append_if_asked()
             return True
         return False

@@ -131,7 +131,7 @@ class SessionLines:
         if self._is_open:
             raise refusals.initialized_already(request.id)
         negotiated = self._inbox.negotiate(request)
-        self._table.check_room(request.id)
+        self._table.make_room(self._principal, request.id)
         session = self.session
         session.revision = negotiated.revision
         session.client_info = negotiated.client_info

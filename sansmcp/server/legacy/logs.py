@@ -10,6 +10,7 @@ from ...codecs.jsonrpc import INTERNAL_ERROR
 from ...effects import StoreAppend, StoreEffect, StoreRead
 from ...errors import RemoteProtocolError
 from ...limits import Limits
+from ...shares import Shares
 from ...store import Page, StreamKey
 from ...timers import Timer
 from ...types import Secret
@@ -54,6 +55,9 @@ class StreamTable:
     _waiting: dict[StoreEffect, StoreUser] = attrs.field(
         factory=dict[StoreEffect, StoreUser], init=False
     )
+
+    late: Shares[tuple[str, str]] = attrs.field(factory=Shares[tuple[str, str]], init=False)
+    """How many cancellations of each session wait for their call to be known."""
 
     @property
     def limits(self) -> Limits:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -33,6 +34,7 @@ from ...events import SessionClosed, SessionOpened
 from ...messages import Notification, Params, RequestId
 from ...meta import CLIENT_CAPABILITIES
 from ...revisions import Revision
+from ...shares import Shares
 from ...states import SESSION, SessionEvent, SessionState, advance
 from ...store import StreamKey
 from ...timers import Timer
@@ -140,6 +142,8 @@ class Session(Caller):
             Watch(
                 self.table,
                 log,
+                after=1,
+                announces=True,
                 is_wanted=lambda: call.is_running,
                 found=lambda reason: call.cancel(reason.decode()),
             ).wait()
@@ -282,6 +286,14 @@ class SessionTable:
     _sessions: dict[tuple[str, Secret | Session], Session] = attrs.field(
         factory=dict[tuple[str, "Secret | Session"], Session], init=False
     )
+    _held: Shares[str] = attrs.field(factory=Shares[str], init=False)
+    """The number of sessions, by principal."""
+    _unused: Shares[str] = attrs.field(factory=Shares[str], init=False)
+    """The number of those that have made no request since they were opened."""
+    _never_used: dict[str, OrderedDict[Session, None]] = attrs.field(
+        factory=dict[str, "OrderedDict[Session, None]"], init=False
+    )
+    """These, by principal, oldest first."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -297,10 +309,47 @@ class SessionTable:
     def __contains__(self, session: Session) -> bool:
         return (session.principal, session.id or session) in self._sessions
 
-    def check_room(self, request_id: RequestId | None = None) -> None:
-        """Raises RemoteProtocolError (503) if there are as many sessions as there may be."""
-        if len(self) >= self._core.limits.max_sessions:
+    def check_room(self, principal: str, request_id: RequestId | None = None) -> None:
+        """Raise RemoteProtocolError (503) if there is no room for one more session.
+
+        There is if a session could be ended that was never used.
+        """
+        if self._lacks_own_room(principal) and not self._unused.of(principal):
+            limit = self._core.limits.max_sessions_per_principal
+            raise refusals.too_many_sessions(limit, request_id)
+        if len(self) >= self._core.limits.max_sessions and not self._unused.total:
             raise refusals.too_many_sessions(self._core.limits.max_sessions, request_id)
+
+    def make_room(self, principal: str, request_id: RequestId | None = None) -> None:
+        """See to it that there is room for one more session.
+
+        To open a session costs a client one request. So if there are too many, the oldest one goes
+        that was not used since, of the principal that has most of these. Sessions that were used
+        stay. Raises RemoteProtocolError (503) if all were.
+        """
+        self.check_room(principal, request_id)
+        if self._lacks_own_room(principal):
+            self._end_unused(principal)
+        elif len(self) >= self._core.limits.max_sessions:
+            self._end_unused(self._unused.largest())
+
+    def use(self, session: Session) -> None:
+        """A session has made a request after ``initialize``."""
+        unused = self._never_used.get(session.principal)
+        if unused is not None and session in unused:
+            del unused[session]
+            self._unused.change(session.principal, -1)
+            if not unused:
+                del self._never_used[session.principal]
+
+    def _lacks_own_room(self, principal: str) -> bool:
+        most = self._core.limits.max_sessions_per_principal
+        return principal != "" and self._held.of(principal) >= most
+
+    def _end_unused(self, principal: str) -> None:
+        session = next(iter(self._never_used[principal]))
+        everywhere = not self._core.shared_store  # it may be in use at another instance
+        self.end(session, "it was not used, and others need its place", everywhere=everywhere)
 
     def new(
         self, id: Secret | None, principal: str, revision: Revision, outlet: Outlet | None = None
@@ -326,12 +375,15 @@ class SessionTable:
         session = self.new(Secret(self._core.token()), principal, revision)
         session.client_info, session.client_capabilities = client_info, client_capabilities
         self.add(session)
+        self._never_used.setdefault(principal, OrderedDict())[session] = None
+        self._unused.change(principal, 1)
         session.touch()
         return session
 
     def add(self, session: Session) -> None:
         """A session has been opened."""
         self._sessions[session.principal, session.id or session] = session
+        self._held.change(session.principal, 1)
         self._core.events.append(SessionOpened(session))
 
     def find(self, principal: str, id: str | None) -> Session | None:
@@ -347,7 +399,9 @@ class SessionTable:
 
     def end(self, session: Session, reason: str, *, everywhere: bool = True) -> None:
         """End a session and forget it: everywhere, or only here."""
+        self.use(session)
         del self._sessions[session.principal, session.id or session]
+        self._held.change(session.principal, -1)
         session.end(reason, everywhere=everywhere)
 
     def shut_down(self) -> None:

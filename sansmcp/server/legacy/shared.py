@@ -110,7 +110,7 @@ class SharedSession:
 
     def _adopt(self, data: bytes) -> Session:
         """Another instance has opened it. Raises RemoteProtocolError if there are too many here."""
-        self._table.check_room()
+        self._table.make_room(self._key.principal)
         about = json.decode(data, self._core.limits.max_json_depth)
         revision = REVISIONS[about["revision"]]
         session = self._table.new(Secret(self._key.session), self._key.principal, revision)

@@ -101,6 +101,7 @@ class StreamableHttp:
         session_lives(asked)  # it may have ended since the head came
         session = asked.session or self._lone_session(asked)
         session.touch()
+        self._table.use(session)
         if asked.head.method == b"DELETE":
             self._table.end(session, "ended by the client")
             exchange.reply(200)
@@ -120,6 +121,8 @@ class StreamableHttp:
             return
         session = asked.session or self._lone_session(asked)
         session.touch()
+        if isinstance(messages, Request | Batch):
+            self._table.use(session)
         if isinstance(messages, Batch) and session.multi_turn:
             continue_call(self._core, session, resumption_point(asked), messages, exchange)
         elif isinstance(messages, Batch):
@@ -145,7 +148,7 @@ class StreamableHttp:
         if not self._endpoint.sessions:
             exchange.reply(200, negotiated.reply)
             return
-        self._table.check_room(request.id)
+        self._table.make_room(asked.head.principal, request.id)
         session = self._table.open(
             asked.head.principal,
             negotiated.revision,
@@ -170,7 +173,7 @@ class StreamableHttp:
     ) -> None:
         """The session is open, and can be found; or it could not be stored."""
         assert session.id is not None
-        if refusal is not None:
+        if refusal is not None and session in self._table:
             self._table.end(session, "it could not be stored")
         if exchange.is_done:
             return

@@ -106,6 +106,7 @@ def park(call: Call, stream: Stream, session: Session, required: InputRequired) 
         entries.insert(0, Entry(first - 1, b"", kind=EntryKind.BUFFER_INPUT))
     call.leave()
     stream.hand_over(entries)
+    Leaving(session.table, session.log_key(cancellation_log(call.request.id)), b"").append()
 
 
 def turn_of(id: RequestId) -> EventId | None:
@@ -260,7 +261,7 @@ class Delivery:
             self._done()
 
     def _add_or_end(self, cancellation: Page | None) -> None:
-        if cancellation is not None:
+        if cancellation is not None and cancellation.last.seq > 1:
             stream = self._session.find_stream(self._turn.stream)
             stream.take_over(self._turn.seq)
             stream.append(b"", final=True)
