@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from .client.detection import Verdicts
     from .client.settings import CallOptions, ClientSettings
     from .codecs.event_id import EventId
-    from .handles import CallHandle, ClientHandle, Promise
+    from .handles import CallHandle, ClientHandle, OriginatingCall, Promise, ServerRequest
     from .hosting.client import ClientHost
     from .hosting.server import ServerHost
     from .http11.client import ClientConnection
@@ -86,7 +86,13 @@ else:
             ".client.detection": ("Verdicts",),
             ".client.settings": ("CallOptions", "ClientSettings"),
             ".codecs.event_id": ("EventId",),
-            ".handles": ("CallHandle", "ClientHandle", "Promise"),
+            ".handles": (
+                "CallHandle",
+                "ClientHandle",
+                "OriginatingCall",
+                "Promise",
+                "ServerRequest",
+            ),
             ".hosting.client": ("ClientHost",),
             ".hosting.server": ("ServerHost",),
             ".http11.client": ("ClientConnection",),
@@ -143,6 +149,7 @@ __all__ = [
     "NdjsonDecoder",
     "NegotiationFailed",
     "Notification",
+    "OriginatingCall",
     "Page",
     "PeerGone",
     "ProcessEnded",
@@ -165,6 +172,7 @@ __all__ = [
     "ServerExchange",
     "ServerHost",
     "ServerPipe",
+    "ServerRequest",
     "ServerSettings",
     "Session",
     "SessionLost",

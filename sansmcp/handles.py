@@ -12,11 +12,14 @@ import abc
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
+import attrs
+
+from .codecs import json
 from .errors import LocalProtocolError
 from .events import Connected, ProgressReceived
 from .messages import Params, RequestId
 from .revisions import REVISIONS
-from .types import Era
+from .types import Era, elide
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -27,11 +30,46 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 Done = TypeVar("Done")
 
-OnProgress: TypeAlias = Callable[[ProgressReceived], None]
-"""Called with each progress report of a call, in order. It must not block.
+OnProgress: TypeAlias = Callable[[ProgressReceived], Done | None]
+"""Called with each progress report of a call, in order.
 
-What it raises ends the call, and is raised by the method that has made the call.
+In an asynchronous adapter it may be an async function: the method that has made the call awaits it,
+and returns when all reports are dealt with. A plain function runs in the event loop and must not
+block. What it raises ends the call, and is raised by the method that has made the call.
 """
+
+
+@attrs.frozen
+class OriginatingCall:
+    """A call of this client within which the server asks something."""
+
+    handle: int
+    """What :meth:`sansmcp.Client.call` returned."""
+    method: str
+    params: Params
+    """The parameters that the application gave; empty if there were none."""
+
+
+@attrs.frozen
+class ServerRequest:
+    """A request of the server, such as ``elicitation/create``: what a function of ``answers`` gets.
+
+    The function returns the result, a JSON object, or raises JsonRpcError.
+    """
+
+    id: RequestId = attrs.field(repr=False)
+    method: str
+    params: Params = attrs.field(repr=elide)
+    """The parameters; empty if there are none."""
+    call: OriginatingCall | None
+    """The call within which the server asks. None if the transport does not tell: on stdio and
+    HTTP+SSE before 2026-07-28, and for what comes on the standalone stream.
+    """
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """``_meta`` of the parameters; empty if there is none."""
+        return json.as_object(self.params.get("_meta")) or {}
 
 
 class Promise:
@@ -75,14 +113,15 @@ class ClientHandle(abc.ABC, Generic[Result, Done]):
         method: str,
         params: Params | None = None,
         *,
-        on_progress: OnProgress | None = None,
+        on_progress: OnProgress[Done] | None = None,
         **options: Unpack[CallOptions],
     ) -> Result:
         """Make any request.
 
         Args:
             method, params: the JSON-RPC request.
-            on_progress: called with each progress report.
+            on_progress: a function that is called with each progress report, in order; in an
+                asynchronous adapter it may be async. What it raises ends the call.
             options: ``timeout`` (seconds without an answer and without progress), ``total_timeout``
                 (seconds in all), ``reset_on_progress``, ``idempotent`` (the request may be made
                 again when its outcome is unknown), and ``meta`` (further members of ``_meta``); see
@@ -103,7 +142,7 @@ class ClientHandle(abc.ABC, Generic[Result, Done]):
         name: str,
         arguments: Mapping[str, Any] | None = None,
         *,
-        on_progress: OnProgress | None = None,
+        on_progress: OnProgress[Done] | None = None,
         **options: Unpack[CallOptions],
     ) -> Result:
         """Call a tool; the options are those of :meth:`call`.

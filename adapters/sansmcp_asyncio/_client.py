@@ -92,8 +92,9 @@ def connect(
         target: the URL of an MCP endpoint, http or https; or the command that starts a server on
             stdio, e.g. ``["python", "server.py"]``. That process, and all that it has started, end
             with the client.
-        answers: for each request that the server may make, an async function from its parameters
-            to the result: ``{"elicitation/create": ask_user}``. The server makes only those that
+        answers: for each request that the server may make, a function, async or plain, from the
+            :class:`sansmcp.ServerRequest` to the result, a JSON object: ``{"elicitation/create":
+            ask_user}``. A plain one must not block. The server makes only those requests that
             ``capabilities`` declares.
         ssl_context: how to verify an https server; the standard library's default if None.
         env, cwd: environment and directory of the process; None: the same as ours.

@@ -96,13 +96,14 @@ class Client(sansmcp_threads.Client):
         method: str,
         params: Params | None = None,
         *,
-        on_progress: OnProgress | None = None,
+        on_progress: OnProgress[None] | None = None,
         **options: Unpack[sansmcp.CallOptions],
     ) -> PendingCall:
         """Make any request, and return once it is sent: several can be under way at once.
 
         They all go on while any method waits. The arguments are those of :meth:`call`.
         """
+        sansmcp_threads.check_plain("on_progress", on_progress)
         with undisturbed(self._lock):
             pending = PendingCall(self)
             pending.handle = self.begin_call(pending, method, params, on_progress, options)
@@ -117,7 +118,7 @@ class Client(sansmcp_threads.Client):
         """End a call; the same as its own method."""
         with undisturbed(self._lock):
             if pending.handle in self._waiting:
-                self._waiting[pending.handle] = pending, None  # who cancels wants no more reports
+                self._waiting[pending.handle].on_progress = None  # its reports are not wanted
                 self.core.cancel(pending.handle, now=time.monotonic())
                 self.flush()
 
@@ -243,8 +244,9 @@ def connect(
         target: the URL of an MCP endpoint, http or https; or a command, such as
             ``["python", "server.py"]``, that starts a server on stdio (not on Windows). When the
             client is closed, the process ends, with all that it has started.
-        answers: functions from the parameters of a request to its result, for each request that the
-            server may make, such as ``"elicitation/create"``; ``capabilities`` has to declare them.
+        answers: for each request that the server may make, such as ``"elicitation/create"``, a
+            function from the :class:`sansmcp.ServerRequest` to the result, a JSON object;
+            ``capabilities`` has to declare it.
         ssl_context: verifies an https server; by default as the standard library does.
         env, cwd: environment and directory of the process; None: ours.
         settings: see :class:`sansmcp.Client`. Unless ``verdicts`` is set, all clients of this

@@ -24,7 +24,7 @@ class ToolCall:
 
     tool: str
     arguments: dict[str, Any]
-    on_progress: OnProgress
+    on_progress: OnProgress[None]
     idempotent: bool | None = None
 
 
@@ -34,8 +34,8 @@ which it catches.
 """
 
 
-Answers: TypeAlias = Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]]
-"""For each request that the server may make, a function from its parameters to the result."""
+Answers: TypeAlias = Mapping[str, Callable[[sansmcp.ServerRequest], dict[str, Any]]]
+"""For each request that the server may make, a plain function from it to the result."""
 
 
 class Adapter(Protocol):

@@ -53,11 +53,11 @@ def ask(call: Round) -> dict[str, Any] | InputRequired:
     return {**outcome, "structuredContent": {"processes": processes}}
 
 
-def _answer_user(params: Any) -> dict[str, Any]:
+def _answer_user(request: sansmcp.ServerRequest) -> dict[str, Any]:
     return {"action": "accept", "content": {"topic": "the sea"}}
 
 
-def _answer_model(params: Any) -> dict[str, Any]:
+def _answer_model(request: sansmcp.ServerRequest) -> dict[str, Any]:
     block = {"type": "text", "text": "It is blue."}
     return {"role": "assistant", "model": "none", "content": block}
 

@@ -17,7 +17,7 @@ from sansmcp.events import ClientEvent
 
 from . import example
 from ._adapters import Answers, Script
-from ._with_loop import answers_of, converse_with
+from ._with_loop import converse_with
 
 EXAMPLE = example.app
 
@@ -34,7 +34,7 @@ def converse(
     """Make the calls of a script."""
 
     async def main() -> None:
-        connecting = sansmcp_asyncio.connect(target, answers=answers_of(answers), **settings)
+        connecting = sansmcp_asyncio.connect(target, answers=answers, **settings)
         await converse_with(connecting, script, show)
 
     run(main())

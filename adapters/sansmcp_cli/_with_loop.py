@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any
 
 import sansmcp
 import sansmcp_loop
 from sansmcp.events import ClientEvent
 
-from ._adapters import Answers, Script, next_call
+from ._adapters import Script, next_call
 
 
 async def converse_with(
@@ -41,15 +40,3 @@ async def _show_events(
 ) -> None:
     async for event in events:
         show(event)
-
-
-def answers_of(answers: Answers | None) -> dict[str, Callable[[Any], Awaitable[Any]]]:
-    """The same functions, to be awaited."""
-
-    def awaited(answer: Callable[[Any], Any]) -> Callable[[Any], Awaitable[Any]]:
-        async def give(params: Any) -> Any:
-            return answer(params)
-
-        return give
-
-    return {method: awaited(answer) for method, answer in (answers or {}).items()}

@@ -14,7 +14,7 @@ from sansmcp.events import ClientEvent
 
 from . import example
 from ._adapters import Answers, Script
-from ._with_loop import answers_of, converse_with
+from ._with_loop import converse_with
 
 EXAMPLE = example.app
 
@@ -29,7 +29,7 @@ def converse(
     """Make the calls of a script."""
 
     async def main() -> None:
-        connecting = sansmcp_trio.connect(target, answers=answers_of(answers), **settings)
+        connecting = sansmcp_trio.connect(target, answers=answers, **settings)
         await converse_with(connecting, script, show)
 
     trio.run(main, restrict_keyboard_interrupt_to_checkpoints=True)

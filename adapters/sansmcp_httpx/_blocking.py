@@ -162,8 +162,8 @@ def connect_blocking(
         http: what makes the requests. It stays open; close it after the client. Its timeout for
             reading is not used: those of the settings and calls hold.
         answers: for each request that the server may make during a call, such as
-            ``"elicitation/create"``, a function from its parameters to the result. Declare it in
-            ``capabilities``, too.
+            ``"elicitation/create"``, a function from the :class:`sansmcp.ServerRequest` to the
+            result, a JSON object. Declare it in ``capabilities``, too.
         on_event: is told, during a call, what happens and belongs to no call: notifications,
             reconnections, a lost session.
         settings: see :class:`sansmcp.Client`; ``listen`` and ``transports`` have no effect. Unless

@@ -115,8 +115,9 @@ def connect(
             that is open holds one of its connections; if the limits of ``http`` allow too few,
             calls fail with Disconnected, which says so. Over HTTP/2, httpx (0.28) leaves a response
             unread while two others are open and silent: make one call at a time, or use HTTP/1.1.
-        answers: for each request that the server may make, such as ``"elicitation/create"``, an
-            async function from its parameters to the result. Declare it in ``capabilities``, too.
+        answers: for each request that the server may make, such as ``"elicitation/create"``, a
+            function, async or plain, from the :class:`sansmcp.ServerRequest` to the result, a JSON
+            object. A plain one must not block. Declare the request in ``capabilities``, too.
         settings: see :class:`sansmcp.Client`. Unless ``verdicts`` is set, all clients of this
             program share one.
 

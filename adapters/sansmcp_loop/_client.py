@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import abc
+import inspect
 import logging
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import sansmcp
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange, ProcessEffect
 from sansmcp.events import ClientEvent, ServerWithdrew
-from sansmcp.types import escape_controls
 
 from ._loops import Loop, Task
 from ._machine import Promise, Timekeeper
@@ -19,12 +20,17 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from sansmcp.handles import OnProgress
-    from sansmcp.messages import Params, Request, RequestId
+    from sansmcp.messages import Params, RequestId
 
 _logger = logging.getLogger("sansmcp")
 
-Answerer: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Any]]
-"""Answers a request of the server: from its parameters to the result, or raises JsonRpcError."""
+Answerer: TypeAlias = Callable[
+    [sansmcp.ServerRequest], Awaitable[Mapping[str, Any]] | Mapping[str, Any]
+]
+"""Returns the result of a request of the server, or raises JsonRpcError.
+
+It may be an async function. A plain one runs in the event loop and must not block.
+"""
 
 
 class Pool(Protocol):
@@ -55,6 +61,36 @@ def perform(effect: ClientEffect, pool: Pool, process: Process) -> None:
             process.perform(effect)
 
 
+class _CallPromise(Promise):
+    """The result of a call, which comes after all that ``on_progress`` has to await."""
+
+    def __init__(self, loop: Loop) -> None:
+        super().__init__(loop.event())
+        self._loop = loop
+        self.reports: deque[Awaitable[None]] = deque()
+        """What is to be awaited for reports that have come, in order."""
+
+    def add(self, report: Awaitable[None]) -> None:
+        """Let the task that waits await something for a report."""
+        self.reports.append(report)
+        self._delivered.set()
+
+    async def next_report(self) -> Awaitable[None] | None:
+        """Wait for the next report; None if the result is there and no report is left."""
+        while True:
+            await self._delivered.wait()
+            if self.reports or self.is_delivered:
+                return self.reports.popleft() if self.reports else None
+            self._delivered = self._loop.event()
+
+    def drop(self) -> int:
+        """Await no more reports; returns how many are left."""
+        for report in self.reports:
+            if isinstance(report, Coroutine):
+                report.close()
+        return len(self.reports)
+
+
 class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
     """A client in an event loop; made by ``connect``. All methods may be called from any task."""
 
@@ -70,6 +106,8 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
         self._loop = loop
         self._clock = clock
         self._answering: dict[RequestId, Task] = {}
+        self._reports = 0
+        """Progress reports that async functions of the application have still to deal with."""
         self._is_over = False
 
     # For applications
@@ -79,16 +117,26 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
         method: str,
         params: Params | None = None,
         *,
-        on_progress: OnProgress | None = None,
+        on_progress: OnProgress[Awaitable[None]] | None = None,
         **options: Unpack[sansmcp.CallOptions],
     ) -> Any:
-        """Make any request. Cancelling the caller cancels the request."""
+        """Make any request. Cancelling the caller cancels the request.
+
+        If ``on_progress`` is an async function, this method awaits it for each report in turn, and
+        returns after the last one.
+        """
         self._check_loop()
-        promise = Promise(self._loop.event())
+        promise = _CallPromise(self._loop)
         handle = self.begin_call(promise, method, params, on_progress, options)
         try:
-            return await promise.wait()
+            while (report := await promise.next_report()) is not None:
+                try:
+                    await report
+                finally:
+                    self._reports_done(1)
+            return promise.get()
         finally:
+            self._reports_done(promise.drop())
             self.end_call(handle)
 
     async def notify(
@@ -135,6 +183,24 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
 
     # For adapters
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether the application has to catch up before more is read from the server."""
+        return super().is_paused or self._reports >= self.core.limits.max_queued_events
+
+    def _reported(self, promise: sansmcp.Promise, result: Any) -> None:
+        """Let the task that has made the call await what an async function has returned."""
+        if inspect.isawaitable(result):
+            assert isinstance(promise, _CallPromise)
+            self._reports += 1
+            promise.add(result)
+
+    def _reports_done(self, count: int) -> None:
+        was_paused = self.is_paused
+        self._reports -= count
+        if was_paused and not self.is_paused:
+            self.settle()  # more can be read
+
     async def _open(self) -> None:
         """Do the handshake. Raises CallError where it fails."""
         self.begin()
@@ -167,10 +233,14 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
             case _:
                 super()._happened(event)
 
-    def _respond(self, request: Request, result: Any) -> None:
-        self._answering[request.id] = self._run(self._respond_later(request, result))
+    def _respond(self, request: sansmcp.ServerRequest, result: Any) -> None:
+        """Answer at once, or in a task if the function of the application is async."""
+        if inspect.isawaitable(result):
+            self._answering[request.id] = self._run(self._respond_later(request, result))
+        else:
+            super()._respond(request, result)
 
-    async def _respond_later(self, request: Request, result: Awaitable[Any]) -> None:
+    async def _respond_later(self, request: sansmcp.ServerRequest, result: Awaitable[Any]) -> None:
         try:
             super()._respond(request, await result)
         except Exception as error:
@@ -183,8 +253,8 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
             self._answering.pop(request.id, None)
             self.settle()
 
-    def answer_failed(self, request: Request, error: Exception) -> None:
-        _logger.error("answering %s failed", escape_controls(request.method), exc_info=error)
+    def answer_failed(self, request: sansmcp.ServerRequest, error: Exception) -> None:
+        _logger.error("answering %s failed", request.method, exc_info=error)
 
 
 class AwaitableClient(Client):

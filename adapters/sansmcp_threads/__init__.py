@@ -10,7 +10,7 @@ from sansmcp import later
 
 if TYPE_CHECKING:
     from ._call import Call, ThreadCall
-    from ._client import Client
+    from ._client import Client, check_plain
     from ._host import Host, HostSettings
     from ._workers import Workers
 else:
@@ -18,10 +18,10 @@ else:
         globals(),
         {
             "._call": ("Call", "ThreadCall"),
-            "._client": ("Client",),
+            "._client": ("Client", "check_plain"),
             "._host": ("Host", "HostSettings"),
             "._workers": ("Workers",),
         },
     )
 
-__all__ = ["Call", "Client", "Host", "HostSettings", "ThreadCall", "Workers"]
+__all__ = ["Call", "Client", "Host", "HostSettings", "ThreadCall", "Workers", "check_plain"]

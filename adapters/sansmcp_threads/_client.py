@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import inspect
 import logging
 import threading
 import time
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from sansmcp.handles import OnProgress
-    from sansmcp.messages import Params, Request
+    from sansmcp.messages import Params
 
 _logger = logging.getLogger("sansmcp")
 
@@ -29,6 +30,8 @@ class Client(sansmcp.ClientHost[Any, None]):
 
     def __init__(self, core: sansmcp.Client, answers: Mapping[str, Answerer] | None) -> None:
         self._is_open, self._is_closed = Promise(), Promise()
+        for method, answer in (answers or {}).items():
+            check_plain(f"answers[{method!r}]", answer)
         functions = {method: _interruptible(answer) for method, answer in (answers or {}).items()}
         super().__init__(core, functions, self._is_open, self._is_closed)
         self._lock = threading.RLock()
@@ -44,10 +47,11 @@ class Client(sansmcp.ClientHost[Any, None]):
         method: str,
         params: Params | None = None,
         *,
-        on_progress: OnProgress | None = None,
+        on_progress: OnProgress[None] | None = None,
         **options: Unpack[sansmcp.CallOptions],
     ) -> Any:
         """Make any request, and wait for its end. Interrupting the wait cancels the request."""
+        check_plain("on_progress", on_progress)
         with undisturbed(self._lock):
             promise = Promise()
             handle = self.begin_call(promise, method, params, on_progress, options)
@@ -102,15 +106,24 @@ class Client(sansmcp.ClientHost[Any, None]):
     def now(self) -> float:
         return time.monotonic()
 
-    def answer_failed(self, request: Request, error: Exception) -> None:
+    def answer_failed(self, request: sansmcp.ServerRequest, error: Exception) -> None:
         _logger.error("answering %s failed", escape_controls(request.method), exc_info=error)
 
 
 def _interruptible(answer: Answerer) -> Answerer:
     """A function of the application that an interrupt may stop, as it stops a wait."""
 
-    def give(params: Mapping[str, Any]) -> Any:
+    def give(request: sansmcp.ServerRequest) -> Mapping[str, Any]:
         with interrupts_allowed():
-            return answer(params)
+            return answer(request)
 
     return give
+
+
+def check_plain(name: str, function: object) -> None:
+    """Raises LocalProtocolError for an async function: there is no event loop to await it."""
+    if inspect.iscoroutinefunction(function):
+        raise sansmcp.LocalProtocolError(
+            f"{name} is an async function, and this client blocks; use def, or connect() of "
+            "sansmcp_asyncio or sansmcp_trio"
+        )

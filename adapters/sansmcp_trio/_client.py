@@ -103,8 +103,9 @@ async def connect(
         target: the URL of an MCP endpoint, http or https; or the command that starts a server on
             stdio, e.g. ``["python", "server.py"]``. That process, and all that it has started, end
             with the block.
-        answers: for each request that the server may make, such as ``"elicitation/create"``, an
-            async function from its parameters to the result. Declare it in ``capabilities``, too.
+        answers: for each request that the server may make, such as ``"elicitation/create"``, a
+            function, async or plain, from the :class:`sansmcp.ServerRequest` to the result, a JSON
+            object. A plain one must not block. Declare the request in ``capabilities``, too.
         ssl_context: how to verify an https server; the standard library's default if None.
         env: the environment of the process; None: the same as ours.
         cwd: the directory in which the process runs; None: ours.

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import attrs
+
 from ..client.client import Client
 from ..effects import ClientEffect
 from ..errors import JsonRpcError, LocalProtocolError
@@ -20,14 +22,32 @@ from ..events import (
     ServerAsked,
     ServerWithdrew,
 )
-from ..handles import ClientHandle, Done, OnProgress, Promise, Result
-from ..messages import Params, Request, RequestId
+from ..handles import (
+    ClientHandle,
+    Done,
+    OnProgress,
+    OriginatingCall,
+    Promise,
+    Result,
+    ServerRequest,
+)
+from ..messages import Params, RequestId
 
 if TYPE_CHECKING:
     from ..client.settings import CallOptions
 
-Answerer: TypeAlias = Callable[[Mapping[str, Any]], Any]
-"""Answers a request of the server: from its parameters to the result, or raises JsonRpcError."""
+Answerer: TypeAlias = Callable[[ServerRequest], Mapping[str, Any]]
+"""Returns the result of a request of the server, or raises JsonRpcError."""
+
+
+@attrs.define(eq=False)
+class _Waiting:
+    """Who waits for the end of a call."""
+
+    promise: Promise
+    on_progress: Callable[[ProgressReceived], Any] | None
+    method: str
+    params: Params
 
 
 class ClientHost(ClientHandle[Result, Done]):
@@ -40,7 +60,7 @@ class ClientHost(ClientHandle[Result, Done]):
     def __init__(
         self,
         core: Client,
-        answers: Mapping[str, Answerer] | None,
+        answers: Mapping[str, Callable[[ServerRequest], Any]] | None,
         opening: Promise,
         closing: Promise,
     ) -> None:
@@ -48,7 +68,7 @@ class ClientHost(ClientHandle[Result, Done]):
 
         Args:
             core: the machine.
-            answers: functions from the parameters of a request to its result, by method.
+            answers: functions from a request of the server to its result, by method.
             opening: is delivered when the handshake is done, with an exception if it has failed.
             closing: is delivered when the client is closed.
         """
@@ -56,9 +76,9 @@ class ClientHost(ClientHandle[Result, Done]):
         self._answers = answers or {}
         self._opening = opening
         self._closing = closing
-        self._waiting: dict[int, tuple[Promise, OnProgress | None]] = {}
+        self._waiting: dict[int, _Waiting] = {}
         """Who waits for the end of which call."""
-        self._asked: dict[RequestId, Request] = {}
+        self._asked: dict[RequestId, ServerRequest] = {}
         """What the server has asked, in order, until the application's function is called."""
         self._events: deque[ClientEvent] = deque()
         """What belongs to no call, for the application to take."""
@@ -109,7 +129,7 @@ class ClientHost(ClientHandle[Result, Done]):
         promise: Promise,
         method: str,
         params: Params | None,
-        on_progress: OnProgress | None,
+        on_progress: OnProgress[Done] | None,
         options: CallOptions,
     ) -> int:
         """Make a request; returns the handle of the call.
@@ -117,7 +137,7 @@ class ClientHost(ClientHandle[Result, Done]):
         The promise is delivered at the end of the call, or when ``on_progress`` has raised.
         """
         handle = self.core.call(method, params, now=self.now(), **options)
-        self._waiting[handle] = promise, on_progress
+        self._waiting[handle] = _Waiting(promise, on_progress, method, params or {})
         try:
             self.settle()
         except BaseException:  # an interrupt, say, of a function that answers the server
@@ -139,13 +159,15 @@ class ClientHost(ClientHandle[Result, Done]):
         """Do what the machine wants; it must not wait."""
 
     @abc.abstractmethod
-    def answer_failed(self, request: Request, error: Exception) -> None:
+    def answer_failed(self, request: ServerRequest, error: Exception) -> None:
         """An answer has raised what the server is not told: let somebody know."""
 
     def _happened(self, event: ClientEvent) -> None:
         match event:
-            case ServerAsked(_, request):
-                self._asked[request.id] = request
+            case ServerAsked(handle, request):
+                params = request.params or {}
+                call = self._originating(handle)
+                self._asked[request.id] = ServerRequest(request.id, request.method, params, call)
             case ServerWithdrew(request_id):
                 self._asked.pop(request_id, None)
             case _:
@@ -162,13 +184,13 @@ class ClientHost(ClientHandle[Result, Done]):
         match event:
             case CallCompleted(handle, result):
                 if handle in self._waiting:
-                    self._waiting.pop(handle)[0].deliver(result)
+                    self._waiting.pop(handle).promise.deliver(result)
             case CallFailed(handle, error):
                 if handle in self._waiting:
-                    self._waiting.pop(handle)[0].deliver(error=error)
+                    self._waiting.pop(handle).promise.deliver(error=error)
             case ProgressReceived(call=handle):
                 if handle in self._waiting:
-                    _report(event, *self._waiting[handle])
+                    self._report(event, self._waiting[handle])
             case Connected() if not hasattr(self, "connected"):
                 self.connected = event
                 self._opening.deliver()
@@ -180,31 +202,46 @@ class ClientHost(ClientHandle[Result, Done]):
                 return False
         return True
 
-    def _answer(self, request: Request) -> None:
+    def _originating(self, handle: int | None) -> OriginatingCall | None:
+        waiting = self._waiting.get(handle) if handle is not None else None
+        if handle is None or waiting is None:
+            return None
+        return OriginatingCall(handle, waiting.method, waiting.params)
+
+    def _report(self, progress: ProgressReceived, waiting: _Waiting) -> None:
+        if waiting.on_progress is not None:
+            try:
+                reported = waiting.on_progress(progress)
+            except Exception as error:  # is for who has given us the function
+                waiting.promise.deliver(error=error)
+            else:
+                self._reported(waiting.promise, reported)
+
+    def _reported(self, promise: Promise, result: Any) -> None:
+        """Take what ``on_progress`` has returned: in an event loop it may be an awaitable."""
+
+    def _answer(self, request: ServerRequest) -> None:
         """Answer a request of the server with what the application's function for it returns."""
         if request.method not in self._answers:
             self.core.decline(request.id, now=self.now())
             return
         try:
-            self._respond(request, self._answers[request.method](request.params or {}))
+            self._respond(request, self._answers[request.method](request))
         except Exception as error:
             self._fail(request, error)
 
-    def _respond(self, request: Request, result: Any) -> None:
+    def _respond(self, request: ServerRequest, result: Any) -> None:
+        """Answer a request of the server with what the application's function has returned.
+
+        Raises LocalProtocolError if that is not JSON. In an event loop it may be an awaitable.
+        """
         self.core.respond(request.id, result, now=self.now())
 
-    def _fail(self, request: Request, error: Exception) -> None:
+    def _fail(self, request: ServerRequest, error: Exception) -> None:
+        """Answer a request of the server with what the application's function has raised."""
         if not isinstance(error, JsonRpcError):
             self.answer_failed(request, error)
         try:
             self.core.fail_with(request.id, error, now=self.now())
         except LocalProtocolError as unsayable:  # what it carries is not JSON
             self._fail(request, unsayable)
-
-
-def _report(progress: ProgressReceived, promise: Promise, on_progress: OnProgress | None) -> None:
-    if on_progress is not None:
-        try:
-            on_progress(progress)
-        except Exception as error:  # is for who has given us the function
-            promise.deliver(error=error)

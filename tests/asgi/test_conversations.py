@@ -122,7 +122,7 @@ async def test_a_tool_asks_the_user(host: Host, world: World) -> None:
             return InputRequired({"who": InputRequest("elicitation/create", {})}, 1)
         return {"said": call.answers["who"], "saved": call.saved_state}
 
-    async def elicit(params: Any) -> Any:
+    async def elicit(request: sansmcp.ServerRequest) -> Any:
         return {"action": "decline"}
 
     settings: dict[str, Any] = {

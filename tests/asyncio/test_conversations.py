@@ -131,9 +131,9 @@ async def test_the_server_lets_go_and_the_client_comes_back(world: World) -> Non
 # Questions
 
 
-async def elicit(params: Any) -> Any:
+async def elicit(request: sansmcp.ServerRequest) -> Any:
     await asyncio.sleep(0)
-    if params["message"] == "fail":
+    if request.params["message"] == "fail":
         raise JsonRpcError(-1, "declined")
     return {"action": "accept", "content": {"name": "Ada"}}
 
@@ -184,10 +184,10 @@ async def test_what_nobody_answers_is_declined(
             await call.ask("sampling/createMessage")
         return codes
 
-    async def broken(params: Any) -> Any:
+    async def broken(request: sansmcp.ServerRequest) -> Any:
         raise RuntimeError("secret")
 
-    async def gives_up(params: Any) -> Any:
+    async def gives_up(request: sansmcp.ServerRequest) -> Any:
         raise asyncio.CancelledError
 
     answers = {"elicitation/create": broken, "roots/list": gives_up}
@@ -209,7 +209,7 @@ async def test_a_question_that_is_withdrawn_stops_its_answerer(world: World) -> 
         await stopped.wait()
         return {"late": True}
 
-    async def slow(params: Any) -> Any:
+    async def slow(request: sansmcp.ServerRequest) -> Any:
         begun.set()
         try:
             await asyncio.Event().wait()

@@ -16,6 +16,7 @@ from sansmcp import (
     LocalProtocolError,
     NegotiationFailed,
     RequestCancelled,
+    ServerRequest,
     SessionLost,
 )
 from sansmcp.events import Closed, Connected, ProgressReceived
@@ -92,7 +93,7 @@ async def test_who_answers_may_close_the_client(world: World) -> None:
     async def ask(call: Call) -> Any:
         return await call.ask("elicitation/create", {"message": "?"})
 
-    async def close(params: Any) -> Any:
+    async def close(request: ServerRequest) -> Any:
         await client.aclose()
 
     answers = {"elicitation/create": close}

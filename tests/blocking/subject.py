@@ -41,7 +41,7 @@ class _Client(ConnectedClient):
         method: str,
         params: Params | None = None,
         *,
-        on_progress: OnProgress | None = None,
+        on_progress: OnProgress[None] | None = None,
         **options: Unpack[sansmcp.CallOptions],
     ) -> Pending:
         return self._client.start_call(method, params, on_progress=on_progress, **options)

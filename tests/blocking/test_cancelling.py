@@ -20,6 +20,7 @@ from sansmcp import (
     LocalProtocolError,
     ReconnectPolicy,
     RequestCancelled,
+    ServerRequest,
 )
 from sansmcp.events import ServerNotified
 from sansmcp_blocking import Call, Client, Serving, connect, serve
@@ -244,7 +245,7 @@ def test_a_client_is_closed_from_within(
     def ask(call: Call) -> Any:
         return InputRequired({"why": InputRequest("elicitation/create", {"message": "?"})})
 
-    def answer(params: Any) -> Any:
+    def answer(request: ServerRequest) -> Any:
         client.close()
         return {"action": "accept"}
 

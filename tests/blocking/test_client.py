@@ -164,11 +164,11 @@ def test_a_question_is_answered_by_a_function_that_makes_a_call_itself(
         assert caught.value.code == -1
         return call.ask("elicitation/create", {"message": "?"})
 
-    def answer(params: Any) -> Any:
-        assert params["message"] == "?"
+    def answer(request: sansmcp.ServerRequest) -> Any:
+        assert request.params["message"] == "?"
         return {"action": "accept", "content": client.call_tool("echo", {"a": 1})["echo"]}
 
-    def refuse(params: Any) -> Any:
+    def refuse(request: sansmcp.ServerRequest) -> Any:
         raise JsonRpcError(-1, "not now")
 
     serving = start()
@@ -194,7 +194,7 @@ def test_a_question_that_nobody_answers_is_declined(
             codes.append(caught.value.code)
         return {}
 
-    def fail(params: Any) -> Any:
+    def fail(request: sansmcp.ServerRequest) -> Any:
         raise ValueError("secret")
 
     serving = start()
@@ -354,7 +354,7 @@ def test_an_interrupt_in_a_function_of_the_application_comes_at_once(
     def ask(call: Call) -> Any:
         return call.ask("elicitation/create", {})
 
-    def answer(params: Any) -> Any:
+    def answer(request: sansmcp.ServerRequest) -> Any:
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("the interrupt came later")
 
@@ -381,3 +381,25 @@ def test_a_handler_of_the_program_for_interrupts_is_left_alone(start: Start) -> 
     finally:
         signal.signal(signal.SIGINT, before)
     assert seen == [signal.SIGINT]
+
+
+def test_async_functions_are_refused(start: Start) -> None:
+    """Row C4 of the review: nothing would ever await them."""
+
+    async def waits(event: Any) -> Any:
+        raise NotImplementedError
+
+    serving = start()
+    answers: Any = {"elicitation/create": waits}
+    with pytest.raises(
+        sansmcp.LocalProtocolError,
+        match=r"answers\['elicitation/create'\] is an async function, .*; use def, or connect",
+    ):
+        sansmcp_blocking.connect(serving.url, answers=answers)
+    report: Any = waits
+    with sansmcp_blocking.connect(serving.url) as client:
+        for make in (client.call_tool, client.start_call):
+            with pytest.raises(
+                sansmcp.LocalProtocolError, match="on_progress is an async function"
+            ):
+                make("ping", on_progress=report)

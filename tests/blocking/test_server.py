@@ -103,7 +103,7 @@ def test_a_question_ends_when_its_call_is_cancelled(start: Start, world: World) 
             ended.set()
             raise
 
-    def answer(params: Any) -> Any:
+    def answer(request: sansmcp.ServerRequest) -> Any:
         pending.cancel()
         return {}
 
@@ -130,12 +130,15 @@ def test_a_question_that_is_not_answered_in_time(start: Start, world: World) -> 
         gave_up.set()
         return {"gave": "up"}
 
+    def late(request: sansmcp.ServerRequest) -> dict[str, Any]:
+        return {"gave up": gave_up.wait(PATIENCE)}
+
     serving = start()
     with sansmcp_blocking.connect(
         serving.url,
         versions=HANDSHAKE_VERSIONS,
         capabilities={"elicitation": {}},
-        answers={"elicitation/create": lambda params: gave_up.wait(PATIENCE)},
+        answers={"elicitation/create": late},
     ) as client:
         assert client.call_tool("ask")["gave"] == "up"
 

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from sansmcp import Disconnected, JsonRpcError, LocalProtocolError, RequestTimeout
+from sansmcp import Disconnected, JsonRpcError, LocalProtocolError, RequestTimeout, ServerRequest
 from sansmcp.events import ClientEvent, ServerNotified
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
 from sansmcp_httpx import BlockingClient, connect_blocking
@@ -54,7 +54,7 @@ def test_the_settings_of_httpx_hold(url: str, web: Web) -> None:
 def test_answers_and_events(http: httpx.Client, url: str) -> None:
     events: list[ClientEvent] = []
 
-    def elicit(params: Any) -> Any:
+    def elicit(request: ServerRequest) -> Any:
         client.ping()  # an answer may ask for something itself
         return {"action": "decline"}
 
@@ -71,7 +71,7 @@ def test_answers_and_events(http: httpx.Client, url: str) -> None:
 def test_answers_that_there_are_not(
     http: httpx.Client, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(params: Any) -> Any:
+    def broken(request: ServerRequest) -> Any:
         raise RuntimeError("secret")
 
     for answers in ({}, {"elicitation/create": broken}):
@@ -101,7 +101,7 @@ def test_nobody_is_there(http: httpx.Client) -> None:
 
 
 def test_an_interrupt_cancels_the_call(http: httpx.Client, url: str) -> None:
-    def interrupt(params: Any) -> Any:
+    def interrupt(request: ServerRequest) -> Any:
         signal.raise_signal(signal.SIGINT)
 
     answers = {"elicitation/create": interrupt}
@@ -115,7 +115,7 @@ def test_another_thread_has_to_wait(http: httpx.Client, url: str) -> None:
     asked, go_on = threading.Event(), threading.Event()
     results: list[Any] = []
 
-    def answer(params: Any) -> Any:
+    def answer(request: ServerRequest) -> Any:
         asked.set()
         happens(go_on)
         return {"action": "decline"}

@@ -9,7 +9,13 @@ import pytest
 from starlette.middleware.gzip import GZipMiddleware
 
 import sansmcp_httpx
-from sansmcp import Disconnected, LocalProtocolError, RequestCancelled, RequestTimeout
+from sansmcp import (
+    Disconnected,
+    LocalProtocolError,
+    RequestCancelled,
+    RequestTimeout,
+    ServerRequest,
+)
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp_loop import current_loop
 
@@ -59,7 +65,7 @@ def test_progress_and_streams_that_end_early(run: Run, url: str) -> None:
 
 
 def test_answers_and_events(run: Run, url: str) -> None:
-    async def elicit(params: Any) -> Any:
+    async def elicit(request: ServerRequest) -> Any:
         await current_loop().checkpoint()
         return {"action": "decline"}
 

@@ -96,18 +96,18 @@ async def _echo_theirs(client: sansmcp_loop.Client, said: str) -> None:
     assert text(await client.call_tool("echo", {"text": said})) == said
 
 
-async def _elicit(params: Any) -> Any:
-    assert params["message"] == "name?"
+async def _elicit(request: sansmcp.ServerRequest) -> Any:
+    assert request.params["message"] == "name?"
     return {"action": "accept", "content": {"name": "Ada"}}
 
 
-async def _sample(params: Any) -> Any:
-    (message,) = params["messages"]
+async def _sample(request: sansmcp.ServerRequest) -> Any:
+    (message,) = request.params["messages"]
     assert message["content"]["text"] == "2 + 2?"
     return {"role": "assistant", "content": {"type": "text", "text": "5"}, "model": "none"}
 
 
-async def _list_roots(params: Any) -> Any:
+async def _list_roots(request: sansmcp.ServerRequest) -> Any:
     return {"roots": [{"uri": "file:///a"}, {"uri": "file:///b"}]}
 
 

@@ -139,9 +139,9 @@ async def use_their_tools(client: sansmcp_trio.Client) -> None:
         assert await _call(client, "cancelled") == "a call was cancelled"
 
 
-async def elicit(params: Any) -> Any:
+async def elicit(request: sansmcp.ServerRequest) -> Any:
     """What a person says to the tool that asks."""
-    assert params["message"] == "name?"
+    assert request.params["message"] == "name?"
     return {"action": "accept", "content": {"name": "Ada"}}
 
 

@@ -104,8 +104,8 @@ class AsIfAsync:
 def at_once(answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """An async function that never has to wait, as a function."""
 
-    def run(params: Any) -> Any:
-        steps = answer(params)
+    def run(request: sansmcp.ServerRequest) -> Any:
+        steps = answer(request)
         assert inspect.iscoroutine(steps)
         with pytest.raises(StopIteration) as end:
             steps.send(None)

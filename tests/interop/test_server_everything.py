@@ -175,11 +175,11 @@ async def test_a_call_that_takes_too_long_is_given_up(server: Running) -> None:
 
 
 async def test_its_questions_are_answered(server: Running) -> None:
-    async def elicit(params: Any) -> Any:
-        assert "name" in params["requestedSchema"]["required"]
+    async def elicit(request: sansmcp.ServerRequest) -> Any:
+        assert "name" in request.params["requestedSchema"]["required"]
         return {"action": "accept", "content": {"name": "Ada"}}
 
-    async def sample(params: Any) -> Any:
+    async def sample(request: sansmcp.ServerRequest) -> Any:
         content = {"type": "text", "text": "5"}
         return {"role": "assistant", "content": content, "model": "none"}
 

@@ -62,12 +62,12 @@ def connect(
     )
 
 
-async def topic(params: Any) -> dict[str, Any]:
+async def topic(request: sansmcp.ServerRequest) -> dict[str, Any]:
     return {"action": "accept", "content": {"topic": "the sea"}}
 
 
-async def poem(params: Any) -> dict[str, Any]:
-    text = params["messages"][0]["content"]["text"]
+async def poem(request: sansmcp.ServerRequest) -> dict[str, Any]:
+    text = request.params["messages"][0]["content"]["text"]
     return {"role": "assistant", "model": "m", "content": {"type": "text", "text": text.upper()}}
 
 

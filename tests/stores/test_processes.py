@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from sansmcp import ServerRequest
+
 from .conftest import ONE_REQUEST_EACH, TEXT, WAYS, Server, ask, connect, poem, topic
 from .relay import Relay, relaying
 
@@ -42,13 +44,13 @@ async def test_processes_are_killed_between_the_rounds(way: str, servers: list[S
         victim.process.kill()
         victim.process.wait(timeout=20)
 
-    async def topic_and_kill(params: Any) -> dict[str, Any]:
+    async def topic_and_kill(request: ServerRequest) -> dict[str, Any]:
         kill()
-        return await topic(params)
+        return await topic(request)
 
-    async def poem_and_kill(params: Any) -> dict[str, Any]:
+    async def poem_and_kill(request: ServerRequest) -> dict[str, Any]:
         kill()
-        return await poem(params)
+        return await poem(request)
 
     answers = {"elicitation/create": topic_and_kill, "sampling/createMessage": poem_and_kill}
     async with (

@@ -149,9 +149,9 @@ async def test_a_tool_asks_the_user(start: Start, world: World) -> None:
             return {"first": first, "second": error.message}
         raise AssertionError("no error")
 
-    async def elicit(params: Any) -> Any:
+    async def elicit(request: sansmcp.ServerRequest) -> Any:
         await trio.lowlevel.checkpoint()
-        if params["message"] == "fail":
+        if request.params["message"] == "fail":
             raise JsonRpcError(-1, "declined")
         return {"action": "accept", "content": {"name": "Ada"}}
 
@@ -181,7 +181,7 @@ async def test_what_nobody_answers_is_declined(
             await call.ask("sampling/createMessage")
         return codes
 
-    async def broken(params: Any) -> Any:
+    async def broken(request: sansmcp.ServerRequest) -> Any:
         raise RuntimeError("secret")
 
     serving = await start()
@@ -205,7 +205,7 @@ async def test_a_question_that_is_withdrawn_stops_its_answerer(start: Start, wor
         await stopped.wait()
         return {"late": True}
 
-    async def slow(params: Any) -> Any:
+    async def slow(request: sansmcp.ServerRequest) -> Any:
         begun.set()
         try:
             await trio.sleep_forever()

@@ -75,8 +75,8 @@ async def test_three_transports_of_one_process_at_the_same_time(tmp_path: Path) 
     assert results == 3 * [{"met": ["http+sse", "stdio", "streamable-http"]}]
 
 
-async def answer(params: Any) -> Any:
-    return {"answer": params["message"]}
+async def answer(request: sansmcp.ServerRequest) -> Any:
+    return {"answer": request.params["message"]}
 
 
 @pytest.mark.parametrize("stops", [False, True])

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 import sansmcp_trio
-from sansmcp import InputRequest, InputRequired, JsonRpcError, StateSeal
+from sansmcp import InputRequest, InputRequired, JsonRpcError, ServerRequest, StateSeal
 from sansmcp.revisions import MODERN_VERSIONS
 from sansmcp_trio import Call
 
@@ -29,7 +29,7 @@ async def test_a_tool_that_asks_in_rounds(start: Start, world: World) -> None:
             return InputRequired({"who": InputRequest("roots/list")}, names)
         return {"names": names}
 
-    async def answer(params: Any) -> dict[str, Any]:
+    async def answer(request: ServerRequest) -> dict[str, Any]:
         return {"name": f"n{next(numbers)}"}
 
     numbers = iter(range(10))

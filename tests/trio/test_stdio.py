@@ -68,8 +68,8 @@ async def test_calls(version: str) -> None:
 async def test_progress_notifications_and_questions() -> None:
     reports: list[ProgressReceived] = []
 
-    async def elicit(params: Any) -> Any:
-        return {"action": "accept", "content": {"asked": params["message"]}}
+    async def elicit(request: sansmcp.ServerRequest) -> Any:
+        return {"action": "accept", "content": {"asked": request.params["message"]}}
 
     async with connect(
         ours(),

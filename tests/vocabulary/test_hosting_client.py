@@ -14,15 +14,17 @@ from sansmcp import (
     Disconnected,
     JsonRpcError,
     Limits,
+    OriginatingCall,
     Promise,
     RequestCancelled,
     RequestTimeout,
+    ServerRequest,
     encode_event,
 )
 from sansmcp.effects import ClientEffect
 from sansmcp.events import ClientEvent, Closed, ProgressReceived, ServerNotified
 from sansmcp.handles import OnProgress
-from sansmcp.messages import Params, Request
+from sansmcp.messages import Params
 
 from ..client.bench import Asked, Bench, error, notification, request, response
 
@@ -39,13 +41,14 @@ class Host(ClientHost[Promise, None]):
         super().__init__(bench.client, answers, self.opened, self.closed)
         self.failures: list[tuple[str, Exception]] = []
         self.asked = 0
+        self.requests: list[ServerRequest] = []
 
     def call(
         self,
         method: str,
         params: Params | None = None,
         *,
-        on_progress: OnProgress | None = None,
+        on_progress: OnProgress[None] | None = None,
         **options: Any,
     ) -> Promise:
         promise = Promise()
@@ -65,8 +68,10 @@ class Host(ClientHost[Promise, None]):
             events.append(event)
         return events
 
-    def elicit(self, params: Mapping[str, Any]) -> Any:
+    def elicit(self, request: ServerRequest) -> Any:
         self.asked += 1
+        self.requests.append(request)
+        params = request.params
         if "code" in params:
             raise JsonRpcError(params["code"], "mine")
         if "interrupts" in params:
@@ -77,7 +82,7 @@ class Host(ClientHost[Promise, None]):
             self.inner = self.call("tools/call")
         return {"heard": params.get("message")}
 
-    def roots(self, params: Mapping[str, Any]) -> Any:
+    def roots(self, request: ServerRequest) -> Any:
         return object()
 
     def now(self) -> float:
@@ -86,7 +91,7 @@ class Host(ClientHost[Promise, None]):
     def perform(self, effect: ClientEffect) -> None:
         self.bench.perform(effect)
 
-    def answer_failed(self, request: Request, error: Exception) -> None:
+    def answer_failed(self, request: ServerRequest, error: Exception) -> None:
         self.failures.append((request.method, error))
 
 
@@ -277,3 +282,41 @@ def test_calls_end_when_the_client_closes(bench: HostBench) -> None:
     bench.host.end()
     with pytest.raises(RequestCancelled):
         promise.get()
+
+
+def test_an_answerer_is_told_which_call_asks(bench: HostBench) -> None:
+    """Row C9 of the review: answers never learnt which call asks."""
+    params = {"name": "t", "_meta": {"a": 1}}
+    bench.ask(request("q", "elicitation/create", message="?", _meta={"b": 1}), params=params)
+    bench.requests.clear()
+    bench.ask(request("r", "elicitation/create"))
+    first, second = bench.host.requests
+    assert first.call == OriginatingCall(bench.host.handle - 1, "tools/call", params)
+    assert (first.id, first.method, first.meta) == ("q", "elicitation/create", {"b": 1})
+    assert first.params["message"] == "?"
+    assert second.call == OriginatingCall(bench.host.handle, "tools/call", {})
+    assert second.meta == {}
+
+
+def test_nothing_tells_which_call_asks_on_the_standalone_stream() -> None:
+    bench = HostBench(listen=True)
+    bench.do(bench.client.start)
+    bench.take_initialize()
+    bench.take().accept()
+    stream = bench.take("GET")
+    stream.open_stream()
+    bench.ask()
+    stream.event(request("q", "elicitation/create"))
+    assert [asked.call for asked in bench.host.requests] == [None]
+    stream.event(request("r", "elicitation/create"))
+    assert bench.host.asked == 2
+
+
+def test_a_call_that_its_host_has_forgotten_is_none(bench: HostBench) -> None:
+    _, asked = bench.ask()
+    bench.do(bench.client.call, "tools/call")
+    other = bench.take()
+    other.open_stream()
+    other.event(request("q", "elicitation/create"))
+    assert [each.call for each in bench.host.requests] == [None]
+    asked.end()

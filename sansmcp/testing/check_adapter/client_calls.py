@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Mapping
 from typing import Any
 
 from ...client.settings import ClientSettings
 from ...errors import JsonRpcError
+from ...handles import ServerRequest
 from .check import client_check, expect, happened, raises, same
 from .clients import LEGACY, MODERN, OLDEST, call, connected, notified, start, talking, until
 from .fake_server import (
@@ -221,16 +221,20 @@ def notifications_to_the_server(subject: ClientSubject) -> None:
         until(client, lambda: "notifications/x" in server.asked, "the notification")
 
 
-def _hear(params: Mapping[str, Any]) -> dict[str, Any]:
-    return {"heard": params["message"]}
+def _hear(request: ServerRequest) -> dict[str, Any]:
+    asks = None if request.call is None else [request.call.method, request.call.params["name"]]
+    return {"heard": request.params["message"], "by": asks}
+
+
+_HEARD = {"heard": "name?", "by": ["tools/call", "tool"]}
 
 
 @client_check(Feature.CONCURRENCY)
 def questions_during_a_call(subject: ClientSubject) -> None:
     """What the server asks during a call is answered while the call goes on (2025-11-25).
 
-    For ServerAsked call the application's function, and respond, fail_with or decline:
-    sansmcp.ClientHost does it.
+    For ServerAsked call the application's function with the ServerRequest, which names the call
+    that asks, and respond, fail_with or decline: sansmcp.ClientHost does it.
     """
     answers: dict[int, Any] = {}
     answered = threading.Event()
@@ -249,14 +253,14 @@ def questions_during_a_call(subject: ClientSubject) -> None:
         if len(answers) == 3:
             answered.set()
 
-    def refuse(params: Mapping[str, Any]) -> Any:
+    def refuse(request: ServerRequest) -> Any:
         raise JsonRpcError(-9, "not now")
 
     functions: dict[str, Answer] = {"elicitation/create": _hear, "roots/list": refuse}
     able: ClientSettings = {"capabilities": {"elicitation": {}, "roots": {}}}
     with talking(subject, {"tools/call": ask, "answer": take}, functions, **able) as (client, _):
         result = call(client)
-        same(result, {"answers": [{"heard": "name?"}, -9, -32601]}, "the answers")
+        same(result, {"answers": [_HEARD, -9, -32601]}, "the answers")
 
 
 @client_check()
@@ -275,4 +279,4 @@ def questions_in_rounds(subject: ClientSubject) -> None:
     functions: dict[str, Answer] = {"elicitation/create": _hear}
     modern: ClientSettings = {"versions": MODERN, "capabilities": {"elicitation": {}}}
     with talking(subject, {"tools/call": ask}, functions, **modern) as (client, _):
-        same(call(client)["given"], {"n": {"heard": "name?"}}, "the answers")
+        same(call(client)["given"], {"n": _HEARD}, "the answers")

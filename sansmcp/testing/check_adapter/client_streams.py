@@ -43,7 +43,7 @@ class _Broken:
         exchange.end(*self._log[seen + 1 :])
 
 
-def _append_to(reports: list[float]) -> OnProgress:
+def _append_to(reports: list[float]) -> OnProgress[None]:
     return lambda report: reports.append(report.progress)
 
 

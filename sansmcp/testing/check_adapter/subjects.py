@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from ...app import App
 from ...client.settings import CallOptions, ClientSettings
 from ...events import ClientEvent, Connected
-from ...handles import OnProgress
+from ...handles import OnProgress, ServerRequest
 from ...messages import Params
 from ...server.settings import ServerSettings
 
@@ -78,7 +78,7 @@ class ConnectedClient(Protocol):
         method: str,
         params: Params | None = None,
         *,
-        on_progress: OnProgress | None = None,
+        on_progress: OnProgress[None] | None = None,
         **options: Unpack[CallOptions],
     ) -> Pending:
         """Begin a call. Without Feature.CONCURRENCY it may be made as late as by ``result()``."""
@@ -100,7 +100,7 @@ class ConnectedClient(Protocol):
         """Close it, and wait until nothing is left of it. Called once."""
 
 
-Answer: TypeAlias = Callable[[Mapping[str, Any]], Any]
+Answer: TypeAlias = Callable[[ServerRequest], Any]
 """Answers a request of the server. It is no coroutine function, and returns at once."""
 
 

@@ -1,0 +1,179 @@
+"""Functions of the application that a client calls: plain ones and async ones."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import pytest
+
+import sansmcp
+from sansmcp.events import ProgressReceived
+from sansmcp_asyncio import Call, connect
+from sansmcp_loop import Answerer
+
+from .conftest import World
+
+ASKED: dict[str, Any] = {"capabilities": {"elicitation": {}, "roots": {}, "sampling": {}}}
+
+
+@pytest.fixture(autouse=True)
+def tools(world: World) -> None:
+    @world.tool
+    async def count(call: Call) -> Any:
+        for number in range(call.params["arguments"]["to"]):
+            await call.progress(number)
+        return {"done": True}
+
+    @world.tool
+    async def ask(call: Call) -> Any:
+        arguments = call.params["arguments"]
+        return {"answer": await call.ask(arguments["method"], {"message": "?"})}
+
+
+async def test_an_async_on_progress_is_awaited_in_order(world: World) -> None:
+    """Row C4 of the review: it was never awaited."""
+    seen: list[float] = []
+
+    async def report(progress: ProgressReceived) -> None:
+        await asyncio.sleep(0.01 if progress.progress % 2 else 0)
+        seen.append(progress.progress)
+
+    async with world.serve() as serving, connect(serving.url) as client:
+        assert await client.call_tool("count", {"to": 6}, on_progress=report) == {"done": True}
+    assert seen == [0, 1, 2, 3, 4, 5]
+
+
+async def test_a_hundred_calls_report_to_async_functions(world: World) -> None:
+    """Row C4 of the review."""
+    async with world.serve() as serving, connect(serving.url) as client:
+
+        async def call(length: int) -> None:
+            seen: list[float] = []
+
+            async def report(progress: ProgressReceived) -> None:
+                await asyncio.sleep(0)
+                seen.append(progress.progress)
+
+            await client.call_tool("count", {"to": length}, on_progress=report)
+            assert seen == list(range(length))
+
+        await asyncio.gather(*(call(number % 7) for number in range(100)))
+
+
+async def test_what_an_async_on_progress_raises_ends_the_call(world: World) -> None:
+    """Row C4 of the review."""
+    cancelled = asyncio.Event()
+
+    @world.tool
+    async def work(call: Call) -> Any:
+        try:
+            for number in range(3):
+                await call.progress(number)
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    async def report(_: ProgressReceived) -> None:
+        await asyncio.sleep(0)
+        raise ZeroDivisionError
+
+    async with world.serve() as serving, connect(serving.url) as client:
+        with pytest.raises(ZeroDivisionError):
+            await client.call_tool("work", on_progress=report)
+        await cancelled.wait()
+        assert await client.call_tool("echo") == {"echo": {}}
+
+
+async def test_cancelling_a_call_while_on_progress_waits(world: World) -> None:
+    """Row C4 of the review."""
+    begun, ended, cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @world.tool
+    async def work(call: Call) -> Any:
+        try:
+            for number in range(3):
+                await call.progress(number)
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    async def report(_: ProgressReceived) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with world.serve() as serving, connect(serving.url) as client:
+        calling = asyncio.ensure_future(client.call_tool("work", on_progress=report))
+        await begun.wait()
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        assert ended.is_set()
+        await cancelled.wait()
+        assert await client.call_tool("echo") == {"echo": {}}
+
+
+async def test_reports_that_wait_for_their_function_are_bounded(world: World) -> None:
+    """Row C4 of the review: reading stops until the function keeps up."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    seen: list[float] = []
+
+    async def report(progress: ProgressReceived) -> None:
+        begun.set()
+        await go_on.wait()
+        seen.append(progress.progress)
+
+    limits = sansmcp.Limits(max_queued_events=4)
+    async with world.serve() as serving, connect(serving.url, limits=limits) as client:
+        calling = asyncio.ensure_future(client.call_tool("count", {"to": 500}, on_progress=report))
+        await begun.wait()
+        while not client.is_paused:
+            await asyncio.sleep(0.01)
+        assert not calling.done()
+        go_on.set()
+        assert await calling == {"done": True}
+    assert seen == list(range(500))
+
+
+async def test_on_progress_may_use_the_client(world: World) -> None:
+    """Row C4 of the review."""
+    echoed: list[Any] = []
+
+    async with world.serve() as serving, connect(serving.url) as client:
+
+        async def report(progress: ProgressReceived) -> None:
+            echoed.append(await client.call_tool("echo", {"n": progress.progress}))
+
+        await client.call_tool("count", {"to": 3}, on_progress=report)
+    assert echoed == [{"echo": {"n": number}} for number in range(3)]
+
+
+async def test_functions_that_answer_may_be_plain_or_async(world: World) -> None:
+    """Row C4 of the review: a plain one sent -32603 to the server."""
+
+    def plain(request: sansmcp.ServerRequest) -> dict[str, Any]:
+        assert request.call is not None
+        return {"plain": request.call.params["name"]}
+
+    async def waits(request: sansmcp.ServerRequest) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return {"async": request.params["message"]}
+
+    def refuses(request: sansmcp.ServerRequest) -> dict[str, Any]:
+        raise sansmcp.JsonRpcError(-9, "not now")
+
+    answers: dict[str, Answerer] = {
+        "elicitation/create": plain,
+        "roots/list": waits,
+        "sampling/createMessage": refuses,
+    }
+    async with world.serve() as serving, connect(serving.url, answers=answers, **ASKED) as client:
+        ask = partial(client.call_tool, "ask")
+        assert await ask({"method": "elicitation/create"}) == {"answer": {"plain": "ask"}}
+        assert await ask({"method": "roots/list"}) == {"answer": {"async": "?"}}
+        with pytest.raises(sansmcp.JsonRpcError, match="not now"):
+            await ask({"method": "sampling/createMessage"})
