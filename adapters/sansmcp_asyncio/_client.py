@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import sansmcp
 import sansmcp_loop
-from sansmcp_local import new_client
+from sansmcp_local import environment_of, new_client
 from sansmcp_loop import Answerer, current_loop, perform
 
 from ._machine import Clock, Task, Tasks, surely
@@ -40,7 +40,7 @@ class Client(sansmcp_loop.AwaitableClient):
         core: sansmcp.Client,
         answers: Mapping[str, Answerer] | None,
         ssl_context: ssl.SSLContext | None,
-        environment: Mapping[str, str] | None,
+        environment: Mapping[str, str],
         directory: str | os.PathLike[str] | None,
     ) -> None:
         super().__init__(core, current_loop(), Clock(core, self.settle), answers)
@@ -80,6 +80,7 @@ def connect(
     answers: Mapping[str, Answerer] | None = None,
     ssl_context: ssl.SSLContext | None = None,
     env: Mapping[str, str] | None = None,
+    inherit_env: bool = False,
     cwd: str | os.PathLike[str] | None = None,
     **settings: Unpack[sansmcp.ClientSettings],
 ) -> Client:
@@ -97,12 +98,16 @@ def connect(
             ask_user}``. A plain one must not block. The server makes only those requests that
             ``capabilities`` declares.
         ssl_context: how to verify an https server; the standard library's default if None.
-        env, cwd: environment and directory of the process; None: the same as ours.
+        env: environment variables of the process, beside HOME, LOGNAME, PATH, SHELL, TERM and
+            USER of this one.
+        inherit_env: give the process all environment variables of this one.
+        cwd: the directory in which the process runs; None: that of this one.
         settings: see :class:`sansmcp.Client`. Unless ``verdicts`` is set, all clients of this
             program share one.
 
     Raises LocalProtocolError if the target or a setting is wrong, and RuntimeError where no loop is
     running; awaiting the client raises CallError if the handshake fails.
     """
+    environment = environment_of(env, inherit_env=inherit_env)
     core = new_client(target, **settings)
-    return Client(core, answers, ssl_context, env, cwd)
+    return Client(core, answers, ssl_context, environment, cwd)

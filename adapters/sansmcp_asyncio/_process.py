@@ -26,7 +26,7 @@ class ServerProcess:
         self,
         feed: Callable[[parts.ProcessPart], None],
         tasks: Tasks,
-        environment: Mapping[str, str] | None,
+        environment: Mapping[str, str],
         directory: str | os.PathLike[str] | None,
     ) -> None:
         """``feed`` is told what the process says."""

@@ -22,7 +22,7 @@ import sansmcp_threads
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent
 from sansmcp.hosting.client import Answerer
-from sansmcp_local import interrupts_allowed, new_client, undisturbed
+from sansmcp_local import environment_of, interrupts_allowed, new_client, undisturbed
 
 from ._loop import Loop, Steps, Task, Wait
 from ._process import ServerProcess
@@ -235,6 +235,7 @@ def connect(
     answers: Mapping[str, Answerer] | None = None,
     ssl_context: ssl.SSLContext | None = None,
     env: Mapping[str, str] | None = None,
+    inherit_env: bool = False,
     cwd: str | os.PathLike[str] | None = None,
     **settings: Unpack[sansmcp.ClientSettings],
 ) -> Client:
@@ -248,12 +249,16 @@ def connect(
             function from the :class:`sansmcp.ServerRequest` to the result, a JSON object;
             ``capabilities`` has to declare it.
         ssl_context: verifies an https server; by default as the standard library does.
-        env, cwd: environment and directory of the process; None: ours.
+        env: environment variables of the process, beside HOME, LOGNAME, PATH, SHELL, TERM and
+            USER of this one.
+        inherit_env: give the process all environment variables of this one.
+        cwd: the directory in which the process runs; None: that of this one.
         settings: see :class:`sansmcp.Client`. Unless ``verdicts`` is set, all clients of this
             program share one.
 
     Raises CallError if the handshake fails, LocalProtocolError if the target or a setting is wrong.
     """
+    environment = environment_of(env, inherit_env=inherit_env)
     core = new_client(target, **settings)
-    client = Client(core, answers, ssl_context, partial(Popen, env=env, cwd=cwd))
+    client = Client(core, answers, ssl_context, partial(Popen, env=environment, cwd=cwd))
     return client.open()

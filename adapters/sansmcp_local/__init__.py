@@ -1,12 +1,12 @@
 """What every adapter needs of the machine it runs on, and no event loop has to do with.
 
-The real standard input and output (:class:`StandardStreams`), the process group of a server that
-was started (:func:`signal_group`), the file by which processes find a server
-(:class:`StateFile`), where a server listens (:func:`address_of`, :func:`listen`), machines with the
-randomness and the clock of this process (:func:`new_client`, :func:`new_server`), what connections
-of a server have to send (:func:`pull`), whether one of a client can be used again
-(:func:`is_readable`), what whoever runs a server should know (:func:`log_event`), and when Ctrl-C
-interrupts those who block (:func:`undisturbed`).
+The real standard input and output (:class:`StandardStreams`), the environment of a server that is
+started (:func:`environment_of`), its process group (:func:`signal_group`), the file by which
+processes find a server (:class:`StateFile`), where a server listens (:func:`address_of`,
+:func:`listen`), machines with the randomness and the clock of this process (:func:`new_client`,
+:func:`new_server`), what connections of a server have to send (:func:`pull`), whether one of a
+client can be used again (:func:`is_readable`), what whoever runs a server should know
+(:func:`log_event`), and when Ctrl-C interrupts those who block (:func:`undisturbed`).
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._listening import address_of, listen
     from ._log import log_event
     from ._machine import new_server, pull
-    from ._processes import signal_group
+    from ._processes import environment_of, signal_group
     from ._sockets import is_readable
     from ._state_file import State, StateFile, read_state
     from ._streams import StandardStreams
@@ -32,7 +32,7 @@ else:
             "._listening": ("address_of", "listen"),
             "._log": ("log_event",),
             "._machine": ("new_server", "pull"),
-            "._processes": ("signal_group",),
+            "._processes": ("environment_of", "signal_group"),
             "._sockets": ("is_readable",),
             "._state_file": ("State", "StateFile", "read_state"),
             "._streams": ("StandardStreams",),
@@ -44,6 +44,7 @@ __all__ = [
     "State",
     "StateFile",
     "address_of",
+    "environment_of",
     "interrupts_allowed",
     "is_readable",
     "listen",

@@ -16,7 +16,7 @@ import trio
 
 import sansmcp
 import sansmcp_loop
-from sansmcp_local import new_client
+from sansmcp_local import environment_of, new_client
 from sansmcp_loop import Answerer, current_loop, perform
 
 from ._machine import Clock, plain_nursery
@@ -41,7 +41,7 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
         nursery: trio.Nursery,
         answers: Mapping[str, Answerer] | None,
         ssl_context: ssl.SSLContext | None,
-        environment: Mapping[str, str] | None,
+        environment: Mapping[str, str],
         directory: str | os.PathLike[str] | None,
     ) -> None:
         super().__init__(core, current_loop(), Clock(core), answers)
@@ -94,6 +94,7 @@ async def connect(
     answers: Mapping[str, Answerer] | None = None,
     ssl_context: ssl.SSLContext | None = None,
     env: Mapping[str, str] | None = None,
+    inherit_env: bool = False,
     cwd: str | os.PathLike[str] | None = None,
     **settings: Unpack[sansmcp.ClientSettings],
 ) -> AsyncGenerator[Client, None]:
@@ -107,16 +108,19 @@ async def connect(
             function, async or plain, from the :class:`sansmcp.ServerRequest` to the result, a JSON
             object. A plain one must not block. Declare the request in ``capabilities``, too.
         ssl_context: how to verify an https server; the standard library's default if None.
-        env: the environment of the process; None: the same as ours.
-        cwd: the directory in which the process runs; None: ours.
+        env: environment variables of the process, beside HOME, LOGNAME, PATH, SHELL, TERM and
+            USER of this one.
+        inherit_env: give the process all environment variables of this one.
+        cwd: the directory in which the process runs; None: that of this one.
         settings: see :class:`sansmcp.Client`. Unless ``verdicts`` is set, all clients of this
             program share one.
 
     Raises CallError if the handshake fails, LocalProtocolError if the target or a setting is wrong.
     """
+    environment = environment_of(env, inherit_env=inherit_env)
     core = new_client(target, **settings)
     async with plain_nursery() as nursery:
-        client = Client(core, nursery, answers, ssl_context, env, cwd)
+        client = Client(core, nursery, answers, ssl_context, environment, cwd)
         try:
             await client.open()
             yield client

@@ -41,7 +41,7 @@ class ServerProcess:
         feed: Callable[[ProcessPart], None],
         may_read: Callable[[], Awaitable[None]],
         nursery: trio.Nursery,
-        environment: Mapping[str, str] | None,
+        environment: Mapping[str, str],
         directory: str | os.PathLike[str] | None,
     ) -> None:
         """``feed`` is told what the process says; ``may_read`` lets its reader wait."""
@@ -75,7 +75,7 @@ class _Process:
         self,
         feed: Callable[[ProcessPart], None],
         may_read: Callable[[], Awaitable[None]],
-        environment: Mapping[str, str] | None,
+        environment: Mapping[str, str],
         directory: str | os.PathLike[str] | None,
     ) -> None:
         self._feed = feed

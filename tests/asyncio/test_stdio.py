@@ -151,7 +151,9 @@ async def test_environment_and_directory(tmp_path: Path, monkeypatch: pytest.Mon
     assert (about["mark"], about["cwd"]) == ("its", str(tmp_path.resolve()))
     async with connect(foreign()) as client:
         about = await client.call("about")
-    assert (about["mark"], about["cwd"]) == ("ours", str(Path.cwd()))
+    assert (about["mark"], about["cwd"]) == (None, str(Path.cwd()))
+    async with connect(foreign(), inherit_env=True) as client:
+        assert (await client.call("about"))["mark"] == "ours"
 
 
 async def test_an_application_that_takes_its_time_slows_the_server_down() -> None:

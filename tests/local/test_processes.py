@@ -1,4 +1,4 @@
-"""The process group of a server that was started: all of it is told, and nobody else."""
+"""Server processes: the environment that they get, and the end of their process group."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from sansmcp_local import signal_group
+from sansmcp import LocalProtocolError
+from sansmcp_local import environment_of, signal_group
 
 PARENT = """
 import os, signal, sys
@@ -57,3 +59,48 @@ def test_a_group_that_is_gone(parent: subprocess.Popen[str]) -> None:
     for kill in (False, True):
         signal_group(parent.pid, kill=kill)
     assert os.getpgrp() != parent.pid
+
+
+# The environment
+
+
+@pytest.fixture
+def ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment with secrets."""
+    for name in tuple(os.environ):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PATH", "/bin")
+    monkeypatch.setenv("HOME", "/home/a")
+    monkeypatch.setenv("TERM", "() { :; }; echo attack")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+
+
+@pytest.mark.usefixtures("ours")
+def test_a_server_inherits_few_variables() -> None:
+    """Row B7 of the review: it inherited the whole environment."""
+    few = {"PATH": "/bin", "HOME": "/home/a"}
+    assert environment_of(None, inherit_env=False) == few
+    assert environment_of({"A": "b"}, inherit_env=False) == {**few, "A": "b"}
+    assert environment_of({"HOME": "/"}, inherit_env=False) == {"PATH": "/bin", "HOME": "/"}
+
+
+@pytest.mark.usefixtures("ours")
+def test_a_server_inherits_all_if_that_is_wanted() -> None:
+    """Row B7 of the review."""
+    assert environment_of(None, inherit_env=True) == dict(os.environ)
+    assert environment_of({"A": "b"}, inherit_env=True) == {**os.environ, "A": "b"}
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (["A=secret"], "env must be Mapping, and is list"),
+        ({"A": 5}, r"env\['A'\] must be str, and is int"),
+        ({"A": b"secret"}, r"env\['A'\] must be str, and is bytes"),
+        ({5: "secret"}, "a name in env must be str, and is int"),
+    ],
+)
+def test_an_environment_that_is_none(env: Any, message: str) -> None:
+    with pytest.raises(LocalProtocolError, match=message) as caught:
+        environment_of(env, inherit_env=False)
+    assert "secret" not in str(caught.value)

@@ -128,9 +128,11 @@ async def test_environment_and_directory_of_the_server(
     async with connect(foreign(), env={"MARK": "its"}, cwd=tmp_path) as client:
         about = await client.call("about")
     assert (about["mark"], about["cwd"]) == ("its", str(tmp_path.resolve()))
-    async with connect(foreign()) as client:
+    async with connect(foreign(), env={}) as client:
         about = await client.call("about")
-    assert (about["mark"], about["cwd"]) == ("ours", str(Path.cwd()))
+    assert (about["mark"], about["cwd"]) == (None, str(Path.cwd()))
+    async with connect(foreign(), env={}, inherit_env=True) as client:
+        assert (await client.call("about"))["mark"] == "ours"
 
 
 # What disturbs

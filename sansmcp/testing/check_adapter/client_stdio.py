@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from pathlib import Path
@@ -76,6 +77,22 @@ def calls_to_a_process(subject: ClientSubject) -> None:
             expect(call(client, {"text": text}) == {"text": text}, "the result is another one")
         noise = {"noise": "hello\n{\n"}
         same(call(client, noise), noise, "the result after noise")
+
+
+@client_check(Feature.STDIO)
+def the_environment_of_a_process(subject: ClientSubject) -> None:
+    """A process inherits PATH and a few other variables by default, and no secrets.
+
+    Start it with the environment that sansmcp_local.environment_of() gives.
+    """
+    secret = "SANSMCP_CHECK_SECRET"
+    os.environ[secret] = "x"
+    try:
+        with _Program() as program, connected(subject, program.command, versions=LEGACY) as client:
+            found = call(client, {"variables": [secret, "PATH"]})
+    finally:
+        del os.environ[secret]
+    same(found, {secret: False, "PATH": "PATH" in os.environ}, "the variables that it has")
 
 
 @client_check(Feature.STDIO)

@@ -52,6 +52,8 @@ def call(arguments: dict[str, Any], witness: socket.socket) -> Any:
     sys.stdout.write(arguments.get("noise", ""))
     if "flood" in arguments:
         flood(arguments["flood"], witness)
+    if "variables" in arguments:
+        return {name: name in os.environ for name in arguments["variables"]}
     if "exit" in arguments:
         os._exit(arguments["exit"])
     return arguments
