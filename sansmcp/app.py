@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import attrs
 
-from .errors import LocalProtocolError, expect
+from .errors import LocalProtocolError, check_delay, expect
 
 Handler: TypeAlias = Callable[..., Any]
 """Takes the adapter's call object and returns the result.
@@ -73,6 +73,9 @@ class HandlerOptions:
 
     inline: bool = False
     """Run the handler in the event loop, and not in a thread; true for every async function."""
+    stream_after: float | None = None
+    """The server's setting of that name for the calls of this handler; None: as the server has it.
+    """
 
 
 @attrs.define(eq=False)
@@ -109,7 +112,9 @@ class App:
         expect((str, NoneType), instructions=self.instructions)
         expect(Mapping, capabilities=self.capabilities)
 
-    def handler(self, method: str, *, inline: bool = False) -> Callable[[_H], _H]:
+    def handler(
+        self, method: str, *, inline: bool = False, stream_after: float | None = None
+    ) -> Callable[[_H], _H]:
         """Decorate the handler of a JSON-RPC method, such as ``"tools/call"``.
 
         Args:
@@ -117,10 +122,12 @@ class App:
             inline: run a plain function in the event loop, which saves the way to a thread and
                 back. It must not block: as long as it runs, the server does nothing else. It makes
                 no difference to async functions, and none where there is no event loop.
+            stream_after: seconds after which a call that is not answered gets an event stream; None
+                as the server's setting of that name has it, which :class:`sansmcp.Server` explains.
 
         Raises LocalProtocolError for methods that the library answers, for a second handler of one
-        method, for what looks like a misspelt method of MCP, and for what is no method or no
-        function.
+        method, for what looks like a misspelt method of MCP, for what is no method or no function,
+        and for a negative ``stream_after``.
         """
         if not isinstance(cast(object, method), str):  # the decorator was not called
             raise LocalProtocolError("Name the method: @app.handler('tools/call')")
@@ -129,12 +136,15 @@ class App:
         if method in self.handlers:
             raise LocalProtocolError(f"{method} has a handler already")
         _check_spelling(method)
+        check_delay(stream_after=stream_after)
 
         def register(handler: _H) -> _H:
             if not callable(handler):
                 raise LocalProtocolError(f"The handler of {method} cannot be called: {handler!r}")
             self.handlers[method] = handler
-            self.options[method] = HandlerOptions(inline=inline or _is_async(handler))
+            self.options[method] = HandlerOptions(
+                inline=inline or _is_async(handler), stream_after=stream_after
+            )
             return handler
 
         return register

@@ -77,6 +77,16 @@ def check_seconds(*durations: float) -> None:
             )
 
 
+def check_delay(**delays: float | None) -> None:
+    """Raises LocalProtocolError for a delay below zero, or of another kind; None is taken."""
+    for name, seconds in delays.items():
+        if seconds is None:
+            continue
+        expect((int, float), **{name: seconds})
+        if not seconds >= 0:  # NaN is not, either
+            raise LocalProtocolError(f"{name} must not be below zero, and is {seconds}")
+
+
 class RemoteProtocolError(ProtocolError):
     """The peer sent something that cannot be accepted.
 

@@ -48,6 +48,8 @@ class EntryKind(enum.Enum):
     """
     TURN = "turn"
     """The same, where the client is not told."""
+    OPENED = "opened"
+    """The client has been told an id of this log, before any message: so all instances know it."""
 
 
 @attrs.define

@@ -61,6 +61,14 @@ class AsgiApp:
         """
         self._serving().publish(method, params)
 
+    def disconnect_streams(self, *, retry: float | None = None) -> int:
+        """Close the standalone streams of all clients that can come back to them.
+
+        See :meth:`sansmcp.Server.disconnect_streams`. To be called in the event loop that serves
+        them.
+        """
+        return self._serving().disconnect_streams(retry=retry)
+
     async def stop(self) -> None:
         """Stop: no new requests, a moment for those that run, a proper end for every stream.
 

@@ -96,6 +96,14 @@ class Host(sansmcp.ServerHost):
         with self.moved:
             super().publish(method, params)
 
+    def disconnect_streams(self, *, retry: float | None = None) -> int:
+        """Close the standalone streams of all clients that can come back to them.
+
+        See :meth:`sansmcp.Server.disconnect_streams`.
+        """
+        with self.moved:
+            return super().disconnect_streams(retry=retry)
+
     def settle(self) -> None:
         """Perform what the machine wants, and take what it tells, until it has nothing more."""
         with self.moved:

@@ -40,6 +40,15 @@ class ServerHost(abc.ABC):
         self.core.publish(method, params, now=self.now())
         self.settle()
 
+    def disconnect_streams(self, *, retry: float | None = None) -> int:
+        """Close the standalone streams of all clients that can come back to them.
+
+        See :meth:`sansmcp.Server.disconnect_streams`.
+        """
+        count = self.core.disconnect_streams(retry=retry, now=self.now())
+        self.settle()
+        return count
+
     def drive(self) -> None:
         """Perform what the machine wants, and take what it tells, until it has nothing more."""
         self.core.drive(self._perform, self._happened)

@@ -12,7 +12,6 @@ Source: 2025-03-26 to 2025-11-25, basic/utilities: progress, cancellation.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -36,7 +35,7 @@ from ..states import CALL, CallEvent, CallState, advance
 from ..timers import Timer
 from ..turns import FIRST_TURN, Answers, InputRequired, Turn
 from .asking import no_input
-from .core import ServerCore
+from .core import ServerCore, milliseconds_of
 
 
 @attrs.define(eq=False, repr=False)
@@ -271,10 +270,8 @@ class Call:
         where that is not possible: without a store, at any revision but 2025-11-25, or on a
         transport that is one stream for all. Raises LocalProtocolError for a time that is none.
         """
-        if retry is not None and not 0 <= retry < math.inf:
-            raise LocalProtocolError(f"A client cannot come back after {retry} seconds")
+        milliseconds = milliseconds_of(retry)
         self._core.now = now
-        milliseconds = None if retry is None else round(retry * 1000)
         return self.is_running and self._answer.disconnect(milliseconds)
 
     def check_required(self, required: InputRequired) -> None:

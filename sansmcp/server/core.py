@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import deque
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import attrs
 
 from ..app import App
 from ..effects import ServerEffect, StoreEffect
-from ..errors import LocalProtocolError, RemoteProtocolError, expect, of_kind
+from ..errors import LocalProtocolError, RemoteProtocolError, check_delay, expect, of_kind
 from ..events import ServerEvent
 from ..limits import Limits
 from ..messages import Request
@@ -35,10 +36,18 @@ def _with_good_capabilities(core: ServerCore, attribute: attrs.Attribute[App], a
     checked_capabilities(app.declared_capabilities())
 
 
-def _not_below_zero(core: ServerCore, attribute: attrs.Attribute[float], seconds: float) -> None:
-    expect((int, float), **{attribute.name: seconds})
-    if seconds < 0:
-        raise LocalProtocolError(f"{attribute.name} must not be below zero, and is {seconds}")
+def _delay(
+    core: ServerCore, attribute: attrs.Attribute[float | None], seconds: float | None
+) -> None:
+    check_delay(**{attribute.name: seconds})
+
+
+def milliseconds_of(retry: float | None) -> int | None:
+    """Return the value of the SSE field ``retry``. Raises LocalProtocolError for what is none."""
+    check_delay(retry=retry)
+    if retry == math.inf:
+        raise LocalProtocolError("retry must be finite; None leaves the wait to the client")
+    return None if retry is None else round(retry * 1000)
 
 
 @attrs.define(eq=False, kw_only=True, on_setattr=attrs.setters.NO_OP)  # the time is set often
@@ -54,7 +63,11 @@ class ServerCore:
     limits: Limits = attrs.field(validator=of_kind(Limits))
     resumable: bool
     """Whether there is a store."""
-    stream_after: float = attrs.field(validator=_not_below_zero)
+    stream_after: float | None = attrs.field(validator=_delay)
+    retry: float | None = None
+    """Seconds after which a client shall come back to a stream; None: as it likes."""
+    retry_ms: int | None = attrs.field(init=False)
+    """The same in milliseconds, as it is sent."""
     shared_store: bool = False
     """Other instances use the same store."""
     multi_turn: bool = False
@@ -84,10 +97,19 @@ class ServerCore:
     """Those of the channels that are open."""
 
     def __attrs_post_init__(self) -> None:
+        self.retry_ms = milliseconds_of(self.retry)
         self.modern_versions = of_era(self.versions, Era.MODERN)
         self.handshake_versions = of_era(self.versions, Era.LEGACY)
         if (self.shared_store or self.multi_turn) and not self.resumable:
             raise LocalProtocolError("This needs a store that is used: set resumable")
+
+    def stream_after_of(self, method: str) -> float | None:
+        """Seconds after which a request of this method gets an event stream.
+
+        None leaves it to :class:`~sansmcp.server.answers.HttpAnswer`.
+        """
+        own = self.app.options_of(method).stream_after
+        return self.stream_after if own is None else own
 
     @property
     def is_full(self) -> bool:

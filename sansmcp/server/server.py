@@ -42,7 +42,7 @@ from ..wire import Http11
 from . import refusals
 from .answers import HttpAnswer
 from .channel import Channel, Outlet
-from .core import ServerCore
+from .core import ServerCore, milliseconds_of
 from .dispatch import Asked, Endpoint, check_mcp_path, checked_path
 from .exchange import ServerExchange
 from .modern.era import Modern
@@ -71,7 +71,8 @@ class Server(StoreCompletions):
         multi_turn: bool = False,
         sessions: bool = True,
         listening: bool = True,
-        stream_after: float = 0.05,
+        stream_after: float | None = None,
+        retry: float | None = None,
         seal: StateSeal | None = None,
         policy: SecurityPolicy | None = None,
         limits: Limits | None = None,
@@ -98,8 +99,16 @@ class Server(StoreCompletions):
             sessions: give clients a session. Without, every request stands alone, and clients of
                 the older revisions cannot be asked anything.
             listening: offer standalone event streams (GET) for what belongs to no request.
-            stream_after: seconds after which a request that is not answered gets an event stream;
-                0: at once.
+            stream_after: seconds after which a request that is not answered gets an event stream
+                instead of JSON; 0: at once, even if it is answered in the same step. None: where
+                the client can resume the stream before it has read a message (2025-11-25, with a
+                store), as soon as the handler has not answered in the same step; elsewhere after
+                0.05 s. App.handler() takes it for one method. A call that is not answered yet can
+                be resumed only once it has a stream, which costs a write to the store and a few
+                hundred bytes; docs/streams.md has the trade.
+            retry: seconds after which clients shall come back to a stream that has ended or broken
+                (the SSE field of that name), sent at the beginning of each stream that can be
+                resumed; None leaves it to the clients.
             seal: seals what handlers save while the client is asked for input; at 2026-07-28
                 InputRequired with a state, or without questions, needs it.
             policy: which hosts and origins are served; by default those of this machine only.
@@ -111,7 +120,8 @@ class Server(StoreCompletions):
         Raises LocalProtocolError for arguments of another kind, for a version this library does not
         know, for an extension whose name has no prefix, for what is no path, for HTTP+SSE without a
         version that has it, or on the MCP path without sessions, for ``shared_store`` or
-        ``multi_turn`` where nothing is ``resumable``, and for a ``stream_after`` below zero.
+        ``multi_turn`` where nothing is ``resumable``, and for a ``stream_after`` or ``retry`` below
+        zero.
         """
         self._core = ServerCore(
             app=app,
@@ -121,6 +131,7 @@ class Server(StoreCompletions):
             shared_store=shared_store,
             multi_turn=multi_turn,
             stream_after=stream_after,
+            retry=retry,
             new_token=new_token,
             seal=seal,
         )
@@ -315,6 +326,27 @@ class Server(StoreCompletions):
         if method != "notifications/resources/updated" and self._legacy is not None:
             self._legacy.notify(method, params)
 
+    def disconnect_streams(self, *, retry: float | None = None, now: float) -> int:
+        """Close the standalone streams of all clients that can come back to them (SEP-1699).
+
+        What is published while they are away is stored, and replayed when they reconnect. So the
+        server holds no connection for clients that merely listen. Streams of calls stay open: their
+        handlers close them (:meth:`Call.disconnect`).
+
+        Args:
+            retry: seconds the clients should wait before they reconnect; None: the server's setting
+                of that name.
+            now: the current time in seconds, on the machine's clock.
+
+        Returns the number of streams. Those of other revisions than 2025-11-25, and all where there
+        is no store, stay open. Raises LocalProtocolError for a negative or infinite ``retry``.
+        """
+        milliseconds = milliseconds_of(self._core.retry if retry is None else retry)
+        self._core.now = now
+        if self._legacy is None:
+            return 0
+        return sum(session.disconnect(milliseconds) for session in self._legacy.sessions)
+
     # Ending
 
     def end_session(self, session: Session, reason: str, *, now: float) -> None:
@@ -333,6 +365,9 @@ class Server(StoreCompletions):
 
     def shut_down(self, *, now: float) -> None:
         """End all sessions, and all streams with a proper end of body.
+
+        Where other instances share the store, the sessions live on there, and clients of 2025-11-25
+        are told to come back (``retry``).
 
         Calls that still run are answered with an error, whatever their revision and transport;
         their handlers are cancelled (CallCancelled).

@@ -21,7 +21,8 @@ class ServerSettings(TypedDict, total=False):
     multi_turn: bool
     sessions: bool
     listening: bool
-    stream_after: float
+    stream_after: float | None
+    retry: float | None
     seal: StateSeal | None
     policy: SecurityPolicy | None
     limits: Limits | None

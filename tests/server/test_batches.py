@@ -45,13 +45,13 @@ def test_a_batch_can_be_answered_by_a_stream(bench: Bench) -> None:
     assert [message.get("id") for message in talk.messages] == [1, None, 3, 2]
 
 
-def test_a_large_batch_answer_is_a_stream(bench: Bench) -> None:
+def test_a_large_batch_answer_is_json(bench: Bench) -> None:
     session = bench.open_session(VERSION)
     talk = bench.post([request(1), request(2)], session, None)
     first, second = (event.call for event in calls(bench))
     bench.do(first.respond, {"text": "x" * 20_000})
     bench.do(second.respond, {})
-    assert [message["id"] for message in talk.messages] == [1, 2]
+    assert [message["id"] for message in talk.json] == [1, 2]
     assert talk.ended
 
 

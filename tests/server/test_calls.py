@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from sansmcp import JsonRpcError, Limits, LocalProtocolError
+from sansmcp import App, JsonRpcError, Limits, LocalProtocolError
 from sansmcp.events import CallReceived, ClientNotified
 from sansmcp.messages import Notification
 from sansmcp.states import CallState
 
-from .bench import LATEST, Bench, Talk, notification, request
+from .bench import LATEST, STREAM, Bench, Talk, notification, request
 
 requirement = pytest.mark.requirement
 VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", LATEST]
@@ -35,11 +35,12 @@ def test_a_quick_answer_is_plain_json(bench: Bench, id: int | str) -> None:
 
 
 @requirement("SHTTP-S-005", "SHTTP-S-007", "SHTTP-S-015", "POLL-S-001", "POLL-S-002", "SSE-S-002")
-def test_a_slow_answer_is_a_stream(bench: Bench) -> None:
+def test_an_answer_that_takes_time_is_a_stream_at_once(bench: Bench) -> None:
+    """Row A2 of the review: it was one after 50 ms, and could not be resumed before."""
     talk, call = bench.call(bench.open_session())
-    bench.wait(0.04)
     assert talk.head is None
-    bench.wait(0.02)
+    assert bench.server.next_deadline() == bench.now
+    bench.wait(0)
     assert talk.status == 200
     assert talk.header("cache-control") == "no-cache, no-transform"
     assert talk.header("x-accel-buffering") == "no"
@@ -83,14 +84,57 @@ def test_what_is_said_before_makes_it_a_stream(bench: Bench) -> None:
     assert talk.ended
 
 
-def test_a_large_answer_is_a_stream_that_can_be_resumed(bench: Bench) -> None:
-    talk, call = bench.call(bench.open_session())
-    bench.do(call.respond, {"text": "x" * 20_000})
-    assert [len(message["result"]["text"]) for message in talk.messages] == [20_000]
-    plain = Bench(resumable=False)
-    talk, call = plain.call(plain.open_session())
-    plain.do(call.respond, {"text": "x" * 20_000})
-    assert len(talk.json["result"]["text"]) == 20_000
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("resumable", [True, False])
+def test_a_large_answer_that_is_there_at_once_is_json(version: str, resumable: bool) -> None:
+    """Row E3 of the review: it was an event that some clients refuse, and was stored for nobody."""
+    bench = Bench(resumable=resumable)
+    talk, call = bench.call(bench.open_session(version), version=None)
+    bench.do(call.respond, {"text": "x" * 2_000_000})
+    assert len(talk.json["result"]["text"]) == 2_000_000
+    assert bench.store.count == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "version", "seconds"),
+    [
+        ({}, LATEST, 0.0),
+        ({}, "2025-06-18", 0.05),
+        ({"resumable": False}, LATEST, 0.05),
+        ({"stream_after": 0.3}, LATEST, 0.3),
+        ({"stream_after": 0.3}, "2025-03-26", 0.3),
+    ],
+)
+def test_when_it_becomes_a_stream(settings: Any, version: str, seconds: float) -> None:
+    """Row A2 of the review: at once where that lets the client come back, else a little later."""
+    bench = Bench(**settings)
+    talk, _ = bench.call(bench.open_session(version), version=None)
+    if seconds:
+        bench.wait(seconds - 0.01)
+        assert talk.head is None
+    bench.wait(0.01)
+    assert talk.header("content-type") == STREAM
+
+
+@pytest.mark.parametrize(("own", "seconds"), [(None, 0.3), (0.5, 0.5), (0.0, 0.0)])
+def test_a_handler_may_have_its_own_time(own: float | None, seconds: float) -> None:
+    app = App("own")
+    app.handler("tools/call", stream_after=own)(lambda: None)
+    bench = Bench(app, stream_after=0.3)
+    talk, _ = bench.call(bench.open_session())
+    assert (talk.head is not None) is (own == 0)
+    bench.wait(seconds - 0.01 if seconds else 0)
+    assert (talk.head is not None) is (own == 0)
+    bench.wait(0.02)
+    assert talk.header("content-type") == STREAM
+
+
+@pytest.mark.parametrize("wrong", [-1, float("nan"), "1"])
+def test_a_handler_has_no_time_that_is_none(wrong: Any) -> None:
+    app = App("own")
+    with pytest.raises(LocalProtocolError, match="stream_after must"):
+        app.handler("tools/call", stream_after=wrong)
+    assert app.handlers == {}
 
 
 @requirement("JSONRPC-B-026", "JSONRPC-B-027")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -221,7 +222,7 @@ def test_a_cancellation_is_for_one_request_of_one_session(id: Any) -> None:
 
 
 def test_who_looks_for_a_cancellation_does_so_while_the_call_runs() -> None:
-    bench = Bench(shared_store=True)
+    bench = Bench(shared_store=True, stream_after=math.inf)
     session = bench.open_session()
     talk, call = bench.call(session)
     bench.store_works = False

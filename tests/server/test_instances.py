@@ -179,7 +179,7 @@ def test_a_stream_is_followed_at_another_instance() -> None:
     assert methods(resumed) == ["a", "b", "answer"]
     assert resumed.ended
     again = second.get(session, resumed.last_id)
-    assert (again.status, again.events, again.ended) == (200, [], True)
+    assert (again.status, again.messages, again.ended) == (200, [], True)
     assert second.server.next_deadline() == pytest.approx(second.now + 300, abs=2)
 
 

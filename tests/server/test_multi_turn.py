@@ -190,7 +190,7 @@ def test_a_turn_whose_stream_broke_is_read_by_get() -> None:
     session, talk, (question,) = ask(instances)
     for index, event in enumerate(talk.events[:-1]):
         rest = instances[index % 2].get(session, event.id)
-        assert [each.id for each in rest.events] == [each.id for each in talk.events[index + 1 :]]
+        assert [each.id for each in rest.events] == [each.id for each in talk.events[index:]]
         assert rest.ended
     assert send(instances[1], session, talk.last_id, answers_to([question])).status == 200
     assert len(instances.entered) == 1

@@ -265,8 +265,9 @@ def test_what_another_instance_goes_on_with_is_not_written_here_any_more() -> No
     assert cursor is not None
     log = StreamKey("", session, cursor.stream)
     final = b'{"jsonrpc":"2.0","id":1,"result":{}}'
-    assert instances.store.append(log, (Entry(2, final, final=True),), now=0)
-    assert not instances.store.append(log, (Entry(2, final, final=True),), now=0)
+    entry = Entry(cursor.seq + 1, final, final=True)
+    assert instances.store.append(log, (entry,), now=0)
+    assert not instances.store.append(log, (entry,), now=0)
     say(first, call, "b")
     assert first.do(call.respond, {}) is False
     assert isinstance(first.events[-1], MessageLost)

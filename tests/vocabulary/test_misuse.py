@@ -97,7 +97,7 @@ SETTINGS: list[tuple[Callable[..., Any], str, Any, str]] = [
     (server, "app", App("a", capabilities={"x": {1}}), "\\$.x is of type set"),
     (server, "seal", "secret", "seal must be StateSeal or NoneType, and is str"),
     (server, "policy", "*", "policy must be SecurityPolicy, and is str"),
-    (server, "stream_after", None, "stream_after must be int or float"),
+    (server, "stream_after", "1", "stream_after must be int or float"),
     (server, "stream_after", -0.1, "stream_after must not be below zero, and is -0.1"),
     (server, "path", b"/mcp", "Not a path"),
     (server, "http_sse", True, "Not a path"),

@@ -1,7 +1,7 @@
 """How requests of the handshake revisions are answered on Streamable HTTP.
 
-Beside what makes any answer an event stream (:mod:`..answers`), a large result does, if it could be
-resumed then. A batch (2025-03-26) is one answer to several calls.
+What makes an answer an event stream is in :mod:`..answers`. A stream is stored; JSON is not, for
+nobody could read it again. A batch (2025-03-26) is one answer to several calls.
 
 Source: 2025-03-26 to 2025-11-25, basic/transports: Sending Messages to the Server.
 """
@@ -22,11 +22,6 @@ from .sessions import Session
 from .streams import Stream
 from .turns import park
 
-_LARGEST_PLAIN_ANSWER = 16 * 1024
-"""Bytes. A larger answer takes long enough to be cut, so it goes out as a stream where that can be
-resumed.
-"""
-
 
 @attrs.define(eq=False, repr=False)
 class Answer(PlainResults, HttpAnswer):
@@ -35,6 +30,7 @@ class Answer(PlainResults, HttpAnswer):
     _core: ServerCore
     session: Session
     exchange: ServerExchange
+    stream_after: float | None
     open_calls: int
     is_batch: bool
     stream: Stream | None = attrs.field(default=None, init=False)
@@ -43,6 +39,11 @@ class Answer(PlainResults, HttpAnswer):
     """The peer left before it had an event id: nothing can ever be delivered."""
     _collected: list[bytes] = attrs.field(factory=lambda: [], init=False)
     """Answers so far that may still go out as plain JSON."""
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether the first event is an id, and what follows is stored."""
+        return self._core.resumable and self.session.revision.polling
 
     @property
     def congested(self) -> bool:
@@ -78,7 +79,8 @@ class Answer(PlainResults, HttpAnswer):
         if self.stream is None and not self._abandoned:
             self._core.timers.stop(Timer.STREAM_OPEN, self)
             self.stream = self.session.new_stream()
-            self.session.read(self.exchange, self.stream, 0, prime=True)
+            self.stream.announce()
+            self.session.read(self.exchange, self.stream, 0, is_fresh=True)
             for index, data in enumerate(self._collected, 1):
                 is_last = self.open_calls == 0 and index == len(self._collected)
                 self.stream.append(data, final=is_last)
@@ -96,7 +98,7 @@ class Answer(PlainResults, HttpAnswer):
 
     def disconnect(self, retry: int | None) -> bool:
         """Close the connection; the client reads on later. False, and no change, if it cannot."""
-        if not self._core.resumable or not self.session.revision.polling:
+        if not self.is_resumable:
             return False
         stream = self.open()
         return stream is not None and stream.disconnect(retry)
@@ -110,8 +112,6 @@ class Answer(PlainResults, HttpAnswer):
     def _finish(self) -> None:
         """All calls are answered and nothing was sent yet: choose the form."""
         body = self._collected[0] if not self.is_batch else jsonrpc.encode_batch(self._collected)
-        if self._core.resumable and len(body) > _LARGEST_PLAIN_ANSWER:
-            self.open()
-        elif not self._abandoned:
+        if not self._abandoned:
             self._core.timers.stop(Timer.STREAM_OPEN, self)
             self.exchange.reply(200, body)

@@ -122,6 +122,11 @@ class Session(Caller):
 
     # What follows is for the other parts of the server.
 
+    def disconnect(self, retry: int | None) -> int:
+        """Close the standalone streams that can be polled; returns how many had a reader."""
+        read = [stream for stream in self._standalone if stream.reader is not None]
+        return sum(stream.disconnect(retry) for stream in read)
+
     @property
     def is_shared(self) -> bool:
         """Whether other instances may get requests of this session."""
@@ -211,11 +216,11 @@ class Session(Caller):
         if not free and len(self._standalone) >= limit:
             raise refusals.too_many_streams(limit)
         stream = free[-1] if free else self._new_standalone()
-        self.read(exchange, stream, None, prime=True)
+        self.read(exchange, stream, None, is_fresh=True)
 
     def resume(self, exchange: ServerExchange, cursor: EventId) -> None:
         """Give a GET with a cursor the rest of the stream that it names."""
-        self.read(exchange, self.find_stream(cursor.stream), cursor.seq, prime=False)
+        self.read(exchange, self.find_stream(cursor.stream), cursor.seq)
 
     def log_key(self, name: str) -> StreamKey:
         """The name of a log of this session."""
@@ -227,15 +232,23 @@ class Session(Caller):
         return self.table.find(key, self._streams, polling=self.revision.polling)
 
     def read(
-        self, exchange: ServerExchange, stream: Stream, after: int | None, *, prime: bool
+        self,
+        exchange: ServerExchange,
+        stream: Stream,
+        after: int | None,
+        *,
+        is_fresh: bool = False,
     ) -> None:
-        """Let an exchange read a stream after a place, or where its last reader stopped."""
+        """Let an exchange read a stream after a place, or where its last reader stopped.
+
+        ``is_fresh``: the client has no id of this stream yet.
+        """
         exchange.source = _Reading(self, stream, exchange)
         self._readers[exchange] = stream
         if stream in self._standalone:
             self._standalone.remove(stream)
             self._standalone.append(stream)
-        stream.attach(exchange, after, prime=prime)
+        stream.attach(exchange, after, is_fresh=is_fresh)
 
     def reader_left(self, exchange: ServerExchange, stream: Stream) -> None:
         """An exchange of this session is over."""
@@ -254,9 +267,12 @@ class Session(Caller):
         if self.outlet is not None:
             self.outlet.close()
         for exchange, stream in self._readers.items():
-            if not stream.is_ending:
-                stream.detach(exchange)
-                exchange.stop()
+            if stream.is_ending:
+                continue
+            if not everywhere:
+                stream.disconnect(self._core.retry_ms)
+            stream.detach(exchange)
+            exchange.stop()
         for stream in tuple(self._streams):
             if not stream.is_ending:
                 stream.close()

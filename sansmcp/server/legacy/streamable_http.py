@@ -126,12 +126,14 @@ class StreamableHttp:
         if isinstance(messages, Batch) and session.multi_turn:
             continue_call(self._core, session, resumption_point(asked), messages, exchange)
         elif isinstance(messages, Batch):
-            new_answer = partial(Answer, self._core, session, exchange, is_batch=True)
+            stream_after = self._core.stream_after
+            new_answer = partial(Answer, self._core, session, exchange, stream_after, is_batch=True)
             if not self._inbox.batch(session, messages, new_answer):
                 exchange.reply(202)
         elif isinstance(messages, Request):
             self._inbox.check_call(session, messages)
-            answer = Answer(self._core, session, exchange, 1, is_batch=False)
+            stream_after = self._core.stream_after_of(messages.method)
+            answer = Answer(self._core, session, exchange, stream_after, 1, is_batch=False)
             self._inbox.start((messages,), answer)
         elif not self._inbox.take(session, messages, exchange):
             exchange.reply(202)

@@ -21,6 +21,10 @@ One writer at a time adds to a log, and it need not be the same for ever: a call
 client's answers goes on wherever these arrive (:mod:`.turns`). Then its log is *written elsewhere*,
 and its readers follow it in the store.
 
+Where clients know of it (2025-11-25) each response begins with a *priming event*: an id and nothing
+else, which names the reader's position. So a client that is cut off before the first message can
+come back, too.
+
 Without a store there are no event ids: messages go to the reader, if there is one, and are gone.
 
 Source: 2025-11-25 basic/transports: Resumability and Redelivery; SEP-1699.
@@ -78,10 +82,12 @@ class Stream:
     _appending: StoreAppend | None = attrs.field(default=None, init=False)
     _position: int = attrs.field(default=0, init=False)
     """The reader was given everything up to here."""
-    _primes: bool = attrs.field(default=False, init=False)
+    _is_fresh: bool = attrs.field(default=False, init=False)
     """The reader's client has no id of this stream yet, so it misses nothing that is no longer
     kept.
     """
+    _retry: int | None = attrs.field(default=None, init=False)
+    """Milliseconds that the reader's client is still to be told of."""
     _reading: StoreRead | None = attrs.field(default=None, init=False)
     """What will bring the reader's next page."""
 
@@ -107,6 +113,16 @@ class Stream:
     def is_ending(self) -> bool:
         """Whether the store is getting the last entry: the reader is given it, and ends, then."""
         return self._appending is not None and self._appending.entries[-1].final
+
+    def announce(self) -> None:
+        """Let the log of a call begin with an entry that tells all instances that there is one.
+
+        Without it, the id of the priming event would mean nothing to another instance.
+        """
+        if self.logged and self.polling and self.table.core.shared_store:
+            self._unstored.append(Entry(self.next_seq, b"", kind=EntryKind.OPENED))
+            self.next_seq += 1
+            self._append_next()
 
     def append(self, message: bytes, *, final: bool = False) -> bool:
         """Add a message. Returns False if it is lost: nothing stores it and nobody reads it.
@@ -174,18 +190,21 @@ class Stream:
 
     # The reader
 
-    def attach(self, exchange: ServerExchange, after: int | None, *, prime: bool) -> None:
+    def attach(
+        self, exchange: ServerExchange, after: int | None, *, is_fresh: bool = False
+    ) -> None:
         """Let an exchange read what follows ``after``, instead of whoever has been reading.
 
-        ``after`` None: go on where the last reader stopped. ``prime``: the client has no id of this
-        stream yet.
+        ``after`` None: go on where the last reader stopped. ``is_fresh``: the client has no id of
+        this stream yet.
         """
         self.detach_reader()
         self.reader = exchange
         if after is None:
             after = self._position
         self._position = after
-        self._primes = prime
+        self._is_fresh = is_fresh
+        self._retry = self.table.core.retry_ms
         if after > self._stored and not self.written_elsewhere:
             self._lose_reader()
         elif after < self._stored or self.written_elsewhere:
@@ -223,7 +242,7 @@ class Stream:
             return  # it was for a reader that has gone
         self._reading = None
         if page is None or not _follows(page, self._position):
-            if not self._primes:
+            if not self._is_fresh:
                 self._lose_reader()
                 return
             page = page or Page((), Entry(self._stored, b""))
@@ -263,9 +282,9 @@ class Stream:
 
     def _open(self, exchange: ServerExchange) -> None:
         exchange.open_stream()
-        if self._primes and self.polling and self.logged:
-            exchange.send(encode_event(b"", id=self._id(self._position)))
-        self._primes = False
+        self._is_fresh = False
+        if self.polling and (id := self._id(self._position)) is not None:
+            exchange.send(encode_event(b"", id=id, retry=self._take_retry()))
 
     def _go_unstored(self) -> bool:
         """Go on without the store: the reader may still get what it would have got next.
@@ -324,11 +343,21 @@ class Stream:
     def _event(self, entry: Entry) -> bytes | None:
         """What a reader is sent; None where an entry is not for clients."""
         id = self._id(entry.seq)
-        if entry.kind is EntryKind.MESSAGE:
-            return encode_event(entry.data, event="message", id=id) if entry.data else None
-        if entry.kind is EntryKind.TURN:
-            return None
-        return encode_event(None, event=entry.kind.value, id=id)
+        match entry.kind:
+            case EntryKind.MESSAGE if entry.data:
+                retry = None if id is None else self._take_retry()
+                return encode_event(entry.data, event="message", id=id, retry=retry)
+            case EntryKind.OPENED if id is not None and self.polling:
+                return encode_event(b"", id=id, retry=self._take_retry())
+            case EntryKind.BUFFER_INPUT | EntryKind.INPUT_REQUIRED:
+                return encode_event(None, event=entry.kind.value, id=id)
+            case _:
+                return None
+
+    def _take_retry(self) -> int | None:
+        """When the reader's client shall come back, if it has not been told so."""
+        retry, self._retry = self._retry, None
+        return retry
 
     def _lose_reader(self) -> None:
         """What the reader should get next cannot be had: say so, as well as is still possible."""
@@ -340,7 +369,12 @@ class Stream:
                 reader.abort()
 
     def _id(self, seq: int) -> str | None:
-        if self.key is None or not self.logged:
+        """The id of a place; None where nothing is stored, or another instance would not know it.
+
+        Before the first entry there is no log, and no other instance can know of one.
+        """
+        is_known = seq > 0 or not self.table.core.shared_store
+        if self.key is None or not self.logged or not is_known:
             return None
         return EventId(self.key.stream, seq).encode()
 

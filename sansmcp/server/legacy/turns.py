@@ -309,7 +309,7 @@ class Delivery:
             return
         if self.continues:
             stream = self._session.find_stream(self._turn.stream)
-            self._session.read(exchange, stream, self._turn.seq, prime=False)
+            self._session.read(exchange, stream, self._turn.seq)
         else:
             exchange.reply(202)
 

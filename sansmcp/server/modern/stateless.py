@@ -31,8 +31,14 @@ class StatelessAnswer(StatelessResults, HttpAnswer):
     """The answer to one POST: JSON, or an event stream once there is something to say before it."""
 
     exchange: ServerExchange
+    stream_after: float | None
     open_calls: int = attrs.field(default=1, init=False)
     is_batch: bool = attrs.field(default=False, init=False)
+
+    @property
+    def is_resumable(self) -> bool:
+        """Nothing is at this revision."""
+        return False
 
     def open(self) -> None:
         """Begin the event stream, if that has not happened."""
@@ -203,7 +209,9 @@ class StatelessHttp:
         meta = self._modern.check(request, head)
         if request.method != LISTEN:
             caller = self._modern.caller(meta, head.principal)
-            self._modern.start(request, caller, StatelessAnswer(self._core, caller, exchange))
+            stream_after = self._core.stream_after_of(request.method)
+            answer = StatelessAnswer(self._core, caller, exchange, stream_after)
+            self._modern.start(request, caller, answer)
             return
         subscriptions = self._modern.subscriptions
         honoured = subscriptions.filter_of(request)

@@ -56,6 +56,26 @@ def broken_streams_can_be_resumed(subject: ServerSubject) -> None:
 
 
 @server_check()
+def calls_can_be_resumed_before_they_say_anything(subject: ServerSubject) -> None:
+    """A call that takes time has a stream, and an id to come back to, at once (2025-11-25).
+
+    Call handle_timeout() when next_deadline() has come, also when that is now; but let handlers
+    that were just started take their first step before.
+    """
+    with serving(subject) as (tools, running), Peer(running.url, LEGACY) as peer:
+        reader = _Reader()
+        response = peer.begin("hang")
+        reader.read(response, 1)
+        expect(reader.last_id, "the stream does not begin with an id")
+        begun(tools)
+        response.connection.reset()
+        response = peer.get(reader.last_id)
+        tools.over.set()
+        reader.read(response)
+        expect(reader.is_done, "the result did not come")
+
+
+@server_check()
 def handlers_outlive_their_connection(subject: ServerSubject) -> None:
     """In a session a handler works on when its client has gone, and its result waits (2025-11-25).
 

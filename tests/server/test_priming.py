@@ -1,0 +1,229 @@
+"""The first event of a response names a place: who is cut off early can come back."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from sansmcp import App, Call, Client, Limits, LocalProtocolError, MemoryStore, Server
+from sansmcp.events import CallCompleted, CallFailed
+from sansmcp.testing import Link, Pair, counting_tokens
+
+from .bench import LATEST, Bench, Talk, methods, request, say
+from .instances import Instances
+
+
+def cut_after(seconds: float, **settings: Any) -> list[Any]:
+    """Break the connection of a call that takes a while; returns what the client got."""
+    app = App("slow")
+    runs: list[Call] = []
+
+    def work(call: Call) -> Generator[float, None, Any]:
+        runs.append(call)
+        yield 0.2
+        return {"done": True}
+
+    app.handler("tools/call")(work)
+    server = Server(app, new_token=counting_tokens(), **settings)
+    client = Client("http://localhost/mcp", versions=(LATEST,), jitter=lambda: 0.0)
+    pair = Pair(client, server, Link(lambda: 0.5, latency=0.001), store=MemoryStore(Limits()))
+    client.start(now=0.0)
+    pair.run(5.0)
+    client.call("tools/call", {"name": "slow"}, now=pair.clock.now)
+    pair.run(5.0 + seconds)
+    pair.break_connections()
+    pair.run(200.0)
+    assert len(runs) == 1
+    ends = [event for event in pair.events if isinstance(event, CallCompleted | CallFailed)]
+    return [event.result if isinstance(event, CallCompleted) else event.error for event in ends]
+
+
+@pytest.mark.parametrize("milliseconds", [5, 10, 30, 45, 80, 150])
+def test_a_call_that_is_cut_early_completes(milliseconds: int) -> None:
+    """Row A2 of the review: before 50 ms had passed, such a call ended as Disconnected."""
+    assert cut_after(milliseconds / 1000) == [{"done": True}]
+
+
+def test_who_delays_the_stream_pays_for_it() -> None:
+    (error,) = cut_after(0.03, stream_after=0.05)
+    assert type(error).__name__ == "Disconnected"
+
+
+# What is primed
+
+
+def test_every_response_of_a_stream_is_primed(bench: Bench) -> None:
+    """Row A12 of the review: a GET that resumes got an id with the next message only."""
+    session = bench.open_session()
+    talk, call = bench.call(session)
+    bench.wait(0)
+    say(bench, call, "a")
+    for reader in (talk, bench.get(session, talk.last_id)):
+        again = bench.get(session, reader.last_id)
+        (event,) = again.events
+        assert (event.data, event.id) == ("", talk.last_id)
+
+
+def test_before_the_first_message_a_stream_is_resumed_at_its_beginning(bench: Bench) -> None:
+    session = bench.open_session()
+    talk, call = bench.call(session)
+    bench.wait(0)
+    resumed = bench.get(session, talk.gone().last_id)
+    assert [event.id for event in resumed.events] == [talk.last_id]
+    bench.do(call.respond, {})
+    assert methods(resumed) == ["answer"]
+    assert resumed.ended
+
+
+def test_an_id_means_the_same_to_every_instance() -> None:
+    """Row A2 of the review, for several instances: the first id was that of a log without entries.
+
+    Another instance refused it, for its store knew no such log.
+    """
+    first, second = instances = Instances()
+    session = instances.open_session()
+    talk, call = first.call(session)
+    first.wait(0)
+    (primer,) = talk.events
+    assert primer.data == ""
+    resumed = second.get(session, talk.gone().last_id)
+    assert [event.id for event in resumed.events] == [primer.id]
+    first.do(call.respond, {})
+    instances.wait(0.5)
+    assert methods(resumed) == ["answer"]
+    assert resumed.ended
+
+
+def opening() -> tuple[Bench, Talk, Call]:
+    """A call at one of several instances; its store has just been asked to note the stream."""
+    bench = Bench(shared_store=True)
+    session = bench.open_session()
+    bench.store_works = False
+    talk = bench.post(request(1), session)
+    bench.use_store_once()
+    call = bench.last_call()
+    bench.wait(0)
+    assert (talk.status, talk.body) == (200, b"")
+    return bench, talk, call
+
+
+def test_among_instances_no_id_is_told_before_it_is_stored() -> None:
+    bench, talk, call = opening()
+    bench.use_store_once()
+    assert [event.data for event in talk.events] == [""]
+    bench.do(call.respond, {})
+    assert methods(talk) == []
+    bench.use_store_once()
+    assert methods(talk) == ["answer"]
+
+
+def test_without_the_store_no_id_is_told() -> None:
+    bench, talk, call = opening()
+    bench.fail_store_once()
+    assert talk.events == []
+    bench.do(call.respond, {})
+    assert [(event.id, bool(event.data)) for event in talk.events] == [(None, True)]
+    assert talk.ended
+
+
+# When to come back
+
+
+def test_each_response_says_once_when_to_come_back() -> None:
+    """Row A1 of the review: a server could say it only in the moment it sent a client away."""
+    bench = Bench(retry=1.5)
+    session = bench.open_session()
+    talk, call = bench.call(session)
+    say(bench, call, "a", "b")
+    standalone = bench.get(session)
+    for reader in (talk, standalone, bench.get(session, talk.events[0].id)):
+        assert [event.retry for event in reader.events][:1] == [1500]
+        assert [event.retry for event in reader.events][1:] == [None] * (len(reader.events) - 1)
+
+
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18"])
+def test_older_clients_are_told_with_the_first_message(version: str) -> None:
+    bench = Bench(retry=0.25)
+    session = bench.open_session(version)
+    talk, call = bench.call(session, version=None)
+    say(bench, call, "a", "b")
+    assert [event.retry for event in talk.events] == [250, None]
+    assert [event.retry for event in bench.get(session, talk.events[0].id).events] == [250]
+
+
+def test_without_a_store_nobody_can_come_back() -> None:
+    bench = Bench(retry=1, resumable=False)
+    talk, call = bench.call(bench.open_session())
+    say(bench, call, "a")
+    assert [event.retry for event in talk.events] == [None]
+
+
+@pytest.mark.parametrize("wrong", [-1, float("inf"), float("nan"), "1", True])
+def test_nobody_comes_back_at_no_time(wrong: Any) -> None:
+    with pytest.raises(LocalProtocolError, match="retry must"):
+        Bench(retry=wrong)
+
+
+def test_standalone_streams_are_let_go() -> None:
+    """Row A1 of the review: only the streams of calls could be polled."""
+    bench = Bench(retry=2)
+    session, idle = bench.open_session(), bench.open_session()
+    talk, call = bench.call(session)
+    say(bench, call, "a")
+    standalone = bench.get(session)
+    older = bench.get(bench.open_session("2025-06-18"))
+    assert bench.do(bench.server.disconnect_streams) == 1
+    assert (standalone.ended, standalone.aborted) == (True, False)
+    assert [(event.data, event.retry) for event in standalone.events] == [("", 2000), ("", 2000)]
+    assert not talk.ended
+    assert not older.ended
+    bench.do(bench.server.publish, "notifications/tools/list_changed")
+    back = bench.get(session, standalone.last_id)
+    assert methods(back) == ["notifications/tools/list_changed"]
+    assert bench.do(bench.server.disconnect_streams, retry=0.5) == 1
+    assert back.events[-1].retry == 500
+    assert bench.get(idle).status == 200
+
+
+def test_there_are_no_streams_to_be_let_go() -> None:
+    unstored = Bench(resumable=False)
+    standalone = unstored.get(unstored.open_session())
+    assert unstored.do(unstored.server.disconnect_streams) == 0
+    assert not standalone.ended
+    modern = Bench(versions=("2026-07-28",))
+    assert modern.do(modern.server.disconnect_streams) == 0
+    with pytest.raises(LocalProtocolError, match="retry must"):
+        modern.do(modern.server.disconnect_streams, retry=-1)
+
+
+def test_a_planned_stop_says_when_to_come_back() -> None:
+    """Row A1 of the review: where another instance goes on, clients are told to come back to it."""
+    first, second = instances = Instances(retry=3)
+    session = instances.open_session()
+    talk, call = first.call(session)
+    say(first, call, "a")
+    talk.gone()
+    first.do(call.respond, {})
+    other, parked = second.call(session)
+    standalone = first.get(session)
+    say(first, first.server.sessions[0], "x")
+    following = first.get(session, talk.last_id)
+    first.do(first.server.shut_down)
+    for reader in (standalone,):
+        assert (reader.ended, reader.aborted) == (True, False)
+        assert reader.events[-1].retry == 3000
+    back = second.get(session, standalone.last_id)
+    assert back.status == 200
+    assert following.ended
+    assert parked.is_running
+    assert other.head is None
+
+
+def test_without_other_instances_nobody_is_told_to_come_back() -> None:
+    bench = Bench(retry=3)
+    standalone = bench.get(bench.open_session())
+    bench.do(bench.server.shut_down)
+    assert [event.retry for event in standalone.events] == [3000]
+    assert standalone.ended
