@@ -173,6 +173,15 @@ def unknown_event_id() -> RemoteProtocolError:
     )
 
 
+def unknown_turn() -> RemoteProtocolError:
+    """An answer to a question of a call that waited in the store, and is no longer kept there."""
+    return RemoteProtocolError(
+        "The call that asked this is no longer kept, or is not of this session: it has ended "
+        "without a result. Make it again",
+        reason="unknown_turn",
+    )
+
+
 def unsupported_version(
     asked: str, served: Sequence[str], request_id: RequestId | None = None
 ) -> RemoteProtocolError:

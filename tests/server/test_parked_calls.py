@@ -15,9 +15,9 @@ from sansmcp import (
     StreamKey,
 )
 from sansmcp.effects import StoreAppend, StoreRead
-from sansmcp.events import CallReceived, MessageLost, StoreFailed
+from sansmcp.events import BadRequest, CallReceived, MessageLost, StoreFailed
 
-from .bench import LATEST, PING, Bench, Talk, methods, say
+from .bench import LATEST, PING, Bench, Talk, expect, methods, say
 from .instances import Instances
 from .pipe_bench import result
 from .test_rounds import ACCEPTED, ALL, NAME, ROOTS
@@ -151,11 +151,19 @@ def test_answers_may_be_as_deep_as_all_that_comes() -> None:
     assert dict(call.turn.answers) == {"a": deep, "b": deep}
 
 
-@pytest.mark.parametrize("wrong", ["x", "0-1.0", "nothing-here-at-all-1.0", ".", "token-1.", "1.1"])
+@pytest.mark.parametrize("wrong", ["x", ".", "1.1"])
 def test_answers_to_nothing_are_ignored(wrong: str) -> None:
     instances = Instances()
     session = instances.open_session()
     assert instances[1].post(result(wrong), session).status == 202
+    assert instances.entered == []
+
+
+@pytest.mark.parametrize("wrong", ["0-1.0", "token-1.", "nothing-here-at-all-1.0"])
+def test_answers_to_what_looks_like_a_lost_turn_are_refused(wrong: str) -> None:
+    instances = Instances()
+    session = instances.open_session()
+    expect(instances[1].post(result(wrong), session), 400, "unknown_turn")
     assert instances.entered == []
 
 
@@ -176,20 +184,68 @@ def test_nobody_answers_the_questions_of_another_session() -> None:
     for principal in ("", "eve"):
         other = first.open_session(capabilities=ALL, principal=principal)
         talk = second.post(answer_to(question), other, principal=principal)
-        assert talk.status == 202
+        expect(talk, 400, "unknown_turn")
     assert instances.entered == []
     second.post(answer_to(question), session)
     assert len(instances.entered) == 1
 
 
-def test_turns_expire_with_what_is_stored() -> None:
+@pytest.mark.parametrize("where", [0, 1])
+def test_turns_expire_with_what_is_stored(where: int) -> None:
+    """Row A14 of the review: the answer was taken with 202, and its call never ended."""
     instances = Instances(limits=Limits(stored_age=90))
-    session, _, (question,) = ask(instances)
+    session, talk, (question,) = ask(instances)
     for _ in range(5):
         instances.grow_old(20)
         instances[1].post(PING, session)
-    assert instances[1].post(answer_to(question), session).status == 202
+    assert not talk.aborted
+    expect(instances[where].post(answer_to(question), session), 400, "unknown_turn")
     assert instances.entered == []
+    instances.wait(0.5)
+    assert talk.aborted
+    expect(instances[where].get(session, talk.last_id), 400, "unknown_event_id")
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_lost_turn_of_the_only_instance_ends_its_call(is_read: bool) -> None:
+    """Row A14 of the review: nobody looked into the store any more, so its reader waited for ever.
+
+    A reader that is not there is not told, and finds out when it comes back.
+    """
+    bench = Bench(limits=Limits(stored_entries=3))
+    session = bench.open_session(capabilities=ALL)
+    talk, call = bench.call(session)
+    bench.do(call.respond, InputRequired({"name": NAME}))
+    (question,) = talk.messages
+    if not is_read:
+        talk.gone()
+    _, other = bench.call(session)
+    say(bench, other, "a", "b", "c", "d")
+    expect(bench.post(answer_to(question), session), 400, "unknown_turn")
+    assert talk.aborted is is_read
+    expect(bench.get(session, talk.last_id), 400, "unknown_event_id")
+
+
+def test_answers_that_are_late_are_still_ignored() -> None:
+    bench = Bench()
+    session = bench.open_session(capabilities=ALL)
+    talk, call = bench.call(session)
+    bench.do(call.respond, InputRequired({"name": NAME}))
+    (question,) = talk.messages
+    bench.post(answer_to(question), session)
+    bench.do(bench.last_call().respond, {})
+    assert bench.post(answer_to(question), session).status == 202
+    assert methods(talk)[-1] == "answer"
+
+
+def test_lost_turns_are_told_to_the_application_where_nobody_waits() -> None:
+    bench = Bench()
+    session = bench.open_session("2025-03-26", ALL)
+    answers = [result("nothing-here-at-all-1.0", ACCEPTED)]
+    assert bench.post(answers, session, "2025-03-26").status == 202
+    event = bench.events[-1]
+    assert isinstance(event, BadRequest)
+    assert event.error.reason == "unknown_turn"
 
 
 def test_a_store_that_fails_lets_the_client_answer_again() -> None:

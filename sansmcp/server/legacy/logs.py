@@ -87,6 +87,12 @@ class StreamTable:
             siblings.add(stream)
         return stream
 
+    def lose(self, key: StreamKey) -> None:
+        """Break off whoever reads a log that the store does not have any more."""
+        stream = self._streams.get(key)
+        if stream is not None:
+            stream.lose_reader()
+
     def settle(self, user: StoreUser) -> None:
         """Whose effect is completed: a stream may be done with, or is to be looked at again."""
         if isinstance(user, Stream):

@@ -179,7 +179,7 @@ class Stream:
             return self._go_unstored()
         if effect is self._reading:
             self._reading = None
-            self._lose_reader()
+            self.lose_reader()
         return True
 
     def close(self) -> None:
@@ -206,7 +206,7 @@ class Stream:
         self._is_fresh = is_fresh
         self._retry = self.table.core.retry_ms
         if after > self._stored and not self.written_elsewhere:
-            self._lose_reader()
+            self.lose_reader()
         elif after < self._stored or self.written_elsewhere:
             self._read_page()
         else:
@@ -243,7 +243,7 @@ class Stream:
         self._reading = None
         if page is None or not _follows(page, self._position):
             if not self._is_fresh:
-                self._lose_reader()
+                self.lose_reader()
                 return
             page = page or Page((), Entry(self._stored, b""))
             self._position = page.entries[0].seq - 1 if page.entries else page.last.seq
@@ -297,7 +297,7 @@ class Stream:
         self._unstored.clear()
         is_read = self._is_read_up_to(entries[0].seq - 1) and not self.written_elsewhere
         if not is_read:
-            self._lose_reader()
+            self.lose_reader()
         self.logged = False
         self._give(entries)
         self._stored = self._position = entries[-1].seq
@@ -318,7 +318,7 @@ class Stream:
 
     def _read_page(self) -> None:
         if self.key is None or not self.logged:
-            self._lose_reader()  # the store has failed meanwhile
+            self.lose_reader()  # the store has failed meanwhile
         else:
             limits = self.table.limits
             self._reading = StoreRead(
@@ -359,7 +359,7 @@ class Stream:
         retry, self._retry = self._retry, None
         return retry
 
-    def _lose_reader(self) -> None:
+    def lose_reader(self) -> None:
         """What the reader should get next cannot be had: say so, as well as is still possible."""
         if (reader := self.reader) is not None:
             self.detach(reader)

@@ -214,7 +214,10 @@ class Delivery:
         self._found(page)
 
     def _found_turn(self, page: Page | None) -> None:
-        entry = page.entries[0] if page is not None and page.entries else None
+        if page is None:
+            self._lost()
+            return
+        entry = page.entries[0] if page.entries else None
         kind = EntryKind.INPUT_REQUIRED if self.continues else EntryKind.TURN
         if entry is None or entry.seq != self._turn.seq or entry.kind is not kind:
             self._not_found()
@@ -313,8 +316,16 @@ class Delivery:
         else:
             exchange.reply(202)
 
+    def _lost(self) -> None:
+        """The store has evicted the call. Its readers are cut, and find the same when they return.
+
+        Without this the client would wait for its timeout, with its answer accepted.
+        """
+        self._session.table.lose(self._session.log_key(self._turn.stream))
+        self._refuse(refusals.unknown_event_id() if self.continues else refusals.unknown_turn())
+
     def _not_found(self) -> None:
-        """There is no such turn, or not any more. Late answers are ignored."""
+        """There is no such turn in the log, or the call went on without it: the answer is late."""
         if self.continues:
             self._refuse(refusals.unknown_event_id())
         else:
