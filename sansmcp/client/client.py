@@ -73,6 +73,7 @@ class Client:
         transports: tuple[str, ...] = URL_TRANSPORTS,
         listen: bool = True,
         multi_turn: bool = False,
+        assume_multi_turn: bool = False,
         timeout: float = 60.0,
         total_timeout: float = 3600.0,
         connect_timeout: float = 30.0,
@@ -101,8 +102,11 @@ class Client:
                 e.g. ``{"Authorization": "Bearer x"}``.
             transports: how to talk to a URL; what comes first is tried first.
             listen: open the standalone stream.
-            multi_turn: offer SEP-1858, an experiment, to servers of 2025-11-25: one that names it,
-                too, may have all answers to its questions at once.
+            multi_turn: offer SEP-1858, an experiment, to servers of 2025-11-25: one that names the
+                experimental capability ``sansmcp/multi-turn-sse``, too, may have all answers to its
+                questions at once.
+            assume_multi_turn: the same with every server of 2025-11-25, whether or not it names the
+                capability, as the proposal itself has it.
             timeout, total_timeout: defaults of :meth:`call`, in seconds.
             connect_timeout: seconds for the handshake.
             probe_timeout: seconds in which a server must say whether it needs one; not more than
@@ -135,7 +139,8 @@ class Client:
             transports=usable_transports(transports, tuple(versions)),
             verdicts=Verdicts() if verdicts is None else verdicts,
             listens=listen,
-            multi_turn=multi_turn,
+            multi_turn=multi_turn or assume_multi_turn,
+            assume_multi_turn=assume_multi_turn,
             connect_timeout=connect_timeout,
             probe_timeout=min(probe_timeout, connect_timeout),
             close_timeout=close_timeout,

@@ -144,6 +144,8 @@ class ClientCore:
     limits: Limits = attrs.field(validator=of_kind(Limits))
     multi_turn: bool
     """Whether SEP-1858 is offered to servers."""
+    assume_multi_turn: bool
+    """Whether servers of the right revision take part in it, whether or not they name it."""
     caches: bool
     """Whether results are kept."""
     jitter: Callable[[], float]

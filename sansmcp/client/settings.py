@@ -41,6 +41,7 @@ class ClientSettings(TypedDict, total=False):
     transports: tuple[str, ...]
     listen: bool
     multi_turn: bool
+    assume_multi_turn: bool
     timeout: float
     total_timeout: float
     connect_timeout: float

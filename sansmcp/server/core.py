@@ -72,6 +72,8 @@ class ServerCore:
     """Other instances use the same store."""
     multi_turn: bool = False
     """SEP-1858 is offered."""
+    assume_multi_turn: bool = False
+    """Clients of the right revision take part in it, whether or not they name it."""
     new_token: Callable[[], str]
     seal: StateSeal | None = attrs.field(default=None, validator=of_kind((StateSeal, NoneType)))
 

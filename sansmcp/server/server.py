@@ -69,6 +69,7 @@ class Server(StoreCompletions):
         resumable: bool = True,
         shared_store: bool = False,
         multi_turn: bool = False,
+        assume_multi_turn: bool = False,
         sessions: bool = True,
         listening: bool = True,
         stream_after: float | None = None,
@@ -93,9 +94,12 @@ class Server(StoreCompletions):
                 resumed.
             shared_store: other instances of this server use the same store, so any of them may get
                 the next request of a session.
-            multi_turn: offer SEP-1858, an experiment for clients of 2025-11-25 that name it, too:
-                they send all answers to an InputRequired at once, and the call goes on in the
-                response to that.
+            multi_turn: offer SEP-1858, an experiment for clients of 2025-11-25 that name the
+                experimental capability ``sansmcp/multi-turn-sse``, too: they send all answers to an
+                InputRequired at once, and the call goes on in the response to that.
+            assume_multi_turn: the same, but with all clients of 2025-11-25, whether or not they
+                name the capability. That is the gate of the proposal itself. Set it only where you
+                know all clients: any other would wait for ever.
             sessions: give clients a session. Without, every request stands alone, and clients of
                 the older revisions cannot be asked anything.
             listening: offer standalone event streams (GET) for what belongs to no request.
@@ -129,7 +133,8 @@ class Server(StoreCompletions):
             limits=limits or Limits(),
             resumable=resumable,
             shared_store=shared_store,
-            multi_turn=multi_turn,
+            multi_turn=multi_turn or assume_multi_turn,
+            assume_multi_turn=assume_multi_turn,
             stream_after=stream_after,
             retry=retry,
             new_token=new_token,

@@ -19,6 +19,7 @@ class ServerSettings(TypedDict, total=False):
     versions: tuple[str, ...]
     shared_store: bool
     multi_turn: bool
+    assume_multi_turn: bool
     sessions: bool
     listening: bool
     stream_after: float | None

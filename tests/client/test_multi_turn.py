@@ -84,6 +84,18 @@ def test_without_an_agreement_the_events_mean_nothing(settings: Any) -> None:
     assert any(isinstance(event, Reconnecting) for event in bench.events)
 
 
+@pytest.mark.parametrize(("version", "agreed"), [("2025-11-25", True), ("2025-06-18", False)])
+def test_an_operator_may_know_that_the_server_takes_part(version: str, agreed: bool) -> None:
+    """Row A19 of the review: the proposal asks for no capability, only for the revision."""
+    settings = {"multi_turn": False, "assume_multi_turn": True}
+    bench = new_bench(named=False, version=version, **settings)
+    _, asked = open_turn(bench, 1)
+    answer(bench, 0)
+    assert bool(bench.requests) is not agreed
+    close_turn(asked)
+    assert bench.take().header("last-event-id") == ("e9" if agreed else None)
+
+
 def test_it_is_offered_beside_other_experiments() -> None:
     bench = Bench(multi_turn=True, capabilities={"experimental": {"mine": {}}})
     bench.do(bench.client.start)

@@ -81,6 +81,39 @@ def test_both_sides_must_name_it(
         assert refused.status == (202 if version == "2025-03-26" else 400)
 
 
+@pytest.mark.parametrize(
+    ("version", "agreed"), [(LATEST, True), ("2025-06-18", False), ("2025-03-26", False)]
+)
+def test_an_operator_may_know_that_clients_take_part(version: str, agreed: bool) -> None:
+    """Row A19 of the review: the proposal asks for no capability, only for the revision."""
+    bench = Bench(assume_multi_turn=True)
+    session = bench.open_session(version, ALL)
+    assert "experimental" not in bench.server.app.initialize_result(version)["capabilities"]
+    talk, call = bench.call(session, version=version)
+    bench.do(call.respond, InputRequired({"name": NAME}))
+    kinds = [event.event for event in talk.events if event.data != ""]
+    if agreed:
+        assert kinds == ["buffer_input", "message", "input_required"]
+        going_on = send(bench, session, talk.last_id, answers_to(talk.messages))
+        bench.do(bench.last_call().respond, {})
+        assert methods(going_on) == ["answer"]
+    else:
+        assert kinds == ["message"]
+
+
+def test_the_response_to_the_answers_is_primed() -> None:
+    """Row A12 of the review: it got an id with the first message of the call only."""
+    instances = new_instances()
+    session, talk, questions = ask(instances)
+    going_on = send(instances[1], session, talk.last_id, answers_to(questions))
+    assert [(event.id, event.data) for event in going_on.events] == [(talk.last_id, "")]
+    (call,) = instances.entered
+    resumed = instances[0].get(session, going_on.gone().last_id)
+    instances[1].do(call.respond, {"done": True})
+    instances.wait(0.5)
+    assert resumed.messages == [result("original", {"done": True})]
+
+
 def test_it_is_not_for_other_transports_and_eras() -> None:
     pipe = Pipe(multi_turn=False)
     (answer,) = pipe.say(initialize(capabilities=BOTH)).said

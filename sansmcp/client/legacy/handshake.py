@@ -205,7 +205,8 @@ class Handshake:
         self._core.session_id = None if session_id is None else Secret(session_id)
         self._core.revision = revision = REVISIONS[version]
         named = names_multi_turn(json.as_object(result.get("capabilities")) or {})
-        self._core.has_turns = self._may_have_turns and revision.multi_turn and named
+        agreed = named or self._core.assume_multi_turn
+        self._core.has_turns = self._may_have_turns and revision.multi_turn and agreed
         self._result = result
         self._conversation.initialized()
 

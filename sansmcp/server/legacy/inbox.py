@@ -40,7 +40,7 @@ class Negotiated:
     reply: bytes
     """The answer, encoded."""
     multi_turn: bool
-    """Both sides have named SEP-1858."""
+    """Both sides have named SEP-1858, or the operator knows that the client takes part."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -68,8 +68,10 @@ class Inbox:
         # Some clients leave these out.
         client_info = json.as_object(params.get("clientInfo")) or {}
         capabilities = json.as_object(params.get("capabilities")) or {}
-        multi_turn = multi_turn and revision.multi_turn and names_multi_turn(capabilities)
-        if multi_turn:
+        is_named = names_multi_turn(capabilities)
+        is_agreed = is_named or self._core.assume_multi_turn
+        multi_turn = multi_turn and revision.multi_turn and is_agreed
+        if multi_turn and is_named:
             result["capabilities"] = with_multi_turn(result["capabilities"])
         reply = jsonrpc.encode(Response(request.id, result))
         return Negotiated(revision, client_info, capabilities, reply, multi_turn)
