@@ -9,7 +9,14 @@ import trio
 
 import sansmcp
 import sansmcp_trio
-from sansmcp import Disconnected, LocalProtocolError, RequestCancelled, RequestRefused, SessionLost
+from sansmcp import (
+    Disconnected,
+    JsonRpcError,
+    LocalProtocolError,
+    RequestCancelled,
+    RequestRefused,
+    SessionLost,
+)
 from sansmcp.events import Closed
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp_trio import Call
@@ -104,7 +111,7 @@ async def test_stopping_does_not_wait_for_ever(start: Start, world: World) -> No
         async with trio.open_nursery() as nursery:
 
             async def caller() -> None:
-                with pytest.raises((Disconnected, SessionLost)):
+                with pytest.raises(JsonRpcError, match="shutting down"):
                     await client.call_tool("hang")
 
             nursery.start_soon(caller)
