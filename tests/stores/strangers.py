@@ -117,8 +117,10 @@ def _in_session(spy: Spy, session: str, *, multi_turn: bool) -> Iterator[Attempt
     answer = {"jsonrpc": "2.0", "id": json.loads(spy.question), "result": ANSWER}
     cancelled = {"requestId": spy.call["id"]}
     unknown = (400, "unknown_event_id")
+    is_of_a_turn = isinstance(answer["id"], str)  # other ids are taken for late ones
+    refused = (400, "unknown_turn") if is_of_a_turn else None
     yield Attempt("GET", {**headers, "last-event-id": spy.cursor}, refused=unknown)
-    yield Attempt("POST", posted, answer)
+    yield Attempt("POST", posted, answer, refused)
     notification = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}
     yield Attempt("POST", posted, notification)
     if multi_turn:
