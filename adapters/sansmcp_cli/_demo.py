@@ -1,12 +1,14 @@
-"""The demonstration: real sockets, a server that disconnects, and a network that breaks.
+"""The demonstration: real sockets and processes, a server that disconnects, a network that breaks.
 
-Between the client and the server stands a relay that breaks connections after a random number of
-bytes, and the tool itself lets its client go in the middle of the work (SEP-1699). All calls end
-with their results, and every progress report arrives once. Before that, calls that ask the client
-go from one process to another (see ``_rounds``).
+Between the client and the server stands a relay that breaks connections in the middle of
+responses, and the tool itself disconnects its client in the middle of the work (SEP-1699). The
+tools write down when they run, so executions are counted beside results.
 
-At the stateless revision nothing can be resumed: a call whose response breaks is made again, from
-its beginning, and the reports of the attempt that succeeds are those that count.
+At 2026-07-28, the revision of a client that is told nothing else, no stream can be resumed. There
+the calls are marked as idempotent, and one whose response breaks is made again, from its beginning;
+the progress reports of the attempt that succeeds are those that count. At 2025-11-25 streams are
+resumed. There no call is marked, and each runs once. After that, calls that ask the client go from
+one process to another (see ``_rounds``).
 """
 
 from __future__ import annotations
@@ -14,28 +16,31 @@ from __future__ import annotations
 import argparse
 import itertools
 import random
+import shutil
 import signal
 import sys
-import threading
+import textwrap
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
-from concurrent.futures import Future
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import attrs
 
 import sansmcp
 from sansmcp.events import ClientEvent, ProgressReceived, Reconnecting
-from sansmcp.revisions import HANDSHAKE_VERSIONS
+from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from sansmcp.trace import Tracer
 
 from ._adapters import Adapter, Script, ToolCall, adapter_of, add_adapter
+from ._counts import Counts
 from ._relay import Relay, relaying
 from ._rounds import show_rounds
-from ._say import Commands, say
+from ._say import Commands, Mistake, say
+from ._servers import started
 
 _STEPS = 6
+_NARROWEST = 80
+"""Columns that lines are fitted to on terminals that have fewer."""
 
 
 def add_to(commands: Commands) -> None:
@@ -43,17 +48,21 @@ def add_to(commands: Commands) -> None:
     command = commands.add_parser(
         "demo",
         help="watch calls survive a server and a network that disconnect",
-        description="Make calls that go from one process to another, and calls over a network that "
-        "breaks. The exit status is 1 if any result is lost, or comes twice.",
+        description="Make calls over a network that breaks, and calls that go from one process to "
+        "another; count results and executions. The exit status is 1 if any result is lost or "
+        "comes twice, or a tool runs more often than the revision promises.",
     )
-    command.add_argument("--calls", type=int, default=8, help="how many (default: 8)")
+    command.add_argument(
+        "--calls", type=int, default=5, help="how many at each revision (default: 5)"
+    )
     command.add_argument("--seed", type=int, default=None, help="repeat the same accidents")
     command.add_argument("--quiet", action="store_true", help="only the last line")
+    command.add_argument("--trace", action="store_true", help="show every message, too")
     command.add_argument(
         "--revision",
         choices=tuple(sansmcp.REVISIONS),
-        default=HANDSHAKE_VERSIONS[-1],
-        help="the protocol revision to speak (default: the last one that resumes streams)",
+        help="the protocol revision to speak (default: the newest, then the last one that resumes "
+        "streams)",
     )
     add_adapter(command)
     command.set_defaults(run=demo)
@@ -75,94 +84,165 @@ def demo(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    began = time.monotonic()
-    calls: int = options.calls
+    if options.calls < 0:
+        raise Mistake(f"--calls must be zero or more, got {options.calls}")
     seed: int = random.randrange(1_000_000) if options.seed is None else options.seed
+    width = max(shutil.get_terminal_size().columns, _NARROWEST)
 
     def write(line: str) -> None:
         if not options.quiet:
-            say(f"{time.monotonic() - began:6.2f} {line}")
+            for part in textwrap.wrap(line, width):
+                say(part)
 
-    write(f"demo: sansmcp {sansmcp.__version__}, {calls} calls, accidents by seed {seed}")
+    def trace(line: str) -> None:
+        say(line if len(line) <= width else line[: width - 3] + "...")
+
+    revisions: tuple[str, ...] = (MODERN_VERSIONS[-1], HANDSHAKE_VERSIONS[-1])
+    if options.revision is not None:
+        revisions = (options.revision,)
+    write(f"sansmcp {sansmcp.__version__}, accidents by --seed {seed}")
     adapter = adapter_of(options)
-    failed = show_rounds(adapter, options.adapter, write)
-    tracer = Tracer("client", write)
-    # A call that has to be carried whole needs connections that can do it.
-    is_stateless = sansmcp.REVISIONS[options.revision].era is sansmcp.Era.MODERN
-    tally = _Tally(is_stateless)
-    settings: sansmcp.ClientSettings = {
-        "trace": tracer,
-        "reconnect": sansmcp.ReconnectPolicy(initial=0.2, attempts=20),
-        "listen": False,
-        "versions": (options.revision,),
-    }
-    with _served(adapter) as port:
-        longest_life = 4000 if is_stateless else 1500
-        relay = Relay(itertools.repeat(port), random.Random(seed), longest_life, tracer.write)
-
-        def script() -> Script:
-            relay.is_failing = True
-            for number in range(calls):
-                yield from tally.make_call(number)
-            relay.is_failing = False
-
-        with relaying(relay) as url:
-            adapter.converse(url, script(), tally.watch, settings)
-    say(
-        f"demo: {calls} calls, {tally.disconnects} disconnects, "
-        f"{tally.lost} lost, {tally.duplicated} duplicated"
-    )
-    return 1 if failed or tally.lost or tally.duplicated else 0
-
-
-@contextmanager
-def _served(adapter: Adapter) -> Generator[int, None, None]:
-    """Serve the example in a thread; gives the port."""
-    begun: Future[tuple[str, Callable[[], object]]] = Future()
-
-    def serve() -> None:
-        settings = {"http": ("127.0.0.1", 0)}
-        adapter.serve(adapter.EXAMPLE, lambda url, stop: begun.set_result((url, stop)), settings)
-
-    serving = threading.Thread(target=serve, daemon=True)
-    serving.start()
-    try:
-        url, _ = begun.result()
-        yield sansmcp.Url.parse(url).port
-    finally:
-        _, stop = begun.result()
-        stop()
-        serving.join()
+    tracer = Tracer("client", trace) if options.trace and not options.quiet else None
+    counts = Counts()
+    for revision in revisions:
+        with started(options.adapter) as servers:
+            part = Part(revision, options.calls, random.Random(seed), write, tracer)
+            counts += part.show(adapter, servers.ports[0], servers.executions)
+    counts += show_rounds(adapter, options.adapter, write)
+    say(counts.verdict)
+    return 1 if counts.lost or counts.duplicated else 0
 
 
 @attrs.define(eq=False)
-class _Tally:
-    """Counts what arrives."""
+class _Call:
+    """One call, and what has come of it."""
 
-    _begins_again: bool
-    """A call that was cut is made again."""
-    disconnects: int = 0
-    lost: int = 0
-    duplicated: int = 0
+    number: int
+    handle: int | None = None
+    reports: Counter[float] = attrs.field(factory=Counter[float])
+    is_done: bool = False
 
-    def make_call(self, number: int) -> Script:
+
+@attrs.define(eq=False)
+class Part:
+    """Calls at one revision, over a network that breaks."""
+
+    _revision: str
+    _count: int
+    _chance: random.Random
+    _write: Callable[[str], None]
+    _tracer: Tracer | None
+    _executions: Callable[[], Counter[str]] = attrs.field(init=False)
+    _calls: list[_Call] = attrs.field(factory=list[_Call], init=False)
+    _disconnects: Counter[int | None] = attrs.field(factory=Counter["int | None"], init=False)
+    """By the handles of calls."""
+
+    @property
+    def _resumes(self) -> bool:
+        return sansmcp.REVISIONS[self._revision].era is sansmcp.Era.LEGACY
+
+    def show(self, adapter: Adapter, port: int, executions: Callable[[], Counter[str]]) -> Counts:
+        """Make the calls to the server at a port."""
+        self._executions = executions
+        default = " (default)" if self._revision == MODERN_VERSIONS[-1] else ""
+        how = (
+            "resumable, no call is marked idempotent"
+            if self._resumes
+            else "not resumable, so the calls are marked idempotent"
+        )
+        self._write(f"{self._revision}{default}: {how}")
+        # A call that has to be carried whole needs connections that can do it.
+        relay = Relay(
+            itertools.repeat(port),
+            self._chance,
+            1000 if self._resumes else 3000,
+            not self._resumes,
+            self._tracer.write if self._tracer is not None else lambda line: None,
+        )
+        settings: sansmcp.ClientSettings = {
+            "trace": self._tracer,
+            "reconnect": sansmcp.ReconnectPolicy(initial=0.1, attempts=20),
+            "listen": False,
+            "versions": (self._revision,),
+        }
+
+        def script() -> Script:
+            relay.is_failing = True
+            for number in range(1, self._count + 1):
+                yield from self._make_call(number)
+            relay.is_failing = False
+
+        with relaying(relay) as url:
+            adapter.converse(url, script(), self._watch, settings)
+        return self._sum_up()
+
+    def _make_call(self, number: int) -> Script:
         """Call the slow tool: every step is to be reported once, and then there is a result."""
-        reports: Counter[float] = Counter()
+        call = _Call(number)
+        self._calls.append(call)
+        began = time.monotonic()
 
         def count(report: ProgressReceived) -> None:
-            if self._begins_again and report.progress == 1:
-                reports.clear()
-            reports[report.progress] += 1
+            call.handle = report.call
+            if not self._resumes and report.progress == 1:
+                call.reports.clear()  # a new attempt
+            call.reports[report.progress] += 1
 
-        arguments = {"steps": _STEPS, "delay": 0.05, "retry": 0.1}
+        arguments = {"steps": _STEPS, "delay": 0.05, "retry": 0.1, "call": number}
         try:
-            yield ToolCall(tool="slow", arguments=arguments, on_progress=count, idempotent=True)
+            yield ToolCall(
+                tool="slow",
+                arguments=arguments,
+                on_progress=count,
+                idempotent=None if self._resumes else True,
+            )
         except sansmcp.CallError as error:
-            say(f"demo: call {number} failed: {error}", sys.stderr)
-            self.lost += 1
-        self.lost += sum(1 for step in range(1, _STEPS + 1) if not reports[step])
-        self.duplicated += sum(times - 1 for times in reports.values())
+            say(f"demo: {self._revision}, call {number} failed: {error}", sys.stderr)
+            return
+        call.is_done = True
+        ran = self._executions()[str(number)]
+        disconnects = self._disconnects[call.handle]
+        how = "resumed" if self._resumes else "called again"
+        self._write(
+            f"  call {number}: {_times(disconnects, 'disconnect')}, "
+            f"{how + ', ' if disconnects else ''}"
+            f"{_times(ran, 'execution')}, done in {time.monotonic() - began:.1f} s"
+        )
 
-    def watch(self, event: ClientEvent) -> None:
+    def _watch(self, event: ClientEvent) -> None:
         """Count how often a stream was left in the middle."""
-        self.disconnects += isinstance(event, Reconnecting)
+        if isinstance(event, Reconnecting):
+            self._disconnects[event.call] += 1
+
+    def _sum_up(self) -> Counts:
+        executions = self._executions()
+        counts = Counts(
+            calls=len(self._calls),
+            disconnects=sum(self._disconnects.values()),
+            executions=sum(executions.values()),
+            lost=sum(map(_lost, self._calls)),
+            duplicated=sum(self._duplicated(call, executions) for call in self._calls),
+        )
+        if counts.executions == counts.calls:
+            why = "each call ran once"
+        elif self._resumes:
+            why = "calls did not run once each"
+        else:
+            why = "the revision cannot resume, so calls marked idempotent ran again"
+        self._write(f"{self._revision}: {counts}: {why}")
+        return counts
+
+    def _duplicated(self, call: _Call, executions: Counter[str]) -> int:
+        """Reports that came twice, and runs that nothing promised allows."""
+        promised = 1 if self._resumes else 1 + self._disconnects[call.handle]
+        reports = sum(times - 1 for times in call.reports.values())
+        return reports + max(executions[str(call.number)] - promised, 0)
+
+
+def _lost(call: _Call) -> int:
+    missing = sum(1 for step in range(1, _STEPS + 1) if not call.reports[step])
+    return missing + (not call.is_done)
+
+
+def _times(count: int, what: str) -> str:
+    return f"{count} {what}" + ("" if count == 1 else "s")

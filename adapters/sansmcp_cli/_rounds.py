@@ -9,23 +9,19 @@ from __future__ import annotations
 
 import itertools
 import os
-import subprocess
 import sys
-import threading
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import sansmcp
 from sansmcp import App, CallHandle, InputRequired
-from sansmcp_local import undisturbed
 
 from . import example
 from ._adapters import Adapter, Script, ToolCall
+from ._counts import Counts
 from ._relay import Relay, relaying
 from ._say import say
+from ._servers import started
 
 Round: TypeAlias = CallHandle[Any, Any]
 
@@ -65,14 +61,18 @@ def _answer_model(request: sansmcp.ServerRequest) -> dict[str, Any]:
 _ANSWERS = {"elicitation/create": _answer_user, "sampling/createMessage": _answer_model}
 
 
-def show_rounds(adapter: Adapter, name: str, write: Callable[[str], None]) -> int:
+def show_rounds(adapter: Adapter, name: str, write: Callable[[str], None]) -> Counts:
     """Make a call in each way, and write which processes were at work.
 
-    Takes an adapter and its name. Returns how many calls failed: a round that was not at a process
-    of its own is a failure, too. What failed is told on stderr.
+    Takes an adapter and its name. What failed is told on stderr. A round runs the tool once more,
+    at another process; a round that ran twice, or where another one did, counts as duplicated.
     """
-    failures = 0
-    with _served(name) as ports, relaying(Relay(itertools.cycle(ports))) as url:
+    write(f"calls that ask the user: each round at another of {_PROCESSES} processes")
+    counts = Counts()
+    with (
+        started(name, f"{__name__}:app", _PROCESSES) as servers,
+        relaying(Relay(itertools.cycle(servers.ports))) as url,
+    ):
         for way, (version, multi_turn) in _WAYS.items():
             settings: sansmcp.ClientSettings = {
                 "versions": (version,),
@@ -83,69 +83,31 @@ def show_rounds(adapter: Adapter, name: str, write: Callable[[str], None]) -> in
                 "limits": sansmcp.Limits(idle_connection_timeout=1e-6),
             }
             outcomes: list[Any] = []
-            adapter.converse(url, _script(outcomes), _ignore, settings, _ANSWERS)
-            is_right, found = _judged(outcomes[0])
-            line = f"rounds: {version}, {way}: {found}"
-            if is_right:
-                write(line)
-            else:
-                say(line, sys.stderr)
-                failures += 1
-    return failures
+            adapter.converse(url, _script(version, outcomes), _ignore, settings, _ANSWERS)
+            executions = servers.executions()[version]
+            outcome = outcomes[0]
+            if isinstance(outcome, sansmcp.CallError):
+                say(f"demo: {version}, {way}: failed: {outcome}", sys.stderr)
+                counts += Counts(calls=1, executions=executions, lost=1)
+                continue
+            processes = outcome["structuredContent"]["processes"]
+            at = ", ".join(map(str, processes))
+            write(f"  {version}, {way}: done by processes {at}")
+            is_right = outcome["content"] == [{"type": "text", "text": "the sea: It is blue."}]
+            repeated = executions - len(set(processes))
+            counts += Counts(
+                calls=1, executions=executions, lost=int(not is_right), duplicated=repeated
+            )
+    write(f"{counts}: one execution for each round")
+    return counts
 
 
-def _script(outcomes: list[Any]) -> Script:
+def _script(name: str, outcomes: list[Any]) -> Script:
     try:
-        outcomes.append((yield ToolCall(tool="ask", arguments={}, on_progress=_ignore)))
+        outcomes.append((yield ToolCall(tool="ask", arguments={"call": name}, on_progress=_ignore)))
     except sansmcp.CallError as error:
         outcomes.append(error)
 
 
 def _ignore(event: object) -> None:
     pass
-
-
-def _judged(outcome: Any) -> tuple[bool, str]:
-    """Whether a call went as it should, and what to say about it."""
-    if isinstance(outcome, sansmcp.CallError):
-        return False, f"failed: {outcome}"
-    begun, continued, finished = outcome["structuredContent"]["processes"]
-    line = f"begun by process {begun}, continued by {continued}, finished by {finished}"
-    is_right = outcome["content"] == [{"type": "text", "text": "the sea: It is blue."}]
-    return is_right and len({begun, continued, finished}) == 3, line
-
-
-@contextmanager
-def _served(adapter: str) -> Generator[list[int], None, None]:
-    """Start the processes; gives their ports."""
-    with TemporaryDirectory() as directory, ExitStack() as stack:
-        store = str(Path(directory) / "store.db")
-        command = (
-            *(sys.executable, "-m", "sansmcp_cli", "serve", f"{__name__}:app", "--multi-turn"),
-            *("--http", "127.0.0.1:0", "--store", store, "--adapter", adapter),
-            "--stop-with-stdin",  # which ends with us, however we do
-        )
-        processes = [stack.enter_context(_started(command)) for _ in range(_PROCESSES)]
-        yield [sansmcp.Url.parse(_first_line(process)).port for process in processes]
-
-
-@contextmanager
-def _started(command: tuple[str, ...]) -> Generator[subprocess.Popen[str], None, None]:
-    with ExitStack() as stack:
-        # An interrupt that comes while it is started must not leave it behind.
-        with undisturbed(threading.RLock()):
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                encoding="utf-8",
-                start_new_session=True,  # a Ctrl-C of the terminal is for us alone
-            )
-            stack.enter_context(process)
-            stack.callback(process.kill)  # what it has is in the file, and that goes, too
-        yield process
-
-
-def _first_line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()

@@ -5,12 +5,20 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, TypeAlias
 
 import sansmcp_loop
 from sansmcp import App, CallHandle, InputRequest, InputRequired, JsonRpcError
+
+EXECUTION_LOG = "SANSMCP_EXAMPLE_LOG"
+"""Environment variable: a file to which each run of a tool appends a line of JSON.
+
+So executions can be counted beside results, in whichever processes the tools run.
+"""
 
 Call: TypeAlias = CallHandle[Any, Any]
 Steps: TypeAlias = Generator[Any, None, "str | InputRequired"]
@@ -130,6 +138,7 @@ def _steps(
         raise JsonRpcError(-32602, f"There is no tool {name!r}", {"tools": list(_TOOLS)})
     tool, _, required = _TOOLS[name]
     arguments: dict[str, Any] = call.params.get("arguments") or {}
+    _log_execution(name, arguments)
     missing = [parameter for parameter in required if parameter not in arguments]
     if missing:
         raise JsonRpcError(-32602, f"{name} needs {' and '.join(missing)}")
@@ -140,6 +149,17 @@ def _steps(
     except (ValueError, TypeError) as error:
         text, failed = str(error), True
     return {"content": [{"type": "text", "text": text}], "isError": failed}
+
+
+def _log_execution(name: str, arguments: dict[str, Any]) -> None:
+    file = os.environ.get(EXECUTION_LOG)
+    if file is not None:
+        line = json.dumps({"tool": name, "arguments": arguments}) + "\n"
+        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(descriptor, line.encode())  # one write: lines of processes do not mix
+        finally:
+            os.close(descriptor)
 
 
 def _sleep(seconds: float) -> Awaitable[object]:

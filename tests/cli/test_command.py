@@ -5,17 +5,24 @@ from __future__ import annotations
 import importlib.abc
 import json
 import os
+import random
 import re
 import signal
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import sansmcp
+from sansmcp.events import ClientEvent, ProgressReceived, Reconnecting
 from sansmcp_cli import _with_trio
-from sansmcp_cli._adapters import Script, ToolCall
+from sansmcp_cli._adapters import Answers, Script, ToolCall, next_call
+from sansmcp_cli._counts import Counts
+from sansmcp_cli._demo import Part
 from sansmcp_cli._say import say, say_error
 
 from .conftest import ADAPTERS, ROOT, Ran, command, environment, failed, run, run_here
@@ -48,36 +55,141 @@ def test_the_command_of_a_server_is_for_those_who_call_it(arguments: tuple[str, 
     assert said == "What is 'some server' for? Only call and probe take it"
 
 
+COUNTS = r"(\d+) calls, (\d+) disconnects, (\d+) executions"
+
+
 @pytest.mark.parametrize("adapter", ADAPTERS)
-def test_the_demonstration_loses_nothing(adapter: str) -> None:
+def test_the_demonstration_counts_executions(adapter: str) -> None:
+    """Row A4 of the review: the default revision first, and executions beside results."""
     shown = run("demo", "--calls", "3", "--seed", "7", "--adapter", adapter)
-    assert shown.status == 0
+    assert (shown.status, shown.err) == (0, "")
+    text = " ".join(shown.out.split())  # lines that are too long for a terminal are broken
+    ways = ("2026-07-28: ", "2025-11-25: ", "")
+    parts = [
+        tuple(map(int, found[1:]))
+        for found in re.findall(rf"(2026-07-28: |2025-11-25: |\b)({COUNTS}): [a-z]", text)
+        for found in [(found[0], *found[2:])]
+        if found[0] in ways
+    ]
+    assert [calls for calls, *_ in parts] == [3, 3, 3]
+    (_, _, newest), (_, disconnects, resumed), (_, _, rounds) = parts
+    assert newest >= 3
+    assert disconnects >= 3  # the tool lets its client go once in each call
+    assert resumed == 3
+    assert rounds == 9
+    totals = [sum(column) for column in zip(*parts, strict=True)]
     last = shown.out.splitlines()[-1]
-    counts = re.fullmatch(r"demo: 3 calls, (\d+) disconnects, 0 lost, 0 duplicated", last)
-    assert counts is not None
-    assert int(counts[1]) >= 3  # the tool lets its client go once in each call
-    assert "network: a connection breaks" in shown.out
-    assert "retry" in shown.out
-    pattern = r"rounds: (\S+), .*: begun by process (\d+), continued by (\d+), finished by (\d+)"
-    rounds = re.findall(pattern, shown.out)
-    assert [version for version, *_ in rounds] == ["2025-06-18", "2025-11-25", "2026-07-28"]
-    for _, *processes in rounds:
-        assert len(set(processes)) == 3
+    assert re.fullmatch(f"demo: {COUNTS}, 0 lost, 0 duplicated", last)
+    assert list(map(int, re.findall(r"\d+", last)[:3])) == totals
+    assert ("ran again" in text) == (newest > 3)
+
+
+def test_the_demonstration_fits_the_terminal() -> None:
+    """Row C13 of the review: what matters is on one screen; --trace shows everything."""
+    shown = run("demo", "--seed", "7").out.splitlines()
+    assert len(shown) <= 24
+    assert max(map(len, shown)) <= 80
+    traced = run("demo", "--seed", "7", "--trace").out.splitlines()
+    assert max(map(len, traced)) <= 80
+    assert len(traced) > 100
+    assert any(line.startswith("network: a connection breaks") for line in traced)
+    starts = (
+        "client ",
+        "network: ",
+        "sansmcp ",
+        "20",
+        "  ",
+        "calls ",
+        "so calls ",
+        "demo: ",
+        "3 ",
+    )
+    assert [line for line in traced if not line.startswith(starts)] == []
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"), [("_PROCESSES", 1, "begun by process"), ("_ANSWERS", {}, "failed: ")]
+    ("name", "value", "said", "verdict"),
+    [
+        ("_PROCESSES", 1, "", "9 executions, 0 lost, 6 duplicated"),
+        ("_ANSWERS", {}, "failed: ", "5 executions, 3 lost, 0 duplicated"),
+    ],
 )
 def test_the_demonstration_tells_of_calls_that_fail(
-    name: str, value: object, said: str, monkeypatch: pytest.MonkeyPatch
+    name: str, value: object, said: str, verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"sansmcp_cli._rounds.{name}", value)
     shown = run_here("demo", "--calls", "0", "--quiet")
     assert shown.status == 1
-    assert shown.out == "demo: 0 calls, 0 disconnects, 0 lost, 0 duplicated\n"
+    assert shown.out == f"demo: 3 calls, 0 disconnects, {verdict}\n"
     lines = shown.err.splitlines()
+    assert len(lines) == (3 if said else 0)
+    assert all(line.startswith("demo: ") and said in line for line in lines)
+
+
+class Faking:
+    """An adapter that makes no calls, and says what would have come of them."""
+
+    EXAMPLE = sansmcp.App("fake")
+
+    def __init__(self, steps: Sequence[int], disconnects: int, outcome: object) -> None:
+        self.steps, self.disconnects, self.outcome = steps, disconnects, outcome
+
+    def converse(
+        self,
+        target: str | Sequence[str],
+        script: Script,
+        show: Callable[[ClientEvent], None],
+        settings: sansmcp.ClientSettings,
+        answers: Answers | None = None,
+    ) -> None:
+        call = next_call(script, None)
+        while call is not None:
+            for step in self.steps:
+                call.on_progress(ProgressReceived(call=1, progress=step))
+            for attempt in range(self.disconnects):
+                show(Reconnecting(call=1, delay=0, attempt=attempt, reason=""))
+            call = next_call(script, self.outcome)
+
+    def serve(
+        self,
+        app: sansmcp.App,
+        started: Callable[[str, Callable[[], object]], None],
+        settings: dict[str, Any],
+    ) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("revision", "steps", "disconnects", "ran", "lost", "duplicated"),
+    [
+        ("2025-11-25", range(1, 7), 1, 1, 0, 0),
+        ("2025-11-25", range(1, 7), 1, 2, 0, 1),
+        ("2025-11-25", range(2, 7), 1, 1, 1, 0),
+        ("2025-11-25", [1, *range(1, 7)], 1, 1, 0, 1),
+        ("2026-07-28", [1, *range(1, 7)], 1, 2, 0, 0),
+        ("2026-07-28", range(1, 7), 1, 3, 0, 1),
+        ("2026-07-28", range(1, 7), 0, 2, 0, 1),
+    ],
+)
+def test_what_the_demonstration_counts(
+    revision: str, steps: Sequence[int], disconnects: int, ran: int, lost: int, duplicated: int
+) -> None:
+    """Row A4 of the review: a tool that ran more often than promised is no success."""
+    lines: list[str] = []
+    part = Part(revision, 1, random.Random(), lines.append, None)
+    counts = part.show(Faking(steps, disconnects, {}), 1, lambda: Counter({"1": ran}))
+    assert counts == Counts(
+        calls=1, disconnects=disconnects, executions=ran, lost=lost, duplicated=duplicated
+    )
     assert len(lines) == 3
-    assert all(line.startswith("rounds: ") and said in line for line in lines)
+
+
+def test_a_call_of_the_demonstration_that_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    part = Part("2025-11-25", 1, random.Random(), lambda line: None, None)
+    failing = Faking((), 0, sansmcp.Disconnected("gone"))
+    counts = part.show(failing, 1, lambda: Counter({"1": 0}))
+    assert counts.lost == 7
+    assert capsys.readouterr().err == "demo: 2025-11-25, call 1 failed: gone\n"
 
 
 @pytest.mark.parametrize(
