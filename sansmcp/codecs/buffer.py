@@ -70,7 +70,10 @@ class PieceBuffer:
 
 
 def too_large(limit: int) -> RemoteProtocolError:
-    """The error for a message beyond :attr:`~sansmcp.limits.Limits.max_message_bytes`."""
+    """The error for a message beyond :attr:`~sansmcp.limits.Limits.max_message_bytes`.
+
+    Or, at a server, beyond :attr:`~sansmcp.limits.Limits.max_request_bytes`.
+    """
     return RemoteProtocolError(
         f"The message is larger than the limit of {limit} bytes",
         reason="message_too_large",

@@ -5,20 +5,22 @@ know that it is a message, not what is in it: the payload stays JSON text, byte 
 next to nothing.
 
 What is outside keeps all rules of :mod:`sansmcp.codecs.jsonrpc`. What is inside is well-formed JSON
-in UTF-8; the other rules of :mod:`sansmcp.codecs.json` (names, depth, numbers) hold for it when it
-is opened. As there, the rules are written once, on the standard library, and ``msgspec`` does the
-work for messages of which it provably comes to the same result.
+in UTF-8, has no more values than a message may have, and nests no deeper than parsers bear; the
+other rules of :mod:`sansmcp.codecs.json` (names, depth, numbers) hold for it when it is opened.
+As there, the rules are written once, on the standard library, and ``msgspec`` does the work for
+messages of which it provably comes to the same result.
 """
 
 from __future__ import annotations
 
 import json as standard
 import re
-from typing import NoReturn
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NoReturn
 
 import attrs
 
-from ..errors import expect
 from ..limits import Limits
 from ..messages import ErrorResponse, Message, Notification, Request, RequestId, Response
 from ..types import elide, never
@@ -33,9 +35,9 @@ _PAYLOADS = {"params", "result", "error"}
 _STAND_IN = {"code": 0, "message": ""}
 """For a payload that is an object: nothing that is not in it can be wrong with the message."""
 
-_MEMBER = re.compile(
-    r'[ \t\n\r]*([{,])[ \t\n\r]*("(?:[^"\\]|\\.)*")[ \t\n\r]*:[ \t\n\r]*', re.DOTALL
-)
+_NAME = re.compile(r'[ \t\n\r]*([{,])[ \t\n\r]*"')
+"""What comes before a member, and the quote that begins its name."""
+_COLON = re.compile(r"[ \t\n\r]*:[ \t\n\r]*")
 _END = re.compile(r"[ \t\n\r]*}[ \t\n\r]*")
 
 
@@ -49,6 +51,8 @@ class Envelope:
         method: of a request or notification; None for an answer.
         params, result, error: the payload as JSON text. An answer has a result or an error, a
             request or notification may have params; the others are None.
+        further: members beside these, by name, as JSON text: those that JSON-RPC does not know, and
+            an ``id`` that is null. They are passed on.
     """
 
     id: RequestId | None = None
@@ -56,6 +60,7 @@ class Envelope:
     params: bytes | None = attrs.field(default=None, repr=elide)
     result: bytes | None = attrs.field(default=None, repr=elide)
     error: bytes | None = attrs.field(default=None, repr=elide)
+    further: Mapping[str, bytes] = attrs.field(default=MappingProxyType[str, bytes]({}), repr=elide)
 
     def encode(self) -> bytes:
         """The message as one JSON object, the payload as it was.
@@ -65,6 +70,9 @@ class Envelope:
         members = [b'{"jsonrpc":"2.0"']
         if self.id is not None:
             members.append(b'"id":' + json.encode(self.id))
+        for name, text in self.further.items():
+            if name != "id" or self.id is None:
+                members.append(json.encode(name) + b":" + text)
         if self.method is not None:
             members.append(b'"method":' + json.encode(self.method))
         if self.params is not None:
@@ -80,15 +88,19 @@ class Envelope:
 
         Raises RemoteProtocolError like :func:`~sansmcp.codecs.jsonrpc.decode`.
         """
-        return jsonrpc.message_from(json.decode(self.encode(), limits.max_json_depth))
+        return jsonrpc.message_from(
+            json.decode(self.encode(), limits.max_json_depth, limits.max_values)
+        )
 
 
 def decode(data: bytes, limits: Limits) -> Envelope:
     """The envelope of one message.
 
     Raises the errors of :func:`~sansmcp.codecs.jsonrpc.decode`, but none for what is wrong with
-    the payload alone; and -32600 (``invalid_message``) for a batch.
+    the payload alone, except for too many values, and for nesting beyond 1,024; and -32600
+    (``invalid_message``) for a batch.
     """
+    json.check_bounds(data, json.SAFE_DEPTH, limits.max_values)
     members = None if read is None else read(data)
     if members is not None:
         id, method = members.id, members.method
@@ -108,30 +120,37 @@ def decode(data: bytes, limits: Limits) -> Envelope:
 
 def decode_plainly(data: bytes, limits: Limits) -> Envelope:
     """:func:`decode` by the standard library alone: the rules in full, slower."""
-    expect((bytes, bytearray), data=data)
-    payloads: dict[str, bytes] = {}
+    json.check_bounds(data, json.SAFE_DEPTH, limits.max_values)
     texts = _texts(data, limits)
     if texts is None:  # malformed, or no object, or an empty one
-        members = json.decode(data, limits.max_json_depth)
-    else:
-        members = {}
-        for name, text in texts.items():
-            if name in _PAYLOADS:
-                payloads[name] = text
-                members[name] = _STAND_IN if text.startswith(b"{") else None
-            else:
-                members[name] = json.decode(text, limits.max_json_depth)
+        return _envelope(json.decode(data, limits.max_json_depth), {})
+    members: dict[str, Any] = {}
+    for name, text in texts.items():
+        if name in _PAYLOADS:
+            members[name] = _STAND_IN if text.startswith(b"{") else None
+        else:
+            members[name] = json.decode(text, limits.max_json_depth - 1)
+    return _envelope(members, texts)
+
+
+def _envelope(members: Any, texts: dict[str, bytes]) -> Envelope:
+    """The envelope of a message with these members, which are written so."""
     match jsonrpc.message_from(members):
         case Request(id, method):
-            return Envelope(id, method, params=payloads.get("params"))
+            found = Envelope(id, method, params=texts.pop("params", None))
         case Notification(method):
-            return Envelope(None, method, params=payloads.get("params"))
+            found = Envelope(None, method, params=texts.pop("params", None))
         case Response(id):
-            return Envelope(id, result=payloads["result"])
+            found = Envelope(id, result=texts.pop("result"))
         case ErrorResponse(id):
-            return Envelope(id, error=payloads["error"])
+            found = Envelope(id, error=texts.pop("error"))
         case _ as impossible:
             never(impossible)
+    for name in ("jsonrpc", "method", *(("id",) if found.id is not None else ())):
+        texts.pop(name, None)
+    if texts:
+        found.further = texts
+    return found
 
 
 def _texts(data: bytes, limits: Limits) -> dict[str, bytes] | None:
@@ -140,13 +159,15 @@ def _texts(data: bytes, limits: Limits) -> dict[str, bytes] | None:
     end = 0
     try:
         text = data.decode()
-        while (member := _MEMBER.match(text, end)) and (member[1] == "{") == (end == 0):
-            name = json.decode(member[2].encode(), limits.max_json_depth)
-            start = member.end()
-            _, end = _SCANNER.raw_decode(text, start)
-            if name in texts:
+        while (quote := _NAME.match(text, end)) and (quote[1] == "{") == (end == 0):
+            start = quote.end() - 1
+            _, after = _SCANNER.raw_decode(text, start)
+            name = json.decode(text[start:after].encode(), limits.max_json_depth)
+            colon = _COLON.match(text, after)
+            if colon is None or name in texts:
                 return None
-            texts[name] = text[start:end].encode()
+            _, end = _SCANNER.raw_decode(text, colon.end())
+            texts[name] = text[colon.end() : end].encode()
     except (ValueError, RecursionError):
         return None
     return texts if _END.fullmatch(text, end) else None

@@ -6,8 +6,10 @@ is refused, with a word that tells which rule it broke (``reason`` of the error)
 ======================  ======================================================================
 ``invalid_utf8``        the bytes are not UTF-8
 ``too_deep``            arrays and objects nest deeper than the limit
+``too_many_values``     more values than the limit; an empty array or object counts as two
 ``duplicate_name``      an object has the same name twice
-``number_too_large``    a number like 1e999, beyond all floats; an integer of over 4,300 digits
+``number_too_large``    a number like 1e999, beyond all floats; an integer of over 4,300 digits, or
+                        of more than the interpreter is set to read
 ``lone_surrogate``      an escape such as ``\ud800`` that no UTF-8 text can carry
 ``malformed_json``      anything else that is not RFC 8259: NaN, a trailing comma, a BOM
 ======================  ======================================================================
@@ -24,7 +26,6 @@ import itertools
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NoReturn, TypeGuard, cast
 
@@ -36,48 +37,64 @@ try:
 except ImportError:  # not CPython: everything takes the plain path
     fast = packed = None  # type: ignore[assignment]
 
+UNBOUNDED = 1 << 62
+"""More than anything can have."""
+
 MAX_DIGITS = 4300
 """CPython's own default bound on integer strings (CVE-2020-10735: longer ones cost quadratic time).
 """
 
-_BRACKET, _BACKSLASH, _QUOTE = b'[\\"'
+_BACKSLASH, _QUOTE = b'\\"'
 _FLOAT = b"\xcb"[0]
 _SHORT = 1024
 """Bytes of a document for which nothing but the plainest counts is worth its while."""
+_FEW = 66
+"""Marks that are found one by one: more than the usual ``max_json_depth``."""
+
+SAFE_DEPTH = 1024
+"""How deep C code may recurse on any stack: it takes some 300 bytes for each bracket, and threads
+of web servers have stacks of 1 MB.
+"""
 
 _CONTAINERS = {dict, list}
+_BEGINNINGS = (b"[", b"{", b",")
+_DEEPER = {ord("["): 1, ord("]"): -1}
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
-_NEITHER_BRACKET_NOR_QUOTE = bytes(set(range(256)) - set(b'[]{}"'))
-_DEEPER = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
-_NO_BRACKETS = bytes(set(range(256)) - _DEEPER.keys())
+_NO_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
+_NO_BEGINNINGS = bytes(set(range(256)) - set(b'[{,"'))
+_NO_COLONS = bytes(set(range(256)) - set(b':"'))
+_WINDOW = 64 * 1024
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def decode(data: bytes, max_depth: int) -> Any:
+def decode(data: bytes, max_depth: int, max_values: int = UNBOUNDED) -> Any:
     """The value of one JSON document.
 
-    Raises RemoteProtocolError (400, -32700) with a ``reason`` of the table above, and
+    What could exhaust the stack or the memory is found by counting, before anything is made of the
+    document. Raises RemoteProtocolError (400, -32700) with a ``reason`` of the table above, and
     LocalProtocolError for what is not even bytes.
     """
     if fast is not None:
         try:
+            # Where there are escapes, the depth can be seen from the value with no extra work.
+            has_escapes = len(data) > _SHORT and _BACKSLASH in data
+            check_bounds(data, max(max_depth, SAFE_DEPTH) if has_escapes else max_depth, max_values)
             value = fast.decode(data)
-            if _is_beyond_doubt(data, value, max_depth):
+            if _is_beyond_doubt(data, value, max_depth, has_escapes=has_escapes):
                 return value
+            del value  # the plain path makes another one, which is as large
         except (ValueError, RecursionError, TypeError, AttributeError):
             pass  # the plain path says which rule is broken, or that these are no bytes
-    return decode_plainly(data, max_depth)
+    return decode_plainly(data, max_depth, max_values)
 
 
-def decode_plainly(data: bytes, max_depth: int) -> Any:
+def decode_plainly(data: bytes, max_depth: int, max_values: int = UNBOUNDED) -> Any:
     """:func:`decode` by the standard library alone: the rules in full, slower."""
-    expect((bytes, bytearray), data=data)
+    check_bounds(data, max_depth, max_values)
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise _refused(f"invalid UTF-8 at byte {error.start}", "invalid_utf8") from None
-    if not _nests_within(data, max_depth):
-        raise _refused(f"nested deeper than {max_depth}", "too_deep")
     try:
         value = _PLAIN.decode(text)
     except json.JSONDecodeError as error:
@@ -87,6 +104,32 @@ def decode_plainly(data: bytes, max_depth: int) -> Any:
     if _SURROGATE_ESCAPE.search(text) is not None:
         _refuse_lone_surrogates(value)
     return value
+
+
+def check_bounds(data: bytes, max_depth: int, max_values: int) -> None:
+    """Count how deep a document nests and how many values it has, without recursion.
+
+    Call it before anything recurses into a document: C code may overflow a thread's small stack
+    before Python counts. Both counts are exact for JSON. For what is not JSON they are exact up to
+    where that shows, which is as far as a parser gets.
+
+    Raises RemoteProtocolError (``too_deep``, ``too_many_values``), and LocalProtocolError for what
+    is not bytes.
+    """
+    if type(data) is not bytes:
+        expect((bytes, bytearray), data=data)
+    size = len(data)
+    # A bracket or a comma begins each value but the first. Those in strings count here, too, but
+    # even so most documents have few.
+    if (
+        size >= max_values
+        and sum(_count(data, mark) for mark in _BEGINNINGS) >= max_values
+        and len(_outside_strings(data, _NO_BEGINNINGS)) >= max_values
+    ):
+        raise _refused(f"more than {max_values} values", "too_many_values")
+    may_be_deeper = size > max_depth and _has_more_brackets(data, max_depth)
+    if may_be_deeper and not _nests_within(data, max_depth):
+        raise _refused(f"nested deeper than {max_depth}", "too_deep")
 
 
 def encode(value: Any) -> bytes:
@@ -159,24 +202,73 @@ def is_array(value: Any) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
-def _is_beyond_doubt(data: bytes, value: Any, max_depth: int) -> bool:
-    """Whether a document that msgspec accepts surely nests within the limit and repeats no name.
+def _has_more_brackets(data: bytes, most: int) -> bool:
+    """Whether more brackets open in a document, those in its strings among them."""
+    if len(data) <= _SHORT:
+        return data.count(b"{") + data.count(b"[") > most
+    found = _count(data, b"{", most)
+    return found > most or found + _count(data, b"[", most - found) > most
+
+
+def _count(data: bytes, mark: bytes, most: int = UNBOUNDED) -> int:
+    """``data.count(mark)``, or ``most`` + 1 if it is more.
+
+    To count is slow where there are few, and to find each is slow where there are many.
+    """
+    found = -1
+    for count in range(min(most + 1, _FEW)):
+        found = data.find(mark, found + 1)
+        if found < 0:
+            return count
+    return most + 1 if most < _FEW else _FEW + data.count(mark, found + 1)
+
+
+def _nests_within(data: bytes, max_depth: int) -> bool:
+    """Whether brackets outside strings nest no deeper."""
+    brackets = _outside_strings(data, _NO_BRACKETS).translate(_ONE_KIND)
+    left = brackets
+    for _ in range(max_depth):
+        size, left = len(left), left.replace(b"[]", b"")
+        if len(left) == size:
+            break
+    if not left:
+        return True
+    # Deeper, or no JSON: then what counts are the brackets before one that closes nothing.
+    depths = itertools.accumulate(map(_DEEPER.__getitem__, brackets))
+    return next((depth for depth in depths if not 0 <= depth <= max_depth), 0) <= 0
+
+
+def _outside_strings(data: bytes, dropped: bytes) -> bytes:
+    """A document without its strings, and without the bytes that are ``dropped``, quotes aside.
+
+    It is cut into windows, since each piece of a split takes as much memory as forty bytes.
+    """
+    if _BACKSLASH in data:
+        data = data.replace(rb"\\", b"").replace(rb"\"", b"")
+    kept = data.translate(None, dropped).replace(b'""', b"")
+    if _QUOTE not in kept:
+        return kept
+    outside: list[bytes] = []
+    is_inside = 0
+    for start in range(0, len(kept), _WINDOW):
+        pieces = kept[start : start + _WINDOW].split(b'"')
+        outside.append(b"".join(pieces[is_inside::2]))
+        is_inside = (is_inside + len(pieces) - 1) % 2
+    return b"".join(outside)
+
+
+def _is_beyond_doubt(data: bytes, value: Any, max_depth: int, *, has_escapes: bool) -> bool:
+    """Whether a document that msgspec accepts surely repeats no name, and nests within the limit.
 
     Of equal names msgspec keeps the last and cannot tell, but then the value has fewer names than
     its document. There are two ways to count both, since what is cheap for many small values is
     dear for long texts.
     """
     assert fast is not None
-    if len(data) > _SHORT and _BACKSLASH in data:
+    if has_escapes:
         return _lines(value, max_depth) == fast.format(data, indent=1).count(b"\n")
     again = fast.encode(value)
-    if again != data and not _has_as_many_names(data, again):
-        return False
-    del again  # it is as large as the document
-    if len(data) > _SHORT:
-        return _brackets_nest_within(data, max_depth)
-    brackets = data.count(b"{") + (data.count(b"[") if _BRACKET in data else 0)
-    return brackets <= max_depth or _nests_within(data, max_depth)
+    return again == data or _has_as_many_names(data, again)
 
 
 def _lines(value: Any, max_depth: int) -> int:
@@ -205,29 +297,7 @@ def _has_as_many_names(data: bytes, again: bytes) -> bool:
     has_escapes = _BACKSLASH in data and rb"\u003" in data  # the first is found much faster
     if not has_escapes and data.count(b":") == again.count(b":"):
         return True
-    return _skeleton(data).count(b":") == _skeleton(again).count(b":")
-
-
-def _brackets_nest_within(data: bytes, max_depth: int) -> bool:
-    """:func:`_nests_within` for documents without escapes, quick if no string has a bracket."""
-    brackets = data.translate(_ONE_KIND, _NEITHER_BRACKET_NOR_QUOTE).replace(b'""', b"")
-    if _QUOTE in brackets:
-        return _nests_within(data, max_depth)
-    for _ in range(max_depth):
-        brackets = brackets.replace(b"[]", b"")
-    return not brackets
-
-
-def _nests_within(data: bytes, max_depth: int) -> bool:
-    """Whether brackets outside strings nest no deeper; exact for JSON, else a guess."""
-    brackets = _skeleton(data).translate(None, _NO_BRACKETS)
-    depths = itertools.accumulate(map(_DEEPER.__getitem__, brackets))
-    return max(depths, default=0) <= max_depth
-
-
-def _skeleton(data: bytes) -> bytes:
-    """The document without its strings: once escaped quotes are out, every second piece is one."""
-    return b"".join(data.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2])
+    return len(_outside_strings(data, _NO_COLONS)) == len(_outside_strings(again, _NO_COLONS))
 
 
 def _refuse_lone_surrogates(value: Any) -> None:
@@ -240,7 +310,7 @@ def _refuse_lone_surrogates(value: Any) -> None:
 def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+        name = next(name for name, _ in pairs if members.pop(name, pairs) is pairs)
         raise _refused(f"the name {name[:50]!r} stands twice in one object", "duplicate_name")
     return members
 
@@ -248,7 +318,10 @@ def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _integer(literal: str) -> int:
     if len(literal) > MAX_DIGITS:
         raise _refused(f"an integer of more than {MAX_DIGITS} digits", "number_too_large")
-    return int(literal)
+    try:
+        return int(literal)
+    except ValueError:  # the interpreter may be set to fewer (PYTHONINTMAXSTRDIGITS)
+        raise _refused(f"an integer of {len(literal)} digits", "number_too_large") from None
 
 
 def _float(literal: str) -> float:

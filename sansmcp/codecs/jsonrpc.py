@@ -54,7 +54,7 @@ def decode(data: bytes, limits: Limits) -> Decoded:
     :attr:`~sansmcp.limits.Limits.max_batch`. An empty batch is not refused here. Raises
     LocalProtocolError for what is not bytes.
     """
-    value = json.decode(data, limits.max_json_depth)
+    value = json.decode(data, limits.max_json_depth, limits.max_values)
     if not json.is_array(value):
         return message_from(value)
     if len(value) > limits.max_batch:

@@ -106,7 +106,7 @@ def host_and_origin(asked: Asked) -> None:
 def announced_size(asked: Asked) -> None:
     """A body that says it is too large is not even read."""
     length = (asked.head.values(b"content-length") or (b"0",))[0]
-    limit = asked.endpoint.limits.max_message_bytes
+    limit = asked.endpoint.limits.request_bytes
     if not length.isdigit() or len(length) > 18 or int(length) > limit:
         raise too_large(limit)
 

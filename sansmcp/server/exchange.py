@@ -94,7 +94,7 @@ class ServerExchange:
             self.advance(ExchangeEvent.COMPLETE)
             body, self._body = bytes(self._body), bytearray()
             return body
-        limit = self._core.limits.max_message_bytes
+        limit = self._core.limits.request_bytes
         if len(self._body) + len(part.data) > limit:
             raise too_large(limit)
         self._body += part.data

@@ -393,7 +393,7 @@ class Server(StoreCompletions):
         if self._legacy is None:
             check_mcp_path(Asked(self._endpoint, head))
         else:
-            self._legacy.check_head(head)
+            self._legacy.check_head(exchange, head)
 
     def _complete(self, exchange: ServerExchange, body: bytes) -> None:
         head = exchange.head

@@ -41,7 +41,7 @@ class ServerPipe:
         self.host = host
         self._grace = grace
         self._now = now
-        self._decoder = NdjsonDecoder(server.limits.max_message_bytes)
+        self._decoder = NdjsonDecoder(server.limits.request_bytes)
         self._server = server
         self._channel = server.open_channel(self)
         self._trace = server.trace

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -58,7 +59,15 @@ def test_a_gateway_gives_a_request_another_id_and_leaves_the_rest_alone() -> Non
         (b'"id":1,"result":null', Envelope(1, result=b"null")),
         (b'"id":1,"error":{"code":1}', Envelope(1, error=b'{"code":1}')),
         (b'"error":{"code":1}', Envelope(error=b'{"code":1}')),
-        (b'"error":{"code":1},"id":null', Envelope(error=b'{"code":1}')),
+        (
+            b'"error":{"code":1},"id":null',
+            Envelope(error=b'{"code":1}', further={"id": b"null"}),
+        ),
+        (
+            b'"x":[1.0 ],"id":1,"\\u0079\\"":{},"result":2,"params":[]',
+            Envelope(1, result=b"2", further={"x": b"[1.0 ]", 'y"': b"{}", "params": b"[]"}),
+        ),
+        (b'"id":1.0,"method":"m"', None),
         (b'"id":1.0,"result":2', Envelope(1, result=b"2")),
         (b'"method" : "\\u006d" , "params"\t:\n{ } ', Envelope(None, "m", b"{ }")),
         (b'"method":"m","result":{},"\\u0069d":1', None),
@@ -98,6 +107,7 @@ def test_what_is_outside_keeps_the_rules(members: bytes, expected: Envelope | No
     [
         (b'{"a":1,"a":2}', "duplicate_name"),
         (b"[" * 65 + b"]" * 65, "too_deep"),
+        (b"[" * 64 + b"]" * 64, "too_deep"),
         (b"1e999", "number_too_large"),
         (b"9" * 5000, "number_too_large"),
         (b'["\\ud800"]', "lone_surrogate"),
@@ -111,6 +121,60 @@ def test_what_is_inside_is_judged_when_it_is_opened(payload: bytes, reason: str)
         with pytest.raises(RemoteProtocolError) as caught:
             found.open(LIMITS)
         assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("name", [b'"id":1,"result":', b'"x":1,"id":1,"result":'])
+def test_what_exhausts_stack_or_memory_is_refused_unopened(name: bytes) -> None:
+    """Rows B2 and B5 of the review: brackets and values are counted before anything recurses."""
+    limits = Limits(max_values=2000)
+    for payload, reason in (
+        (b"[" * 1024 + b"]" * 1024, "too_deep"),
+        (b"[" * 1025, "too_deep"),
+        (b"[" * 100_000, "too_many_values"),
+        (b"[" + b"1," * 2000 + b"1]", "too_many_values"),
+    ):
+        data = GIVEN % (name + payload)
+        for decode in (decode_envelope, envelope.decode_plainly, decode_message):
+            with pytest.raises(RemoteProtocolError) as caught:
+                decode(data, limits)
+            assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("depth", [1, 62, 63, 64])
+def test_the_depth_of_what_is_outside_is_counted_from_the_message(depth: int) -> None:
+    """Row B13 of the review: the count was one too lenient."""
+    data = GIVEN % (b'"method":"m","x":' + b"[" * depth + b"]" * depth)
+    reasons: list[str] = []
+    for decode in (decode_envelope, envelope.decode_plainly, decode_message):
+        try:
+            decode(data, LIMITS)
+        except RemoteProtocolError as error:
+            reasons.append(error.reason)
+    assert reasons == (["too_deep"] * 3 if depth == 64 else [])
+
+
+def test_what_was_not_understood_is_passed_on() -> None:
+    """Row B13 of the review: a null id and unknown members got lost."""
+    data = GIVEN % b'"id":null,"error":{"code":1,"message":""},"trace":{"x":[1.50]}'
+    passed_on = decode_envelope(data, LIMITS).encode()
+    assert json.loads(passed_on) == json.loads(data)
+    assert b'{"x":[1.50]}' in passed_on
+    answered = decode_envelope(data, LIMITS)
+    answered.id = 7
+    assert json.loads(answered.encode()) == {**json.loads(data), "id": 7}
+
+
+@pytest.mark.parametrize("unit", [b"x", b"\\n", b"\xc3\xa9"])
+def test_a_long_name_takes_little_memory(unit: bytes) -> None:
+    """Row B4 of the review: 163 bytes of memory for each byte of the name of a member."""
+    data = GIVEN % (b'"method":"m","' + unit * 500_000 + b'":1')
+    tracemalloc.start()
+    try:
+        decode_envelope(data, LIMITS)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 12 * len(data)
 
 
 @pytest.mark.parametrize("data", [b"", b"1", b"{}", b"[]", b"[" * 100_000, b'{"a":1}{', b"\xff"])

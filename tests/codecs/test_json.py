@@ -148,6 +148,71 @@ def test_the_depth_limit_is_exact() -> None:
         assert both(b"[" + sound + b"]", depth) == ("refused", "too_deep")
 
 
+DEEP = [
+    b"[" * 5000,
+    b"[" * 5000 + b"]" * 5000,
+    b'{"":' * 5000,
+    b'["\\n]]]]",' * 5000,
+    b'["]]]]]",' * 5000 + b"1" + b"]" * 5000,
+    b'["\\"]]]]","\\\\",' * 5000,
+    b"[]" * 3000 + b"[" * 5000,
+]
+
+
+@pytest.mark.parametrize("data", DEEP)
+def test_nothing_recurses_before_brackets_are_counted(
+    data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row B2 of the review: C code overflowed the stacks of threads on CPython 3.13."""
+
+    def recurse(*_: object) -> None:
+        raise AssertionError("a parser was asked")
+
+    monkeypatch.setattr("msgspec.json.decode", recurse)
+    monkeypatch.setattr(json, "_PLAIN", None)
+    assert both(data) == ("refused", "too_deep")
+
+
+@pytest.mark.parametrize(
+    ("data", "values"),
+    [
+        (b"[1,2,3]", 4),
+        (b'{"a":1,"b":[2]}', 4),
+        (b"[[],{}]", 5),
+        (b'["[,,,{", "\\",[,{", "\\\\"]', 4),
+        (b'["[,,,{", "' + b"x[" * 70_000 + b',[,{", 1]', 4),
+        (b'"' + b",[" * 100_000 + b'"', 1),
+        (b'["' + b'\\",[' * 50_000 + b'",1]', 3),
+    ],
+)
+def test_values_are_counted_exactly(data: bytes, values: int) -> None:
+    """Row B5 of the review: bytes alone bound neither work nor memory."""
+    for decode in (json.decode, json.decode_plainly):
+        with pytest.raises(RemoteProtocolError) as caught:
+            decode(data, 64, values - 1)
+        assert (caught.value.reason, caught.value.jsonrpc_code) == ("too_many_values", -32700)
+        try:
+            decode(data, 64, values)
+        except RemoteProtocolError as error:
+            assert error.reason == "malformed_json"
+
+
+def test_an_interpreter_that_reads_fewer_digits_refuses_more() -> None:
+    """Row B3 of the review: PYTHONINTMAXSTRDIGITS=640 let a peer raise out of a machine."""
+    digits = sys.get_int_max_str_digits()
+    try:
+        for most, accepted in ((640, 640), (0, 4300)):
+            sys.set_int_max_str_digits(most)
+            assert both(b"[%b]" % (b"9" * accepted))[0] == "value"
+            for more in (accepted + 1, 4301, 10_000):
+                for sign in (b"", b"-"):
+                    number = sign + b"9" * more
+                    assert both(number) == ("refused", "number_too_large")
+                    assert both(b'{"id":%b,"id":1}' % number)[0] == "refused"
+    finally:
+        sys.set_int_max_str_digits(digits)
+
+
 def test_a_stack_that_is_almost_used_up_is_no_crash() -> None:
     def at_the_bottom() -> Outcome:
         try:

@@ -261,6 +261,7 @@ class Bench:
             {
                 "accept": BOTH,
                 "content-type": JSON,
+                "content-length": str(len(body)),
                 "mcp-session-id": session,
                 "mcp-protocol-version": version if session is not None else None,
                 **(headers or {}),

@@ -40,7 +40,7 @@ class Legacy:
 
     # HTTP
 
-    def check_head(self, head: RequestHead) -> None:
+    def check_head(self, exchange: ServerExchange, head: RequestHead) -> None:
         """Refuse what can be refused without a body. Raises RemoteProtocolError."""
         asked = Asked(self._endpoint, head)
         if self._http_sse.wants(head):
@@ -48,7 +48,7 @@ class Legacy:
             self._http_sse.check_head(head)
         else:
             check_mcp_path(asked)
-            self._streamable_http.check_head(head)
+            self._streamable_http.check_head(exchange, head)
 
     def took(self, exchange: ServerExchange, head: RequestHead, body: bytes) -> bool:
         """Do what a request asks for; False for a POST to the MCP endpoint, which may be modern.

@@ -48,6 +48,12 @@ class AskedInSession(Asked):
         return self.table.is_shared
 
     @property
+    def is_stateless(self) -> bool:
+        """Whether the header names a revision without sessions."""
+        named = REVISIONS.get(self.version or "")
+        return named is not None and named.era is Era.MODERN
+
+    @property
     def session(self) -> Session | None:
         """The session that the request belongs to, if it lives and is this principal's."""
         return self.table.find(self.head.principal, self.session_id)
@@ -59,7 +65,7 @@ class AskedInSession(Asked):
         A stateless one in the header comes before any session.
         """
         named, session = REVISIONS.get(self.version or ""), self.session
-        if named is not None and (session is None or named.era is Era.MODERN):
+        if named is not None and (session is None or self.is_stateless):
             return named
         if session is not None:
             return session.revision

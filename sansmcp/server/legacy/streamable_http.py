@@ -18,6 +18,7 @@ from ...codecs.jsonrpc import Batch
 from ...errors import RemoteProtocolError
 from ...http import RequestHead
 from ...messages import Message, Request
+from ...states import ExchangeState
 from .. import refusals
 from ..core import ServerCore
 from ..dispatch import Endpoint
@@ -36,6 +37,17 @@ from .sessions import Session, SessionTable
 from .shared import SharedSession
 from .turns import continue_call
 
+_SHORT_BODY = 64 * 1024
+"""Bytes that are read even for an unknown session: then the refusal names the request, and the
+connection can be used again.
+"""
+
+
+def _is_short(head: RequestHead) -> bool:
+    """Whether a body says that it is short; its length was checked before."""
+    lengths = head.values(b"content-length")
+    return bool(lengths) and int(lengths[0]) <= _SHORT_BODY
+
 
 @attrs.define(eq=False, repr=False)
 class StreamableHttp:
@@ -46,14 +58,24 @@ class StreamableHttp:
     _table: SessionTable
     _inbox: Inbox
 
-    def check_head(self, head: RequestHead) -> None:
+    def check_head(self, exchange: ServerExchange, head: RequestHead) -> None:
         """Refuse what can be refused without a body. Raises RemoteProtocolError.
 
-        Of a POST that is nothing; and what depends on sessions is not known yet where other
-        instances may know them.
+        Of a POST that is an unknown session, unless the body is short. What depends on sessions is
+        not known yet where other instances may know them.
         """
-        if head.method != b"POST" and not self._core.shared_store:
-            check_head(self._asked(head))
+        asked = self._asked(head)
+        if head.method != b"POST":
+            if not self._core.shared_store:
+                check_head(asked)
+        elif _is_short(head) or asked.is_stateless:
+            pass
+        elif not self._core.shared_store:
+            session_lives(asked)
+        elif self._endpoint.sessions and asked.session_id is not None and asked.session is None:
+            found = partial(self._looked_up, exchange, asked)
+            id, principal = asked.session_id, head.principal
+            SharedSession.of(self._core, self._table, principal, id, found).look_up()
 
     def complete(self, exchange: ServerExchange) -> None:
         """A GET or DELETE is complete. Raises RemoteProtocolError: the refusal."""
@@ -78,6 +100,20 @@ class StreamableHttp:
         else:
             found = partial(self._found_session, exchange, asked, then)
             SharedSession.of(self._core, self._table, principal, id, found).look_up()
+
+    def _looked_up(
+        self,
+        exchange: ServerExchange,
+        asked: AskedInSession,
+        refusal: RemoteProtocolError | None,
+    ) -> None:
+        """The store has told whether the session of a POST exists; its body may still come.
+
+        What is complete looks again, and so does what the store could not tell.
+        """
+        is_unknown = refusal is None and asked.session is None
+        if is_unknown and exchange.state is ExchangeState.BODY:
+            exchange.refuse(refusals.session_not_found(is_shared=True))
 
     def _found_session(
         self,
