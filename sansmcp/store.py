@@ -50,6 +50,10 @@ class EntryKind(enum.Enum):
     """The same, where the client is not told."""
     OPENED = "opened"
     """The client has been told an id of this log, before any message: so all instances know it."""
+    KEPT = "kept"
+    """Nothing was said for a while, and the stream goes on. The data, a decimal number, names the
+    last entry before it that was of another kind: whoever has read that misses nothing.
+    """
 
 
 @attrs.define

@@ -59,6 +59,11 @@ class Timer(Member):
     FOLLOW = enum.auto()
     """Server: what another instance may have written is to be looked for again."""
 
+    STORED = enum.auto()
+    """Server: nothing was added to the log of a running stream for a while; an entry keeps the
+    store from letting go of what is in use.
+    """
+
     SESSION_IDLE = enum.auto()
     """Server: a session was not used for too long."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from sansmcp import Entry, EventId, Limits, MemoryStore, StreamKey
-from sansmcp.effects import StoreRead
+from sansmcp import Entry, EntryKind, EventId, Limits, MemoryStore, StreamKey
+from sansmcp.effects import StoreAppend, StoreRead
 from sansmcp.events import BadRequest
 
-from .bench import Bench, methods, say
+from .bench import PING, Bench, methods, say
+from .instances import Instances
 
 requirement = pytest.mark.requirement
 
@@ -101,6 +102,55 @@ def test_what_is_no_longer_kept_is_said(bench: Bench) -> None:
     assert bench.get(session, ids[1]).status == 400
     assert isinstance(bench.events[-1], BadRequest)
     assert methods(bench.get(session, ids[2])) == ["c", "d"]
+
+
+def test_what_still_runs_is_not_old() -> None:
+    """Row A18 of the review: a quiet call went from the store after ``stored_age``.
+
+    So no other instance knew it. The client misses nothing: it gets no event for what keeps the
+    log.
+    """
+    first, second = instances = Instances(limits=Limits(stored_age=90))
+    session = instances.open_session()
+    talk, call = first.call(session)
+    say(first, call, "a")
+    for _ in range(40):
+        instances.grow_old(20)
+        assert second.post(PING, session).status == 200
+    assert methods(talk) == ["a"]
+    talk.gone()
+    quiet = second.get(session, talk.last_id)
+    assert (quiet.status, quiet.messages) == (200, [])
+    first.do(call.notify, "b")
+    instances.wait(1)
+    assert methods(quiet) == ["b"]
+    first.do(call.respond, {})
+    instances.wait(1)
+    assert methods(quiet) == ["b", "answer"]
+    assert second.get(session, talk.events[0].id).status == 400  # "a" has grown old
+
+
+def test_a_store_that_is_slow_is_not_asked_twice_to_keep_a_log() -> None:
+    """Row A18 of the review: and one that has failed is not asked at all."""
+    bench = Bench(limits=Limits(stored_age=90), shared_store=True)
+    session = bench.open_session()
+    _, call = bench.call(session)
+    say(bench, call, "a")
+    bench.wait(20)  # another instance is told that the call runs
+    bench.store_works = False
+
+    def asked_to_keep() -> int:
+        appends = [effect for effect in bench.waiting if isinstance(effect, StoreAppend)]
+        return sum(entry.kind is EntryKind.KEPT for each in appends for entry in each.entries)
+
+    for _ in range(8):
+        bench.wait(20)
+    assert asked_to_keep() == 1
+    while bench.waiting:
+        bench.fail_store_once()
+    for _ in range(8):
+        bench.wait(20)
+    assert asked_to_keep() == 0
 
 
 def test_long_logs_are_replayed_in_pages() -> None:

@@ -87,6 +87,8 @@ class Legacy:
                 session.asked[id].ask_timed_out(id)
             case Timer.FOLLOW, Stream() | Watch() | Leaving():
                 owner.look()
+            case Timer.STORED, Stream():
+                owner.keep()
             case Timer.SESSION_IDLE, Session():
                 self._unused(owner)
             case _:  # pragma: no cover - no other timers are set

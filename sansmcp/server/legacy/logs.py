@@ -76,6 +76,7 @@ class StreamTable:
         key = StreamKey(principal, session.reveal() if session else "", self.core.token())
         stream = self._streams[key] = Stream(key, polling, self, siblings=siblings)
         siblings.add(stream)
+        stream.keep()
         return stream
 
     def find(self, key: StreamKey, siblings: set[Stream], *, polling: bool) -> Stream:
@@ -105,6 +106,7 @@ class StreamTable:
         """Let go of a stream that is settled: what there is to know of it is in the store."""
         if stream.is_settled and stream.key is not None:
             self.core.timers.stop(Timer.FOLLOW, stream)
+            self.core.timers.stop(Timer.STORED, stream)
             self._streams.pop(stream.key, None)
             stream.siblings.discard(stream)
 

@@ -32,6 +32,7 @@ Source: 2025-11-25 basic/transports: Resumability and Redelivery; SEP-1699.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -43,6 +44,7 @@ from ...codecs.sse import encode_event
 from ...effects import StoreAppend, StoreEffect, StoreRead
 from ...states import ExchangeState
 from ...store import Entry, EntryKind, Page, StreamKey
+from ...timers import Timer
 from .. import refusals
 from ..exchange import ServerExchange
 
@@ -76,6 +78,10 @@ class Stream:
     """The number of the next entry that is written here."""
     _stored: int = attrs.field(default=0, init=False)
     """The log is known to hold everything up to here."""
+    _said: int = attrs.field(default=0, init=False)
+    """The number of the last entry written here that says something."""
+    _stored_at: float = attrs.field(default=-math.inf, init=False)
+    """When an entry that was written here was stored last."""
     _unstored: deque[Entry] = attrs.field(factory=deque[Entry], init=False)
     """What the store is to get next: it has one append of a stream at a time, so the order is safe.
     """
@@ -132,6 +138,7 @@ class Stream:
         if self.written_elsewhere:
             return False
         entry = Entry(self.next_seq, message, final)
+        self._said = self.next_seq
         self.next_seq += 1
         self.finished = final
         if not self.logged:
@@ -153,12 +160,35 @@ class Stream:
         """Go on with the log after the entry of that number."""
         self.written_elsewhere = False
         self.next_seq = seq + 1
+        self._said = seq
         self._stored = max(self._stored, seq)
+        self._stored_at = self.table.core.now
+        self.keep()
         self.catch_up()
+
+    def keep(self) -> None:
+        """Add an entry that no client sees if nothing was added for long.
+
+        What a store keeps grows old by the time of its entries, and what still runs is not old. The
+        instance that writes a stream knows it without the store; readers at others do not.
+        """
+        core = self.table.core
+        if self.finished or self.written_elsewhere or not (self.logged and core.shared_store):
+            return
+        due = self._stored_at + core.keeping_interval
+        if core.now >= due and self._stored and self._appending is None:
+            kept = Entry(self.next_seq, b"%d" % self._said, kind=EntryKind.KEPT)
+            self.next_seq += 1
+            self._unstored.append(kept)
+            self._append_next()
+        if core.now >= due:
+            due = core.now + core.keeping_interval
+        core.timers.set(Timer.STORED, self, due)
 
     def stored(self) -> None:
         """The store has what it was given."""
         assert self._appending is not None
+        self._stored_at = self.table.core.now
         entries = self._appending.entries
         self._appending = None
         self._stored = entries[-1].seq
@@ -380,7 +410,13 @@ class Stream:
 
 
 def _follows(page: Page, position: int) -> bool:
-    """Whether a page starts right after a position, so that nothing in between is missing."""
+    """Whether a page starts right after a position, so that nothing in between is missing.
+
+    What is missing before an entry that only kept the log may have been entries of that kind.
+    """
     if page.entries:
-        return page.entries[0].seq == position + 1
+        first = page.entries[0]
+        return first.seq == position + 1 or (
+            first.kind is EntryKind.KEPT and int(first.data) <= position < first.seq
+        )
     return page.last.seq == position
