@@ -83,6 +83,15 @@ class Exchange:
         self._serving.settle()
 
 
+class _Serving(Serving):
+    """The machine, and its clock."""
+
+    def __init__(self, core: sansmcp.Server) -> None:
+        loop = current_loop()
+        self.clock = Clock(loop, self.next_deadline, self.handle_timeout)
+        super().__init__(core, sansmcp.MemoryStore(core.limits), loop, self.clock)
+
+
 class Mcp:
     """MCP on one path of a web application, as long as that runs."""
 
@@ -94,7 +103,7 @@ class Mcp:
             app, new_token=secrets.token_urlsafe, resumable=resumable, **settings
         )
         self._grace = grace
-        self._serving: Serving
+        self._serving: _Serving
         self._timekeeper: Task
 
     def install(self, web_app: web.Application) -> None:
@@ -107,11 +116,8 @@ class Mcp:
         return await Exchange(self._serving, request).run()
 
     async def _begin(self, _: web.Application) -> None:
-        loop = current_loop()
-        clock = Clock(loop, self.core, lambda: self._serving.settle())
-        store = sansmcp.MemoryStore(self.core.limits)
-        self._serving = Serving(self.core, store, loop, clock)
-        self._timekeeper = loop.spawn(clock.run)
+        self._serving = _Serving(self.core)
+        self._timekeeper = self._serving.loop.spawn(self._serving.clock.run)
 
     async def _end(self, _: web.Application) -> None:
         await self._serving.shut_down(self._grace)

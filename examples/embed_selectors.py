@@ -160,9 +160,9 @@ class Connection:
         except OSError:
             data = b""
         if data:
-            self._pump.receive_data(data, now=now())
+            self.safely(lambda: self._pump.receive_data(data, now=now()))
         else:
-            self._pump.receive_eof(now=now())
+            self.safely(lambda: self._pump.receive_eof(now=now()))
         self.wake()
 
     def lost(self) -> None:
@@ -187,15 +187,24 @@ class Connection:
         known = (self._send_deadline, self._pump.next_deadline())
         return min((each for each in known if each is not None), default=None)
 
-    def handle_timeout(self, *, now: float) -> None:
+    def handle_timeout(self) -> None:
         """Do what is due."""
-        if self._send_deadline is not None and self._send_deadline <= now:
+        if self._send_deadline is not None and self._send_deadline <= now():
             self._send_deadline = None
             self.lost()
         deadline = self._pump.next_deadline()
-        if deadline is not None and deadline <= now:
-            self._pump.handle_timeout(now=now)
+        if deadline is not None and deadline <= now():
+            self._pump.handle_timeout(now=now())
             self.wake()
+
+    def safely(self, act: Callable[[], None]) -> None:
+        """Do something; what it raises by a bug costs this connection, and no other."""
+        try:
+            act()
+        except Exception:
+            logger.exception("an unexpected error")
+            self.close()
+            self._pump.connection_lost(now=now())
 
 
 class Host(sansmcp.ServerHost):
@@ -234,9 +243,9 @@ class Host(sansmcp.ServerHost):
         while not self._has_ended:
             for key, _ in self._selector.select(self._patience()):
                 key.data()
-            self.core.handle_timeout(now=now())
+            self.handle_timeout()
             for connection in tuple(self.connections):
-                connection.handle_timeout(now=now())
+                connection.safely(connection.handle_timeout)
             self._work()
         for connection in tuple(self.connections):
             connection.close()
@@ -265,7 +274,7 @@ class Host(sansmcp.ServerHost):
         while self.woken:
             connection = self.woken.pop()
             if connection in self.connections:
-                connection.drive()
+                connection.safely(connection.drive)
             self.settle()
         for task in [each for each in self.tasks if each.can_go_on]:
             task.go_on()
@@ -274,7 +283,7 @@ class Host(sansmcp.ServerHost):
         if self.woken or any(each.can_go_on for each in self.tasks):
             return 0.0
         deadlines = [
-            self.core.next_deadline(),
+            self.next_deadline(),
             *(each.next_deadline() for each in self.connections),
             *(each.deadline for each in self.tasks),
         ]
@@ -333,6 +342,10 @@ class Host(sansmcp.ServerHost):
     def handler_failed(self, call: sansmcp.Call, error: Exception) -> None:
         """Log what a handler has raised."""
         logger.error("%s failed", call.request.method, exc_info=error)
+
+    def unexpected(self, error: Exception) -> None:
+        """Log a bug, which has cost one connection or one call."""
+        logger.error("an unexpected error", exc_info=error)
 
     def observe(self, event: ServerEvent) -> None:
         """Log what needs nothing to be done."""

@@ -24,7 +24,7 @@ class Serving(sansmcp_loop.Serving):
         threads: int,
         forget: Callable[[], object],
     ) -> None:
-        clock = Clock(loop, core, self.settle)
+        clock = Clock(loop, self.next_deadline, self.handle_timeout)
         super().__init__(core, store, loop, clock, threads=threads)
         self.requests = 0
         """How many are being answered."""

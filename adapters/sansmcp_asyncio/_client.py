@@ -43,9 +43,10 @@ class Client(sansmcp_loop.AwaitableClient):
         environment: Mapping[str, str],
         directory: str | os.PathLike[str] | None,
     ) -> None:
-        super().__init__(core, current_loop(), Clock(core, self.settle), answers)
+        clock = Clock(self.next_deadline, self.handle_timeout)
+        super().__init__(core, current_loop(), clock, answers)
         self._tasks = Tasks()
-        self._pool = Pool(core, self.settle, self._tasks, ssl_context)
+        self._pool = Pool(core, self.settle, self.exchange_failed, self._tasks, ssl_context)
         self._process = ServerProcess(self._feed, self._tasks, environment, directory)
 
     async def _end(self) -> None:
@@ -70,7 +71,7 @@ class Client(sansmcp_loop.AwaitableClient):
         return self._tasks.start(work)
 
     def _feed(self, part: ProcessPart) -> None:
-        self.core.receive_from_process(part, now=self._loop.now())
+        self.process_said(part)
         self.settle()
 
 

@@ -7,12 +7,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from sansmcp import Idle, ServerConnection, ServerPipe
-from sansmcp_local import pull
+from sansmcp_local import log_unexpected, pull
 
 from ._machine import Alarm
 
 if TYPE_CHECKING:
     from ._server import Serving
+
+
+class Refusal(asyncio.Protocol):
+    """Closes a connection that could not be taken over, at once."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is open."""
+        cast(asyncio.Transport, transport).abort()
 
 
 class Connection(asyncio.Protocol):
@@ -38,6 +46,9 @@ class Connection(asyncio.Protocol):
 
     def wake(self) -> None:
         """There may be something to send."""
+        self._safely(self._pull)
+
+    def _pull(self) -> None:
         if self._is_blocked:
             return
         data, idle = pull(self._connection)
@@ -58,6 +69,14 @@ class Connection(asyncio.Protocol):
         """Close it, whatever is still to be sent."""
         self._transport.abort()
 
+    def _safely(self, act: Callable[[], None]) -> None:
+        """Do something; if it raises, that is the end of this connection, and of no other."""
+        try:
+            act()
+        except Exception as error:
+            log_unexpected(error)
+            self.abort()
+
     def _go_on(self) -> None:
         self._serving.drive()  # first, so that what handlers say at once goes out in one write
         self.wake()
@@ -75,7 +94,8 @@ class Connection(asyncio.Protocol):
         if self._is_blocked or self._is_closing:
             self.abort()
         else:
-            self._connection.handle_timeout(now=self._serving.loop.now())
+            now = self._serving.loop.now()
+            self._safely(lambda: self._connection.handle_timeout(now=now))
             self._go_on()
 
     # What asyncio calls
@@ -92,12 +112,14 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
-        self._connection.receive_data(data, now=self._serving.loop.now())
+        now = self._serving.loop.now()
+        self._safely(lambda: self._connection.receive_data(data, now=now))
         self._go_on()
 
     def eof_received(self) -> None:
         """No more will come."""
-        self._connection.receive_eof(now=self._serving.loop.now())
+        now = self._serving.loop.now()
+        self._safely(lambda: self._connection.receive_eof(now=now))
         self._go_on()
 
     def pause_writing(self) -> None:
@@ -114,7 +136,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed, by whomever."""
         self._alarm.stop()
-        self._connection.connection_lost(now=self._serving.loop.now())
+        now = self._serving.loop.now()
+        self._safely(lambda: self._connection.connection_lost(now=now))
         self._serving.connections.discard(self)
         self.lost.set_result(None)
         self._serving.settle()

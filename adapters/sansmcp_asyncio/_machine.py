@@ -7,8 +7,6 @@ import math
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
-import sansmcp
-
 
 class Alarm:
     """Calls a function at a deadline that moves often, and mostly away.
@@ -52,16 +50,17 @@ class Alarm:
 class Clock:
     """Tells a machine the time when it is due, and everybody else that something has moved."""
 
-    def __init__(self, core: sansmcp.Client | sansmcp.Server, settle: Callable[[], None]) -> None:
-        self._core = core
-        self._settle = settle
-        self._alarm = Alarm(self._due)
+    def __init__(
+        self, next_deadline: Callable[[], float], handle_timeout: Callable[[], None]
+    ) -> None:
+        self._next_deadline = next_deadline
+        self._alarm = Alarm(handle_timeout)
         self.moved = asyncio.Event()
         """Wakes those who wait for a change; it is never set for longer."""
 
     def tick(self) -> None:
         """The machine has been driven until it was idle."""
-        self._alarm.set(self._core.next_deadline())
+        self._alarm.set(self._next_deadline())
         self.moved.set()
         self.moved.clear()
 
@@ -69,10 +68,6 @@ class Clock:
         """The machine is of no interest any more."""
         self.tick()
         self._alarm.stop()
-
-    def _due(self) -> None:
-        self._core.handle_timeout(now=asyncio.get_running_loop().time())
-        self._settle()
 
 
 class Task:

@@ -27,11 +27,13 @@ class Pool(sansmcp.ConnectionPool):
         self,
         core: sansmcp.Client,
         settle: Callable[[], None],
+        failed: Callable[[int, Exception], None],
         tasks: Tasks,
         ssl_context: ssl.SSLContext | None,
     ) -> None:
         super().__init__(core)
         self.settle = settle
+        self._failed = failed
         self.loop = asyncio.get_running_loop()
         self.is_paused = False
         self.streams: set[Stream] = set()
@@ -54,6 +56,14 @@ class Pool(sansmcp.ConnectionPool):
             self._opening[exchange].cancel()
         self.release(exchange, now=self.loop.time())
 
+    def fail(self, exchange: int, error: Exception) -> None:
+        """End an exchange for an exception that is a bug; its connection is closed."""
+        try:
+            self.release(exchange, now=self.loop.time())
+        finally:
+            self._failed(exchange, error)
+            self.settle()
+
     def pause(self, *, is_paused: bool) -> None:
         """Read no response, or go on."""
         self.is_paused = is_paused
@@ -66,6 +76,14 @@ class Pool(sansmcp.ConnectionPool):
         await surely([stream.lost for stream in self.streams])
 
     async def _open(
+        self, effect: OpenExchange, connection: sansmcp.ClientConnection, request: bytes
+    ) -> None:
+        try:
+            await self._carry(effect, connection, request)
+        except Exception as error:
+            self.fail(effect.exchange, error)
+
+    async def _carry(
         self, effect: OpenExchange, connection: sansmcp.ClientConnection, request: bytes
     ) -> None:
         url = sansmcp.Url.parse(effect.url)
@@ -135,22 +153,29 @@ class Stream(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # what uvloop has is like it
 
     def data_received(self, data: bytes) -> None:
-        """A piece of a response, or what nobody has asked for."""
-        if self._connection.is_done:
+        """A piece of a response, or what was not asked for."""
+        try:
+            if self._connection.is_done:
+                self.close()
+                return
+            self._connection.receive_data(data, now=self._pool.loop.time())
+            self._go_on()
+        except Exception as error:
             self.close()
-            return
-        self._connection.receive_data(data, now=self._pool.loop.time())
-        self._go_on()
+            self._pool.fail(self._exchange, error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed, by whomever."""
         self._pool.streams.discard(self)
         self.lost.set_result(None)
-        if exc is None:
-            self._connection.receive_eof(now=self._pool.loop.time())
-        else:
-            self._connection.connection_lost(_reason(exc), now=self._pool.loop.time())
-        self._go_on()
+        try:
+            if exc is None:
+                self._connection.receive_eof(now=self._pool.loop.time())
+            else:
+                self._connection.connection_lost(_reason(exc), now=self._pool.loop.time())
+            self._go_on()
+        except Exception as error:
+            self._pool.fail(self._exchange, error)
 
     def _go_on(self) -> None:
         if self._connection.is_done:

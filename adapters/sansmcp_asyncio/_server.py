@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import sansmcp
 import sansmcp_loop
-from sansmcp_local import StandardStreams, StateFile, listen, new_server
+from sansmcp_local import StandardStreams, StateFile, listen, log_unexpected, new_server
 from sansmcp_loop import THREADS, current_loop
 
-from ._connection import Connection
+from ._connection import Connection, Refusal
 from ._machine import Clock, Task, Tasks, surely
 from ._stdio import StdioTransport
 
@@ -47,7 +47,7 @@ class Serving(sansmcp_loop.Serving):
         threads: int,
         start: Callable[[Serving, ExitStack], Awaitable[None]],
     ) -> None:
-        clock = Clock(core, self.settle)
+        clock = Clock(self.next_deadline, self.handle_timeout)
         super().__init__(core, store, current_loop(), clock, threads=threads)
         self.url = ""
         """Where the MCP endpoint is."""
@@ -134,15 +134,20 @@ class Serving(sansmcp_loop.Serving):
         scheme = "http" if ssl_context is None else "https"
         number = sockets[0].getsockname()[1]
         self.url = str(sansmcp.Url(scheme, http[0], number, self.core.path))
-        limits = self.core.limits
-        accept = partial(Connection, self, sansmcp.ServerConnection, limits.send_timeout)
-        patience = None if ssl_context is None else limits.head_timeout
+        patience = None if ssl_context is None else self.core.limits.head_timeout
         for each in sockets:
             listener = await asyncio.get_running_loop().create_server(
-                accept, sock=each, ssl=ssl_context, ssl_handshake_timeout=patience
+                self._accept, sock=each, ssl=ssl_context, ssl_handshake_timeout=patience
             )
             stack.callback(listener.close)
             self._listeners.append(listener)
+
+    def _accept(self) -> asyncio.Protocol:
+        try:
+            return Connection(self, sansmcp.ServerConnection, self.core.limits.send_timeout)
+        except Exception as error:  # uvloop would accept no other connection after it
+            log_unexpected(error)
+            return Refusal()
 
     def converse_on(self, streams: StandardStreams, *, is_last: bool) -> None:
         """Serve on stdio; ``is_last``: and stop when that is over."""

@@ -168,11 +168,11 @@ class Client(sansmcp_threads.Client):
                 self.settle()
                 if is_done() or is_late:
                     return is_done()
-                due = self.core.next_deadline()
+                due = self.next_deadline()
                 with interrupts_allowed():
-                    ready = self._loop.wait(deadline if due is None else min(deadline, due))
+                    ready = self._loop.wait(min(deadline, due))
                 self._loop.go_on(ready)  # what has come in time counts, however late we look
-                self.core.handle_timeout(now=time.monotonic(), is_reading=not self.is_paused)
+                self.handle_timeout()
                 is_late = time.monotonic() >= deadline
 
     def flush(self) -> None:
@@ -200,9 +200,19 @@ class Client(sansmcp_threads.Client):
             _logger.warning("nothing more is read until events are taken")
 
     def _feed(self, part: ProcessPart) -> None:
-        self.core.receive_from_process(part, now=time.monotonic())
+        self.process_said(part)
 
     def _carry(self, effect: OpenExchange) -> Steps[None]:
+        """Carry one HTTP exchange; what is raised ends it, and no other."""
+        try:
+            yield from self._carry_exchange(effect)
+        except Exception as error:
+            self.exchange_failed(effect.exchange, error)
+        finally:
+            self._unsent.discard(effect.exchange)
+            self._carrying.pop(effect.exchange, None)
+
+    def _carry_exchange(self, effect: OpenExchange) -> Steps[None]:
         """Carry one HTTP exchange, from its request to the end of its response."""
         connection, request = self._pool.begin(effect, now=time.monotonic())
         try:
@@ -225,8 +235,6 @@ class Client(sansmcp_threads.Client):
             connection.connection_lost(str(error) or "connection lost", now=time.monotonic())
         finally:
             self._pool.release(effect.exchange, now=time.monotonic())
-            self._unsent.discard(effect.exchange)
-            self._carrying.pop(effect.exchange, None)
 
 
 def connect(

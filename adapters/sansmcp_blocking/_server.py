@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import sansmcp
 from sansmcp import Idle, ServerConnection, ServerPipe
-from sansmcp_local import StandardStreams, StateFile, listen, pull
+from sansmcp_local import StandardStreams, StateFile, listen, log_unexpected, pull
 from sansmcp_threads import Host
 
 from ._loop import READ, Loop, Steps, Task, Wait
@@ -62,8 +62,12 @@ class _Connection:
         """There is something to send: it is sent by whoever says so, or else by the task."""
         if self._waits_until is not None:
             waited_for = self._idle
-            self._send_now()
-            waits_on = self._idle is waited_for and self._deadline() >= self._waits_until
+            try:
+                self._send_now()
+                waits_on = self._idle is waited_for and self._deadline() >= self._waits_until
+            except Exception as error:
+                log_unexpected(error)
+                waits_on, self._unsent, self._idle = False, b"", None
             if waits_on and not self._unsent and not self._serving.has_ended:
                 return
         self._serving.wake(self._task)
@@ -83,9 +87,14 @@ class _Connection:
                     yield from self._wait(self._idle)
         except OSError as error:
             _logger.debug("connection lost: %s", error)
+        except Exception as error:
+            log_unexpected(error)
         finally:
-            self._connection.connection_lost(now=time.monotonic())
             self._stream.close()
+            try:
+                self._connection.connection_lost(now=time.monotonic())
+            except Exception as error:
+                log_unexpected(error)
             self._serving.left(self)
 
     def _send_now(self) -> None:
@@ -156,7 +165,7 @@ class Serving(Host):
             if self._sleeps_until is not None and (
                 self._is_stopped  # and waits for everybody to come to an end
                 or self._loop.has_work
-                or self._deadline() < self._sleeps_until
+                or self.next_deadline() < self._sleeps_until
             ):
                 self._sleeps_until = None
                 self._rouse()
@@ -254,17 +263,17 @@ class Serving(Host):
                 self.settle()
                 if is_done() or time.monotonic() >= end:
                     return
-                until = self._sleeps_until = min(self._deadline(), end)
+                until = self._sleeps_until = min(self.next_deadline(), end)
             ready = self._loop.wait(until)
             with self.moved:
                 self._sleeps_until = None
                 self._loop.go_on(ready)  # what has come in time counts, however late we look
-                self.core.handle_timeout(now=time.monotonic())
+                self.handle_timeout()
 
     def _shut_down(self) -> None:
         with self.moved:
-            self.core.drain(now=time.monotonic())
-        self._turn_until(lambda: self._is_hurried or not self.core.is_busy, self._grace)
+            self.safely(lambda: self.core.drain(now=time.monotonic()))
+        self._turn_until(lambda: self._is_hurried or not self._is_busy(), self._grace)
         with self.moved:
             self.shut_down()
             self.has_ended = True
@@ -273,9 +282,8 @@ class Serving(Host):
         self._turn_until(lambda: not self.connections, _LAST_MOMENT)
         self.join(_LAST_MOMENT)
 
-    def _deadline(self) -> float:
-        deadline = self.core.next_deadline()
-        return math.inf if deadline is None else deadline
+    def _is_busy(self) -> bool:
+        return bool(self.safely(lambda: self.core.is_busy))
 
     def _rouse(self) -> None:
         with suppress(OSError):  # it was told often enough, or has ended
@@ -305,7 +313,11 @@ class Serving(Host):
             except OSError:
                 accepted.close()  # it is gone already
             else:
-                _Connection(self, ServerConnection, stream, self.core.limits.send_timeout)
+                try:
+                    _Connection(self, ServerConnection, stream, self.core.limits.send_timeout)
+                except Exception as error:
+                    log_unexpected(error)
+                    stream.close()
 
 
 def serve(

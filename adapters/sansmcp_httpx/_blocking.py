@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
@@ -54,6 +55,8 @@ class BlockingClient(sansmcp_threads.Client):
         super().__init__(core, answers)
         self._http = http
         self._on_event = on_event
+        self._raised: Exception | None = None
+        """What ``on_event`` has raised: it is for the method that runs."""
         self._to_open: deque[OpenExchange] = deque()
         self._carrying: set[int] = set()
 
@@ -78,8 +81,8 @@ class BlockingClient(sansmcp_threads.Client):
 
     def _sleep(self) -> None:
         """Wait for the next deadline: that of the call, or of the next attempt to resume it."""
-        deadline = self.core.next_deadline()
-        assert deadline is not None, "who waits has a deadline"
+        deadline = self.next_deadline()
+        assert deadline < math.inf, "who waits has a deadline"
         with interrupts_allowed():
             time.sleep(max(0.0, deadline - time.monotonic()))
         self.handle_timeout()
@@ -95,7 +98,16 @@ class BlockingClient(sansmcp_threads.Client):
                 pass  # there is no process
 
     def observe(self, event: ClientEvent) -> None:
-        self._on_event(event)
+        try:
+            self._on_event(event)
+        except Exception as error:
+            self._raised = error
+
+    def settle(self) -> None:
+        super().settle()
+        if self._raised is not None:
+            error, self._raised = self._raised, None
+            raise error
 
     def _carry(self, effect: OpenExchange, is_done: Callable[[], bool]) -> None:
         """Carry one HTTP exchange, from its request to the end of its response.
@@ -113,7 +125,7 @@ class BlockingClient(sansmcp_threads.Client):
                     else:
                         with interrupts_allowed():
                             part = next(parts)
-                        self.core.handle_timeout(now=time.monotonic())
+                        self.handle_timeout()
                         self._feed(exchange, part)
                         if isinstance(part, sansmcp.BodyEnd | sansmcp.PeerGone):
                             break
@@ -122,15 +134,18 @@ class BlockingClient(sansmcp_threads.Client):
             self._feed(exchange, sansmcp.PeerGone("interrupted"))
 
     def _feed(self, exchange: int, part: ResponsePart) -> None:
-        self.core.receive(exchange, part, now=time.monotonic())
+        try:
+            self.core.receive(exchange, part, now=time.monotonic())
+        except Exception as error:
+            self.exchange_failed(exchange, error)
         self.settle()
 
     def _parts(self, effect: OpenExchange) -> Generator[ResponsePart, None, None]:
         """The response to a request, as far as it comes, and its end."""
         # httpx takes a time limit for all reads of a response, and it ends the response.
-        deadline = self.core.next_deadline()
+        deadline = self.next_deadline()
         now = time.monotonic()
-        read = _LONGEST_SILENCE if deadline is None else max(0.0, deadline - now) + _LATE
+        read = _LONGEST_SILENCE if deadline == math.inf else max(0.0, deadline - now) + _LATE
         try:
             request = request_of(self._http, effect, read)
             sent = self._http.send(request, stream=True, follow_redirects=False)

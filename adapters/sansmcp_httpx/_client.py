@@ -32,7 +32,7 @@ class Client(sansmcp_loop.AwaitableClient):
         self, core: sansmcp.Client, http: httpx.AsyncClient, answers: Mapping[str, Answerer] | None
     ) -> None:
         loop = current_loop()
-        clock = Clock(loop, core, self.settle)
+        clock = Clock(loop, self.next_deadline, self.handle_timeout)
         super().__init__(core, loop, clock, answers)
         self._http = http
         self._keep_time = clock.run
@@ -87,7 +87,10 @@ class Client(sansmcp_loop.AwaitableClient):
             self._clock.tick()
 
     def _feed(self, effect: OpenExchange, part: ResponsePart) -> None:
-        self.core.receive(effect.exchange, part, now=self._loop.now())
+        try:
+            self.core.receive(effect.exchange, part, now=self._loop.now())
+        except Exception as error:
+            self.exchange_failed(effect.exchange, error)
         self.settle()
 
 

@@ -6,7 +6,8 @@ processes find a server (:class:`StateFile`), where a server listens (:func:`add
 :func:`listen`), machines with the randomness and the clock of this process (:func:`new_client`,
 :func:`new_server`), what connections of a server have to send (:func:`pull`), whether one of a
 client can be used again (:func:`is_readable`), what whoever runs a server should know
-(:func:`log_event`), and when Ctrl-C interrupts those who block (:func:`undisturbed`).
+(:func:`log_event`), bugs that cost a connection or a call (:func:`log_unexpected`), and when Ctrl-C
+interrupts those who block (:func:`undisturbed`).
 """
 
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ._client import new_client
     from ._interrupts import interrupts_allowed, undisturbed
     from ._listening import address_of, listen
-    from ._log import log_event
+    from ._log import log_event, log_unexpected
     from ._machine import new_server, pull
     from ._processes import environment_of, signal_group
     from ._sockets import is_readable
@@ -30,7 +31,7 @@ else:
             "._client": ("new_client",),
             "._interrupts": ("interrupts_allowed", "undisturbed"),
             "._listening": ("address_of", "listen"),
-            "._log": ("log_event",),
+            "._log": ("log_event", "log_unexpected"),
             "._machine": ("new_server", "pull"),
             "._processes": ("environment_of", "signal_group"),
             "._sockets": ("is_readable",),
@@ -49,6 +50,7 @@ __all__ = [
     "is_readable",
     "listen",
     "log_event",
+    "log_unexpected",
     "new_client",
     "new_server",
     "pull",

@@ -19,6 +19,13 @@ _said = set[str]()
 """What is logged once per process and has been."""
 
 
+def log_unexpected(error: Exception) -> None:
+    """Log an exception that is a bug of the library, and has ended one connection or call."""
+    _logger.error(
+        "unexpected error: a connection or a call is given up; please report it", exc_info=error
+    )
+
+
 def log_event(event: ServerEvent, *, shared_store: bool = True) -> None:
     """Log an event that needs nothing to be done by the server, but perhaps by its operator.
 

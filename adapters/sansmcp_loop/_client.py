@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import sansmcp
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange, ProcessEffect
 from sansmcp.events import ClientEvent, ServerWithdrew
+from sansmcp.types import escape_controls
+from sansmcp_local import log_unexpected
 
 from ._loops import Loop, Task
 from ._machine import Promise, Timekeeper
@@ -247,14 +249,17 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
             self._fail(request, error)
         except BaseException:
             # Cancelled: by the server, who wants no answer, or the function has cancelled itself.
-            self.core.fail_with(request.id, RuntimeError(), now=self._loop.now())
+            self._answer_with(request, RuntimeError())
             raise
         finally:
             self._answering.pop(request.id, None)
             self.settle()
 
+    def unexpected(self, error: Exception) -> None:
+        log_unexpected(error)
+
     def answer_failed(self, request: sansmcp.ServerRequest, error: Exception) -> None:
-        _logger.error("answering %s failed", request.method, exc_info=error)
+        _logger.error("answering %s failed", escape_controls(request.method), exc_info=error)
 
 
 class AwaitableClient(Client):

@@ -48,11 +48,11 @@ class Clock:
     """
 
     def __init__(
-        self, loop: Loop, core: sansmcp.Client | sansmcp.Server, settle: Callable[[], None]
+        self, loop: Loop, next_deadline: Callable[[], float], handle_timeout: Callable[[], None]
     ) -> None:
         self._loop = loop
-        self._core = core
-        self._settle = settle
+        self._next_deadline = next_deadline
+        self._handle_timeout = handle_timeout
         self._due = math.inf
         self._sooner = loop.event()
         self.moved = loop.event()
@@ -62,19 +62,14 @@ class Clock:
         """The machine has been driven until it was idle."""
         self.moved.set()
         self.moved = self._loop.event()
-        if self._deadline() < self._due:
+        if self._next_deadline() < self._due:
             self._sooner.set()
 
     async def run(self) -> None:
         """Let the machine do what is due, for ever."""
         while True:
             self._sooner = self._loop.event()
-            self._due = self._deadline()
+            self._due = self._next_deadline()
             is_sooner = await self._loop.within(self._due - self._loop.now(), self._sooner.wait)
             if not is_sooner:
-                self._core.handle_timeout(now=self._loop.now())
-                self._settle()
-
-    def _deadline(self) -> float:
-        deadline = self._core.next_deadline()
-        return math.inf if deadline is None else deadline
+                self._handle_timeout()

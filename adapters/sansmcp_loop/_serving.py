@@ -10,7 +10,7 @@ import sansmcp
 from sansmcp.app import Handler
 from sansmcp.events import ClientAnswered, ServerEvent
 from sansmcp.types import escape_controls
-from sansmcp_local import log_event
+from sansmcp_local import log_event, log_unexpected
 
 from ._loops import Loop
 from ._machine import Promise, Timekeeper
@@ -87,11 +87,11 @@ class Serving(sansmcp.ServerHost):
 
     async def shut_down(self, grace: float) -> None:
         """Take nothing new, give running calls some seconds, and end all streams properly."""
-        self.core.drain(now=self.now())
+        self.safely(lambda: self.core.drain(now=self.now()))
         try:
-            await self.loop.within(grace, self.until, lambda: not self.core.is_busy)
+            await self.loop.within(grace, self.until, lambda: not self._is_busy())
         finally:
-            self.core.shut_down(now=self.now())
+            self.safely(lambda: self.core.shut_down(now=self.now()))
             self.settle()
 
     async def flush(self, is_done: Callable[[], bool]) -> None:
@@ -105,6 +105,9 @@ class Serving(sansmcp.ServerHost):
         """Cancel the handlers that still run in threads; they are not waited for."""
         if not self._threads.end():
             _logger.warning("a handler goes on in its thread, though it was cancelled")
+
+    def _is_busy(self) -> bool:
+        return bool(self.safely(lambda: self.core.is_busy))
 
     def now(self) -> float:
         return self.loop.now()
@@ -121,6 +124,9 @@ class Serving(sansmcp.ServerHost):
     def handler_failed(self, call: sansmcp.Call, error: Exception) -> None:
         if not isinstance(error, sansmcp.RequestCancelled):
             _logger.error("%s failed", escape_controls(call.request.method), exc_info=error)
+
+    def unexpected(self, error: Exception) -> None:
+        log_unexpected(error)
 
     def observe(self, event: ServerEvent) -> None:
         log_event(event, shared_store=self.core.shared_store)

@@ -14,7 +14,7 @@ import sansmcp
 from sansmcp import Promise
 from sansmcp.hosting.client import Answerer
 from sansmcp.types import escape_controls
-from sansmcp_local import interrupts_allowed, undisturbed
+from sansmcp_local import interrupts_allowed, log_unexpected, undisturbed
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -105,6 +105,9 @@ class Client(sansmcp.ClientHost[Any, None]):
 
     def now(self) -> float:
         return time.monotonic()
+
+    def unexpected(self, error: Exception) -> None:
+        log_unexpected(error)
 
     def answer_failed(self, request: sansmcp.ServerRequest, error: Exception) -> None:
         _logger.error("answering %s failed", escape_controls(request.method), exc_info=error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -14,7 +15,7 @@ import sansmcp
 from sansmcp import Promise
 from sansmcp.events import ClientAnswered, ServerEvent
 from sansmcp.types import escape_controls
-from sansmcp_local import log_event, new_server
+from sansmcp_local import log_event, log_unexpected, new_server
 
 from ._call import Call
 from ._workers import Workers
@@ -115,12 +116,11 @@ class Host(sansmcp.ServerHost):
         with self.moved:
             self.settle()
             while not is_done():
-                deadline = self.core.next_deadline()
-                patience = None if deadline is None else max(0.0, deadline - time.monotonic())
+                deadline = self.next_deadline()
+                patience = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
                 # To settle whenever others did would wake them in turn, for ever.
                 if not self.moved.wait(patience):
-                    self.core.handle_timeout(now=time.monotonic())
-                    self.settle()
+                    self.handle_timeout()
 
     def answer_to(self, call: sansmcp.Call, id: int) -> Any:
         """Wait for the client's answer to a question, and return or raise what it brings."""
@@ -135,7 +135,7 @@ class Host(sansmcp.ServerHost):
     def shut_down(self) -> None:
         """End all streams, and cancel all calls."""
         with self.moved:
-            self.core.shut_down(now=time.monotonic())
+            self.safely(lambda: self.core.shut_down(now=time.monotonic()))
             self.settle()
 
     def join(self, seconds: float) -> None:
@@ -177,6 +177,9 @@ class Host(sansmcp.ServerHost):
     def handler_failed(self, call: sansmcp.Call, error: Exception) -> None:
         if not isinstance(error, sansmcp.RequestCancelled):
             _logger.error("%s failed", escape_controls(call.request.method), exc_info=error)
+
+    def unexpected(self, error: Exception) -> None:
+        log_unexpected(error)
 
     def observe(self, event: ServerEvent) -> None:
         log_event(event, shared_store=self.core.shared_store)

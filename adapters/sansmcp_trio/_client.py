@@ -44,14 +44,17 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
         environment: Mapping[str, str],
         directory: str | os.PathLike[str] | None,
     ) -> None:
-        super().__init__(core, current_loop(), Clock(core), answers)
+        clock = Clock(self.next_deadline, self.handle_timeout)
+        super().__init__(core, current_loop(), clock, answers)
         self._nursery = nursery
-        self._pool = Pool(core, self.settle, self._may_read, nursery, ssl_context)
+        self._pool = Pool(
+            core, self.settle, self.exchange_failed, self._may_read, nursery, ssl_context
+        )
         self._process = ServerProcess(self._feed, self._may_read, nursery, environment, directory)
 
     async def open(self) -> None:
         """Do the handshake; :func:`connect` does it. Raises CallError where it fails."""
-        self._nursery.start_soon(self._keep_time)
+        self._nursery.start_soon(self._clock.run)
         await self._open()
 
     def leave(self) -> None:
@@ -67,13 +70,8 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
         self._nursery.start_soon(_within, scope, work)
         return scope
 
-    async def _keep_time(self) -> None:
-        while True:
-            await self._clock.wait()
-            self.settle()
-
     def _feed(self, part: ProcessPart) -> None:
-        self.core.receive_from_process(part, now=trio.current_time())
+        self.process_said(part)
         self.settle()
 
     async def _may_read(self) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 import trio
 
-import sansmcp
 import sansmcp_loop
 
 
@@ -39,8 +37,11 @@ async def plain_nursery() -> AsyncGenerator[trio.Nursery, None]:
 class Clock:
     """Tells a machine the time when it is due, and everybody else that something has moved."""
 
-    def __init__(self, core: sansmcp.Client | sansmcp.Server) -> None:
-        self._core = core
+    def __init__(
+        self, next_deadline: Callable[[], float], handle_timeout: Callable[[], None]
+    ) -> None:
+        self._next_deadline = next_deadline
+        self._handle_timeout = handle_timeout
         self._sleep = trio.CancelScope()
         self._moved: trio.Event | None = None
 
@@ -56,22 +57,19 @@ class Clock:
         if self._moved is not None:
             self._moved.set()
             self._moved = None
-        deadline = self._deadline()
+        deadline = self._next_deadline()
         if deadline < self._sleep.deadline:
             self._sleep.deadline = deadline
 
-    async def wait(self) -> None:
-        """Wait for the machine's next deadline, or for one that it had, and handle what is due.
+    async def run(self) -> None:
+        """Let the machine do what is due, for ever.
 
         A deadline that has moved away, as most do, is not worth setting the timer again.
         """
-        with trio.CancelScope(deadline=self._deadline()) as self._sleep:
-            await trio.sleep_forever()
-        # trio wakes what has become due together with tasks that were just started, in any order. A
-        # handler that answers in its first step is to be in time for JSON.
-        await trio.lowlevel.checkpoint()
-        self._core.handle_timeout(now=trio.current_time())
-
-    def _deadline(self) -> float:
-        deadline = self._core.next_deadline()
-        return math.inf if deadline is None else deadline
+        while True:
+            with trio.CancelScope(deadline=self._next_deadline()) as self._sleep:
+                await trio.sleep_forever()
+            # trio wakes what has become due together with tasks that were just started, in any
+            # order. A handler that answers in its first step is to be in time for JSON.
+            await trio.lowlevel.checkpoint()
+            self._handle_timeout()

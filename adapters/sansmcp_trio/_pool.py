@@ -24,12 +24,14 @@ class Pool(sansmcp.ConnectionPool):
         self,
         core: sansmcp.Client,
         settle: Callable[[], None],
+        failed: Callable[[int, Exception], None],
         may_read: Callable[[], Awaitable[None]],
         nursery: trio.Nursery,
         ssl_context: ssl.SSLContext | None,
     ) -> None:
         super().__init__(core)
         self.settle = settle
+        self._failed = failed
         self.may_read = may_read
         self.nursery = nursery
         self._opening: dict[int, trio.CancelScope] = {}
@@ -50,7 +52,23 @@ class Pool(sansmcp.ConnectionPool):
             self._opening[exchange].cancel()
         self.release(exchange, now=trio.current_time())
 
+    def fail(self, exchange: int, error: Exception) -> None:
+        """End an exchange for an exception that is a bug; its connection is closed."""
+        try:
+            self.release(exchange, now=trio.current_time())
+        finally:
+            self._failed(exchange, error)
+            self.settle()
+
     async def _open(
+        self, effect: OpenExchange, connection: sansmcp.ClientConnection, request: bytes
+    ) -> None:
+        try:
+            await self._carry(effect, connection, request)
+        except Exception as error:
+            self.fail(effect.exchange, error)
+
+    async def _carry(
         self, effect: OpenExchange, connection: sansmcp.ClientConnection, request: bytes
     ) -> None:
         try:
@@ -99,7 +117,14 @@ class Stream:
         self._socket.close()
 
     async def read(self) -> None:
-        """Pass on what comes, until it is closed by whomever, or nobody has asked for it."""
+        """Pass on what comes, until it is closed by either side, or was not asked for."""
+        try:
+            await self._read()
+        except Exception as error:
+            self._pool.fail(self._exchange, error)
+        self.close()
+
+    async def _read(self) -> None:
         try:
             while (data := await self._receive()) and not self._connection.is_done:
                 self._connection.receive_data(data, now=trio.current_time())
@@ -118,10 +143,19 @@ class Stream:
         try:
             await self._stream.send_all(data)
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            self._connection.connection_lost(reason_of(error), now=trio.current_time())
+            self._sending_failed(reason_of(error))
+        except Exception as error:
+            self._pool.fail(self._exchange, error)
             self.close()
-            self._go_on()
         self._is_sending = False
+
+    def _sending_failed(self, reason: str) -> None:
+        try:
+            self._connection.connection_lost(reason, now=trio.current_time())
+            self._go_on()
+        except Exception as error:
+            self._pool.fail(self._exchange, error)
+        self.close()
 
     def _go_on(self) -> None:
         if self._connection.is_done:

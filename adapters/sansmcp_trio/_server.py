@@ -23,7 +23,7 @@ import trio
 import sansmcp
 import sansmcp_loop
 from sansmcp import Idle, ServerConnection, ServerPipe
-from sansmcp_local import StandardStreams, StateFile, address_of, new_server, pull
+from sansmcp_local import StandardStreams, StateFile, address_of, log_unexpected, new_server, pull
 from sansmcp_loop import THREADS, current_loop
 
 from ._machine import Clock, plain_nursery
@@ -63,11 +63,14 @@ class _Driver:
             self._is_woken = True
             return
         waited_for = self._idle
-        self._send_now()
+        try:
+            self._send_now()
+            self._mind_the_deadline()
+        except Exception as error:
+            log_unexpected(error)
+            self._unsent, self._idle = b"", None
         if self._unsent or self._idle is not waited_for or self._serving.has_ended:
             self._waiting.cancel()
-        else:
-            self._mind_the_deadline()
 
     async def run(self) -> None:
         """Serve the connection until it is closed by either side."""
@@ -82,11 +85,19 @@ class _Driver:
                     break
         except (OSError, trio.BrokenResourceError, trio.TooSlowError) as error:
             _logger.debug("connection lost: %s", error)
+        except Exception as error:
+            log_unexpected(error)
         finally:
-            self._connection.connection_lost(now=trio.current_time())
-            self._serving.drivers.discard(self)
-            self._serving.settle()
+            self._leave()
             await trio.aclose_forcefully(self._stream)
+
+    def _leave(self) -> None:
+        try:
+            self._connection.connection_lost(now=trio.current_time())
+        except Exception as error:
+            log_unexpected(error)
+        self._serving.drivers.discard(self)
+        self._serving.settle()
 
     def _went_on(self) -> bool:
         """Do what can be done without waiting; whether there is nothing more to do then."""
@@ -147,7 +158,7 @@ class Serving(sansmcp_loop.Serving):
     """A running server; ``nursery.start(serve, ...)`` gives it."""
 
     def __init__(self, core: sansmcp.Server, store: sansmcp.Store, threads: int) -> None:
-        self.clock = Clock(core)
+        self.clock = Clock(self.next_deadline, self.handle_timeout)
         super().__init__(core, store, current_loop(), self.clock, threads=threads)
         self.url = ""
         """Where the MCP endpoint is."""
@@ -174,7 +185,7 @@ class Serving(sansmcp_loop.Serving):
         """Serve until stopped; :func:`serve` does it. Shielded from the caller's cancellation."""
         with self._shield:
             async with trio.open_nursery() as self._nursery:
-                self._nursery.start_soon(self._keep_time)
+                self._nursery.start_soon(self.clock.run)
                 if streams is not None:
                     self._nursery.start_soon(self._converse_on_stdio, streams, stops_at_end, grace)
                 async with trio.open_nursery() as accepting:
@@ -211,7 +222,13 @@ class Serving(sansmcp_loop.Serving):
             await self.finish(call, result)
 
     async def _converse(self, stream: trio.abc.Stream) -> None:
-        await _Driver(self, stream, ServerConnection, self.core.limits.send_timeout).run()
+        try:
+            driver = _Driver(self, stream, ServerConnection, self.core.limits.send_timeout)
+        except Exception as error:
+            log_unexpected(error)
+            await trio.aclose_forcefully(stream)
+        else:
+            await driver.run()
 
     async def _converse_on_stdio(
         self, streams: StandardStreams, stops_at_end: bool, grace: float
@@ -221,11 +238,6 @@ class Serving(sansmcp_loop.Serving):
         await _Driver(self, StdioStream(streams), pipe, math.inf).run()
         if stops_at_end:
             self.stop()
-
-    async def _keep_time(self) -> None:
-        while True:
-            await self.clock.wait()
-            self.settle()
 
 
 async def serve(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import abc
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 from ..client.client import Client
-from ..effects import ClientEffect
-from ..errors import JsonRpcError, LocalProtocolError
+from ..effects import AbortExchange, ClientEffect, OpenExchange
+from ..errors import Disconnected, JsonRpcError
 from ..events import (
     CallCompleted,
     CallFailed,
@@ -31,7 +31,10 @@ from ..handles import (
     Result,
     ServerRequest,
 )
+from ..http import PeerGone
 from ..messages import Params, RequestId
+from ..process import ProcessPart
+from .host import MachineHost
 
 if TYPE_CHECKING:
     from ..client.settings import CallOptions
@@ -50,11 +53,15 @@ class _Waiting:
     params: Params
 
 
-class ClientHost(ClientHandle[Result, Done]):
+class ClientHost(ClientHandle[Result, Done], MachineHost):
     """A client that drives its machine, except for its exchanges and its process.
 
     A subclass says how effects are performed and what time it is, and makes the methods for its
     applications of those below, waiting for promises in its own way.
+
+    An exception that a bug raises ends the exchange it belongs to, and so its call
+    (:meth:`exchange_failed`); where that is not known, it ends the client. Callers get a
+    Disconnected that names it, and :meth:`unexpected` logs it.
     """
 
     def __init__(
@@ -72,6 +79,7 @@ class ClientHost(ClientHandle[Result, Done]):
             opening: is delivered when the handshake is done, with an exception if it has failed.
             closing: is delivered when the client is closed.
         """
+        MachineHost.__init__(self, core)
         self.core = core
         self._answers = answers or {}
         self._opening = opening
@@ -84,6 +92,8 @@ class ClientHost(ClientHandle[Result, Done]):
         """What belongs to no call, for the application to take."""
         self.keeps_events = False
         """Whether the application takes events at all."""
+        self._failure: Disconnected | None = None
+        """Why the client was ended by a bug."""
 
     @property
     def is_paused(self) -> bool:
@@ -96,15 +106,36 @@ class ClientHost(ClientHandle[Result, Done]):
         To be called after everything that changes the machine.
         """
         # What ends a call must not wait behind events that nobody takes: only the reading does.
-        self.core.drive(self.perform, self._happened)
+        self._drive_machine(self._perform, self._tell)
         while self._asked:
-            self._answer(self._asked.pop(next(iter(self._asked))))
-            self.core.drive(self.perform, self._happened)
+            request = self._asked.pop(next(iter(self._asked)))
+            try:
+                self._answer(request)
+            except Exception as error:
+                self._break_off(error)
+            self._drive_machine(self._perform, self._tell)
 
     def handle_timeout(self) -> None:
         """The machine's next deadline may have come."""
-        self.core.handle_timeout(now=self.now(), is_reading=not self.is_paused)
+        self._use_machine(
+            lambda: self.core.handle_timeout(now=self.now(), is_reading=not self.is_paused)
+        )
         self.settle()
+
+    def exchange_failed(self, exchange: int, error: Exception) -> None:
+        """End an exchange that a bug has broken; to be followed by :meth:`settle`."""
+        self.unexpected(error)
+        try:
+            self.core.receive(exchange, PeerGone(f"internal error: {error!r}"), now=self.now())
+        except Exception as again:
+            self._break_off(again)
+
+    def process_said(self, part: ProcessPart) -> None:
+        """Feed what comes of the server process; to be followed by :meth:`settle`."""
+        try:
+            self.core.receive_from_process(part, now=self.now())
+        except Exception as error:
+            self._break_off(error)
 
     def begin(self) -> None:
         """Open the conversation: do the handshake."""
@@ -136,6 +167,8 @@ class ClientHost(ClientHandle[Result, Done]):
 
         The promise is delivered at the end of the call, or when ``on_progress`` has raised.
         """
+        if self._failure is not None:
+            raise self._failure
         handle = self.core.call(method, params, now=self.now(), **options)
         self._waiting[handle] = _Waiting(promise, on_progress, method, params or {})
         try:
@@ -150,17 +183,49 @@ class ClientHost(ClientHandle[Result, Done]):
         if self._waiting.pop(handle, None) and self.core.cancel(handle, now=self.now()):
             self.settle()
 
-    @abc.abstractmethod
-    def now(self) -> float:
-        """The host's clock."""
-
-    @abc.abstractmethod
+    @abstractmethod
     def perform(self, effect: ClientEffect) -> None:
         """Do what the machine wants; it must not wait."""
 
-    @abc.abstractmethod
+    @abstractmethod
     def answer_failed(self, request: ServerRequest, error: Exception) -> None:
         """An answer has raised what the server is not told: let somebody know."""
+
+    def _perform(self, effect: ClientEffect) -> None:
+        try:
+            self.perform(effect)
+        except Exception as error:
+            match effect:
+                case OpenExchange(exchange=exchange) | AbortExchange(exchange=exchange):
+                    self.exchange_failed(exchange, error)
+                case _:
+                    self._break_off(error)
+
+    def _tell(self, event: ClientEvent) -> None:
+        try:
+            self._happened(event)
+        except Exception as error:
+            self._break_off(error)
+
+    def _machine_raised(self, error: Exception) -> None:
+        super()._machine_raised(error)
+        self._give_up(error)
+
+    def _break_off(self, error: Exception) -> None:
+        """End the client: what has been lost, and who waits for it, is not known."""
+        self.unexpected(error)
+        self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        if self._failure is not None:
+            return
+        self._failure = Disconnected(f"The client is closed after an internal error: {error!r}")
+        self._failure.__cause__ = error
+        for waiting in self._waiting.values():
+            waiting.promise.deliver(error=self._failure)
+        self._opening.deliver(error=self._failure)
+        self.safely(lambda: self.core.close(now=self.now()))
+        self._closing.deliver()
 
     def _happened(self, event: ClientEvent) -> None:
         match event:
@@ -241,7 +306,14 @@ class ClientHost(ClientHandle[Result, Done]):
         """Answer a request of the server with what the application's function has raised."""
         if not isinstance(error, JsonRpcError):
             self.answer_failed(request, error)
-        try:
-            self.core.fail_with(request.id, error, now=self.now())
-        except LocalProtocolError as unsayable:  # what it carries is not JSON
-            self._fail(request, unsayable)
+        self._answer_with(request, error, RuntimeError())  # what the first carries may not be JSON
+
+    def _answer_with(self, request: ServerRequest, *errors: Exception) -> None:
+        """Answer with the first of these errors that can be sent."""
+        for error in errors:
+            try:
+                self.core.fail_with(request.id, error, now=self.now())
+            except Exception as failure:
+                self.answer_failed(request, failure)
+            else:
+                return

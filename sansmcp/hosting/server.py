@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-import abc
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..app import Handler
 from ..effects import ServerEffect, Wake
-from ..errors import JsonRpcError, LocalProtocolError
+from ..errors import JsonRpcError
 from ..events import CallCancelled, CallReceived, ClientAnswered, ServerEvent
 from ..messages import Params
 from ..server.calls import Call
 from ..server.server import Server
 from ..store import Store
+from .host import MachineHost
 from .stores import check_synchronous
 
 if TYPE_CHECKING:
     from ..handles import CallHandle, Promise
 
 
-class ServerHost(abc.ABC):
+class ServerHost(MachineHost):
     """Drives a server machine for as long as it runs, except for its exchanges.
 
     The ``host`` of an exchange has a method ``wake()``: let its driver pull. The ``host`` of a call
-    has a method ``cancel()``: let its handler stop; :meth:`start_task` sets it. Raises
-    LocalProtocolError for a store that is none, or is not synchronous.
+    has a method ``cancel()``: let its handler stop; :meth:`start_task` sets it.
+
+    An exception that a bug raises in the machine, or in a driver, costs the connection or the call
+    it belongs to: :meth:`unexpected` logs it, and no method of this class raises it. Let drivers do
+    the same.
+
+    Raises LocalProtocolError for a store that is none, or is not synchronous.
     """
 
     def __init__(self, core: Server, store: Store) -> None:
         check_synchronous(store)
+        super().__init__(core)
         self.core = core
         self._store = store
         self.questions: dict[tuple[Call, int], Promise] = {}
@@ -51,7 +58,7 @@ class ServerHost(abc.ABC):
 
     def drive(self) -> None:
         """Perform what the machine wants, and take what it tells, until it has nothing more."""
-        self.core.drive(self._perform, self._happened)
+        self._drive_machine(self._perform, self._happened)
 
     def settle(self) -> None:
         """:meth:`drive`, and whatever the host does after that.
@@ -60,6 +67,11 @@ class ServerHost(abc.ABC):
         """
         self.drive()
 
+    def handle_timeout(self) -> None:
+        """Let the machine do what is due: its next deadline may have come."""
+        self._use_machine(lambda: self.core.handle_timeout(now=self.now()))
+        self.settle()
+
     async def finish(self, call: Call, result: Awaitable[Any]) -> None:
         """Await what a handler has given, and answer the call with what comes of it."""
         try:
@@ -67,7 +79,7 @@ class ServerHost(abc.ABC):
         except Exception as error:
             self._fail(call, error)
         except BaseException:  # cancelled, and not always by the client: nobody may wait for ever
-            call.fail_with(RuntimeError(), now=self.now())
+            self._answer_with(call, RuntimeError())
             raise
         finally:
             self.settle()
@@ -79,15 +91,11 @@ class ServerHost(abc.ABC):
         except Exception as error:
             self._fail(call, error)
 
-    @abc.abstractmethod
-    def now(self) -> float:
-        """The host's clock."""
-
-    @abc.abstractmethod
+    @abstractmethod
     def handle_for(self, call: Call) -> CallHandle[Any, Any]:
         """What the handler of a call gets."""
 
-    @abc.abstractmethod
+    @abstractmethod
     def start_task(self, call: Call, result: Awaitable[Any]) -> None:
         """A handler has to be awaited: let :meth:`finish` do it, beside everything else."""
 
@@ -98,21 +106,34 @@ class ServerHost(abc.ABC):
         """
         self._call_handler(call, handler)
 
-    @abc.abstractmethod
+    @abstractmethod
     def handler_failed(self, call: Call, error: Exception) -> None:
         """A handler has raised what the client is not told: let somebody know."""
 
-    @abc.abstractmethod
+    @abstractmethod
     def observe(self, event: ServerEvent) -> None:
         """Something has happened that needs nothing to be done."""
 
     def _perform(self, effect: ServerEffect) -> None:
-        if isinstance(effect, Wake):
-            effect.exchange.host.wake()
-        else:
-            self.core.use_store(effect, self._store, now=self.now())
+        try:
+            if isinstance(effect, Wake):
+                effect.exchange.host.wake()
+            else:
+                self.core.use_store(effect, self._store, now=self.now())
+        except Exception as error:
+            self.unexpected(error)
+            if not isinstance(effect, Wake):
+                self.core.store_failed(effect, f"internal error: {error!r}", now=self.now())
 
     def _happened(self, event: ServerEvent) -> None:
+        try:
+            self._take(event)
+        except Exception as error:
+            self.unexpected(error)
+            if isinstance(event, CallReceived):
+                self._answer_with(event.call, RuntimeError())
+
+    def _take(self, event: ServerEvent) -> None:
         match event:
             case CallReceived() if event.call.is_running:
                 self._start(event.call)
@@ -150,10 +171,17 @@ class ServerHost(abc.ABC):
     def _fail(self, call: Call, error: Exception) -> None:
         if not isinstance(error, JsonRpcError):
             self.handler_failed(call, error)
-        try:
-            call.fail_with(error, now=self.now())
-        except LocalProtocolError as unsayable:  # what it carries is not JSON
-            self._fail(call, unsayable)
+        self._answer_with(call, error, RuntimeError())  # what the first carries may not be JSON
+
+    def _answer_with(self, call: Call, *errors: Exception) -> None:
+        """Answer a call with the first of these errors that can be sent."""
+        for error in errors:
+            try:
+                call.fail_with(error, now=self.now())
+            except Exception as failure:
+                self.handler_failed(call, failure)
+            else:
+                return
 
 
 def _is_awaitable(result: object) -> TypeGuard[Awaitable[Any]]:

@@ -44,7 +44,11 @@ class ConnectionPool:
         """
         connection = self._take(now) or ClientConnection(self._client)
         self.carrying[effect.exchange] = connection
-        return connection, connection.begin(effect)
+        try:
+            return connection, connection.begin(effect)
+        except BaseException:
+            self.release(effect.exchange, now=now)
+            raise
 
     def release(self, exchange: int, *, now: float) -> None:
         """An exchange is over, or is to be broken off; may be told twice.

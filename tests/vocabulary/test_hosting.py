@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine
+import math
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from sansmcp import App, Call, CallHandle, JsonRpcError, LocalProtocolError, Promise, ServerHost
-from sansmcp.events import ClientAnswered, ServerEvent, SessionOpened
+from sansmcp import (
+    App,
+    Call,
+    CallHandle,
+    JsonRpcError,
+    LocalProtocolError,
+    Promise,
+    RemoteProtocolError,
+    ServerHost,
+)
+from sansmcp.events import ClientAnswered, ServerEvent, SessionOpened, StoreFailed
 
 from ..server.bench import Bench, methods, notification, request
 
@@ -46,6 +56,7 @@ class Host(ServerHost):
         self.waiting: list[tuple[Call, Awaitable[Any]]] = []
         self.failures: list[Exception] = []
         self.seen: list[ServerEvent] = []
+        self.bugs: list[Exception] = []
         self.cancelled = 0
 
     def cancel(self) -> None:
@@ -73,6 +84,9 @@ class Host(ServerHost):
 
     def handler_failed(self, call: Call, error: Exception) -> None:
         self.failures.append(error)
+
+    def unexpected(self, error: Exception) -> None:
+        self.bugs.append(error)
 
     def observe(self, event: ServerEvent) -> None:
         self.seen.append(event)
@@ -198,3 +212,108 @@ def test_all_else_is_observed_and_publishing_is_passed_on(bench: HostBench) -> N
     assert type(bench.host.seen[0]) is SessionOpened
     bench.host.publish("notifications/tools/list_changed")
     assert methods(listener) == ["notifications/tools/list_changed"]
+
+
+class Broken(Exception):
+    """What no machine raises."""
+
+
+def breaking(count: int = 1) -> Callable[..., Any]:
+    """A function that raises so many times, and does nothing afterwards."""
+    left = [count]
+
+    def act(*_: Any, **__: Any) -> None:
+        if left[0]:
+            left[0] -= 1
+            raise Broken
+
+    return act
+
+
+def test_a_driver_that_raises_costs_its_exchange(
+    bench: HostBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row B3 of the review: so with all of these tests."""
+    session = bench.open_session()
+    later = bench.post(request(1, "tools/list"), session)
+    exchange = later.exchange
+    driver, exchange.host = exchange.host, type("Driver", (), {"wake": breaking()})()
+    bench.host.let_go_on()
+    assert [type(bug) for bug in bench.host.bugs] == [Broken]
+    exchange.host = driver
+    assert bench.post(request(2), session).json["result"] == {"at": "once"}
+
+
+def test_a_completion_that_raises_is_a_failure_of_the_store(
+    bench: HostBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = bench.open_session()
+    bench.post(request(1, "tools/list"), session)
+    monkeypatch.setattr(bench.server, "use_store", breaking())
+    ((call, _),) = bench.host.waiting
+    call.notify("notifications/message", {"level": "info", "data": 1}, now=1.0)
+    bench.host.settle()
+    assert [type(bug) for bug in bench.host.bugs] == [Broken]
+    assert any(isinstance(event, StoreFailed) for event in bench.host.seen)
+    bench.host.let_go_on()
+
+
+def test_an_event_that_cannot_be_taken_ends_its_call(
+    bench: HostBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = bench.open_session()
+    monkeypatch.setattr(bench.host, "_start", breaking())
+    assert bench.post(request(1), session).json["error"]["code"] == -32603
+    monkeypatch.setattr(bench.host, "observe", breaking())
+    bench.server.refuse(
+        bench.server.open_exchange(),
+        RemoteProtocolError("no", reason="no"),
+        now=0.0,
+    )
+    bench.host.settle()
+    assert [type(bug) for bug in bench.host.bugs] == [Broken, Broken]
+
+
+def test_an_answer_that_cannot_be_given_is_given_up(
+    bench: HostBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = bench.open_session()
+    monkeypatch.setattr(Call, "fail_with", breaking(2))
+    assert bench.post(request(1, "tools/call", fails=True), session).head is None
+    assert [type(each) for each in bench.host.failures] == [Ended, Broken, Broken]
+
+
+def test_a_machine_that_raises_is_driven_on(
+    bench: HostBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = bench.open_session()
+    drive = bench.server.drive
+    breaks = breaking(3)
+
+    def failing(*arguments: Any) -> None:
+        breaks()
+        drive(*arguments)
+
+    monkeypatch.setattr(bench.server, "drive", failing)
+    assert bench.post(request(1), session).json["result"] == {"at": "once"}
+    monkeypatch.setattr(bench.server, "drive", breaking(1000))
+    bench.host.settle()
+    assert len(bench.host.bugs) == 103
+
+
+def test_time_goes_on_after_a_while(bench: HostBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert bench.host.next_deadline() == math.inf
+    monkeypatch.setattr(bench.server, "next_deadline", breaking())
+    soon = bench.host.next_deadline()
+    assert 0.0 < soon < 1.0
+    monkeypatch.setattr(bench.server, "handle_timeout", breaking())
+    monkeypatch.setattr(bench.server, "next_deadline", lambda: -1.0)
+    bench.host.handle_timeout()
+    assert bench.host.next_deadline() == soon
+    assert [type(bug) for bug in bench.host.bugs] == [Broken, Broken]
+
+
+def test_what_is_done_safely(bench: HostBench) -> None:
+    assert bench.host.safely(lambda: 1) == 1
+    assert bench.host.safely(breaking()) is None
+    assert [type(bug) for bug in bench.host.bugs] == [Broken]

@@ -12,6 +12,7 @@ from sansmcp import (
     BodyData,
     ClientHost,
     Disconnected,
+    Idle,
     JsonRpcError,
     Limits,
     OriginatingCall,
@@ -21,10 +22,11 @@ from sansmcp import (
     ServerRequest,
     encode_event,
 )
-from sansmcp.effects import ClientEffect
+from sansmcp.effects import ClientEffect, KillProcess
 from sansmcp.events import ClientEvent, Closed, ProgressReceived, ServerNotified
 from sansmcp.handles import OnProgress
 from sansmcp.messages import Params
+from sansmcp.process import ProcessExit
 
 from ..client.bench import Asked, Bench, error, notification, request, response
 
@@ -40,6 +42,7 @@ class Host(ClientHost[Promise, None]):
         answers = {"elicitation/create": self.elicit, "roots/list": self.roots}
         super().__init__(bench.client, answers, self.opened, self.closed)
         self.failures: list[tuple[str, Exception]] = []
+        self.bugs: list[Exception] = []
         self.asked = 0
         self.requests: list[ServerRequest] = []
 
@@ -90,6 +93,9 @@ class Host(ClientHost[Promise, None]):
 
     def perform(self, effect: ClientEffect) -> None:
         self.bench.perform(effect)
+
+    def unexpected(self, error: Exception) -> None:
+        self.bugs.append(error)
 
     def answer_failed(self, request: ServerRequest, error: Exception) -> None:
         self.failures.append((request.method, error))
@@ -320,3 +326,113 @@ def test_a_call_that_its_host_has_forgotten_is_none(bench: HostBench) -> None:
     other.event(request("q", "elicitation/create"))
     assert [each.call for each in bench.host.requests] == [None]
     asked.end()
+
+
+class Broken(Exception):
+    """What no machine raises."""
+
+
+def breaking(*_: Any, **__: Any) -> Any:
+    raise Broken
+
+
+def is_ended(bench: HostBench, promise: Promise) -> None:
+    """Everyone who waits is told; nothing can be asked any more."""
+    with pytest.raises(Disconnected, match="internal error: Broken"):
+        promise.get()
+    assert bench.host.closed.is_delivered
+    with pytest.raises(Disconnected):
+        bench.host.call("tools/call")
+    assert {type(bug) for bug in bench.host.bugs} == {Broken}
+
+
+def test_an_exchange_that_cannot_be_carried_ends_its_call(
+    bench: HostBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row B3 of the review: so with all of these tests."""
+    good, asked = bench.ask()
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.host, "perform", breaking)
+        bad = bench.host.call("tools/call")
+    with pytest.raises(Disconnected, match="internal error: Broken"):
+        bad.get()
+    asked.event(response(asked.id))
+    assert good.is_delivered
+    assert len(bench.host.bugs) == 1
+
+
+def test_an_exchange_that_cannot_even_be_ended_ends_the_client(
+    bench: HostBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    promise, asked = bench.ask()
+    monkeypatch.setattr(bench.client, "receive", breaking)
+    bench.host.exchange_failed(asked.effect.exchange, Broken())
+    bench.host.exchange_failed(asked.effect.exchange, Broken())
+    is_ended(bench, promise)
+
+
+def test_what_the_process_says_may_end_the_client(bench: HostBench) -> None:
+    promise, _ = bench.ask()
+    bench.host.process_said(ProcessExit(0))
+    with pytest.raises(Disconnected, match="no process of ours"):
+        promise.get()
+
+
+def test_an_event_that_cannot_be_taken_ends_the_client(
+    bench: HostBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    promise, asked = bench.ask()
+    monkeypatch.setattr(bench.host, "observe", breaking)
+    asked.event(notification("notifications/message", level="info", data=1))
+    is_ended(bench, promise)
+
+
+def test_a_question_that_cannot_be_answered_ends_the_client(
+    bench: HostBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    promise, asked = bench.ask()
+    monkeypatch.setattr(bench.client, "decline", breaking)
+    asked.event(request("q", "sampling/createMessage"))
+    is_ended(bench, promise)
+
+
+def test_an_answer_that_cannot_be_given_is_given_up(
+    bench: HostBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    promise, asked = bench.ask()
+    monkeypatch.setattr(bench.client, "fail_with", breaking)
+    asked.event(request("q", "elicitation/create", code=-7))
+    assert [type(error) for _, error in bench.host.failures] == [Broken, Broken]
+    assert not promise.is_delivered
+
+
+@pytest.mark.parametrize("method", ["drive", "handle_timeout", "next_deadline"])
+def test_a_machine_that_raises_ends_the_client(
+    bench: HostBench, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    promise, _ = bench.ask()
+    monkeypatch.setattr(bench.client, method, breaking)
+    bench.host.handle_timeout()
+    bench.host.next_deadline()
+    is_ended(bench, promise)
+
+
+def test_a_machine_that_cannot_be_closed_is_left(
+    bench: HostBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    promise, _ = bench.ask()
+    monkeypatch.setattr(bench.client, "close", breaking)
+    monkeypatch.setattr(bench.client, "handle_timeout", breaking)
+    bench.host.handle_timeout()
+    is_ended(bench, promise)
+
+
+def test_a_process_effect_that_fails_ends_the_client(
+    bench: HostBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    promise, _ = bench.ask()
+    monkeypatch.setattr(bench.host, "perform", breaking)
+    effects = iter([KillProcess()])
+    monkeypatch.setattr(bench.client, "next_effect", lambda: next(effects, Idle.NEED_DATA))
+    bench.host.settle()
+    is_ended(bench, promise)

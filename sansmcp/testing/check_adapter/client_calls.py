@@ -7,8 +7,9 @@ import threading
 from typing import Any
 
 from ...client.settings import ClientSettings
-from ...errors import JsonRpcError
+from ...errors import CallError, JsonRpcError
 from ...handles import ServerRequest
+from ...trace import Tracer
 from .check import client_check, expect, happened, raises, same
 from .clients import LEGACY, MODERN, OLDEST, call, connected, notified, start, talking, until
 from .fake_server import (
@@ -176,6 +177,32 @@ def many_calls_at_once(subject: ClientSubject) -> None:
         calls = [start(client, {"number": number}) for number in range(50)]
         results = [each.result() for each in calls]
         same(results, [{"number": number} for number in range(50)], "the results")
+
+
+def _raise_if_planted(line: str) -> None:
+    if "< " in line and "planted" in line:
+        raise ZeroDivisionError("a bug")
+
+
+@client_check()
+def exceptions_that_no_one_expects(subject: ClientSubject) -> None:
+    """An exception that a bug raises, in machine or adapter, ends its call with a CallError.
+
+    Catch Exception where an exchange is carried, log it, and feed PeerGone for that exchange. No
+    other caller is left waiting.
+    """
+    # A Tracer is called in the midst of the machine, so one that raises is as good as a bug.
+    scripts: dict[str, Script] = {"tools/call": _plant}
+    with talking(subject, scripts, trace=Tracer("check", _raise_if_planted)) as (client, _):
+        for _ in range(2):
+            same(call(client, {"n": 1}), {"n": 1}, "the result before")
+            raises(CallError, lambda: call(client, {"n": 2}), "a call that an exception has hit")
+            same(call(client, {"n": 3}), {"n": 3}, "the result afterwards")
+
+
+def _plant(exchange: Exchange) -> None:
+    arguments = exchange.message["params"]["arguments"]
+    exchange.result({"text": "planted"} if arguments["n"] == 2 else arguments)
 
 
 @client_check()

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...limits import Limits
+from ...trace import Tracer
 from .check import Broken, expect, same, server_check
 from .raw_client import POST_HEADERS, Connection, Peer, request
 from .servers import LEGACY, MODERN, alive, begun, serving
@@ -192,6 +193,37 @@ def what_is_not_http(subject: ServerSubject) -> None:
                 connection.half_close()
                 expect(connection.is_closed(), f"the connection after {data[:60]!r} is still open")
         alive(running)
+
+
+def _raise_if_planted(line: str) -> None:
+    if "< " in line and "planted in a request" in line:
+        raise ZeroDivisionError("a bug")
+    if "> " in line and "planted in a response" in line:
+        raise ZeroDivisionError("a bug")
+
+
+@server_check()
+def exceptions_that_no_one_expects(subject: ServerSubject) -> None:
+    """An exception that a bug raises, in the machine or the adapter, costs one connection or call.
+
+    Catch Exception where a connection is driven, log it, call connection_lost() and close. It must
+    not reach what is done for other connections; KeyboardInterrupt and cancellations pass.
+    """
+    # A Tracer is called in the midst of the machine, so one that raises is as good as a bug.
+    with (
+        serving(subject, trace=Tracer("check", _raise_if_planted)) as (_, running),
+        Peer(running.url, MODERN) as peer,
+        Peer(running.url, LEGACY) as other,
+    ):
+        for victim in (peer, other):
+            for text in ("planted in a request", "planted in a response"):
+                waiting, request = peer.connect(), peer.tool("echo", {"a": 1})
+                waiting.send(request[:-5])
+                with contextlib.suppress(ConnectionError, Broken, ValueError):
+                    victim.begin("echo", {"text": text}).body()
+                waiting.send(request[-5:])
+                same(waiting.response().result(), {"echo": {"a": 1}}, "the result of a neighbour")
+                alive(running)
 
 
 @server_check(Feature.OWN_HTTP)
