@@ -14,6 +14,7 @@ from sansmcp.events import ClientEvent
 from sansmcp.handles import OnProgress
 
 from ._say import Mistake
+from ._target import ProcessOptions
 
 ADAPTERS = ("asyncio", "blocking", "trio")
 
@@ -51,9 +52,11 @@ class Adapter(Protocol):
         show: Callable[[ClientEvent], None],
         settings: sansmcp.ClientSettings,
         answers: Answers | None = None,
+        process: ProcessOptions | None = None,
     ) -> None:
         """Connect, make the calls of a script, and show what happens meanwhile.
 
+        ``process``: what ``connect`` takes for a server that is a process.
         Raises what ``connect`` of the adapter raises.
         """
 

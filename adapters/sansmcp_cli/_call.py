@@ -26,6 +26,7 @@ from ._target import (
     add_revision,
     add_target,
     headers_of,
+    process_of,
     target_of,
     versions_of,
 )
@@ -82,7 +83,8 @@ def _call(options: argparse.Namespace) -> int:
         except sansmcp.CallError as error:
             outcomes.append(error)
 
-    adapter_of(options).converse(target, script(), _show_event, settings)
+    process = process_of(options)
+    adapter_of(options).converse(target, script(), _show_event, settings, process=process)
     (outcome,) = outcomes
     if isinstance(outcome, sansmcp.CallError):
         raise outcome

@@ -17,7 +17,7 @@ from sansmcp.types import HTTP_SSE, STDIO, STREAMABLE_HTTP
 
 from ._advice import advice, is_denied, is_no_endpoint
 from ._say import Commands, Mistake, say, tracer
-from ._target import USAGE, add_headers, add_target, headers_of, target_of
+from ._target import USAGE, add_headers, add_target, headers_of, process_of, target_of
 from ._with_asyncio import run
 
 _FEATURES = (
@@ -150,7 +150,7 @@ async def _try_transport(
         if isinstance(target, str):
             settings["transports"] = (transport,)
         try:
-            async with sansmcp_asyncio.connect(target, **settings) as client:
+            async with sansmcp_asyncio.connect(target, **process_of(options), **settings) as client:
                 if not findings.works or (not is_modern and not findings.was_asked_as_old):
                     findings.was_asked_as_old = not is_modern
                     await _ask(client, findings)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
+from typing import TypedDict
 
 import sansmcp
 from sansmcp_local import read_state
@@ -16,6 +18,17 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     """Options that say which server is meant."""
     parser.add_argument(
         "--state-file", metavar="FILE", help="take the URL from the state file of a server"
+    )
+    parser.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="set this environment variable for the command that starts a server, which inherits "
+        "only a few such as PATH and HOME; may be given several times",
+    )
+    parser.add_argument(
+        "--inherit-env", action="store_true", help="let that command inherit all variables"
     )
     parser.set_defaults(takes_command=True)
 
@@ -39,6 +52,30 @@ def target_of(options: argparse.Namespace, words: list[str]) -> str | list[str]:
     if state is None or state.url is None:
         raise Mistake(f"{options.state_file} names no server that is running and has a URL")
     return state.url
+
+
+class ProcessOptions(TypedDict, total=False):
+    """What connect() of every adapter takes for the process of a server."""
+
+    env: Mapping[str, str]
+    inherit_env: bool
+
+
+def process_of(options: argparse.Namespace) -> ProcessOptions:
+    """Return the environment that was given for a server process. Raises Mistake."""
+    if (options.env or options.inherit_env) and not options.command:
+        raise Mistake("--env and --inherit-env are for a command, and there is none after --")
+    return {
+        "env": dict(_variable(text) for text in options.env),
+        "inherit_env": options.inherit_env,
+    }
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:  # it is not shown, for it may be a secret
+        raise Mistake("--env takes NAME=VALUE")
+    return name, value
 
 
 def add_headers(parser: argparse.ArgumentParser) -> None:

@@ -11,6 +11,7 @@ from sansmcp.events import ClientEvent
 
 from . import example
 from ._adapters import Answers, Script, next_call
+from ._target import ProcessOptions
 
 EXAMPLE = example.blocking_app
 
@@ -24,9 +25,11 @@ def converse(
     show: Callable[[ClientEvent], None],
     settings: sansmcp.ClientSettings,
     answers: Answers | None = None,
+    process: ProcessOptions | None = None,
 ) -> None:
     """Make the calls of a script."""
-    with sansmcp_blocking.connect(target, answers=answers, **settings) as client:
+    options: ProcessOptions = process or {}
+    with sansmcp_blocking.connect(target, answers=answers, **options, **settings) as client:
         client.events()  # they are kept from now on
         call = next_call(script, None)
         while call is not None:

@@ -14,6 +14,7 @@ from sansmcp.events import ClientEvent
 
 from . import example
 from ._adapters import Answers, Script
+from ._target import ProcessOptions
 from ._with_loop import converse_with
 
 EXAMPLE = example.app
@@ -25,11 +26,13 @@ def converse(
     show: Callable[[ClientEvent], None],
     settings: sansmcp.ClientSettings,
     answers: Answers | None = None,
+    process: ProcessOptions | None = None,
 ) -> None:
     """Make the calls of a script."""
+    options: ProcessOptions = process or {}
 
     async def main() -> None:
-        connecting = sansmcp_trio.connect(target, answers=answers, **settings)
+        connecting = sansmcp_trio.connect(target, answers=answers, **options, **settings)
         await converse_with(connecting, script, show)
 
     trio.run(main, restrict_keyboard_interrupt_to_checkpoints=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import random
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
@@ -32,6 +31,8 @@ def new_client(
 
 
 def _unknown(name: str, known: Collection[str]) -> str:
+    import difflib  # only who makes this mistake pays for it
+
     text = f"connect() got an unexpected keyword argument {name!r}"
     near = difflib.get_close_matches(name, known, n=1)
     text += f"; did you mean {near[0]!r}?" if near else "."

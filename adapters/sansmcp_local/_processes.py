@@ -28,7 +28,7 @@ def environment_of(env: Mapping[str, str] | None, *, inherit_env: bool) -> dict[
     its variables, and those of ``env``. Raises LocalProtocolError for an ``env`` that is no mapping
     of str to str; the error shows names, but no values.
     """
-    given = {} if env is None else env
+    given: Mapping[str, str] = {} if env is None else env
     expect(Mapping, env=given)
     for name, value in given.items():
         expect(str, **{"a name in env": name, f"env[{name!r}]": value})

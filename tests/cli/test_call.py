@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import pytest
 
@@ -164,3 +167,46 @@ def test_a_server_that_wants_credentials(path: str, said: str, do: str) -> None:
     error, next_step = called.err.splitlines()
     assert said in error
     assert next_step == f"sansmcp: {do}"
+
+
+TELLS = """
+import json, os, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    if request["method"] == "initialize":
+        result = {"protocolVersion": "2025-11-25", "capabilities": {}}
+        result["serverInfo"] = {"name": "s", "version": "1"}
+    else:
+        result = {"content": [], "found": {name: os.environ.get(name) for name in ("A", "OURS")}}
+    if "id" in request:
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ((), {"A": None, "OURS": None}),
+        (("--env", "A=b=c"), {"A": "b=c", "OURS": None}),
+        (("--inherit-env", "--env", "A="), {"A": "", "OURS": "x"}),
+    ],
+)
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_the_environment_of_a_server(
+    monkeypatch: pytest.MonkeyPatch, adapter: str, options: tuple[str, ...], found: Any
+) -> None:
+    """Row B7 of the review: a server inherited the whole environment."""
+    monkeypatch.setenv("OURS", "x")
+    server = ("--", sys.executable, "-IS", "-c", TELLS)
+    how = ("--revision", "2025-11-25", "--adapter", adapter)
+    called = run_here("call", *how, *options, "tell", *server)
+    assert (called.status, called.err) == (0, "")
+    assert json.loads(called.out)["found"] == found
+
+
+@pytest.mark.parametrize("variable", ["secret", "=secret"])
+def test_an_environment_that_makes_no_sense(variable: str) -> None:
+    said = failed(run_here("call", "--env", variable, "tell", "--", "true"))
+    assert said == "--env takes NAME=VALUE"
+    said = failed(run_here("call", "--env", "A=secret", "http://localhost/", "tell"))
+    assert said.startswith("--env and --inherit-env are for a command")

@@ -24,6 +24,7 @@ from sansmcp_cli._adapters import Answers, Script, ToolCall, next_call
 from sansmcp_cli._counts import Counts
 from sansmcp_cli._demo import Part
 from sansmcp_cli._say import say, say_error
+from sansmcp_cli._target import ProcessOptions
 
 from .conftest import ADAPTERS, ROOT, Ran, command, environment, failed, run, run_here
 
@@ -141,6 +142,7 @@ class Faking:
         show: Callable[[ClientEvent], None],
         settings: sansmcp.ClientSettings,
         answers: Answers | None = None,
+        process: ProcessOptions | None = None,
     ) -> None:
         call = next_call(script, None)
         while call is not None:
