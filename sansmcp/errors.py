@@ -16,7 +16,8 @@ Machines never raise for what a peer sent: they answer, and report an event. Cod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .messages import ErrorResponse, RequestId
@@ -137,10 +138,13 @@ class CallError(Exception):
     Attributes:
         method: the JSON-RPC method of the request.
         request_id: its JSON-RPC id.
+        attempts: how the attempts before this one failed, in order; empty where there were none.
 
     Args:
         lines: further lines of the text; ``message`` is one line.
     """
+
+    attempts: tuple[CallError, ...] = ()
 
     def __init__(
         self,
@@ -153,6 +157,17 @@ class CallError(Exception):
         super().__init__("\n".join(map(escape_controls, (message, *lines))))
         self.method = method
         self.request_id = request_id
+
+    def note_attempts(self, attempts: Sequence[CallError]) -> None:
+        """Name the attempts that failed before this one: in :attr:`attempts`, and in the text."""
+        self.attempts = tuple(attempts)
+        text, counted = str(self), Counter(map(str, attempts))
+        if list(counted) == [text]:
+            self.args = (f"{text} (so did {len(attempts)} attempts before)",)
+            return
+        lines = [f"- {count} of them: {said}" for said, count in counted.items()]
+        more = f"{len(attempts)} attempts before this one have failed, too:"
+        self.args = ("\n".join((text, more, *lines)),)
 
 
 class JsonRpcError(CallError):
@@ -250,7 +265,8 @@ def describe_noise(lines: Iterable[str]) -> tuple[str, ...]:
 class SessionLost(CallError):
     """The server no longer knows the session (HTTP 404), so this request was not executed.
 
-    The client opens a new session by itself, once; the request can be made again there.
+    The client opens a new session by itself; the request can be made again there. As the error of a
+    client that is closed: the server has forgotten one session after the other.
     """
 
 

@@ -234,8 +234,8 @@ class Reconnecting:
     """The call whose stream it is; None for the standalone stream, and for the opening."""
     delay: float
     attempt: int
-    """How many attempts have failed in a row; the first is 1. A poll is no failure and does not
-    change the number, so it is mostly 0.
+    """How many attempts have failed in a row, from 1; 0 if nothing has failed: the client polls, or
+    the connection was silent and may be dead.
     """
     reason: str
 

@@ -71,7 +71,8 @@ def _call(options: argparse.Namespace) -> int:
         "versions": versions_of(options),
         "headers": headers_of(options),
         "timeout": options.timeout,
-        "connect_timeout": min(options.timeout, 30.0),
+        # Commands may take long to start; that a URL does not answer is to be told soon.
+        "connect_timeout": min(options.timeout, 10.0 if isinstance(target, str) else 30.0),
         "trace": tracer("client") if options.trace else None,
     }
     outcomes: list[dict[str, Any] | sansmcp.CallError] = []

@@ -108,9 +108,11 @@ class Client:
             assume_multi_turn: the same with every server of 2025-11-25, whether or not it names the
                 capability, as the proposal itself has it.
             timeout, total_timeout: defaults of :meth:`call`, in seconds.
-            connect_timeout: seconds for the handshake.
+            connect_timeout: seconds for the handshake. While the server cannot be reached, breaks
+                off its answer, or refuses with 502, 503 or 504, the opening is tried again within
+                that time, as ``reconnect`` says.
             probe_timeout: seconds in which a server must say whether it needs one; not more than
-                ``connect_timeout``.
+                ``connect_timeout``, and added to that if the server does not answer.
             close_timeout: seconds that the server gets to end the session when we close; a process
                 gets them for each step of its end.
             reconnect: how broken streams are resumed; see ReconnectPolicy.
@@ -394,6 +396,8 @@ class Client:
                 case Timer.REQUEST, ClientCall() | Discovery():
                     owner.time_out()
                 case Timer.RECONNECT, StatelessCarrier():
+                    owner.retry_due()
+                case Timer.RECONNECT, Conversation():
                     owner.retry_due()
                 case Timer.RECONNECT, Post():
                     owner.retry()

@@ -1,8 +1,12 @@
 """What is under way between a client and a server: session, calls, the server's own questions.
 
-This is where a session that the server has forgotten is replaced: once; only a new session in which
-something worked may be replaced again, so that a server which forgets every session is not asked
-for ever.
+This is where the opening is tried again, within ``connect_timeout``, while the server cannot be
+reached: it may start a second after its client.
+
+A session that the server has forgotten is replaced here, too. The first loss is replaced at once.
+Further ones, without an answered request between them, wait longer and longer, and after
+``ReconnectPolicy.attempts`` of them the client closes, so that a server which forgets every session
+is not asked for ever.
 
 Source: 2025-03-26 to 2025-11-25, basic/lifecycle, basic/transports: Session Management.
 """
@@ -23,11 +27,13 @@ from ..errors import (
 )
 from ..events import (
     Closed,
+    Reconnecting,
     SessionExpired,
 )
 from ..messages import ErrorResponse, Message, Notification, RequestId, Response
 from ..revisions import of_era
 from ..states import CLIENT, ClientEvent, ClientState, advance
+from ..timers import Timer
 from ..types import Era
 from .calls import ClientCall
 from .core import ClientCore
@@ -35,14 +41,13 @@ from .detection import Verdict
 from .exchange import Refusal
 from .inbox import Inbox
 from .modern.discovery import Discovery
+from .posts import INITIALIZED
 from .questions import Questions
 from .transport import Transport
 
 if TYPE_CHECKING:
     from .legacy.era import Legacy
     from .legacy.handshake import Handshake
-
-INITIALIZED = Notification("notifications/initialized")
 
 
 @attrs.define(eq=False, repr=False)
@@ -83,8 +88,18 @@ class Conversation:
     """It is not asked, because of what is remembered of it."""
     _asked_again: bool = attrs.field(default=False, init=False)
     """It was asked at a version that it has named itself."""
-    _proven: bool = attrs.field(default=True, init=False)
-    """Something has worked in this session."""
+    era_is_sure: bool = attrs.field(default=True, init=False)
+    """False if the server has answered the question for its version by a failure, which any server
+    could do.
+    """
+    opening_ends: float = attrs.field(default=0.0, init=False)
+    """When the opening must be done, in seconds on the machine's clock."""
+    _failures: list[CallError] = attrs.field(factory=list[CallError], init=False)
+    """How the attempts at this opening have failed, which were made by the transport in use."""
+    _is_silent: bool = attrs.field(default=False, init=False)
+    """True if the server has left the question for its version unanswered in this opening."""
+    _losses: int = attrs.field(default=0, init=False)
+    """Sessions that the server has forgotten since it answered a request."""
 
     def __attrs_post_init__(self) -> None:
         self.inbox = Inbox(self._core, self)
@@ -111,12 +126,23 @@ class Conversation:
         """Open the conversation, by the first transport that works."""
         self._advance(ClientEvent.START)
         self.transport, *self._untried = transports
+        self._connect()
+
+    def _connect(self) -> None:
+        """Begin an opening: its time runs from now on."""
+        self._failures.clear()
+        self._is_silent = False
+        self.opening_ends = self._core.now + self._core.connect_timeout
         self.transport.connect()
 
     def reachable(self) -> None:
         """Messages can be sent."""
+        if not self._failures:
+            self.opening_ends = self._core.now + self._core.connect_timeout
+        self.era_is_sure = True
         versions = of_era(self._core.versions, Era.MODERN)
-        asks = self._probes and self.transport.speaks_modern and bool(versions)
+        may_ask = self._probes and not self._is_silent
+        asks = may_ask and self.transport.speaks_modern and bool(versions)
         is_known_as_old = self._core.verdicts.era(self._core.target) is Era.LEGACY
         self._trusts = asks and is_known_as_old and bool(self._core.handshake_versions)
         if asks and not self._trusts:
@@ -132,13 +158,31 @@ class Conversation:
 
     def shake_hands(self, version: str | None) -> None:
         """Open a session; ``version`` is what to offer, or None."""
-        self._proven = False
         assert self.legacy is not None
         self.opening = self.legacy.handshake(version, is_last=self._asked_again)
         self.opening.start()
 
-    def unreachable(self, error: CallError, verdict: Verdict) -> None:
-        """The transport does not work. Where it may be the wrong one, the next is tried."""
+    def asked_in_vain(self) -> None:
+        """Let the opening go on without an answer to the question for the version.
+
+        The server gets the full time for the handshake, and is not asked again in this opening.
+        """
+        self._is_silent = True
+        self.opening_ends += self._core.probe_timeout
+
+    def unreachable(self, error: CallError, verdict: Verdict, *, wait: float | None = None) -> None:
+        """The transport does not work. Where it may be the wrong one, the next is tried.
+
+        Args:
+            error: how it failed.
+            verdict: what that says about the server.
+            wait: seconds to wait at least before the same is tried again; None if that would be of
+                no use.
+        """
+        if wait is not None and self._tries_again(error, wait):
+            return
+        if self._failures:
+            error.note_attempts([failure for failure in self._failures if failure is not error])
         self._attempts.append((self.transport.name, error))
         is_other = verdict is Verdict.NOT_SPOKEN
         is_other |= isinstance(error, JsonRpcError | NegotiationFailed)
@@ -150,7 +194,7 @@ class Conversation:
         elif verdict is Verdict.NOT_SPOKEN and self._untried:
             self._leave_session()
             self.transport = self._untried.pop(0)
-            self.transport.connect()
+            self._connect()
         elif len(self._attempts) == 1:
             self.fail(error)
         else:
@@ -159,6 +203,30 @@ class Conversation:
             attempts = tuple(attempt for _, attempt in self._attempts)
             self.fail(NegotiationFailed(text, attempts=attempts, lines=lines))
 
+    def _tries_again(self, error: CallError, wait: float) -> bool:
+        """Let the opening be tried again after a while; False if there is no time left for that.
+
+        At least half of the time that is left is kept for the attempt.
+        """
+        policy, left = self._core.reconnect, self.opening_ends - self._core.now
+        if wait >= left or len(self._failures) >= policy.attempts:
+            return False
+        self._failures.append(error)
+        delay = policy.delay(len(self._failures), wait, self._core.jitter())
+        self._leave_session()
+        self._connect_later(min(delay, max(wait, left / 2)), len(self._failures), str(error))
+        return True
+
+    def _connect_later(self, delay: float, attempt: int, reason: str) -> None:
+        self._core.timers.set(Timer.RECONNECT, self, self._core.now + delay)
+        self._core.events.append(
+            Reconnecting(call=None, delay=delay, attempt=attempt, reason=reason)
+        )
+
+    def retry_due(self) -> None:
+        """The delay before the next attempt at the opening, or before the next session, is over."""
+        self.transport.connect()
+
     def initialized(self) -> None:
         """The server has answered ``initialize``."""
         self._advance(ClientEvent.ANSWERED)
@@ -166,7 +234,8 @@ class Conversation:
 
     def delivered(self, message: Message) -> None:
         """A message of ours was taken; the one that completes the handshake opens the session."""
-        self._proven |= message is not INITIALIZED
+        if message is not INITIALIZED:
+            self._losses = 0
         if message is INITIALIZED and self.state is ClientState.CONFIRMING:
             self._advance(ClientEvent.CONFIRMED)
             assert self.opening is not None
@@ -185,32 +254,52 @@ class Conversation:
         self._asked_again = False
         self._untried.clear()
         self._attempts.clear()
-        self._core.verdicts.remember(self._core.target, self.transport.name, era)
+        self._failures.clear()
+        if self.era_is_sure or era is Era.MODERN:
+            self._core.verdicts.remember(self._core.target, self.transport.name, era)
         for call in tuple(self.calls.values()):
             call.send()
         self.transport.listen()
 
     def proven(self) -> None:
         """The server has answered in this session."""
-        self._proven = True
+        self._losses = 0
+
+    def delayed(self, message: Message, reason: str) -> None:
+        """A message of ours was not taken, and is sent again."""
+        if message is INITIALIZED:
+            assert self.opening is not None
+            assert not isinstance(self.opening, Discovery)
+            self.opening.why = reason
 
     def undelivered(self, message: Message, reason: str) -> None:
         """A message of ours was not taken."""
         if message is INITIALIZED and self.opening is not None:
-            self.opening.lost(reason)
+            assert not isinstance(self.opening, Discovery)
+            self.opening.unconfirmed(reason)
 
     def expire(self, refusal: Refusal) -> None:
-        """The server has forgotten the session (404): open a new one."""
-        if not self._proven:
-            self.fail(SessionLost(f"The server forgets its sessions at once: {refusal.message}"))
+        """The server has forgotten the session (404): open a new one.
+
+        Source: 2025-11-25, basic/transports, Session Management: the client MUST do so.
+        """
+        policy, losses = self._core.reconnect, self._losses
+        self._losses += 1
+        if losses > policy.attempts:
+            text = f"The server has forgotten {self._losses} sessions in a row: {refusal.message}"
+            self.fail(SessionLost(text))
+            return
+        self._begin_again(ClientCall.lose_session)
+        if losses == 0:
+            self._connect()
         else:
-            self._begin_again(ClientCall.lose_session)
-            self.transport.connect()
+            delay = policy.delay(losses, refusal.retry_after, self._core.jitter())
+            self._connect_later(delay, losses, refusal.message)
 
     def lose_session(self, reason: str) -> None:
         """The stream that was the session is gone: open a new one."""
         self._begin_again(lambda call: call.lost(reason))
-        self.transport.connect()
+        self._connect()
 
     def renegotiate(self) -> None:
         """The server does not speak the version in force any more: find out what it speaks."""
@@ -251,6 +340,8 @@ class Conversation:
         """Nothing of before counts any more. What has not been sent yet just waits."""
         self._advance(ClientEvent.EXPIRED)
         self._leave_session()
+        self._core.session_id = None
+        self._failures.clear()
         self._core.cache.clear()
         failed: list[int] = []
         for call in tuple(self.calls.values()):
@@ -307,6 +398,7 @@ class Conversation:
         if self.opening is not None:
             self.opening.stop()
             self.opening = None
+        self._core.timers.stop(Timer.RECONNECT, self)
         self.questions.drop()
         self.transport.leave()
 

@@ -44,9 +44,9 @@ class ReconnectPolicy:
     Attempt n (from 1) comes ``retry + random * min(cap, initial * 2 ** (n - 1))`` seconds after the
     break, where ``retry`` is what the server asked for, or 0: ``retry`` of the stream, or
     ``Retry-After`` of a refusal, of which five minutes count. Progress (a new event id, a message)
-    starts the count again, and so does a stream that has lasted for longer than ``cap``; a
-    connection that opens and breaks does not. Where nothing can be resumed (at the stateless
-    revisions), only a stream that has lasted does.
+    starts the count again, and so does a stream that has lasted for longer than ``cap``, polls
+    included; a connection that opens and breaks does not. Where nothing can be resumed (at the
+    stateless revisions), only a stream that has lasted does.
 
     An event stream that the server ends as it should is a poll, and no failure: it is not counted,
     and the next one comes after ``retry``, see :meth:`poll_delay`.

@@ -76,6 +76,9 @@ class Finding:
 UNDECIDED = frozenset((401, 403, 407, 408, 413, 425, 429, 431))
 """Refusals that any server could give, whatever it speaks."""
 
+OUT_OF_REACH = frozenset((502, 503, 504))
+"""Refusals that say that the server is not there yet, or not there for a moment."""
+
 MODERN_ERRORS = frozenset((HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION))
 """JSON-RPC errors that only servers of revisions without a handshake give."""
 

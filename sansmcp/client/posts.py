@@ -2,7 +2,7 @@
 
 Each is one POST, and every success will do, whatever it looks like. A notification is sent once. A
 response is sent again when its POST fails in a way that may pass: the server waits for it, and
-ignores one that comes twice.
+ignores one that comes twice. So is the notification that completes the handshake.
 
 Each POST must end within ``Limits.post_timeout`` seconds, its wait for its turn included. At most
 ``Limits.max_open_posts`` are open at a time; the others wait in order, and with them at most
@@ -24,6 +24,9 @@ from ..messages import ErrorResponse, Notification, Response
 from ..timers import Timer
 from .detection import is_temporary
 from .exchange import ClientExchange, Nobody, Refusal
+
+INITIALIZED = Notification("notifications/initialized")
+"""What completes a handshake."""
 
 if TYPE_CHECKING:
     from .conversation import Conversation
@@ -140,13 +143,14 @@ class Post(Nobody):
         policy = self._core.reconnect
         self._core.posts.leave(self)
         self._attempts += 1
-        is_notification = isinstance(self._message, Notification)
-        if is_notification or not may_pass or self._attempts > policy.attempts:
+        is_once = isinstance(self._message, Notification) and self._message is not INITIALIZED
+        if is_once or not may_pass or self._attempts > policy.attempts:
             self._core.posts.remove(self)
             self._lose(reason)
         else:
             delay = policy.delay(self._attempts, wait, self._core.jitter())
             self._core.timers.set(Timer.RECONNECT, self, self._core.now + delay)
+            self._conversation.delayed(self._message, reason)
         self._core.posts.go_on()
 
     def _lose(self, reason: str) -> None:

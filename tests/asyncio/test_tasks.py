@@ -127,7 +127,7 @@ def test_without_a_loop() -> None:
 )
 async def test_nobody_is_there(url: str, reason: str) -> None:
     with pytest.raises(Disconnected, match=reason):
-        await connect(url)
+        await connect(url, connect_timeout=1.0)
 
 
 async def test_another_server_is_there() -> None:

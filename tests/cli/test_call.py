@@ -104,7 +104,7 @@ def test_a_wrong_path_is_told_with_the_servers_own_words(url: str) -> None:
     ],
 )
 def test_what_cannot_be_reached(url: str, message: str) -> None:
-    said = failed(run_here("call", url, "echo"))
+    said = failed(run_here("call", "--timeout", "1", url, "echo"))
     assert message in said
     assert "\n" not in said
     assert "secret" not in said

@@ -33,6 +33,8 @@ URL = "http://localhost:8000/mcp"
 LATEST = "2025-11-25"
 SESSION = "session-secret-0001"
 POLICY = ReconnectPolicy(initial=1.0, cap=8.0, attempts=4)
+ONCE = ReconnectPolicy(attempts=0)
+"""Nothing that fails is tried again, so what a failure means is seen at once."""
 
 
 @attrs.define(eq=False)

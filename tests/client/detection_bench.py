@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sansmcp import CallError, Verdicts
+from sansmcp import CallError, ReconnectPolicy, Verdicts
 from sansmcp.events import Closed, Connected
 from sansmcp.states import ClientState
 
-from .bench import URL, Asked, Bench, initialized
+from .bench import ONCE, URL, Asked, Bench, initialized
 from .sse_bench import tell_endpoint
 
 SSE_URL_POSTED = (
@@ -25,8 +25,8 @@ NOT_ACCEPTABLE = (
 JSON = {"content_type": "application/json"}
 
 
-def started(verdicts: Verdicts, url: str = URL) -> Bench:
-    bench = Bench(url=url, verdicts=verdicts)
+def started(verdicts: Verdicts, url: str = URL, policy: ReconnectPolicy = ONCE) -> Bench:
+    bench = Bench(url=url, verdicts=verdicts, reconnect=policy)
     bench.do(bench.client.start)
     return bench
 

@@ -17,7 +17,7 @@ from sansmcp import (
 )
 from sansmcp.events import CallFailed, Connected
 
-from .bench import SESSION, URL, Bench, error, initialized
+from .bench import POLICY, SESSION, URL, Bench, error, initialized
 from .detection_bench import (
     JSON,
     NOT_ACCEPTABLE,
@@ -170,7 +170,8 @@ def test_a_server_of_http_sse_is_reached_by_a_detour(bench: Bench) -> None:
     assert getattr(completed, "call", None) == handle
 
 
-def test_once_something_has_worked_the_detour_is_history(bench: Bench) -> None:
+def test_once_something_has_worked_the_detour_is_history() -> None:
+    bench = started(Verdicts(), policy=POLICY)
     bench.take().refuse(405)
     stream = by_http_sse(bench)
     stream.cut()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sansmcp import Disconnected, SessionLost
+from sansmcp import SessionLost
 from sansmcp.events import (
     CallCompleted,
     CallFailed,
@@ -18,7 +18,7 @@ from sansmcp.events import (
 )
 from sansmcp.states import ClientState
 
-from .bench import Bench, request, response
+from .bench import Bench, notification, request, response
 
 requirement = pytest.mark.requirement
 NEW = "session-secret-0002"
@@ -151,20 +151,96 @@ def test_answers_that_wait_to_be_sent_again_end_with_the_session(bench: Bench) -
     assert bench.requests == []
 
 
-def test_a_server_that_forgets_every_session_is_given_up(bench: Bench) -> None:
-    _, asked = bench.call()
+def lose(bench: Bench, where: str) -> None:
+    """The server does not know the session of the request that comes next."""
+    if where == "confirmation":
+        bench.take_initialize(session=NEW)
+        bench.take().refuse(404)
+    else:
+        bench.shake_hands(session=NEW)
+        bench.call()[1].refuse(404)
+
+
+@pytest.mark.parametrize("how", ["idle", "first call", "progress", "waiting"])
+def test_a_session_in_which_nothing_was_answered_is_replaced_at_once(how: str) -> None:
+    """Row A15 of the review: a server that restarts before the first call has ended."""
+    bench = Bench().connect()
+    handle, asked = bench.call(idempotent=how == "waiting")
+    if how == "progress":
+        asked.open_stream()
+        asked.event(id="e1")
+        asked.event(notification("notifications/progress", progressToken=asked.id, progress=1))
+        asked.cut()
+        bench.wait(1)
+        asked = bench.take("GET")
+    bench.take_events()
     asked.refuse(404)
+    if how == "waiting":
+        assert bench.take_events() == [SessionExpired(())]
+    else:
+        failed, expired = bench.take_events()
+        assert isinstance(failed, CallFailed)
+        assert isinstance(failed.error, SessionLost)
+        assert expired == SessionExpired((handle,))
     bench.shake_hands(session=NEW)
-    handle, asked = bench.call()
-    asked.refuse(404)
-    failed, closed = bench.take_events()
-    assert isinstance(failed, CallFailed)
-    assert failed.call == handle
-    assert isinstance(failed.error, Disconnected)
+    if how == "waiting":
+        again = bench.take()
+    else:
+        handle, again = bench.call()
+    again.result()
+    assert bench.events == [CallCompleted(handle, {})]
+
+
+@pytest.mark.parametrize("where", ["call", "confirmation"])
+def test_a_server_that_forgets_every_session_is_given_up(where: str) -> None:
+    """Row A15 of the review: further losses wait longer and longer, and are bounded."""
+    bench = Bench(capabilities={"roots": {}}).connect()
+    bench.call()[1].refuse(404)
+    delays: list[float] = []
+    while True:
+        bench.take_events()
+        lose(bench, where)
+        if isinstance(bench.events[-1], Closed):
+            break
+        event = bench.events[-1]
+        assert isinstance(event, Reconnecting)
+        assert "HTTP 404" in event.reason
+        assert bench.requests == []
+        delays.append(event.delay)
+        bench.wait(event.delay)
+    assert delays == [0.5, 1.0, 2.0, 4.0]
+    closed = bench.events[-1]
     assert isinstance(closed, Closed)
     assert isinstance(closed.error, SessionLost)
+    assert "forgotten 6 sessions in a row: POST" in str(closed.error)
     assert bench.requests == []
     assert bench.client.state is ClientState.CLOSED
+    assert bench.client.next_deadline() is None
+
+
+def test_calls_wait_for_the_next_session_and_time_out(bench: Bench) -> None:
+    bench.call()[1].refuse(404)
+    lose(bench, "call")
+    bench.take_events()
+    kept = bench.do(bench.client.call, "tools/call", timeout=100)
+    lost = bench.do(bench.client.call, "tools/call", timeout=0.1)
+    bench.wait(0.2)
+    assert lost == getattr(bench.events.pop(), "call", None)
+    assert bench.requests == []
+    bench.wait(0.3)
+    bench.take_initialize(session=NEW)
+    bench.take().accept()
+    bench.take().result()
+    assert bench.events[-1] == CallCompleted(kept, {})
+
+
+def test_closing_while_the_next_session_is_waited_for(bench: Bench) -> None:
+    bench.call()[1].refuse(404)
+    lose(bench, "call")
+    bench.do(bench.client.close)
+    assert bench.events[-1] == Closed(None)
+    assert bench.requests == []
+    assert bench.client.next_deadline() is None
 
 
 @pytest.mark.parametrize("proof", ["result", "error", "notification"])
@@ -213,11 +289,30 @@ def test_without_a_session_404_is_a_refusal() -> None:
     assert bench.client.state is ClientState.READY
 
 
-def test_a_listener_does_not_find_out_that_the_session_is_gone() -> None:
+def test_a_listener_that_is_refused_at_first_does_not_tell_that_the_session_is_gone() -> None:
+    """Servers without a standalone stream answer so, too."""
     bench = Bench(listen=True).connect()
     bench.take("GET").refuse(404)
     assert [type(event) for event in bench.events] == [ListenerStopped]
     assert bench.client.state is ClientState.READY
+
+
+@pytest.mark.parametrize("id", ["s1", None])
+def test_a_listener_that_was_open_finds_out_that_the_session_is_gone(id: str | None) -> None:
+    """Row A15 of the review: connected and idle, the client hears of a restart by its stream."""
+    bench = Bench(listen=True).connect()
+    asked = bench.take("GET")
+    asked.open_stream()
+    if id is not None:
+        asked.event(id=id)
+    asked.cut()
+    bench.wait(1)
+    bench.take_events()
+    bench.take("GET").refuse(404)
+    assert bench.take_events() == [SessionExpired(())]
+    bench.take_initialize(session=NEW)
+    bench.take().accept()
+    assert bench.take("GET").header("mcp-session-id") == NEW
 
 
 def test_the_new_session_has_a_listener_again() -> None:

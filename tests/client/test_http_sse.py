@@ -29,7 +29,17 @@ from sansmcp.events import (
 from sansmcp.messages import Notification, Request
 from sansmcp.states import ClientState
 
-from .bench import LATEST, URL, error, initialized, notification, only_failure, request, response
+from .bench import (
+    LATEST,
+    ONCE,
+    URL,
+    error,
+    initialized,
+    notification,
+    only_failure,
+    request,
+    response,
+)
 from .sse_bench import ENDPOINT, SseBench, tell_endpoint
 
 requirement = pytest.mark.requirement
@@ -157,7 +167,7 @@ def test_the_answer_may_come_before_the_acknowledgement(bench: SseBench) -> None
 
 
 def test_initialize_is_refused() -> None:
-    bench = SseBench().start()
+    bench = SseBench(reconnect=ONCE).start()
     bench.locate().refuse(503, b"busy")
     failure = bench.closed()
     assert isinstance(failure, RequestRefused)
@@ -185,14 +195,14 @@ def test_initialize_is_answered_by_an_error() -> None:
 
 
 def test_the_connection_of_initialize_breaks() -> None:
-    bench = SseBench().start()
+    bench = SseBench(reconnect=ONCE).start()
     bench.locate().cut()
     assert isinstance(bench.closed(), Disconnected)
 
 
 @pytest.mark.parametrize("status", [400, 404, 500])
 def test_the_confirmation_is_refused(status: int) -> None:
-    bench = SseBench().start()
+    bench = SseBench(reconnect=ONCE).start()
     bench.take_initialize()
     bench.take().refuse(status)
     assert str(status) in str(bench.closed())

@@ -17,6 +17,7 @@ from sansmcp import (
 )
 
 from .bench import (
+    ONCE,
     URL,
     response,
 )
@@ -28,7 +29,7 @@ requirement = pytest.mark.requirement
 @pytest.fixture
 def opening() -> SseBench:
     """A client that asks for its first stream."""
-    return SseBench(connect_timeout=7).start()
+    return SseBench(connect_timeout=7, reconnect=ONCE).start()
 
 
 @requirement("LEGACYSSE-C-017")

@@ -145,7 +145,7 @@ def test_only_failures_are_counted(bench: Bench) -> None:
         attempts.append(event.attempt)
         bench.wait(event.delay)
         asked = bench.take("GET")
-    assert attempts == [1, 1, 2, 2, 2, 3, 4, 4]
+    assert attempts == [1, 0, 2, 0, 0, 3, 4, 0]
     assert isinstance(event, CallFailed)
     assert event.call == handle
     assert "given up after 4 attempts without progress: cable cut" in str(event.error)
@@ -235,6 +235,25 @@ def test_a_stream_that_has_lasted_starts_the_count_again() -> None:
         assert isinstance(event, Reconnecting)
         assert event.attempt == 1
         bench.wait(event.delay)
+
+
+def test_good_polls_for_a_while_start_the_count_again(bench: Bench) -> None:
+    """A quiet call that polls for hours is not given up for a few failures in that time."""
+    _, asked = open_call(bench, timeout=1e6)
+    asked.event(retry=1000)
+    for _ in range(20):
+        for _ in range(10):
+            asked.end()
+            bench.wait(1.05)
+            asked = bench.take("GET")
+            asked.open_stream()
+        asked.cut()
+        event = bench.take_events()[-1]
+        assert isinstance(event, Reconnecting)
+        assert event.attempt == 1
+        bench.wait(event.delay)
+        asked = bench.take("GET")
+        asked.open_stream()
 
 
 def test_the_times_of_polls() -> None:

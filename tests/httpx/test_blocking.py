@@ -97,7 +97,7 @@ def test_timeouts_are_those_of_the_call(url: str) -> None:
 
 def test_nobody_is_there(http: httpx.Client) -> None:
     with pytest.raises(Disconnected, match="ConnectError"):
-        connect_blocking("http://127.0.0.1:1/mcp", http)
+        connect_blocking("http://127.0.0.1:1/mcp", http, connect_timeout=1.0)
 
 
 def test_an_interrupt_cancels_the_call(http: httpx.Client, url: str) -> None:

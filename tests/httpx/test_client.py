@@ -146,7 +146,7 @@ def test_what_a_hook_raises_ends_the_call(run: Run, url: str) -> None:
     async def main() -> None:
         async with httpx.AsyncClient(event_hooks={"response": [hook]}) as http:
             with pytest.raises(Disconnected, match="PermissionError: not today"):
-                async with sansmcp_httpx.connect(url, http):
+                async with sansmcp_httpx.connect(url, http, connect_timeout=1.0):
                     raise AssertionError("connected")
 
     run(main)
@@ -156,7 +156,9 @@ def test_nobody_is_there(run: Run) -> None:
     async def main() -> None:
         async with httpx.AsyncClient() as http:
             with pytest.raises(Disconnected, match="ConnectError"):
-                async with sansmcp_httpx.connect("http://127.0.0.1:1/mcp", http):
+                async with sansmcp_httpx.connect(
+                    "http://127.0.0.1:1/mcp", http, connect_timeout=1.0
+                ):
                     raise AssertionError("connected")
 
     run(main)

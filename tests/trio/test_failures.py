@@ -120,7 +120,7 @@ async def test_a_session_that_the_server_ends(start: Start) -> None:
 
 async def test_nobody_is_there() -> None:
     with pytest.raises(Disconnected, match="refused"):
-        async with sansmcp_trio.connect("http://127.0.0.1:1/mcp"):
+        async with sansmcp_trio.connect("http://127.0.0.1:1/mcp", connect_timeout=1.0):
             raise AssertionError("connected")
 
 

@@ -10,8 +10,8 @@ waits:
   ``ReconnectPolicy.initial`` where the server names none, for as long as the owner waits.
 * The connection failed, its body broke off, or the server refused it: that is an *attempt*. The
   server's ``retry`` is a minimum for the delay, and the random part on top grows with each attempt.
-  Attempts are counted until there is progress, a new event id or a message, or until a connection
-  lasts for longer than ``ReconnectPolicy.cap``.
+  Attempts are counted until there is progress, a new event id or a message, or until the stream
+  lasts for longer than ``ReconnectPolicy.cap``, polls included.
 * The connection was silent for ``Limits.stream_idle_timeout``: the peer may be gone without a
   word. The cursor aborts it and asks again at once. That is an attempt only if the server has not
   answered the GET at all.
@@ -67,10 +67,12 @@ class Cursor:
     """Connections that failed since the last progress."""
     _polls: int = attrs.field(default=0, init=False)
     """Connections that ended as they should since the last progress."""
-    _opened_at: float | None = attrs.field(default=None, init=False)
-    """When the latest event stream of this cursor was opened, in seconds on the machine's clock;
-    None before the first.
+    _up_since: float | None = attrs.field(default=None, init=False)
+    """When the first event stream after the latest failure was opened, in seconds on the machine's
+    clock; None if there was none yet.
     """
+    was_opened: bool = attrs.field(default=False, init=False)
+    """True if the server has answered by an event stream at least once."""
     _seen: dict[str, None] = attrs.field(factory=dict[str, None], init=False)
     """The ids of messages that were delivered, oldest first."""
     _turn: KeptTurn | None = attrs.field(default=None, init=False)
@@ -129,11 +131,6 @@ class Cursor:
                 self._reconnect(0.0, reason)
 
     @property
-    def was_opened(self) -> bool:
-        """True if the server has answered by an event stream at least once."""
-        return self._opened_at is not None
-
-    @property
     def response_headers(self) -> Headers:
         """The headers of the latest response."""
         response = self._exchange.response if self._exchange is not None else None
@@ -144,7 +141,9 @@ class Cursor:
     def opened(self) -> None:
         """The response is an event stream."""
         self._advance(CursorEvent.OPENED)
-        self._opened_at = self._core.now
+        self.was_opened = True
+        if self._up_since is None:
+            self._up_since = self._core.now
         self._watch()
 
     def received(self, event: SseEvent) -> None:
@@ -290,18 +289,16 @@ class Cursor:
         """Try again after a while, ``wait`` at least, unless that was tried often enough."""
         policy = self._core.reconnect
         self._note_retry()
-        if self.state is CursorState.READING and self._lasted_for(policy.cap):
+        if self._up_since is not None and self._core.now - self._up_since > policy.cap:
             self._attempts = 0
+        self._up_since = None
         self._attempts += 1
         if self._attempts > policy.attempts:
             self._lose(f"given up after {policy.attempts} attempts without progress: {reason}")
             return
         wait = max(self._retry or 0.0, wait)
-        self._reconnect(policy.delay(self._attempts, wait, self._core.jitter()), reason)
-
-    def _lasted_for(self, seconds: float) -> bool:
-        assert self._opened_at is not None
-        return self._core.now - self._opened_at > seconds
+        delay = policy.delay(self._attempts, wait, self._core.jitter())
+        self._reconnect(delay, reason, attempt=self._attempts)
 
     def _note_retry(self) -> None:
         """Keep the time that the server wants us to wait.
@@ -312,11 +309,11 @@ class Cursor:
         if self._exchange.reconnection_time is not None:
             self._retry = self._exchange.reconnection_time / 1000
 
-    def _reconnect(self, delay: float, reason: str) -> None:
+    def _reconnect(self, delay: float, reason: str, *, attempt: int = 0) -> None:
         self._advance(CursorEvent.BROKEN)
         self._core.timers.set(Timer.RECONNECT, self, self._core.now + delay)
         self._core.events.append(
-            Reconnecting(call=self._call, delay=delay, attempt=self._attempts, reason=reason)
+            Reconnecting(call=self._call, delay=delay, attempt=attempt, reason=reason)
         )
 
     def _lose(self, reason: str, *, complete: bool = False) -> None:

@@ -32,6 +32,7 @@ from ..calls import denied, refused
 from ..core import ClientCore
 from ..detection import (
     MODERN_ERRORS,
+    OUT_OF_REACH,
     Probe,
     Verdict,
     after_discover,
@@ -39,6 +40,7 @@ from ..detection import (
     nothing_in_common,
 )
 from ..exchange import Refusal
+from ..posts import INITIALIZED
 from ..transport import Carrier
 
 if TYPE_CHECKING:
@@ -60,6 +62,8 @@ class Handshake:
     _carrier: Carrier = attrs.field(init=False)
     request_id: int = attrs.field(init=False)
     _result: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
+    why: str = attrs.field(default="no answer", init=False)
+    """Why the server has not taken the notification that confirms the session."""
 
     def start(self) -> None:
         """Send ``initialize``, without a session id."""
@@ -75,7 +79,7 @@ class Handshake:
         }
         self._carrier = self._conversation.transport.carrier(self, None)
         self._carrier.post(Request(self.request_id, _METHOD, params))
-        core.timers.set(Timer.REQUEST, self, core.now + core.connect_timeout)
+        core.timers.set(Timer.REQUEST, self, self._conversation.opening_ends)
 
     @property
     def _may_have_turns(self) -> bool:
@@ -106,8 +110,10 @@ class Handshake:
 
         Source: basic/utilities/cancellation: ``initialize`` is never cancelled.
         """
-        seconds = self._core.connect_timeout
-        message = f"{_METHOD} got no answer from {self._core.server} within {seconds:g} s"
+        seconds, server = self._core.connect_timeout, self._core.server
+        message = f"{_METHOD} got no answer from {server} within {seconds:g} s"
+        if self._result:
+            message = f"{server} did not take {INITIALIZED.method} within {seconds:g} s: {self.why}"
         printed = self._conversation.transport.printed
         self._fail(
             RequestTimeout(
@@ -118,6 +124,11 @@ class Handshake:
                 lines=printed,
             )
         )
+
+    def unconfirmed(self, reason: str) -> None:
+        """The server does not take the notification that confirms the session."""
+        text = f"{self._core.server} did not take {INITIALIZED.method}: {reason}"
+        self._fail(self._error(Disconnected, text))
 
     # What comes of its stream
 
@@ -150,7 +161,7 @@ class Handshake:
     def lost(self, reason: str, *, complete: bool = False) -> None:
         """No answer."""
         text = f"{_METHOD} was not answered by {self._core.server}: {reason}"
-        self._fail(self._error(Disconnected, text))
+        self._fail(self._error(Disconnected, text), wait=None if complete else 0.0)
 
     def refused(self, refusal: Refusal) -> None:
         """No MCP server, or one that does not want us."""
@@ -158,7 +169,11 @@ class Handshake:
         if error is not None and (error.id == self.request_id or error.code in MODERN_ERRORS):
             self._denied(error, refusal.status)
         else:
-            self._fail(refused(refusal, _METHOD, self.request_id), after_initialize(refusal.status))
+            self._fail(
+                refused(refusal, _METHOD, self.request_id),
+                after_initialize(refusal.status),
+                wait=refusal.retry_after if refusal.status in OUT_OF_REACH else None,
+            )
 
     def garbled(self, error: RemoteProtocolError) -> None:
         """An answer that cannot be read."""
@@ -210,9 +225,11 @@ class Handshake:
         self._result = result
         self._conversation.initialized()
 
-    def _fail(self, error: CallError, verdict: Verdict = Verdict.NONE) -> None:
+    def _fail(
+        self, error: CallError, verdict: Verdict = Verdict.NONE, *, wait: float | None = None
+    ) -> None:
         self.stop()
-        self._conversation.unreachable(error, verdict)
+        self._conversation.unreachable(error, verdict, wait=wait)
 
     def _error(self, kind: type[CallError], message: str) -> CallError:
         return kind(message, method=_METHOD, request_id=self.request_id)

@@ -31,7 +31,7 @@ from ...timers import Timer
 from ...types import HTTP_SSE
 from ..calls import refused
 from ..core import ClientCore
-from ..detection import Verdict, after_get, is_temporary
+from ..detection import OUT_OF_REACH, Verdict, after_get, is_temporary
 from ..exchange import ClientExchange, Nobody, Refusal
 from ..posts import Post
 from ..transport import RequestOwner
@@ -141,7 +141,8 @@ class HttpSse:
         self._attempts += 1
         if self._core.message_url is None:
             verdict = Verdict.NOT_SPOKEN if reason is None else Verdict.NONE
-            self._fail(self._error(Disconnected, f"failed: {why}"), verdict, may_pass=True)
+            error = self._error(Disconnected, f"failed: {why}")
+            self._fail(error, verdict, may_pass=True, is_away=reason is not None)
         else:
             self._lose(f"the event stream broke: {why}")
 
@@ -150,7 +151,8 @@ class HttpSse:
         self._attempts += 1
         self._wait = refusal.retry_after
         error, status = refused(refusal, _OPENING, None), refusal.status
-        self._fail(error, after_get(status), may_pass=is_temporary(status))
+        is_away = status in OUT_OF_REACH
+        self._fail(error, after_get(status), may_pass=is_temporary(status), is_away=is_away)
 
     def garbled(self, error: RemoteProtocolError) -> None:
         """The stream cannot be read any further."""
@@ -188,14 +190,30 @@ class HttpSse:
             self._conversation.lose_session(reason)
 
     def _fail(
-        self, error: CallError, verdict: Verdict = Verdict.NOT_SPOKEN, *, may_pass: bool = False
+        self,
+        error: CallError,
+        verdict: Verdict = Verdict.NOT_SPOKEN,
+        *,
+        may_pass: bool = False,
+        is_away: bool = False,
     ) -> None:
+        """There is no stream.
+
+        Args:
+            error: why.
+            verdict: what that says about the server.
+            may_pass: it may do so while a stream that was lost is replaced.
+            is_away: the server cannot be reached, so even the first stream is asked for again.
+        """
         self.leave()
         is_new = self._attempts <= 1
         if may_pass and not is_new and self._attempts <= self._core.reconnect.attempts:
             self.connect()
-        else:
-            self._conversation.unreachable(error, verdict)
+            return
+        wait, self._wait = self._wait, 0.0
+        if is_new:
+            self._attempts = 0
+        self._conversation.unreachable(error, verdict, wait=wait if is_new and is_away else None)
 
     def _error(self, kind: type[CallError], what: str) -> CallError:
         return kind(f"{self._request} {what}", method=_OPENING)

@@ -62,7 +62,14 @@ class Listener:
         self._core.events.append(ListenerStopped(reason))
 
     def refused(self, refusal: Refusal) -> None:
-        """405 is the regular way to say that there is none; others are seen in the field."""
+        """405 is the regular way to say that there is none; others are seen in the field.
+
+        404 is one of these, too, unless there was a stream before: then the session is gone.
+        """
+        is_gone = refusal.status == 404 and refusal.session_id is not None
+        if is_gone and self._cursor.was_opened:
+            self._conversation.expire(refusal)
+            return
         self._core.events.append(ListenerStopped(refusal.message))
 
     def garbled(self, error: RemoteProtocolError) -> None:

@@ -28,6 +28,7 @@ from ..calls import denied, refused
 from ..core import ClientCore
 from ..detection import (
     MODERN_ERRORS,
+    OUT_OF_REACH,
     UNDECIDED,
     Finding,
     Probe,
@@ -73,6 +74,7 @@ class Discovery:
 
     def time_out(self) -> None:
         """Old servers may say nothing at all to what they do not know."""
+        self._conversation.asked_in_vain()
         self._is_old(f"{_METHOD} got no answer within {self._core.probe_timeout:g} s")
 
     # What comes of it
@@ -110,15 +112,22 @@ class Discovery:
             self._is_old(f"{_METHOD} was not answered")
             return
         text = f"{_METHOD} was not answered by {self._core.server}: {reason}"
-        self._give_up(Disconnected(text, method=_METHOD, request_id=self.request_id))
+        self._give_up(Disconnected(text, method=_METHOD, request_id=self.request_id), wait=0.0)
 
     def refused(self, refusal: Refusal) -> None:
-        """A refusal with an error of this era says something; others mean an old server."""
+        """A refusal with an error of this era says something; after others a handshake is tried.
+
+        Where any server could refuse like that, it says nothing about this one: if the handshake
+        works, it is not remembered, and if there can be none, the refusal is what is reported.
+        """
+        wait = refusal.retry_after if refusal.status in OUT_OF_REACH else None
+        decides_nothing = refusal.status in UNDECIDED or refusal.status >= 500
         if refusal.error is not None and refusal.error.code in MODERN_ERRORS:
             self._failed(refusal.error, refusal.status)
-        elif refusal.status in UNDECIDED or refusal.status >= 500:
-            self._give_up(refused(refusal, _METHOD, self.request_id))
+        elif wait or (decides_nothing and not self._core.handshake_versions):
+            self._give_up(refused(refusal, _METHOD, self.request_id), wait=wait)
         else:
+            self._conversation.era_is_sure = not decides_nothing
             self._is_old(refusal.message)
 
     def garbled(self, error: RemoteProtocolError) -> None:
@@ -154,10 +163,10 @@ class Discovery:
         else:
             self._conversation.shake_hands(found.version)
 
-    def _give_up(self, error: CallError) -> None:
+    def _give_up(self, error: CallError, *, wait: float | None = None) -> None:
         self.stop()
         self._core.revision = None
-        self._conversation.unreachable(error, Verdict.NONE)
+        self._conversation.unreachable(error, Verdict.NONE, wait=wait)
 
     def _adopt(self, version: str, result: dict[str, Any]) -> None:
         self._core.timers.stop(Timer.REQUEST, self)

@@ -17,9 +17,17 @@ from sansmcp import (
     RequestRefused,
     Verdicts,
 )
-from sansmcp.events import CallFailed, Closed, Connected, ServerNotified, Violation
+from sansmcp.events import (
+    CallFailed,
+    Closed,
+    Connected,
+    Reconnecting,
+    ServerNotified,
+    Violation,
+)
+from sansmcp.revisions import REVISIONS
 
-from ..bench import LATEST, URL, Asked, error, initialized, notification, request
+from ..bench import LATEST, ONCE, URL, Asked, error, initialized, notification, request
 from ..detection_bench import JSON, SSE_URL_POSTED, by_http_sse, failure
 from .bench import META, MODERN, ModernBench, discovered, failed, offered, refused_version
 
@@ -301,18 +309,116 @@ def test_the_url_that_messages_of_http_sse_go_to(bench: ModernBench) -> None:
 @pytest.mark.parametrize(
     "status", [401, 403, 407, 408, 413, 425, 429, 431, 500, 501, 502, 503, 504]
 )
+@pytest.mark.both_eras
 def test_refusals_that_decide_nothing(status: int) -> None:
+    """Row E4 of the review: a handshake is tried once, and what comes of that is reported."""
     verdicts = Verdicts()
-    bench = ModernBench(verdicts=verdicts)
-    bench.start().refuse(status, b"because")
+    bench = ModernBench(verdicts=verdicts, reconnect=ONCE)
+    bench.start().refuse(status, b"no reason")
+    asked = bench.take()
+    assert offered(asked) == LATEST
+    asked.refuse(status, b"because")
     reported = failure(bench)
     assert isinstance(reported, RequestRefused)
     assert (reported.status, reported.body) == (status, b"because")
     assert verdicts.era(URL) is None
 
 
+@pytest.mark.parametrize("status", [400, 401, 403, 429, 500, 501, 502, 503, 504])
+@pytest.mark.both_eras
+def test_a_server_that_fails_at_what_it_does_not_know(bench: ModernBench, status: int) -> None:
+    """Row E4 of the review: it is asked by ``initialize``, which works."""
+    bench.start().refuse(status, b"Internal Server Error")
+    becomes_legacy(bench)
+
+
+@pytest.mark.both_eras
+def test_a_failure_says_nothing_about_the_next_time() -> None:
+    """The server may have been starting: the next client asks it again for its version."""
+    verdicts = Verdicts()
+    bench = ModernBench(verdicts=verdicts)
+    bench.start().refuse(503)
+    becomes_legacy(bench)
+    assert verdicts.era(URL) is None
+    bench = ModernBench(verdicts=verdicts)
+    asked = bench.start()
+    asked.answer(discovered(asked.id))
+    becomes_modern(bench)
+
+
+@pytest.mark.parametrize("status", [401, 500])
+def test_a_client_of_the_new_era_reports_what_any_server_could_say(status: int) -> None:
+    bench = ModernBench(versions=(MODERN,))
+    bench.start().refuse(status, b"because")
+    reported = failure(bench)
+    assert isinstance(reported, RequestRefused)
+    assert (reported.status, reported.body) == (status, b"because")
+
+
+# A server that is not there yet
+
+
+@pytest.mark.parametrize("versions", [tuple(REVISIONS), (MODERN,)])
+@pytest.mark.parametrize("how", ["refused", "json", "stream", "503", "503 later"])
+def test_it_is_asked_again(versions: tuple[str, ...], how: str) -> None:
+    """Row A3 of the review: a server that starts a second after its client."""
+    bench = ModernBench(versions=versions)
+    bench.do(bench.client.start)
+    for attempt in (1, 2):
+        asked = bench.take()
+        assert asked.json["method"] == "server/discover"
+        if how == "503":
+            asked.refuse(503)
+            if len(versions) > 1:
+                bench.take().refuse(503)  # initialize
+        elif how == "503 later":
+            asked.refuse(503, retry_after="2")
+        else:
+            if how != "refused":
+                asked.head(content_type="application/json" if how == "json" else STREAM)
+            asked.cut("connection refused")
+        event = bench.take_events()[-1]
+        assert isinstance(event, Reconnecting)
+        assert event.attempt == attempt
+        assert event.delay == 0.5 * 2 ** (attempt - 1) + (2 if how == "503 later" else 0)
+        assert bench.requests == []
+        bench.wait(event.delay)
+    asked = bench.take()
+    asked.answer(discovered(asked.id))
+    becomes_modern(bench)
+
+
+@pytest.mark.parametrize("versions", [tuple(REVISIONS), (MODERN,)])
+def test_a_server_that_never_comes(versions: tuple[str, ...]) -> None:
+    """Row A3 of the review."""
+    bench = ModernBench(versions=versions)
+    bench.do(bench.client.start)
+    for delay in (0.5, 1.0, 2.0, 4.0, 0.0):
+        bench.take().cut("connection refused")
+        bench.wait(delay)
+    reported = failure(bench)
+    assert isinstance(reported, Disconnected)
+    assert len(reported.attempts) == 4
+    assert str(reported).endswith(": connection refused (so did 4 attempts before)")
+
+
+@pytest.mark.both_eras
+def test_a_silent_server_is_asked_for_its_version_once() -> None:
+    bench = ModernBench(connect_timeout=20)
+    bench.start()
+    bench.wait(5)
+    bench.take().cut("reset")
+    bench.wait(0.5)
+    assert offered(bench.take()) == LATEST
+    bench.wait(19.4)
+    assert not isinstance(bench.events[-1], Closed)
+    bench.wait(0.1)
+    assert "initialize got no answer" in str(failure(bench))
+
+
 @pytest.mark.parametrize("how", ["at once", "json", "stream"])
-def test_a_server_out_of_reach_decides_nothing(bench: ModernBench, how: str) -> None:
+def test_a_server_out_of_reach_decides_nothing(how: str) -> None:
+    bench = ModernBench(reconnect=ONCE)
     asked = bench.start()
     if how != "at once":
         asked.head(content_type="application/json" if how == "json" else STREAM)

@@ -9,7 +9,7 @@ import pytest
 from sansmcp import Era, JsonRpcError, NegotiationFailed, RequestRefused, Verdicts
 from sansmcp.events import CallFailed, SessionExpired
 
-from ..bench import LATEST, SESSION, URL, error, initialized
+from ..bench import LATEST, ONCE, SESSION, URL, error, initialized
 from ..detection_bench import JSON, SESSION_REQUIRED, by_http_sse, failure
 from ..sse_bench import tell_endpoint
 from .bench import MODERN, ModernBench, discovered, offered, refused_version
@@ -25,7 +25,7 @@ def remembering(transport: str = "streamable-http", era: Era = Era.LEGACY) -> Ve
 
 def trusting(verdicts: Verdicts) -> ModernBench:
     """A client that begins with the handshake."""
-    bench = ModernBench(verdicts=verdicts, listen=False)
+    bench = ModernBench(verdicts=verdicts, listen=False, reconnect=ONCE)
     bench.do(bench.client.start)
     assert offered(bench.requests[0]) == LATEST
     return bench
