@@ -18,6 +18,7 @@ from sansmcp import (
     OriginatingCall,
     Promise,
     RequestCancelled,
+    RequestRefused,
     RequestTimeout,
     ServerRequest,
     encode_event,
@@ -141,8 +142,10 @@ def test_the_opening_and_the_end(bench: HostBench) -> None:
 def test_an_opening_that_fails() -> None:
     bench = HostBench()
     bench.host.begin()
-    bench.take().cut()
-    with pytest.raises(Disconnected):
+    asked = bench.take()
+    asked.head(401)
+    asked.end()
+    with pytest.raises(RequestRefused):
         bench.host.opened.get()
     assert bench.host.closed.is_delivered
 
