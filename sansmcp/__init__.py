@@ -62,7 +62,14 @@ if TYPE_CHECKING:
     from .client.detection import Verdicts
     from .client.settings import CallOptions, ClientSettings
     from .codecs.event_id import EventId
-    from .handles import CallHandle, ClientHandle, OriginatingCall, Promise, ServerRequest
+    from .handles import (
+        CallHandle,
+        ClientHandle,
+        OriginatingCall,
+        Promise,
+        ServerRequest,
+        SessionHandle,
+    )
     from .hosting.client import ClientHost
     from .hosting.server import ServerHost
     from .http11.client import ClientConnection
@@ -92,6 +99,8 @@ else:
                 "OriginatingCall",
                 "Promise",
                 "ServerRequest",
+                "SessionHandle",
+                "SessionHandle",
             ),
             ".hosting.client": ("ClientHost",),
             ".hosting.server": ("ServerHost",),
@@ -175,6 +184,7 @@ __all__ = [
     "ServerRequest",
     "ServerSettings",
     "Session",
+    "SessionHandle",
     "SessionLost",
     "SseDecoder",
     "SseEvent",

@@ -86,7 +86,9 @@ class App:
         name, version: what the client is told about us (``serverInfo``).
         instructions: a hint to the language model on how to use this server, or None.
         capabilities: capabilities beside those that follow from the handlers, e.g. ``{"tools":
-            {"listChanged": True}}``. A method's capability is declared by registering its handler.
+            {"listChanged": True}}``. A method's capability is declared by registering its handler;
+            with ``resources/read`` comes ``subscribe``, since the library answers subscriptions.
+            Say ``{"resources": {"subscribe": False}}`` if updates are never published.
         input_schema: gives the input schema of a tool, or None for one that there is not; needed
             only where schemas have ``x-mcp-header``, so that those headers can be checked.
         anonymous: do not tell who we are where the protocol leaves that open (2026-07-28).
@@ -187,9 +189,14 @@ class App:
             for prefix, capability in _CAPABILITIES.items()
             if any(method.startswith(prefix) for method in self.handlers)
         }
-        if "resources/subscribe" in self.handlers:
+        if not self.handlers.keys().isdisjoint(("resources/read", "resources/subscribe")):
             declared["resources"] = {"subscribe": True}
-        return {**declared, **self.capabilities}
+        for capability, told in self.capabilities.items():
+            known = declared.get(capability)
+            declared[capability] = (
+                {**known, **told} if known and isinstance(told, Mapping) else told
+            )
+        return declared
 
     def initialize_result(self, version: str) -> dict[str, Any]:
         """The result of ``initialize`` for a negotiated version."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .client.settings import CallOptions
+    from .revisions import Revision
     from .server.calls import Call, Caller
 
 Result = TypeVar("Result")
@@ -185,6 +186,55 @@ class ClientHandle(abc.ABC, Generic[Result, Done]):
         return self.call("server/discover" if is_modern else "ping", **options)
 
 
+class SessionHandle(Generic[Done]):
+    """The client of a call, for its handler. Equal for all calls of one session.
+
+    What a handler tells it may be told after the call has ended, too.
+    """
+
+    def __init__(self, call: CallHandle[Any, Done], caller: Caller) -> None:
+        self._call = call
+        self._caller = caller
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SessionHandle) and other._caller is self._caller
+
+    def __hash__(self) -> int:
+        return hash(self._caller)
+
+    def __repr__(self) -> str:
+        return repr(self._caller)
+
+    @property
+    def principal(self) -> str:
+        """The authenticated user; empty without authentication."""
+        return self._caller.principal
+
+    @property
+    def revision(self) -> Revision:
+        """The protocol revision of its requests."""
+        return self._caller.revision
+
+    @property
+    def client_info(self) -> Mapping[str, Any]:
+        """Name and version of the client; empty if it has not told."""
+        return self._caller.client_info
+
+    @property
+    def client_capabilities(self) -> Mapping[str, Any]:
+        """What the client has declared that it can do."""
+        return self._caller.client_capabilities
+
+    def notify(self, method: str, params: Params | None = None) -> Done:
+        """Send a notification that belongs to no call, on the session's standalone stream.
+
+        It is kept for a client that is not listening just now, where there is a store. Clients of
+        2026-07-28 have no session, and are told by ``publish()`` only. Raises LocalProtocolError if
+        the parameters are not JSON.
+        """
+        return self._call.notify_session(method, params)
+
+
 class CallHandle(abc.ABC, Generic[Result, Done]):
     """What a handler gets: the request, and the ways to talk to the client while working on it.
 
@@ -211,9 +261,9 @@ class CallHandle(abc.ABC, Generic[Result, Done]):
         return self._call.request.id
 
     @property
-    def session(self) -> Caller:
-        """Whose request it is: principal, revision, client info and capabilities."""
-        return self._call.session
+    def session(self) -> SessionHandle[Done]:
+        """The client that makes the request: principal, revision, client info, capabilities."""
+        return SessionHandle(self, self._call.session)
 
     @property
     def answers(self) -> Mapping[str, Any]:
@@ -241,6 +291,11 @@ class CallHandle(abc.ABC, Generic[Result, Done]):
         Raises LocalProtocolError if the parameters are not JSON.
         """
         self._call.notify(method, params, now=self.now())
+        return self.settle()
+
+    def notify_session(self, method: str, params: Params | None = None) -> Done:
+        """Send a notification that belongs to no call; ``call.session.notify()`` does it."""
+        self._call.session.notify(method, params, now=self.now())
         return self.settle()
 
     def disconnect(self, *, retry: float | None = None) -> Done:

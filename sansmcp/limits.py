@@ -119,7 +119,14 @@ class Limits:
     """Clients that listen for changes (``subscriptions/listen``) at the same time."""
 
     max_resources_per_subscription: int = 1000
-    """Resources that one of them may name; it is told that further ones are left out."""
+    """Resources that one of them may name; it is told that further ones are left out. A session of
+    a handshake revision may subscribe to as many; ``resources/subscribe`` is refused beyond it.
+    """
+
+    max_uri_length: int = 8192
+    """Characters of a resource's URI in ``resources/subscribe``; longer ones are refused, since the
+    session keeps it. RFC 9110 (4.1) recommends to support 8,000 octets; Apache httpd: 8190.
+    """
 
     max_pending_entries: int = 256
     """Messages of one stream that wait for a slow store before the handler has to wait."""

@@ -41,6 +41,9 @@ CLIENT_CAPABILITIES = {
 }
 """What a client must have declared to be asked this."""
 
+UPDATED = "notifications/resources/updated"
+"""Tells those who have subscribed to a resource, at every revision."""
+
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """Of log messages, the least important first."""
 

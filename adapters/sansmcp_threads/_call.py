@@ -38,6 +38,10 @@ class Call(sansmcp.CallHandle[Any, None]):
         """Send a notification that has to do with this request."""
         self._perform(partial(super().notify, method, params))
 
+    def notify_session(self, method: str, params: Params | None = None) -> None:
+        """Send a notification that belongs to no call."""
+        self._perform(partial(super().notify_session, method, params))
+
     def disconnect(self, *, retry: float | None = None) -> None:
         """Let the client go, and come back after ``retry`` seconds for the rest (SEP-1699)."""
         self._perform(partial(super().disconnect, retry=retry))

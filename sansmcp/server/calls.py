@@ -63,6 +63,9 @@ class Caller:
     def touch(self) -> None:
         """Note that a call has ended."""
 
+    def succeeded(self, request: Request) -> None:
+        """Note that a request is about to be answered with a result."""
+
     def next_question(self, call: Call, method: str) -> int:
         """An id for a request to the client.
 
@@ -366,6 +369,8 @@ class Call:
         if not was_running:
             return False
         self._leave(withdraw=True)
+        if isinstance(message, Response):
+            self.session.succeeded(self.request)
         lacks = isinstance(message, ErrorResponse) and message.code == MISSING_CAPABILITY
         if self._answer.respond(data, 400 if lacks else 200):
             return True

@@ -297,6 +297,17 @@ def too_many_subscriptions(limit: int, request_id: RequestId) -> RemoteProtocolE
     )
 
 
+def too_many_resources(limit: int, request_id: RequestId) -> RemoteProtocolError:
+    """A session that has subscribed to as many resources as it may."""
+    return RemoteProtocolError(
+        f"This session has subscribed to {limit} resources already: unsubscribe from some",
+        reason="too_many_resources",
+        http_status=200,
+        request_id=request_id,
+        data={"limit": limit},
+    )
+
+
 def initialized_already(request_id: RequestId) -> RemoteProtocolError:
     """A second ``initialize`` on a channel that is a session."""
     return RemoteProtocolError(

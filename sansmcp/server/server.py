@@ -317,10 +317,12 @@ class Server(StoreCompletions):
         """Tell the clients that something has changed.
 
         ``method`` is ``notifications/tools/list_changed`` or one of its like, or
-        ``notifications/resources/updated``. Clients of the stateless revisions are told if they
-        listen for it; those of the older ones are told of changed lists. Where there are several
-        instances, each tells those who listen at it: let all of them publish. Raises
-        LocalProtocolError for other notifications, or if the parameters are not JSON.
+        ``notifications/resources/updated`` with the ``uri`` of a resource. Clients of the stateless
+        revisions are told if they listen for it. Those of the older ones are told of changed lists,
+        and of resources to which they have subscribed, or to a folder above (a URI that ends before
+        a slash). Where there are several instances, each tells those who listen, or have
+        subscribed, at it: let all of them publish. Raises LocalProtocolError for other
+        notifications, or if the parameters are not JSON.
         """
         if not is_known(method):
             raise LocalProtocolError(f"{method} is no notification that clients listen for")
@@ -328,8 +330,8 @@ class Server(StoreCompletions):
         json.encode(params)
         self._core.now = now
         self._modern.subscriptions.publish(method, params or {})
-        if method != "notifications/resources/updated" and self._legacy is not None:
-            self._legacy.notify(method, params)
+        if self._legacy is not None:
+            self._legacy.publish(method, params or {})
 
     def disconnect_streams(self, *, retry: float | None = None, now: float) -> int:
         """Close the standalone streams of all clients that can come back to them (SEP-1699).

@@ -97,7 +97,7 @@ def test_json_for_programs(url: str) -> None:
         "transport": "streamable-http",
         "revisions": dict.fromkeys(ALL.split()),
         "server": {"name": "sansmcp-example", "version": "1.0"},
-        "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
+        "capabilities": {"tools": {}, "resources": {"subscribe": True}, "prompts": {}},
         "standalone_stream": None,
         "offers": {"tools": 6, "resources": 1, "prompts": 1},
     }

@@ -115,7 +115,7 @@ def test_the_handshake(client: SseClient, version: str) -> None:
         0,
         {
             "protocolVersion": version,
-            "capabilities": {"tools": {}, "resources": {}},
+            "capabilities": {"tools": {}, "resources": {"subscribe": True}},
             "serverInfo": {"name": "bench", "version": "1"},
         },
     )

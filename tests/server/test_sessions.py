@@ -30,7 +30,7 @@ def test_initialize_opens_a_session(bench: Bench, version: str) -> None:
     assert talk.status == 200
     assert talk.json["result"] == {
         "protocolVersion": version,
-        "capabilities": {"tools": {}, "resources": {}},
+        "capabilities": {"tools": {}, "resources": {"subscribe": True}},
         "serverInfo": {"name": "bench", "version": "1"},
     }
     session = only_session(bench)

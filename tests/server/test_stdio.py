@@ -39,7 +39,7 @@ def test_the_handshake(version: str) -> None:
             0,
             {
                 "protocolVersion": version,
-                "capabilities": {"tools": {}, "resources": {}},
+                "capabilities": {"tools": {}, "resources": {"subscribe": True}},
                 "serverInfo": {"name": "bench", "version": "1"},
             },
         )

@@ -226,7 +226,7 @@ async def test_notifications_reach_the_client(start: Start, world: World) -> Non
     @world.tool
     async def notify(call: Call) -> dict[str, Any]:
         await call.notify("notifications/message", {"level": "info", "data": "x"})
-        call.session.notify("notifications/tools/list_changed", now=trio.current_time())
+        await call.session.notify("notifications/tools/list_changed")
         return {}
 
     serving = await start()

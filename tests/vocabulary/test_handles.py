@@ -115,7 +115,6 @@ def test_a_handler_talks_to_the_client() -> None:
     handle.bench = bench
     assert (handle.method, handle.request_id) == ("tools/call", 5)
     assert handle.params == {"_meta": {"progressToken": "t"}}
-    assert handle.session is call.session
     handle.progress(1, 2, "m")
     handle.notify("notifications/x", {"a": 1})
     handle.disconnect(retry=1)
@@ -129,6 +128,28 @@ def test_a_handler_talks_to_the_client() -> None:
     assert BenchCall(call).params == {}
     assert BenchCall(call).answers == {}
     assert BenchCall(call).saved_state is None
+
+
+def test_a_handler_tells_the_session_at_once() -> None:
+    """Row E1 of the review: what it said waited for the next turn of something else."""
+    bench = Bench()
+    session = bench.open_session(capabilities={"roots": {}})
+    standalone = bench.get(session)
+    calls = [bench.call(session)[1], bench.call(session)[1], bench.call(bench.open_session())[1]]
+    first, second, other = handles = [BenchCall(call) for call in calls]
+    for handle in handles:
+        handle.bench = bench
+    first.session.notify("notifications/x", {"a": 1})
+    assert [message["method"] for message in standalone.messages] == ["notifications/x"]
+    assert first.session == second.session != other.session
+    assert len({handle.session for handle in handles}) == 2
+    assert first.session != session
+    assert repr(first.session) == repr(calls[0].session)
+    assert (first.session.principal, first.session.revision.name) == ("", "2025-11-25")
+    assert first.session.client_info == {"name": "bench", "version": "1"}
+    assert first.session.client_capabilities == {"roots": {}}
+    with pytest.raises(LocalProtocolError):
+        first.session.notify("notifications/x", {"a": object()})
 
 
 def test_a_handler_asks_the_client() -> None:

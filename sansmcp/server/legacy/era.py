@@ -5,11 +5,13 @@ Source: 2024-11-05 to 2025-11-25.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable
 
 from ...codecs.jsonrpc import Batch
 from ...http import RequestHead
 from ...messages import Message, Params
+from ...meta import UPDATED
 from ...timers import Timer
 from ..channel import Outlet
 from ..core import ServerCore
@@ -102,7 +104,16 @@ class Legacy:
             SharedSession.of(self._core, self.sessions, session.principal, id).look_up()
         self.sessions.expire(session)
 
-    def notify(self, method: str, params: Params | None) -> None:
-        """Tell all clients."""
+    def publish(self, method: str, params: Params) -> None:
+        """Tell all clients of a changed list, and those that have subscribed of an update."""
+        uri = params.get("uri") if method == UPDATED else None
+        names = _names(uri) if isinstance(uri, str) else set[str]()
         for session in self.sessions:
-            session.notify(method, params, now=self._core.now)
+            if method != UPDATED or not names.isdisjoint(session.subscriptions):
+                session.notify(method, params or None, now=self._core.now)
+
+
+def _names(uri: str) -> set[str]:
+    """A resource, and all folders that it is in, with the slash at their end and without."""
+    ends = [slash.start() for slash in re.finditer("/", uri)]
+    return {uri, *(uri[:end] for end in ends), *(uri[: end + 1] for end in ends)}

@@ -26,7 +26,7 @@ from ..calls import AnswerForm, Call, Caller
 from ..core import ServerCore
 from ..exchange import ServerExchange
 from .elsewhere import Leaving, cancellation_log, reason_of
-from .sessions import Session
+from .sessions import SUBSCRIBE, UNSUBSCRIBE, Session
 from .turns import deliver
 
 
@@ -49,10 +49,13 @@ class Inbox:
 
     _core: ServerCore
 
-    def negotiate(self, request: Request, *, multi_turn: bool = False) -> Negotiated:
+    def negotiate(
+        self, request: Request, *, multi_turn: bool = False, has_session: bool = True
+    ) -> Negotiated:
         """What ``initialize`` settles; an unknown version is answered with our newest.
 
         ``multi_turn``: SEP-1858 is possible. It is named to clients that have named it.
+        ``has_session``: the client can subscribe to resources, if the application has any.
 
         Raises RemoteProtocolError if it names no version, or nothing new is taken. Source:
         basic/lifecycle: Version Negotiation.
@@ -65,6 +68,11 @@ class Inbox:
         if version not in self._core.handshake_versions:
             version = self._core.handshake_versions[-1]
         revision, result = REVISIONS[version], self._core.app.initialize_result(version)
+        if not has_session and "resources" in result["capabilities"]:
+            result["capabilities"]["resources"] = {
+                **result["capabilities"]["resources"],
+                "subscribe": False,
+            }
         # Some clients leave these out.
         client_info = json.as_object(params.get("clientInfo")) or {}
         capabilities = json.as_object(params.get("capabilities")) or {}
@@ -83,7 +91,9 @@ class Inbox:
             raise refusals.duplicate_request_id(request.id)
         if len(session.calls) >= self._core.limits.max_calls_per_session:
             raise refusals.too_many_calls(self._core.limits.max_calls_per_session, request.id)
-        if request.method != "ping" and self._core.app.handler_of(request.method) is None:
+        if request.method in (SUBSCRIBE, UNSUBSCRIBE):
+            self._check_subscription(session, request)
+        elif request.method != "ping" and self._core.app.handler_of(request.method) is None:
             raise refusals.unknown_method(request.method, request.id)
 
     def batch(
@@ -117,7 +127,7 @@ class Inbox:
                 continue
             call = Call(self._core, answer.session, item, answer)
             answer.session.begin(call)
-            if item.method == "ping":
+            if self._core.app.handler_of(item.method) is None:  # a ping, or a subscription
                 call.respond({}, now=self._core.now)
             else:
                 self._core.events.append(CallReceived(call))
@@ -145,6 +155,24 @@ class Inbox:
                 assert not isinstance(message, Request), "requests become calls"
                 return deliver(self._core, session, message, exchange)
         return False
+
+    def _check_subscription(self, session: Caller, request: Request) -> None:
+        """Raises RemoteProtocolError where a subscription would tell the client nothing.
+
+        Source: server/resources: Subscriptions.
+        """
+        assert isinstance(session, Session), "all callers of these revisions are sessions"
+        declared = self._core.app.declared_capabilities().get("resources", {})
+        if not declared.get("subscribe") or not session.can_be_told:
+            raise refusals.unknown_method(request.method, request.id)
+        uri, limits = (request.params or {}).get("uri"), self._core.limits
+        if not isinstance(uri, str) or len(uri) > limits.max_uri_length:
+            what = f"uri must be a string of at most {limits.max_uri_length} characters"
+            raise refusals.invalid_params(what, request.id)
+        is_new = request.method == SUBSCRIBE and uri not in session.subscriptions
+        if is_new and len(session.subscriptions) >= limits.max_resources_per_subscription:
+            limit = limits.max_resources_per_subscription
+            raise refusals.too_many_resources(limit, request.id)
 
     def _check_serving(self, request: Request) -> None:
         if self._core.draining:

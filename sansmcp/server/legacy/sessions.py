@@ -31,7 +31,7 @@ from ...codecs.event_id import EventId
 from ...effects import StoreDrop
 from ...errors import LocalProtocolError
 from ...events import SessionClosed, SessionOpened
-from ...messages import Notification, Params, RequestId
+from ...messages import Notification, Params, Request, RequestId
 from ...meta import CLIENT_CAPABILITIES
 from ...revisions import Revision
 from ...shares import Shares
@@ -47,6 +47,8 @@ from ..exchange import ServerExchange
 from .elsewhere import Leaving, Watch, answer_log, cancellation_log, decode_answer
 from .logs import StreamTable
 from .streams import Stream
+
+SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
 
 
 @attrs.define(eq=False, repr=False)
@@ -87,6 +89,8 @@ class Session(Caller):
     written: float = attrs.field(default=-math.inf, init=False)
     """When it was last written down for other instances."""
     state: SessionState = attrs.field(default=SessionState.OPENING, init=False)
+    subscriptions: set[str] = attrs.field(factory=lambda: set(), init=False)
+    """The URIs of the resources whose updates the client wants to be told of, at this instance."""
     asked: dict[int, Call] = attrs.field(factory=lambda: {}, init=False)
     """Which call made the request to the client that waits under this id; not for applications."""
     _readers: dict[ServerExchange, Stream] = attrs.field(factory=lambda: {}, init=False)
@@ -133,6 +137,18 @@ class Session(Caller):
         return self._core.shared_store and self.parks
 
     @property
+    def can_be_told(self) -> bool:
+        """Whether there is a stream, or may be one, for what belongs to no call."""
+        return self.id is not None or self.outlet is not None
+
+    def succeeded(self, request: Request) -> None:
+        """Note what the client has subscribed to, or does not want to be told of any more."""
+        if request.method == SUBSCRIBE:
+            self.subscriptions.add((request.params or {})["uri"])
+        elif request.method == UNSUBSCRIBE:
+            self.subscriptions.discard((request.params or {})["uri"])
+
+    @property
     def parks(self) -> bool:
         """Whether calls of this session may wait in the store."""
         return self._core.resumable and self.id is not None and self.outlet is None
@@ -140,7 +156,7 @@ class Session(Caller):
     def begin(self, call: Call) -> None:
         """A call runs here from now on; its cancellation may come to another instance."""
         super().begin(call)
-        if self.id is None and self.outlet is None:
+        if not self.can_be_told:
             self._core.stateless.add(call)
         if self.is_shared:
             log = self.log_key(cancellation_log(call.request.id))
@@ -164,7 +180,7 @@ class Session(Caller):
         Raises LocalProtocolError if the client must not be asked this. Source: basic/lifecycle:
         Operation.
         """
-        if self.id is None and self.outlet is None:
+        if not self.can_be_told:
             raise LocalProtocolError("Without a session the client's answer could not be matched")
         capability = CLIENT_CAPABILITIES.get(method)
         if capability is not None and capability not in self.client_capabilities:

@@ -182,7 +182,9 @@ class StreamableHttp:
     ) -> None:
         """Open a session, and tell its id. Source: basic/transports: Session Management."""
         multi_turn = self._core.multi_turn and self._endpoint.sessions
-        negotiated = self._inbox.negotiate(request, multi_turn=multi_turn)
+        negotiated = self._inbox.negotiate(
+            request, multi_turn=multi_turn, has_session=self._endpoint.sessions
+        )
         if not self._endpoint.sessions:
             exchange.reply(200, negotiated.reply)
             return

@@ -17,7 +17,7 @@ import attrs
 
 from ...codecs import json, jsonrpc
 from ...messages import Notification, Params, Request, RequestId, Response
-from ...meta import SUBSCRIPTION_ID
+from ...meta import SUBSCRIPTION_ID, UPDATED
 from .. import refusals
 from ..core import ServerCore
 
@@ -29,7 +29,6 @@ _KINDS = {
 """By notification: its name in the filter, and the capability whose ``listChanged`` it needs."""
 
 _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
-_UPDATED = "notifications/resources/updated"
 _URIS = "resourceSubscriptions"
 
 Topic: TypeAlias = tuple[str, str]
@@ -164,4 +163,4 @@ def _topics_of(method: str, params: Params) -> Iterator[Topic]:
 
 def is_known(method: str) -> bool:
     """Whether a notification is one that can be listened for."""
-    return method in _KINDS or method == _UPDATED
+    return method in _KINDS or method == UPDATED

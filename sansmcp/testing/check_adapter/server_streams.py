@@ -154,6 +154,25 @@ def the_standalone_stream(subject: ServerSubject) -> None:
             next(pieces)
 
 
+@server_check()
+def what_is_said_to_a_session_is_sent_at_once(subject: ServerSubject) -> None:
+    """What a handler tells its session arrives while the handler still works (2025-11-25).
+
+    Pull the effects after every method of a call, also those of ``call.session``.
+    """
+    with (
+        serving(subject, listening=True) as (tools, running),
+        Peer(running.url, LEGACY) as peer,
+    ):
+        stream = peer.get()
+        connection = peer.connect()
+        connection.send(peer.tool("tell"))
+        message = next(stream.messages())
+        same(message["method"], "notifications/tools/list_changed", "the message")
+        tools.go_on.set()
+        same(connection.response().result(), {"done": True}, "the result")
+
+
 _COUNT = 1500
 
 

@@ -40,6 +40,10 @@ class ToolCall:
         """Send a notification."""
         await _done(self._call.notify(method, params))
 
+    async def tell_session(self, method: str) -> None:
+        """Tell the client what belongs to no call."""
+        await _done(self._call.session.notify(method))
+
     async def disconnect(self, retry: float) -> None:
         """Let the client go."""
         await _done(self._call.disconnect(retry=retry))
@@ -99,6 +103,7 @@ class Tools:
             "raise what is not JSON": self._raise_what_is_not_json,
             "flood": self._flood,
             "print": self._print,
+            "tell": self._tell,
         }
         return await tools[tool_call.name](tool_call)
 
@@ -127,6 +132,11 @@ class Tools:
         finally:
             if not self.over.is_set():
                 self.stopped.set()
+
+    async def _tell(self, call: ToolCall) -> Any:
+        await call.tell_session("notifications/tools/list_changed")
+        await call.wait(self.go_on, self.over)
+        return {"done": True}
 
     async def _let_go(self, call: ToolCall) -> Any:
         await call.progress(1)
