@@ -88,6 +88,15 @@ class Limits:
     handler has to wait.
     """
 
+    max_total_unsent_bytes: int = 256 * 1024 * 1024
+    """What waits in memory for all readers of a server over HTTP together: a thousand that have
+    stopped to read hold ``max_unsent_bytes`` each.
+
+    From half of it on, whatever waits for a reader makes its handler wait. Beyond it the response
+    is broken off for which most is waiting (to within a factor of two); what was stored can be
+    resumed.
+    """
+
     max_queued_events: int = 1024
     """Events that wait for the application. When full, nothing more is read from the peer."""
 

@@ -59,4 +59,6 @@ class Shares(Generic[Owner]):
             if not self._classes[before]:
                 del self._classes[before]
         if after:
-            self._classes.setdefault(after, OrderedDict())[owner] = None
+            if after not in self._classes:
+                self._classes[after] = OrderedDict()
+            self._classes[after][owner] = None

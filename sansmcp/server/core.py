@@ -19,6 +19,7 @@ from ..limits import Limits
 from ..messages import Request
 from ..meta import checked_capabilities
 from ..revisions import of_era
+from ..shares import Shares
 from ..timers import TimerTable
 from ..turns import StateSeal
 from ..types import Driven, Era
@@ -27,6 +28,7 @@ from . import refusals
 if TYPE_CHECKING:
     from .calls import Call
     from .channel import Outlet
+    from .exchange import ServerExchange
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}", re.ASCII)
 
@@ -89,6 +91,8 @@ class ServerCore:
     """Which uses of the store have failed since one of the kind succeeded, and whether messages
     were lost.
     """
+    unsent: Shares[ServerExchange] = attrs.field(factory=Shares["ServerExchange"], init=False)
+    """Bytes that wait for the peers of exchanges."""
     stateless: set[Call] = attrs.field(factory=set["Call"], init=False)
     """The calls that run and belong to no session, of whatever revision."""
     draining: bool = attrs.field(default=False, init=False)

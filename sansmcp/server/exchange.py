@@ -72,6 +72,8 @@ class ServerExchange:
     _chunks: list[bytes] = attrs.field(factory=lambda: [], init=False)
     unsent: int = attrs.field(default=0, init=False)
     """Bytes of body that wait for the peer."""
+    is_given_up: bool = attrs.field(default=False, init=False)
+    """Too much waited for too many peers: the response is broken off."""
     _end: SendEnd | Abort | None = attrs.field(default=None, init=False)
     _idle: bool = attrs.field(default=False, init=False)
 
@@ -101,6 +103,17 @@ class ServerExchange:
         return None
 
     # The response
+
+    @property
+    def is_slow(self) -> bool:
+        """True if nothing more should be added: the peer takes too little of what waits for it.
+
+        Where much waits for all peers together, anything that waits is too much.
+        """
+        limits = self._core.limits
+        if self.unsent >= limits.max_unsent_bytes:
+            return True
+        return self.unsent > 0 and self._core.unsent.total >= limits.max_total_unsent_bytes / 2
 
     @property
     def is_done(self) -> bool:
@@ -155,6 +168,17 @@ class ServerExchange:
         self._take_chunks()
         self._body.clear()
 
+    def give_up(self) -> None:
+        """Break the response off, and drop what waits."""
+        self._take_chunks()
+        self.is_given_up = True
+        self._response, self._end = None, Abort()
+        self.wake()
+
+    def discard(self) -> None:
+        """Drop what waits: the driver has lost the peer of a response that was complete."""
+        self._take_chunks()
+
     def next_effect(self) -> ExchangeEffect | None:
         """What to send next; None when there is nothing. Waiting pieces of body come as one."""
         if self._response is not None:
@@ -182,16 +206,23 @@ class ServerExchange:
     def _finish(self, body: bytes, end: SendEnd | Abort) -> None:
         if body:
             self._add(body)
-        self._end = end
+        if not self.is_given_up:
+            self._end = end
         self.wake()
 
     def _add(self, data: bytes) -> None:
+        if self.is_given_up:
+            return
         self._chunks.append(data)
         self.unsent += len(data)
+        self._core.unsent.change(self, len(data))
+        while self._core.unsent.total > self._core.limits.max_total_unsent_bytes:
+            self._core.unsent.largest().give_up()
 
     def _take_chunks(self) -> bytes:
         data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks.clear()
+        self._core.unsent.change(self, -self.unsent)
         self.unsent = 0
         return data
 

@@ -218,6 +218,8 @@ class Server(StoreCompletions):
         """Feed a part of a request. Parts of an exchange that is done are ignored."""
         self._core.now = now
         if exchange.is_done:
+            if isinstance(part, PeerGone):
+                exchange.discard()
             return
         if self.trace is not None and (exchange.head or isinstance(part, RequestHead)):
             self.trace.part(exchange.id, part)
@@ -255,7 +257,9 @@ class Server(StoreCompletions):
             return self._nothing_to_send(exchange)
         if self.trace is not None:
             self.trace.effect(exchange.id, effect)
-        if isinstance(effect, SendEnd | Abort):
+        if exchange.is_given_up and not exchange.is_done:
+            self._gone(exchange)
+        elif isinstance(effect, SendEnd | Abort):
             self._over(exchange)
         elif exchange.state is ExchangeState.STREAMING:
             deadline = self._core.now + self._core.limits.keep_alive_interval

@@ -52,7 +52,7 @@ class _Stream:
     @property
     def congested(self) -> bool:
         """Whether the client does not take what is sent."""
-        return self.exchange.unsent >= self._core.limits.max_unsent_bytes
+        return self.exchange.is_slow
 
     def send(self, message: bytes) -> bool:
         """Send a message as an event; False if the stream has ended."""

@@ -107,7 +107,7 @@ class Stream:
         """Whether the writer should wait: the store, or without one the reader, is behind."""
         if self.logged:
             return len(self._unstored) >= self.table.limits.max_pending_entries
-        return self.reader is not None and self.reader.unsent >= self.table.limits.max_unsent_bytes
+        return self.reader is not None and self.reader.is_slow
 
     @property
     def is_settled(self) -> bool:
@@ -344,7 +344,7 @@ class Stream:
 
     def _is_slow(self) -> bool:
         assert self.reader is not None
-        return self.reader.unsent >= self.table.limits.max_unsent_bytes
+        return self.reader.is_slow
 
     def _read_page(self) -> None:
         if self.key is None or not self.logged:

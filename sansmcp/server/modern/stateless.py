@@ -49,7 +49,7 @@ class StatelessAnswer(StatelessResults, HttpAnswer):
     @property
     def congested(self) -> bool:
         """Whether the client does not take what is sent."""
-        return self.exchange.unsent >= self._core.limits.max_unsent_bytes
+        return self.exchange.is_slow
 
     def message(self, data: bytes) -> bool:
         """Something to say before the answer."""
@@ -130,7 +130,7 @@ class HttpListener:
     @property
     def congested(self) -> bool:
         """Whether the client does not take what is sent."""
-        return self._exchange.unsent >= self._core.limits.max_unsent_bytes
+        return self._exchange.is_slow
 
     def send(self, message: bytes) -> None:
         """Send a message."""
