@@ -33,6 +33,13 @@ class Exchange:
         self._is_asking = True
         self._response = web.StreamResponse()
 
+    @property
+    def connection(self) -> sansmcp.ConnectionInfo:
+        """What is known of the connection."""
+        transport = self._request.transport
+        peer = None if transport is None else transport.get_extra_info("peername")
+        return sansmcp.ConnectionInfo(peer=peer, is_tls=self._request.secure)
+
     def wake(self) -> None:
         """There is something to send."""
         self._woken.set()
@@ -86,22 +93,36 @@ class Exchange:
 class _Serving(Serving):
     """The machine, and its clock."""
 
-    def __init__(self, core: sansmcp.Server) -> None:
+    def __init__(self, core: sansmcp.Server, authenticate: sansmcp.Authenticator | None) -> None:
         loop = current_loop()
         self.clock = Clock(loop, self.next_deadline, self.handle_timeout)
-        super().__init__(core, sansmcp.MemoryStore(core.limits), loop, self.clock)
+        store = sansmcp.MemoryStore(core.limits)
+        super().__init__(core, store, loop, self.clock, authenticate=authenticate)
 
 
 class Mcp:
     """MCP on one path of a web application, as long as that runs."""
 
-    def __init__(self, app: sansmcp.App, *, resumable: bool, grace: float, **settings: Any) -> None:
+    def __init__(
+        self,
+        app: sansmcp.App,
+        *,
+        resumable: bool,
+        grace: float,
+        authenticate: sansmcp.Authenticator | None = None,
+        **settings: Any,
+    ) -> None:
         settings.setdefault(
             "seal", sansmcp.StateSeal(keys=(secrets.token_bytes(32),), clock=time.time)
         )
         self.core = sansmcp.Server(
-            app, new_token=secrets.token_urlsafe, resumable=resumable, **settings
+            app,
+            new_token=secrets.token_urlsafe,
+            resumable=resumable,
+            authentication=authenticate is not None,
+            **settings,
         )
+        self._authenticate = authenticate
         self._grace = grace
         self._serving: _Serving
         self._timekeeper: Task
@@ -116,7 +137,7 @@ class Mcp:
         return await Exchange(self._serving, request).run()
 
     async def _begin(self, _: web.Application) -> None:
-        self._serving = _Serving(self.core)
+        self._serving = _Serving(self.core, self._authenticate)
         self._timekeeper = self._serving.loop.spawn(self._serving.clock.run)
 
     async def _end(self, _: web.Application) -> None:

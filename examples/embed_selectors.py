@@ -120,6 +120,11 @@ class Connection:
         self._unsent = memoryview(b"")
         self._send_deadline: float | None = None
 
+    @property
+    def connection(self) -> sansmcp.ConnectionInfo:
+        """What is known of it."""
+        return sansmcp.ConnectionInfo(peer=self._socket.getpeername())
+
     def wake(self) -> None:
         """There is something to send: as soon as nobody else is being driven."""
         self._host.woken.add(self)
@@ -217,12 +222,15 @@ class Host(sansmcp.ServerHost):
         *,
         resumable: bool = True,
         grace: float = 5.0,
+        authenticate: sansmcp.Authenticator | None = None,
         **settings: Any,
     ) -> None:
+        """Listen; ``authenticate`` is called in place, so it must not block."""
         seal = sansmcp.StateSeal(keys=(secrets.token_bytes(32),), clock=time.time)
         settings = {"seal": seal, "resumable": resumable, **settings}
+        settings["authentication"] = authenticate is not None
         core = sansmcp.Server(app, new_token=secrets.token_urlsafe, **settings)
-        super().__init__(core, sansmcp.MemoryStore(core.limits))
+        super().__init__(core, sansmcp.MemoryStore(core.limits), authenticate)
         self.connections: set[Connection] = set()
         self.woken: set[Connection] = set()
         self.tasks: dict[Task, None] = {}
@@ -346,6 +354,14 @@ class Host(sansmcp.ServerHost):
     def unexpected(self, error: Exception) -> None:
         """Log a bug, which has cost one connection or one call."""
         logger.error("an unexpected error", exc_info=error)
+
+    def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+        """Run an async function in a task."""
+        Task(self, work(*arguments))
+
+    def authentication_failed(self, error: Exception) -> None:
+        """Log what ``authenticate`` has raised."""
+        logger.error("authenticate failed", exc_info=error)
 
     def observe(self, event: ServerEvent) -> None:
         """Log what needs nothing to be done."""

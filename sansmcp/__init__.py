@@ -57,6 +57,7 @@ from .store import Entry, EntryKind, Page, Store, StreamKey
 from .types import Era, Idle, Secret
 
 if TYPE_CHECKING:
+    from .authentication import Authenticator, ConnectionInfo, PeerCredentials, Refusal
     from .client.client import Client
     from .client.core import ReconnectPolicy
     from .client.detection import Verdicts
@@ -109,6 +110,7 @@ else:
             ".http11.server": ("ServerConnection",),
             ".memory": ("MemoryStore",),
             ".security": ("SecurityPolicy",),
+            ".authentication": ("Authenticator", "ConnectionInfo", "PeerCredentials", "Refusal"),
             ".server.calls": ("Call", "Caller"),
             ".server.exchange": ("ServerExchange",),
             ".server.legacy.sessions": ("Session",),
@@ -124,6 +126,7 @@ __version__ = "0.1.0"
 __all__ = [
     "REVISIONS",
     "App",
+    "Authenticator",
     "Batch",
     "BodyData",
     "BodyEnd",
@@ -137,6 +140,7 @@ __all__ = [
     "ClientHandle",
     "ClientHost",
     "ClientSettings",
+    "ConnectionInfo",
     "ConnectionPool",
     "Disconnected",
     "Entry",
@@ -160,11 +164,13 @@ __all__ = [
     "Notification",
     "OriginatingCall",
     "Page",
+    "PeerCredentials",
     "PeerGone",
     "ProcessEnded",
     "Promise",
     "ProtocolError",
     "ReconnectPolicy",
+    "Refusal",
     "RemoteProtocolError",
     "Request",
     "RequestCancelled",

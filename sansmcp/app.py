@@ -145,7 +145,7 @@ class App:
                 raise LocalProtocolError(f"The handler of {method} cannot be called: {handler!r}")
             self.handlers[method] = handler
             self.options[method] = HandlerOptions(
-                inline=inline or _is_async(handler), stream_after=stream_after
+                inline=inline or is_async(handler), stream_after=stream_after
             )
             return handler
 
@@ -164,7 +164,7 @@ class App:
         if self._fallback is not None:
             raise LocalProtocolError("There is a fallback already")
         self._fallback = handler
-        self._fallback_options = HandlerOptions(inline=inline or _is_async(handler))
+        self._fallback_options = HandlerOptions(inline=inline or is_async(handler))
         return handler
 
     def handler_of(self, method: str) -> Handler | None:
@@ -215,7 +215,7 @@ def is_reserved(method: str) -> bool:
     return method in CORE_METHODS or method.startswith("rpc.")
 
 
-def _is_async(handler: Handler) -> bool:
+def is_async(handler: Handler) -> bool:
     """Whether a handler is an async function, or an object that is called like one."""
     while isinstance(handler, partial):
         handler = handler.func

@@ -55,6 +55,18 @@ class Wake:
     exchange: Driven
 
 
+@attrs.frozen(eq=False)
+class Authenticate:
+    """Find out who makes a request, then tell ``server.authenticated(effect, outcome, now=...)``.
+
+    If that cannot be found out, tell ``server.authentication_failed(effect, now=...)``. There is
+    no such effect unless the server was made with ``authentication=True``.
+    """
+
+    exchange: Driven
+    head: RequestHead
+
+
 @attrs.frozen(kw_only=True, eq=False)
 class StoreAppend:
     """Append to a log, creating it if need be, then tell ``server.stored(effect, now=...)``.
@@ -93,7 +105,7 @@ class StoreDrop:
 
 
 StoreEffect: TypeAlias = StoreAppend | StoreRead | StoreDrop
-ServerEffect: TypeAlias = Wake | StoreEffect
+ServerEffect: TypeAlias = Wake | Authenticate | StoreEffect
 
 
 # Of a connection: bytes instead of message parts.

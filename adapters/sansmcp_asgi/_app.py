@@ -10,7 +10,7 @@ import sansmcp
 from sansmcp_local import new_server
 from sansmcp_loop import THREADS, current_loop
 
-from ._exchange import Exchange, Receive, Scope, Send, request_head
+from ._exchange import Exchange, Receive, Scope, Send
 from ._serving import Serving
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ class AsgiApp:
         store: sansmcp.Store | None,
         grace: float,
         threads: int,
-        principal: Callable[[Scope], str],
+        authenticate: sansmcp.Authenticator | None,
     ) -> None:
         self._new_core = new_core
         self._store = store
         self._grace = grace
         self._threads = threads
-        self._principal = principal
+        self._authenticate = authenticate
         self._servings: dict[Hashable, Serving] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,8 +49,7 @@ class AsgiApp:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
-            head = request_head(scope, self._principal(scope))
-            await Exchange(self._serving(), receive, send).run(head)
+            await Exchange(self._serving(), scope, receive, send).run()
         else:
             raise sansmcp.LocalProtocolError(f"Only HTTP is served, and no {scope['type']}")
 
@@ -93,18 +92,16 @@ class AsgiApp:
             core = self._new_core()
             store = sansmcp.MemoryStore(core.limits) if self._store is None else self._store
             forget = partial(self._servings.pop, loop.key)
-            serving = self._servings[loop.key] = Serving(core, store, loop, self._threads, forget)
+            serving = self._servings[loop.key] = Serving(
+                core, store, loop, self._threads, self._authenticate, forget
+            )
         return serving
-
-
-def _nobody(scope: Scope) -> str:
-    return ""
 
 
 def asgi_app(
     app: sansmcp.App,
     *,
-    principal: Callable[[Scope], str] = _nobody,
+    authenticate: sansmcp.Authenticator | None = None,
     store: sansmcp.Store | None = None,
     resumable: bool = True,
     grace: float = 5.0,
@@ -116,9 +113,9 @@ def asgi_app(
     Args:
         app: its handlers are async functions of a :class:`Call`, or plain functions of a
             :class:`ThreadCall`, each of which runs in a thread (:meth:`sansmcp.App.handler`).
-        principal: tells from the scope who makes a request, as the middleware in front of us has
-            found out, e.g. ``lambda scope: scope["user"].username`` with Starlette's. What it
-            raises goes to the server. By default all are the same.
+        authenticate: says who makes each request, from its head and what is known of its
+            connection (:data:`sansmcp.Authenticator`). ``connection.environ`` is the scope, where
+            middleware in front of us may have left a user. None: all clients are the same.
         store: where streams are kept for clients that come back; in memory if None.
         resumable: False: keep nothing. Broken streams cannot be resumed then.
         grace: seconds that running calls get when the server stops.
@@ -134,6 +131,13 @@ def asgi_app(
 
     Raises LocalProtocolError for settings that make no sense.
     """
-    new_core = partial(new_server, app, store, resumable=resumable, **settings)
+    new_core = partial(
+        new_server,
+        app,
+        store,
+        resumable=resumable,
+        authentication=authenticate is not None,
+        **settings,
+    )
     new_core()  # what is wrong is told now, not with the first request
-    return AsgiApp(new_core, store, grace, threads, principal)
+    return AsgiApp(new_core, store, grace, threads, authenticate)

@@ -32,7 +32,7 @@ _START = "http.response.start"
 _BODY = "http.response.body"
 
 
-def request_head(scope: Scope, principal: str) -> sansmcp.RequestHead:
+def request_head(scope: Scope) -> sansmcp.RequestHead:
     """The start of a request, as ASGI tells it.
 
     The path is that below the place where we are mounted. Some say both together in ``path``, as
@@ -47,7 +47,6 @@ def request_head(scope: Scope, principal: str) -> sansmcp.RequestHead:
         method=scope["method"].encode(),
         target=target + b"?" + query if query else target,
         headers=tuple((name.lower(), value) for name, value in scope["headers"]),
-        principal=principal,
         root=quoted_path(root.encode()),
     )
 
@@ -59,7 +58,8 @@ class Exchange:
     there: ASGI tells that to those who wait for it.
     """
 
-    def __init__(self, serving: Serving, receive: Receive, send: Send) -> None:
+    def __init__(self, serving: Serving, scope: Scope, receive: Receive, send: Send) -> None:
+        self._scope = scope
         self._serving = serving
         self._loop = serving.loop
         self._limits = serving.core.limits
@@ -74,11 +74,21 @@ class Exchange:
         """There is something to send."""
         self._woken.set()
 
-    async def run(self, head: sansmcp.RequestHead) -> None:
+    @property
+    def connection(self) -> sansmcp.ConnectionInfo:
+        """What the server tells of the connection."""
+        client = self._scope.get("client")
+        return sansmcp.ConnectionInfo(
+            peer=None if client is None or client[1] is None else (client[0], client[1]),
+            is_tls=self._scope.get("scheme") == "https",
+            environ=self._scope,
+        )
+
+    async def run(self) -> None:
         """Answer a request."""
         self._serving.requests += 1
         try:
-            self._feed(head)
+            self._feed(request_head(self._scope))
             while await self._perform(self._serving.core.next_effect_of(self._exchange)):
                 pass
         finally:

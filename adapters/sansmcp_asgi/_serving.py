@@ -22,10 +22,11 @@ class Serving(sansmcp_loop.Serving):
         store: sansmcp.Store,
         loop: Loop,
         threads: int,
+        authenticate: sansmcp.Authenticator | None,
         forget: Callable[[], object],
     ) -> None:
         clock = Clock(loop, self.next_deadline, self.handle_timeout)
-        super().__init__(core, store, loop, clock, threads=threads)
+        super().__init__(core, store, loop, clock, threads=threads, authenticate=authenticate)
         self.requests = 0
         """How many are being answered."""
         self._timekeeper = loop.spawn(self._keep_time, clock, forget)

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from sansmcp import Idle, ServerConnection, ServerPipe
-from sansmcp_local import log_unexpected, pull
+from sansmcp import ConnectionInfo, Idle, ServerConnection, ServerPipe
+from sansmcp_local import connection_info, log_unexpected, pull
 
 from ._machine import Alarm
 
@@ -43,6 +43,12 @@ class Connection(asyncio.Protocol):
         """The peer does not take what is sent."""
         self._is_closing = False
         self.lost = asyncio.get_running_loop().create_future()
+
+    @property
+    def connection(self) -> ConnectionInfo:
+        """What is known of it."""
+        descriptor = self._transport.get_extra_info("socket").fileno()
+        return connection_info(descriptor, self._transport.get_extra_info("ssl_object"))
 
     def wake(self) -> None:
         """There may be something to send."""

@@ -10,7 +10,7 @@ import asyncio
 import math
 import os
 import ssl
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -45,10 +45,13 @@ class Serving(sansmcp_loop.Serving):
         store: sansmcp.Store,
         grace: float,
         threads: int,
+        authenticate: sansmcp.Authenticator | None,
         start: Callable[[Serving, ExitStack], Awaitable[None]],
     ) -> None:
         clock = Clock(self.next_deadline, self.handle_timeout)
-        super().__init__(core, store, current_loop(), clock, threads=threads)
+        super().__init__(
+            core, store, current_loop(), clock, threads=threads, authenticate=authenticate
+        )
         self.url = ""
         """Where the MCP endpoint is."""
         self.stopped = asyncio.Event()
@@ -119,6 +122,9 @@ class Serving(sansmcp_loop.Serving):
     def start_task(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
         call.host = self._tasks.start(self.finish(call, result))
 
+    def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+        self._tasks.start(work(*arguments))
+
     # Where it serves
 
     async def listen(
@@ -168,6 +174,7 @@ def serve(
     stop_with_stdin: bool | None = None,
     grace: float = 5.0,
     threads: int = THREADS,
+    authenticate: sansmcp.Authenticator | None = None,
     store: sansmcp.Store | None = None,
     resumable: bool = True,
     state_file: str | os.PathLike[str] | None = None,
@@ -188,6 +195,8 @@ def serve(
         grace: seconds that running calls get when the server stops, or standard input has ended.
             They do not get them if what waits for the stop is cancelled, too.
         threads: how many plain handlers run at a time; further calls wait for their turn.
+        authenticate: says who makes each request, from its head and what is known of its
+            connection (:data:`sansmcp.Authenticator`); None: all clients are the same.
         store: where streams are kept for clients that come back; in memory if None.
         resumable: False: keep nothing. Broken streams cannot be resumed then.
         state_file: tells other processes where this server is, as long as it runs
@@ -201,7 +210,9 @@ def serve(
     """
     if http is None and not stdio:
         raise sansmcp.LocalProtocolError("Nothing to serve on: set http, stdio, or both")
-    core = new_server(app, store, resumable=resumable, **settings)
+    core = new_server(
+        app, store, resumable=resumable, authentication=authenticate is not None, **settings
+    )
     is_last = http is None if stop_with_stdin is None else stop_with_stdin
 
     async def start(serving: Serving, stack: ExitStack) -> None:
@@ -215,4 +226,4 @@ def serve(
             serving.converse_on(streams, is_last=is_last)
 
     kept = sansmcp.MemoryStore(core.limits) if store is None else store
-    return Serving(core, kept, grace, threads, start)
+    return Serving(core, kept, grace, threads, authenticate, start)

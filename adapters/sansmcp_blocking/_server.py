@@ -58,6 +58,12 @@ class _Connection:
         """The connection's deadline while the task waits for bytes; None: it does something."""
         self._task = serving.take(self, self._run())
 
+    @property
+    def connection(self) -> sansmcp.ConnectionInfo:
+        """What is known of it."""
+        assert isinstance(self._stream, SocketStream)
+        return self._stream.info()
+
     def wake(self) -> None:
         """There is something to send: it is sent by whoever says so, or else by the task."""
         if self._waits_until is not None:

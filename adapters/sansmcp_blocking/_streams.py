@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import sansmcp
+from sansmcp_local import connection_info
 
 from ._loop import READ, WRITE, Steps, Wait
 
@@ -64,6 +65,11 @@ class SocketStream:
         """Begin TLS, if it is to be spoken. Raises as :meth:`send` does."""
         if isinstance(self._socket, ssl.SSLSocket):
             yield from self._attempt(self._socket.do_handshake, patience)
+
+    def info(self) -> sansmcp.ConnectionInfo:
+        """What is known of an accepted connection."""
+        tls = self._socket if isinstance(self._socket, ssl.SSLSocket) else None
+        return connection_info(self._fd, tls)
 
     def close(self) -> None:
         """Close it at once."""

@@ -5,9 +5,10 @@ started (:func:`environment_of`), its process group (:func:`signal_group`), the 
 processes find a server (:class:`StateFile`), where a server listens (:func:`address_of`,
 :func:`listen`), machines with the randomness and the clock of this process (:func:`new_client`,
 :func:`new_server`), what connections of a server have to send (:func:`pull`), whether one of a
-client can be used again (:func:`is_readable`), what whoever runs a server should know
-(:func:`log_event`), bugs that cost a connection or a call (:func:`log_unexpected`), and when Ctrl-C
-interrupts those who block (:func:`undisturbed`).
+client can be used again (:func:`is_readable`), what is known of one that was accepted
+(:func:`connection_info`), what whoever runs a server should know (:func:`log_event`), bugs that
+cost a connection or a call (:func:`log_unexpected`), and when Ctrl-C interrupts those who block
+(:func:`undisturbed`).
 """
 
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ._log import log_event, log_unexpected
     from ._machine import new_server, pull
     from ._processes import environment_of, signal_group
-    from ._sockets import is_readable
+    from ._sockets import connection_info, is_readable
     from ._state_file import State, StateFile, read_state
     from ._streams import StandardStreams
 else:
@@ -34,7 +35,7 @@ else:
             "._log": ("log_event", "log_unexpected"),
             "._machine": ("new_server", "pull"),
             "._processes": ("environment_of", "signal_group"),
-            "._sockets": ("is_readable",),
+            "._sockets": ("connection_info", "is_readable"),
             "._state_file": ("State", "StateFile", "read_state"),
             "._streams": ("StandardStreams",),
         },
@@ -45,6 +46,7 @@ __all__ = [
     "State",
     "StateFile",
     "address_of",
+    "connection_info",
     "environment_of",
     "interrupts_allowed",
     "is_readable",

@@ -20,6 +20,7 @@ def new_server(
     store: sansmcp.Store | None,
     *,
     resumable: bool,
+    authentication: bool = False,
     **settings: Unpack[sansmcp.ServerSettings],
 ) -> sansmcp.Server:
     """Make the machine of an application; see :class:`sansmcp.Server` for the settings.
@@ -39,7 +40,13 @@ def new_server(
         settings.setdefault("shared_store", True)
     key = store.secret if has_secret(store) else secrets.token_bytes(32)
     settings.setdefault("seal", sansmcp.StateSeal(keys=(key,), clock=time.time))
-    return sansmcp.Server(app, new_token=secrets.token_urlsafe, resumable=resumable, **settings)
+    return sansmcp.Server(
+        app,
+        new_token=secrets.token_urlsafe,
+        resumable=resumable,
+        authentication=authentication,
+        **settings,
+    )
 
 
 def pull(connection: sansmcp.ServerConnection | sansmcp.ServerPipe) -> tuple[bytes, Idle | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import sansmcp
@@ -55,15 +55,18 @@ class Serving(sansmcp.ServerHost):
         clock: Timekeeper,
         *,
         threads: int = THREADS,
+        authenticate: sansmcp.Authenticator | None = None,
     ) -> None:
         """Set up a server; at most so many plain handlers run at a time, each in a thread.
 
         Raises LocalProtocolError if there are none.
         """
-        super().__init__(core, store)
+        super().__init__(core, store, authenticate)
         self.loop = loop
         self._clock = clock
         self._threads = HandlerThreads(self, threads)
+        # Of its own: handlers in all threads may wait for answers that come in requests.
+        self._authenticating = HandlerThreads(self, threads)
 
     def settle(self) -> None:
         """Drive the machine, and tell everybody that it was."""
@@ -103,6 +106,7 @@ class Serving(sansmcp.ServerHost):
 
     def leave_threads(self) -> None:
         """Cancel the handlers that still run in threads; they are not waited for."""
+        self._authenticating.end()
         if not self._threads.end():
             _logger.warning("a handler goes on in its thread, though it was cancelled")
 
@@ -120,6 +124,17 @@ class Serving(sansmcp.ServerHost):
 
     def start_plain(self, call: sansmcp.Call, handler: Handler) -> None:
         self._threads.start(call, handler)
+
+    def run_plain(
+        self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]
+    ) -> None:
+        self._authenticating.run(work, done)
+
+    def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+        self.loop.spawn(work, *arguments)
+
+    def authentication_failed(self, error: Exception) -> None:
+        _logger.error("authenticate failed", exc_info=error)
 
     def handler_failed(self, call: sansmcp.Call, error: Exception) -> None:
         if not isinstance(error, sansmcp.RequestCancelled):

@@ -134,6 +134,10 @@ class HandlerThreads:
         self._calls.add(handle)
         self._workers.run(partial(self._work, call, handle, handler))
 
+    def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]) -> None:
+        """Run a function in a thread, then ``done`` in the loop."""
+        self._workers.run(partial(self._run, work, done))
+
     def end(self) -> bool:
         """Cancel all handlers, and wait for none; returns whether all have ended already."""
         self._is_over = True
@@ -141,6 +145,20 @@ class HandlerThreads:
             handle.cancel()
         self._workers.end(0)
         return not self._calls
+
+    def _run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]) -> None:
+        result: Future[Any] = Future()
+        _resolve(result, work)
+        with suppress(RuntimeError):  # the loop has ended
+            self._serving.loop.run_soon(self._done, result, done)
+
+    def _done(self, result: Future[Any], done: Callable[[Any, Exception | None], None]) -> None:
+        if self._is_over:
+            return
+        error = result.exception()
+        assert error is None or isinstance(error, Exception)
+        done(None if error else result.result(), error)
+        self._serving.settle()
 
     def _work(self, call: sansmcp.Call, handle: CallFromThread, handler: Handler) -> None:
         """Run a handler, in its thread, unless its turn has come too late."""
@@ -167,7 +185,7 @@ def _resolve(outcome: Future[Any], give: Callable[[], Any]) -> None:
     except Exception as error:
         outcome.set_exception(error)
     except BaseException as error:  # such as SystemExit: the client would wait for ever
-        outcome.set_exception(RuntimeError(f"a handler has raised {error!r}"))
+        outcome.set_exception(RuntimeError(f"a function has raised {error!r}"))
 
 
 def _throw(error: Exception) -> None:

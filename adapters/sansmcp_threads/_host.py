@@ -56,6 +56,7 @@ class HostSettings(sansmcp.ServerSettings, total=False):
     """The settings of :class:`Host`, which explains them."""
 
     threads: int
+    authenticate: sansmcp.Authenticator | None
     store: sansmcp.Store | None
     resumable: bool
 
@@ -71,6 +72,7 @@ class Host(sansmcp.ServerHost):
         app: sansmcp.App,
         *,
         threads: int = 32,
+        authenticate: sansmcp.Authenticator | None = None,
         store: sansmcp.Store | None = None,
         resumable: bool = True,
         **settings: Unpack[sansmcp.ServerSettings],
@@ -80,17 +82,25 @@ class Host(sansmcp.ServerHost):
         Args:
             app: the application.
             threads: how many handlers run at a time; further calls wait their turn.
+            authenticate: says who makes each request, from its head and what is known of its
+                connection (:data:`sansmcp.Authenticator`), in a thread; None: all clients are the
+                same.
             store: where streams are kept for clients that come back; in memory if None.
             resumable: False: keep nothing. Broken streams cannot be resumed then.
             settings: see :class:`sansmcp.Server`.
 
         Raises LocalProtocolError for settings that make no sense.
         """
-        core = new_server(app, store, resumable=resumable, **settings)
-        super().__init__(core, sansmcp.MemoryStore(core.limits) if store is None else store)
+        core = new_server(
+            app, store, resumable=resumable, authentication=authenticate is not None, **settings
+        )
+        kept = sansmcp.MemoryStore(core.limits) if store is None else store
+        super().__init__(core, kept, authenticate)
         self.moved = threading.Condition()
         """The lock of the machine; is notified when something has changed."""
         self._workers = Workers(threads)
+        # Of its own: handlers in all threads may wait for answers that come in requests.
+        self._authenticating = Workers(threads)
 
     def publish(self, method: str, params: Params | None = None) -> None:
         """Tell the clients that something has changed; see :meth:`sansmcp.Server.publish`."""
@@ -140,8 +150,32 @@ class Host(sansmcp.ServerHost):
 
     def join(self, seconds: float) -> None:
         """Wait for the handlers; one that does not look whether it is cancelled goes on."""
+        self._authenticating.end(0)
         if not self._workers.end(seconds):
             _logger.warning("a handler goes on, though it was cancelled")
+
+    def run_plain(
+        self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]
+    ) -> None:
+        self._authenticating.run(partial(self._work_plain, work, done))
+
+    def _work_plain(
+        self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]
+    ) -> None:
+        outcome: Any = None
+        failure: Exception | None = None
+        try:
+            outcome = work()
+        except Exception as error:
+            failure = error
+        except BaseException as error:  # such as SystemExit: the client would wait for ever
+            failure = RuntimeError(f"a function has raised {error!r}")
+        with self.moved:
+            done(outcome, failure)
+            self.settle()
+
+    def authentication_failed(self, error: Exception) -> None:
+        _logger.error("authenticate failed", exc_info=error)
 
     # The handlers
 

@@ -13,7 +13,7 @@ import logging
 import math
 import os
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from sansmcp_loop import THREADS, current_loop
 
 from ._machine import Clock, plain_nursery
 from ._stdio import StdioStream
-from ._streams import send_now
+from ._streams import info_of, send_now
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -56,6 +56,11 @@ class _Driver:
         self._waiting = trio.CancelScope()
         self._is_waiting = False
         self._is_woken = False
+
+    @property
+    def connection(self) -> sansmcp.ConnectionInfo:
+        """What is known of it."""
+        return info_of(self._stream)
 
     def wake(self) -> None:
         """There is something to send: it is sent by whoever says so, or else by the task."""
@@ -157,9 +162,17 @@ class _Driver:
 class Serving(sansmcp_loop.Serving):
     """A running server; ``nursery.start(serve, ...)`` gives it."""
 
-    def __init__(self, core: sansmcp.Server, store: sansmcp.Store, threads: int) -> None:
+    def __init__(
+        self,
+        core: sansmcp.Server,
+        store: sansmcp.Store,
+        threads: int,
+        authenticate: sansmcp.Authenticator | None,
+    ) -> None:
         self.clock = Clock(self.next_deadline, self.handle_timeout)
-        super().__init__(core, store, current_loop(), self.clock, threads=threads)
+        super().__init__(
+            core, store, current_loop(), self.clock, threads=threads, authenticate=authenticate
+        )
         self.url = ""
         """Where the MCP endpoint is."""
         self.stopped = trio.Event()
@@ -217,6 +230,9 @@ class Serving(sansmcp_loop.Serving):
         call.host = trio.CancelScope()
         self._nursery.start_soon(self._finish, call, result)
 
+    def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+        self._nursery.start_soon(work, *arguments)
+
     async def _finish(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
         with call.host:
             await self.finish(call, result)
@@ -252,6 +268,7 @@ async def serve(
     resumable: bool = True,
     grace: float = 5.0,
     threads: int = THREADS,
+    authenticate: sansmcp.Authenticator | None = None,
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
     **settings: Unpack[sansmcp.ServerSettings],
 ) -> None:
@@ -266,6 +283,8 @@ async def serve(
         state_file: a file that tells other processes where this server is, as long as it runs; see
             :func:`sansmcp_local.read_state`.
         ssl_context: serve https with this.
+        authenticate: says who makes each request, from its head and what is known of its
+            connection (:data:`sansmcp.Authenticator`); None: all clients are the same.
         store: where streams are kept for clients that come back; in memory if None.
         resumable: False: keep nothing. Broken streams cannot be resumed then.
         grace: seconds that running calls get when the server stops, or standard input has ended.
@@ -281,8 +300,11 @@ async def serve(
     """
     if http is None and not stdio:
         raise sansmcp.LocalProtocolError("Nothing to serve on: set http, stdio, or both")
-    core = new_server(app, store, resumable=resumable, **settings)
-    serving = Serving(core, sansmcp.MemoryStore(core.limits) if store is None else store, threads)
+    core = new_server(
+        app, store, resumable=resumable, authentication=authenticate is not None, **settings
+    )
+    kept = sansmcp.MemoryStore(core.limits) if store is None else store
+    serving = Serving(core, kept, threads, authenticate)
     stops_at_end = http is None if stop_with_stdin is None else stop_with_stdin
     with ExitStack() as stack:
         listeners = await _listen(serving, http, ssl_context, stack)

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import trio
 
 import sansmcp
+from sansmcp_local import connection_info
 
 from ._stdio import StdioStream
 
@@ -30,6 +31,15 @@ def socket_of(stream: AnyStream) -> trio.socket.SocketType:
     """What is below a stream, with TLS or without."""
     plain = stream if isinstance(stream, trio.SocketStream) else stream.transport_stream
     return plain.socket
+
+
+def info_of(stream: trio.abc.Stream) -> sansmcp.ConnectionInfo:
+    """What is known of an accepted connection."""
+    if isinstance(stream, trio.SSLStream):
+        encrypted: trio.SSLStream[trio.SocketStream] = stream
+        return connection_info(socket_of(encrypted).fileno(), encrypted)
+    assert isinstance(stream, trio.SocketStream)
+    return connection_info(socket_of(stream).fileno())
 
 
 def send_now(stream: trio.abc.Stream, data: bytes) -> bytes:

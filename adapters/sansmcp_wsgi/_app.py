@@ -7,7 +7,7 @@ While it waits for a handler it keeps the time, as all do who wait; there is no 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import sansmcp
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 _PIECE = 65536
 
 
-def _nobody(environ: WSGIEnvironment) -> str:
-    return ""
-
-
 class WsgiApp(Host):
     """A WSGI application, for servers with several threads.
 
@@ -42,17 +38,15 @@ class WsgiApp(Host):
     def __init__(
         self,
         app: sansmcp.App,
-        *,
-        principal: Callable[[WSGIEnvironment], str] = _nobody,
         **settings: Unpack[HostSettings],
     ) -> None:
         """Set up the application.
 
         Args:
             app: its handlers are plain functions of a :class:`Call`.
-            principal: tells from the environ who makes a request, as whoever stands in front of us
-                has found out, e.g. ``lambda environ: environ.get("REMOTE_USER", "")``.
-            settings: see :class:`sansmcp_threads.Host` and :class:`sansmcp.Server`. ``path`` is
+            settings: see :class:`sansmcp_threads.Host` and :class:`sansmcp.Server`. What
+                ``authenticate`` is told of a connection has the environ, in which whoever stands in
+                front of us may have left a user (``REMOTE_USER``). ``path`` is
                 below the place where the application is mounted. ``listening`` is off if it is not
                 set: each client would hold a thread all the time. Where several processes serve one
                 address, set ``seal`` to the same keys in all of them; and share ``store``
@@ -63,18 +57,18 @@ class WsgiApp(Host):
         """
         settings.setdefault("listening", False)
         super().__init__(app, **settings)
-        self._principal = principal
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterator[bytes]:
         """Answer a request. Raises ConnectionError if the client leaves while it asks."""
-        return _Exchange(self).answer(environ, self._principal(environ), start_response)
+        return _Exchange(self, environ).answer(start_response)
 
 
 class _Exchange(Iterator[bytes]):
     """One request, and the body of its response."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, environ: WSGIEnvironment) -> None:
         self._host = host
+        self._environ = environ
         self._exchange = host.core.open_exchange(self)
         self._is_woken = False
 
@@ -82,21 +76,29 @@ class _Exchange(Iterator[bytes]):
         """There is something to send."""
         self._is_woken = True
 
-    def answer(
-        self, environ: WSGIEnvironment, principal: str, start_response: StartResponse
-    ) -> Iterator[bytes]:
+    @property
+    def connection(self) -> sansmcp.ConnectionInfo:
+        """What the server tells of the connection."""
+        address, port = self._environ.get("REMOTE_ADDR"), self._environ.get("REMOTE_PORT") or 0
+        return sansmcp.ConnectionInfo(
+            peer=(address, int(port)) if address else None,
+            is_tls=self._environ.get("wsgi.url_scheme") == "https",
+            environ=self._environ,
+        )
+
+    def answer(self, start_response: StartResponse) -> Iterator[bytes]:
         """Read the request, as far as it is wanted, and begin the response."""
         try:
-            self._read(environ, principal)
+            self._read()
             self._begin(start_response)
         except BaseException:
             self.close()  # the server cannot: it has got nothing to be closed
             raise
         return self
 
-    def _read(self, environ: WSGIEnvironment, principal: str) -> None:
-        self._feed(_head(environ, principal))
-        for data in _body(environ):
+    def _read(self) -> None:
+        self._feed(_head(self._environ))
+        for data in _body(self._environ):
             if self._exchange.is_done:
                 break
             self._feed(sansmcp.BodyData(data))
@@ -136,7 +138,7 @@ class _Exchange(Iterator[bytes]):
             self._host.settle()
 
 
-def _head(environ: WSGIEnvironment, principal: str) -> sansmcp.RequestHead:
+def _head(environ: WSGIEnvironment) -> sansmcp.RequestHead:
     path = quoted_path((environ.get("PATH_INFO") or "/").encode("latin-1"))
     query = environ.get("QUERY_STRING", "").encode("latin-1")
     fields = {
@@ -151,7 +153,6 @@ def _head(environ: WSGIEnvironment, principal: str) -> sansmcp.RequestHead:
             (name.replace("_", "-").lower().encode("latin-1"), value.encode("latin-1"))
             for name, value in fields.items()
         ),
-        principal=principal,
         root=quoted_path(environ.get("SCRIPT_NAME", "").rstrip("/").encode("latin-1")),
     )
 

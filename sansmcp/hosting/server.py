@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from ..app import Handler
-from ..effects import ServerEffect, Wake
-from ..errors import JsonRpcError
+from ..app import Handler, is_async
+from ..authentication import Authenticator, ConnectionInfo
+from ..effects import Authenticate, ServerEffect, Wake
+from ..errors import JsonRpcError, LocalProtocolError
 from ..events import CallCancelled, CallReceived, ClientAnswered, ServerEvent
 from ..messages import Params
 from ..server.calls import Call
@@ -24,17 +26,25 @@ if TYPE_CHECKING:
 class ServerHost(MachineHost):
     """Drives a server machine for as long as it runs, except for its exchanges.
 
-    The ``host`` of an exchange has a method ``wake()``: let its driver pull. The ``host`` of a call
-    has a method ``cancel()``: let its handler stop; :meth:`start_task` sets it.
+    The ``host`` of an exchange has a method ``wake()``: let its driver pull. Where there is an
+    ``authenticate``, it has an attribute ``connection``, which is given to that function. The
+    ``host`` of a call has a method ``cancel()``: let its handler stop; :meth:`start_task` sets it.
 
     An exception that a bug raises in the machine, or in a driver, costs the connection or the call
     it belongs to: :meth:`unexpected` logs it, and no method of this class raises it. Let drivers do
     the same.
 
-    Raises LocalProtocolError for a store that is none, or is not synchronous.
+    Raises LocalProtocolError for a store that is none, or is not synchronous, and for a machine
+    that does not ask for authentication where there is an ``authenticate``, or asks where there is
+    none.
     """
 
-    def __init__(self, core: Server, store: Store) -> None:
+    def __init__(
+        self, core: Server, store: Store, authenticate: Authenticator | None = None
+    ) -> None:
+        if core.authentication is not (authenticate is not None):
+            raise LocalProtocolError("authenticate and authentication=True belong together")
+        self._authenticate = authenticate
         check_synchronous(store)
         super().__init__(core)
         self.core = core
@@ -106,6 +116,36 @@ class ServerHost(MachineHost):
         """
         self._call_handler(call, handler)
 
+    def run_plain(
+        self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]
+    ) -> None:
+        """Call a function of the application that may block, then ``done``.
+
+        ``done`` is given what ``work`` has returned, and what it has raised. This calls both in
+        place. An event loop calls ``work`` in a thread, and then, in the loop, ``done`` and
+        :meth:`settle`.
+        """
+        try:
+            outcome = work()
+        except Exception as error:
+            done(None, error)
+        else:
+            done(outcome, None)
+
+    def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+        """Run an async function beside everything else, until it or the server ends.
+
+        It is needed for an async ``authenticate`` only, which this refuses.
+        """
+        raise LocalProtocolError("Here authenticate has to be a plain function")
+
+    @abstractmethod
+    def authentication_failed(self, error: Exception) -> None:
+        """Log that ``authenticate`` has raised, or has returned neither a principal nor a Refusal.
+
+        The client gets status 500 and is told nothing else.
+        """
+
     @abstractmethod
     def handler_failed(self, call: Call, error: Exception) -> None:
         """A handler has raised what the client is not told: let somebody know."""
@@ -116,13 +156,18 @@ class ServerHost(MachineHost):
 
     def _perform(self, effect: ServerEffect) -> None:
         try:
-            if isinstance(effect, Wake):
-                effect.exchange.host.wake()
-            else:
-                self.core.use_store(effect, self._store, now=self.now())
+            match effect:
+                case Wake():
+                    effect.exchange.host.wake()
+                case Authenticate():
+                    self._start_authentication(effect)
+                case _:
+                    self.core.use_store(effect, self._store, now=self.now())
         except Exception as error:
             self.unexpected(error)
-            if not isinstance(effect, Wake):
+            if isinstance(effect, Authenticate):
+                self.core.authentication_failed(effect, now=self.now())
+            elif not isinstance(effect, Wake):
                 self.core.store_failed(effect, f"internal error: {error!r}", now=self.now())
 
     def _happened(self, event: ServerEvent) -> None:
@@ -164,6 +209,37 @@ class ServerHost(MachineHost):
                 self._respond(call, result)
         except Exception as error:
             self._fail(call, error)
+
+    def _start_authentication(self, effect: Authenticate) -> None:
+        authenticate = self._authenticate
+        assert authenticate is not None, "the machine was not told to ask"
+        connection: ConnectionInfo = effect.exchange.host.connection
+        if is_async(authenticate):
+            self.spawn(self._authenticate_async, effect, authenticate, connection)
+        else:
+            self.run_plain(
+                partial(authenticate, effect.head, connection), partial(self._found_out, effect)
+            )
+
+    async def _authenticate_async(
+        self, effect: Authenticate, authenticate: Callable[..., Any], connection: ConnectionInfo
+    ) -> None:
+        try:
+            outcome = await authenticate(effect.head, connection)
+        except Exception as error:
+            self._found_out(effect, None, error)
+        else:
+            self._found_out(effect, outcome, None)
+        self.settle()
+
+    def _found_out(self, effect: Authenticate, outcome: Any, error: Exception | None) -> None:
+        try:
+            if error is not None:
+                raise error
+            self.core.authenticated(effect, outcome, now=self.now())
+        except Exception as problem:
+            self.authentication_failed(problem)
+            self.core.authentication_failed(effect, now=self.now())
 
     def _respond(self, call: Call, result: Any) -> None:
         call.respond(result, now=self.now())

@@ -49,20 +49,16 @@ class ServerConnection:
     wake: whoever feeds pulls.
     """
 
-    def __init__(
-        self, server: Server, *, host: Any = None, principal: str = "", now: float
-    ) -> None:
+    def __init__(self, server: Server, *, host: Any = None, now: float) -> None:
         """Take over a connection.
 
         Args:
             server: the machine that answers.
             host: is found as ``host`` of :attr:`exchange` when that is to be woken.
-            principal: who is at the other end, where that is known (by a client certificate, say).
             now: the time.
         """
         self._server = server
         self._host = host
-        self._principal = principal
         self._limits = server.limits
         self._patience = {
             ConnectionState.IDLE: self._limits.keep_alive_timeout,
@@ -182,8 +178,6 @@ class ServerConnection:
             self._owes_continue = is_asked and self._reader.is_http_1_1
         if not head.target.startswith(b"/"):
             head = _origin_form(head)
-        if self._principal:
-            head = attrs.evolve(head, principal=self._principal)
         self._server.receive(self.exchange, head, now=self._now)
 
     def _refuse(self, error: RemoteProtocolError) -> None:

@@ -99,6 +99,10 @@ class ServerCore:
     """Nothing new is taken."""
     paused: set[Driven] = attrs.field(factory=set["Driven"], init=False)
     """Who must not read before the application has taken events."""
+    authenticating: dict[ServerExchange, bytes | None] = attrs.field(
+        factory=dict["ServerExchange", "bytes | None"], init=False
+    )
+    """The requests whose principal is not known yet, each with its body once that is complete."""
     outlets: set[Outlet] = attrs.field(factory=set["Outlet"], init=False)
     """Those of the channels that are open."""
 

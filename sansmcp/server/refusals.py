@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..authentication import Refusal
 from ..codecs.jsonrpc import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,
@@ -45,6 +46,28 @@ def bad_origin() -> RemoteProtocolError:
         "Requests from web pages of this Origin are not allowed here",
         reason="origin_not_allowed",
         http_status=403,
+    )
+
+
+def not_authenticated(refusal: Refusal) -> RemoteProtocolError:
+    """What the application's ``authenticate`` has refused. Source: RFC 9110 section 15.5.2."""
+    is_challenge = refusal.status == 401
+    challenge = refusal.challenge or ("Bearer" if is_challenge else None)
+    return RemoteProtocolError(
+        refusal.message,
+        reason=refusal.reason or ("unauthorized" if is_challenge else "forbidden"),
+        http_status=refusal.status,
+        headers=() if challenge is None else ((b"www-authenticate", challenge.encode()),),
+    )
+
+
+def authentication_failed() -> RemoteProtocolError:
+    """The application's ``authenticate`` has raised, or returned what is no principal."""
+    return RemoteProtocolError(
+        "The server cannot find out who makes this request",
+        reason="authentication_failed",
+        http_status=500,
+        jsonrpc_code=INTERNAL_ERROR,
     )
 
 

@@ -22,10 +22,13 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from ..app import App
+from ..authentication import Refusal
 from ..codecs import json, jsonrpc
 from ..codecs.sse import KEEP_ALIVE
-from ..effects import Abort, ExchangeEffect, SendEnd, ServerEffect
+from ..effects import Abort, Authenticate, ExchangeEffect, SendEnd, ServerEffect
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..events import ServerEvent
 from ..http import BodyData, BodyEnd, PeerGone, RequestHead, RequestPart
@@ -43,7 +46,7 @@ from . import refusals
 from .answers import HttpAnswer
 from .channel import Channel, Outlet
 from .core import ServerCore, milliseconds_of
-from .dispatch import Asked, Endpoint, check_mcp_path, checked_path
+from .dispatch import Asked, Endpoint, check_common, check_mcp_path, checked_path
 from .exchange import ServerExchange
 from .modern.era import Modern
 from .modern.stateless import StatelessHttp, StatelessLines
@@ -76,6 +79,7 @@ class Server(StoreCompletions):
         retry: float | None = None,
         seal: StateSeal | None = None,
         policy: SecurityPolicy | None = None,
+        authentication: bool = False,
         limits: Limits | None = None,
         http11: Http11 | None = None,
         trace: Tracer | None = None,
@@ -116,6 +120,9 @@ class Server(StoreCompletions):
             seal: seals what handlers save while the client is asked for input; at 2026-07-28
                 InputRequired with a state, or without questions, needs it.
             policy: which hosts and origins are served; by default those of this machine only.
+            authentication: ask for the principal of each HTTP request by the effect Authenticate,
+                and do nothing with the request until it is told. Otherwise the principal is what
+                the host has put into the request's head.
             limits: bounds; see Limits.
             http11: what reads heads of HTTP/1.1 on raw sockets, e.g.
                 ``sansmcp.httptools_pump.HTTP11``; h11 if None.
@@ -150,6 +157,8 @@ class Server(StoreCompletions):
             sse_path=None if http_sse is None else checked_path(http_sse).rstrip(b"/"),
         )
         self._endpoint = endpoint
+        self.authentication = authentication
+        """Whether the principal of each HTTP request is asked for."""
         self._modern = Modern(self._core, Subscriptions(self._core))
         self._stateless = StatelessHttp(self._core, self._modern)
         self._legacy = _legacy(self._core, endpoint)
@@ -229,7 +238,9 @@ class Server(StoreCompletions):
                     self._head(exchange, part)
                 case BodyData() | BodyEnd():
                     body = exchange.collect(part)
-                    if body is not None:
+                    if body is not None and exchange in self._core.authenticating:
+                        self._core.authenticating[exchange] = body
+                    elif body is not None:
                         self._complete(exchange, body)
                 case PeerGone():
                     self._gone(exchange)
@@ -244,6 +255,48 @@ class Server(StoreCompletions):
         if exchange.state is ExchangeState.HEAD:
             exchange.begin(RequestHead(method=b"", target=b"", headers=()))
         exchange.refuse(error)
+
+    # Authentication
+
+    def authenticated(self, effect: Authenticate, outcome: str | Refusal, *, now: float) -> None:
+        """Tell whom a request is from, or that it is refused.
+
+        It makes no difference where the request is over by now. Raises LocalProtocolError, and
+        changes nothing, for what is neither a principal, a string that is not empty, nor a Refusal.
+        """
+        if not isinstance(outcome, str | Refusal) or not outcome:
+            raise LocalProtocolError(
+                "authenticate must return a principal (a string that is not empty) or a Refusal, "
+                f"and has returned {type(outcome).__name__}"
+            )
+        if isinstance(outcome, Refusal):
+            self._authenticated(effect, refusals.not_authenticated(outcome), now)
+        else:
+            self._authenticated(effect, outcome, now)
+
+    def authentication_failed(self, effect: Authenticate, *, now: float) -> None:
+        """Tell that it cannot be found out whom a request is from: it gets status 500."""
+        self._authenticated(effect, refusals.authentication_failed(), now)
+
+    def _authenticated(
+        self, effect: Authenticate, outcome: str | RemoteProtocolError, now: float
+    ) -> None:
+        self._core.now = now
+        exchange = effect.exchange
+        assert isinstance(exchange, ServerExchange), "the effect is one of ours"
+        if exchange not in self._core.authenticating or exchange.is_done:
+            return
+        body = self._core.authenticating.pop(exchange)
+        exchange.wake()  # it may have been paused in the middle of its body
+        try:
+            if isinstance(outcome, RemoteProtocolError):
+                raise outcome
+            exchange.head = attrs.evolve(effect.head, principal=outcome)
+            self._check_head(exchange, exchange.head)
+            if body is not None:
+                self._complete(exchange, body)
+        except RemoteProtocolError as error:
+            exchange.refuse(error)
 
     # Effects and events out
 
@@ -389,6 +442,10 @@ class Server(StoreCompletions):
             call.abandon(refusals.shutting_down(call.request.id))
         if self._legacy is not None:
             self._legacy.sessions.shut_down()
+        for exchange in tuple(self._core.authenticating):
+            del self._core.authenticating[exchange]
+            if not exchange.is_done:  # it may have been too slow, say
+                exchange.refuse(refusals.shutting_down())
         for outlet in self._core.outlets:
             outlet.close()
 
@@ -396,6 +453,14 @@ class Server(StoreCompletions):
 
     def _head(self, exchange: ServerExchange, head: RequestHead) -> None:
         exchange.begin(head)
+        if not self.authentication:
+            self._check_head(exchange, head)
+            return
+        check_common(Asked(self._endpoint, head))  # a foreign page learns nothing of credentials
+        self._core.authenticating[exchange] = None
+        self._core.effects.append(Authenticate(exchange, head))
+
+    def _check_head(self, exchange: ServerExchange, head: RequestHead) -> None:
         if self._legacy is None:
             check_mcp_path(Asked(self._endpoint, head))
         else:
@@ -420,6 +485,7 @@ class Server(StoreCompletions):
     def _over(self, exchange: ServerExchange) -> None:
         """Nothing more will happen on an exchange."""
         self._core.paused.discard(exchange)
+        self._core.authenticating.pop(exchange, None)
         self._core.timers.stop(Timer.KEEP_ALIVE, exchange)
         exchange.answer = None
         if exchange.source is not None:
@@ -430,6 +496,8 @@ class Server(StoreCompletions):
             exchange.source.catch_up()
         exchange.fall_idle()
         is_asking = exchange.state in (ExchangeState.HEAD, ExchangeState.BODY)
+        if is_asking and exchange in self._core.authenticating:
+            return Idle.PAUSED
         if is_asking and self._core.is_full:
             self._core.paused.add(exchange)
             return Idle.PAUSED

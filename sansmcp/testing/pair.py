@@ -18,6 +18,7 @@ import attrs
 from ..client.client import Client
 from ..effects import (
     AbortExchange,
+    Authenticate,
     ClientEffect,
     CloseConnection,
     OpenExchange,
@@ -299,7 +300,7 @@ class Pair:
             moved = True
             if isinstance(effect, Wake):
                 effect.exchange.host.drive()
-            else:
+            elif not isinstance(effect, Authenticate):  # there is no setting for that here
                 self._use_store(server, effect)
         while not isinstance(event := server.next_event(), Idle):
             moved = True

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import sansmcp
-from sansmcp.testing.check_adapter import Check, Feature, ServerSubject, server_checks
+from sansmcp.testing.check_adapter import (
+    Check,
+    Feature,
+    ServerSubject,
+    SubjectSettings,
+    server_checks,
+)
 from sansmcp_asgi import asgi_app
 from sansmcp_loop import current_loop
 
@@ -53,7 +59,7 @@ class AsgiServers:
         *,
         resumable: bool,
         grace: float,
-        **settings: Unpack[sansmcp.ServerSettings],
+        **settings: Unpack[SubjectSettings],
     ) -> AsgiRunning:
         return AsgiRunning(self._host, asgi_app(app, resumable=resumable, grace=grace, **settings))
 

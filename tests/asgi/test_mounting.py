@@ -95,7 +95,7 @@ async def test_a_session_is_its_users_alone(host: Host, world: World) -> None:
 
     mcp = asgi_app(
         world.app,
-        principal=lambda scope: scope["user"].display_name,
+        authenticate=lambda _, connection: connection.environ["user"].display_name,
         versions=HANDSHAKE_VERSIONS,
     )
     users = Middleware(AuthenticationMiddleware, backend=Backend())
@@ -110,14 +110,6 @@ async def test_a_session_is_its_users_alone(host: Host, world: World) -> None:
             ]
     assert [answer.status_code for answer in answers] == [200, 404]
     assert answers[0].json()["result"] == {"principal": "ada"}
-
-
-def test_what_the_hook_raises_goes_to_the_server(world: World) -> None:
-    def nobody(scope: Any) -> str:
-        raise PermissionError
-
-    with pytest.raises(PermissionError):
-        TestClient(asgi_app(world.app, principal=nobody)).get("/mcp")
 
 
 NAME: ContextVar[str] = ContextVar("NAME")
@@ -224,6 +216,6 @@ def test_both_readings_of_the_root_path(root: str, path: str, target: bytes, tol
         "query_string": b"q=1",
         "headers": [(b"Host", b"h")],
     }
-    head = request_head(scope, "ada")
+    head = request_head(scope)
     assert (head.target, head.root) == (target + b"?q=1", told)
-    assert (head.method, head.headers, head.principal) == (b"GET", ((b"host", b"h"),), "ada")
+    assert (head.method, head.headers) == (b"GET", ((b"host", b"h"),))

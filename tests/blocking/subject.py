@@ -18,6 +18,7 @@ from sansmcp.testing.check_adapter import (
     Pending,
     Running,
     ServerSubject,
+    SubjectSettings,
     stdio_app,
 )
 
@@ -97,7 +98,7 @@ class BlockingServers(ServerSubject):
         *,
         resumable: bool,
         grace: float,
-        **settings: Unpack[sansmcp.ServerSettings],
+        **settings: Unpack[SubjectSettings],
     ) -> Running:
         return _Running(
             sansmcp_blocking.serve(

@@ -42,7 +42,10 @@ ON_SOCKETS = "the example has only sockets"
 class OnSelectors:
     """The example on bare sockets, in a thread."""
 
-    lacks: Mapping[Feature, str] = {Feature.STDIO: ON_SOCKETS}
+    lacks: Mapping[Feature, str] = {
+        Feature.STDIO: ON_SOCKETS,
+        Feature.THREADS: "all that the example runs is in its loop",
+    }
     is_async = True
 
     def sleep(self, call: Any, seconds: float) -> Any:

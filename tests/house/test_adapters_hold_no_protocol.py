@@ -18,7 +18,7 @@ COMMON = {"127.0.0.1", "http", "https", "latin-1", "localhost", "replace", "sans
 """Words of the core that are no protocol: about addresses and encodings, and our own name."""
 
 OWN_WORDS = {
-    "sansmcp_asgi": {"body", "headers", "method", "path", "status", "type"},
+    "sansmcp_asgi": {"body", "client", "headers", "method", "path", "status", "type"},
     "sansmcp_wsgi": {"_"},
 }
 """What an adapter has to call things because the interface that it serves does so."""

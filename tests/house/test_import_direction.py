@@ -14,7 +14,7 @@ TIERS = (
     ("limits",),
     ("app", "codecs", "memory", "revisions", "security", "states"),
     ("events", "http", "meta", "turns"),
-    ("effects", "wire"),
+    ("authentication", "effects", "wire"),
     ("h11_pump", "httptools_pump", "trace"),
     ("client", "server"),
     ("handles", "http11"),

@@ -33,12 +33,12 @@ BRINGS = {
     "import sansmcp": VOCABULARY,
     "from sansmcp import SseDecoder": VOCABULARY,
     "from sansmcp import Client": VOCABULARY | MACHINE | {"client"},
-    "from sansmcp import Server": VOCABULARY | MACHINE | {"security", "server"},
+    "from sansmcp import Server": VOCABULARY | MACHINE | {"authentication", "security", "server"},
     "from sansmcp import ClientConnection": VOCABULARY | MACHINE | CONNECTION | {"client"},
     "from sansmcp import ServerConnection": VOCABULARY
     | MACHINE
     | CONNECTION
-    | {"security", "server"},
+    | {"authentication", "security", "server"},
     "import sansmcp_blocking": VOCABULARY,
 }
 """The parts of the core that are there after an import, and no others."""

@@ -16,7 +16,7 @@ from sansmcp import CallOptions, Client, ClientSettings, Server, ServerSettings,
 
 MIRRORS: list[tuple[type, Callable[..., Any], set[str]]] = [
     (ClientSettings, Client.__init__, {"jitter"}),
-    (ServerSettings, Server.__init__, {"new_token", "resumable"}),
+    (ServerSettings, Server.__init__, {"authentication", "new_token", "resumable"}),
     (CallOptions, Client.call, {"now"}),
 ]
 """A typed dict, what it mirrors, and the keywords that adapters fill in themselves."""

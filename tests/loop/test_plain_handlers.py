@@ -91,8 +91,8 @@ def test_many_threads_report_and_ask(serve: Serve) -> None:
         answer = call.ask("elicitation/create", {"message": str(number), "requestedSchema": {}})
         return {"number": number, "answer": answer["content"]["said"]}
 
-    async def answer(params: Any) -> Any:
-        return {"action": "accept", "content": {"said": params["message"]}}
+    async def answer(request: Any) -> Any:
+        return {"action": "accept", "content": {"said": request.params["message"]}}
 
     reports: dict[int, list[float]] = {number: [] for number in range(MANY)}
     results = many_calls(
@@ -148,7 +148,7 @@ def test_many_threads_are_cancelled(serve: Serve, act: str) -> None:
         with pytest.raises(asyncio.CancelledError):
             await calling
 
-    async def never(params: Any) -> Any:
+    async def never(request: Any) -> Any:
         await asyncio.sleep(1000)
 
     all_begun = asyncio.Event()

@@ -17,7 +17,7 @@ from sansmcp import (
     ServerSettings,
     h11_pump,
 )
-from sansmcp.effects import CloseConnection, SendBytes, ServerEffect, Wake
+from sansmcp.effects import Authenticate, CloseConnection, SendBytes, ServerEffect, Wake
 from sansmcp.events import CallReceived, ServerEvent
 from sansmcp.testing import counting_tokens
 
@@ -76,18 +76,21 @@ class Answer:
 class Bench:
     """A server and one connection to it."""
 
-    def __init__(self, **settings: Unpack[ServerSettings]) -> None:
+    def __init__(self, *, authentication: bool = False, **settings: Unpack[ServerSettings]) -> None:
         app = App("bench")
         app.handler("tools/call")(lambda: None)
         self.now = 0.0
         settings.setdefault("http11", HTTP11)
-        self.server = Server(app, new_token=counting_tokens(), **settings)
+        self.server = Server(
+            app, new_token=counting_tokens(), authentication=authentication, **settings
+        )
         self.store = MemoryStore(self.server.limits)
         self.connection = ServerConnection(self.server, host=self, now=0.0)
         self.sent = b""
         self.closed = False
         self.idle: Idle | None = None
         self.calls: list[Call] = []
+        self.asked: list[Authenticate] = []
 
     def wake(self) -> None:
         """There is something to send."""
@@ -110,6 +113,8 @@ class Bench:
         if isinstance(effect, Wake):
             assert effect.exchange.host is self
             self.wake()
+        elif isinstance(effect, Authenticate):
+            self.asked.append(effect)
         else:
             self.server.use_store(effect, self.store, now=self.now)
 

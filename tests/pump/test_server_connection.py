@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sansmcp import Idle, ServerConnection
+from sansmcp import Idle
 
 from .bench import CALL, INITIALIZE, PING, Bench, chunked, post
 
@@ -160,13 +160,6 @@ def test_a_client_that_waits_is_refused_without_its_body(bench: Bench) -> None:
     assert not bench.closed
     bench.wait(2)
     assert bench.closed
-
-
-def test_who_is_at_the_other_end_makes_the_calls() -> None:
-    bench = Bench(sessions=False)
-    bench.connection = ServerConnection(bench.server, host=bench, principal="alice", now=0)
-    bench.feed(post(CALL))
-    assert [call.session.principal for call in bench.calls] == ["alice"]
 
 
 @pytest.mark.parametrize("size", [1, None])

@@ -26,6 +26,7 @@ from sansmcp import (
 )
 from sansmcp.effects import (
     Abort,
+    Authenticate,
     SendBody,
     SendEnd,
     SendHead,
@@ -148,17 +149,24 @@ class Bench:
         store_works: bool = True,
         store: MemoryStore | None = None,
         tokens: str = "token",
+        authentication: bool = False,
         **settings: Unpack[ServerSettings],
     ) -> None:
         self.now = 0.0
         self.server = Server(
-            app or example_app(), new_token=counting_tokens(tokens), resumable=resumable, **settings
+            app or example_app(),
+            new_token=counting_tokens(tokens),
+            resumable=resumable,
+            authentication=authentication,
+            **settings,
         )
         if store is not None:
             self.store = store
         self.store_works = store_works
         self.waiting: list[StoreEffect] = []
         """Uses of the store that are not done yet; only if ``store_works`` is False."""
+        self.asked: list[Authenticate] = []
+        """The requests whose principal the server wants to know."""
         self.events: list[ServerEvent] = []
         self.takes_events = True
         self.ids = itertools.count(1)
@@ -180,6 +188,8 @@ class Bench:
     def perform(self, effect: ServerEffect) -> None:
         if isinstance(effect, Wake):
             effect.exchange.host.pull()
+        elif isinstance(effect, Authenticate):
+            self.asked.append(effect)
         elif self.store_works:
             self.use_store(effect)
         else:

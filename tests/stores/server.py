@@ -16,7 +16,7 @@ from typing import Any
 
 import uvicorn
 
-from sansmcp import App, InputRequest, InputRequired
+from sansmcp import App, ConnectionInfo, InputRequest, InputRequired, RequestHead
 from sansmcp_asgi import Call, asgi_app
 from sansmcp_stores import SqliteStore
 
@@ -73,9 +73,9 @@ async def ask(call: Call) -> Any:
     return {"content": [], "structuredContent": {"sum": total, "round": now}}
 
 
-def who(scope: Any) -> str:
+async def who(head: RequestHead, connection: ConnectionInfo) -> str:
     """Who makes a request."""
-    return str(dict(scope["headers"]).get(WHO.encode(), b"").decode())
+    return b"".join(head.values(WHO.encode())).decode() or "nobody"
 
 
 if __name__ == "__main__":
@@ -83,7 +83,7 @@ if __name__ == "__main__":
     journal = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     web = asgi_app(
         app,
-        principal=who,
+        authenticate=who,
         store=store,
         multi_turn=True,
     )

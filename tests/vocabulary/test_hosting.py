@@ -88,6 +88,9 @@ class Host(ServerHost):
     def unexpected(self, error: Exception) -> None:
         self.bugs.append(error)
 
+    def authentication_failed(self, error: Exception) -> None:
+        self.failures.append(error)
+
     def observe(self, event: ServerEvent) -> None:
         self.seen.append(event)
 

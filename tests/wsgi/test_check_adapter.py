@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import sansmcp
-from sansmcp.testing.check_adapter import Check, Feature, Running, ServerSubject, server_checks
+from sansmcp.testing.check_adapter import (
+    Check,
+    Feature,
+    Running,
+    ServerSubject,
+    SubjectSettings,
+    server_checks,
+)
 from sansmcp_wsgi import Call, WsgiApp
 
 from .conftest import Host
@@ -53,7 +60,7 @@ class WsgiServers(ServerSubject):
         *,
         resumable: bool,
         grace: float,
-        **settings: Unpack[sansmcp.ServerSettings],
+        **settings: Unpack[SubjectSettings],
     ) -> Running:
         settings.setdefault("listening", True)
         return _Running(self._host, WsgiApp(app, resumable=resumable, **settings))

@@ -142,7 +142,7 @@ def test_the_principal_is_who_the_gateway_says(host: Host, world: World) -> None
     def who(call: Call) -> Any:
         return {"name": call.session.principal}
 
-    app = WsgiApp(world.app, principal=lambda environ: environ.get("HTTP_X_USER", ""))
+    app = WsgiApp(world.app, authenticate=lambda _, connection: connection.environ["HTTP_X_USER"])
     with host.serve(app) as url:
         for name in (b"ada", b"bob"):
             headers = ((b"x-user", name),)

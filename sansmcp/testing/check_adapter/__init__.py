@@ -37,6 +37,7 @@ from .subjects import (
     Pending,
     Running,
     ServerSubject,
+    SubjectSettings,
 )
 from .tools import stdio_app
 
@@ -60,6 +61,7 @@ __all__ = [
     "Pending",
     "Running",
     "ServerSubject",
+    "SubjectSettings",
     "client_checks",
     "server_checks",
     "stdio_app",

@@ -192,11 +192,16 @@ class Peer:
     """A client of one revision. Each request has a connection of its own."""
 
     def __init__(
-        self, url: str, version: str, capabilities: Mapping[str, Any] | None = None
+        self,
+        url: str,
+        version: str,
+        capabilities: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.url = url
         self._version = version
         self._capabilities = capabilities or {}
+        self._headers = headers or {}
         self._is_modern = REVISIONS[version].era is Era.MODERN
         self._connections: list[Connection] = []
         self._ids = iter(range(1_000_000))
@@ -257,7 +262,7 @@ class Peer:
 
     def _post(self, members: Mapping[str, Any], headers: Mapping[str, str]) -> bytes:
         body = json.dumps({"jsonrpc": "2.0", **members}).encode()
-        return request(self.url, "POST", {**POST_HEADERS, **headers}, body)
+        return request(self.url, "POST", {**POST_HEADERS, **self._headers, **headers}, body)
 
     def send(self, data: bytes, on: Connection | None = None, to: str = "POST") -> Response:
         """Send a request; returns its response as far as its head."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from collections.abc import Mapping
 from typing import Any
 
+from ...authentication import Authenticator, ConnectionInfo, Refusal
+from ...http import RequestHead, Url
 from ...limits import Limits
 from ...trace import Tracer
-from .check import Broken, expect, same, server_check
+from .check import MOMENT, Broken, expect, same, server_check
 from .raw_client import POST_HEADERS, Connection, Peer, request
 from .servers import LEGACY, MODERN, alive, begun, serving
 from .subjects import Feature, Running, ServerSubject
@@ -252,3 +255,93 @@ def _used(peer: Peer) -> Connection:
         with contextlib.suppress(OSError, Broken):
             peer.call("echo", on=connection)
             return connection
+
+
+_ADA = {"authorization": "Bearer ada"}
+_EVE = {"authorization": "Bearer eve"}
+
+
+@server_check(Feature.AUTHENTICATION)
+def requests_are_authenticated(subject: ServerSubject) -> None:
+    """The application says who makes each request, before anything else becomes of it.
+
+    For the effect Authenticate call its function, with the head and what is known of the
+    connection, in a thread if it is plain; then tell the machine the outcome, and pull.
+    """
+    seen: list[ConnectionInfo] = []
+
+    def authenticate(head: RequestHead, connection: ConnectionInfo) -> str | Refusal:
+        seen.append(connection)
+        match b"".join(head.values(b"authorization")).decode():
+            case "":
+                return Refusal(401, "Log in", challenge='Bearer realm="checks"')
+            case "Bearer mallory":
+                return Refusal(403, "Not you")
+            case "Bearer broken":
+                raise ValueError("secret")
+        return head.values(b"authorization")[0].decode()
+
+    async def authenticate_async(head: RequestHead, connection: ConnectionInfo) -> str | Refusal:
+        return authenticate(head, connection)
+
+    ways: list[Authenticator] = [authenticate]
+    if subject.is_async:
+        ways.append(authenticate_async)
+    for way in ways:
+        with serving(subject, authenticate=way) as (_, running):
+            for token, status in (("", 401), ("Bearer mallory", 403), ("Bearer broken", 500)):
+                headers = {"authorization": token} if token else {}
+                with Connection(running.url) as connection:
+                    row = {**POST_HEADERS, **headers}
+                    connection.send(request(running.url, "POST", row, _LIST))
+                    response = connection.response()
+                    same(response.status, status, f"the status of a request by {token!r}")
+                    challenge = response.headers.get("www-authenticate")
+                    expected = 'Bearer realm="checks"' if status == 401 else None
+                    same(challenge, expected, "the challenge")
+                    expect(b"secret" not in response.body(), "the answer tells what was raised")
+            with (
+                Peer(running.url, LEGACY, headers=_ADA) as ada,
+                Peer(running.url, MODERN, headers=_EVE) as eve,
+            ):
+                same(ada.call("echo", {"a": 1}), {"echo": {"a": 1}}, "the result of ada")
+                same(eve.call("echo", {"a": 1}), {"echo": {"a": 1}}, "the result of eve")
+                with Connection(running.url) as connection:
+                    row = {**POST_HEADERS, **ada.session, **_EVE}
+                    connection.send(request(running.url, "POST", row, _LIST))
+                    same(connection.response().status, 404, "the status of ada's session to eve")
+    address = Url.parse(running.url).host
+    peers = [info.peer and info.peer[0] for info in seen]
+    same(peers, [address] * len(seen), "the addresses of the clients")
+    expect(not any(info.is_tls for info in seen), "the connections are not encrypted")
+
+
+@server_check(Feature.AUTHENTICATION, Feature.THREADS)
+def authentication_may_block(subject: ServerSubject) -> None:
+    """A plain function that takes its time to say who makes a request holds up no other request.
+
+    Call it in a thread. The machine says Idle.PAUSED for its connection meanwhile.
+    """
+    slow = threading.Semaphore(0)
+    go_on = threading.Event()
+
+    def authenticate(head: RequestHead, connection: ConnectionInfo) -> str:
+        if head.values(b"x-slow"):
+            slow.release()
+            go_on.wait(MOMENT)
+        return "ada"
+
+    with (
+        serving(subject, authenticate=authenticate) as (_, running),
+        Peer(running.url, MODERN, headers={"x-slow": "1"}) as waiting,
+    ):
+        gone = waiting.connect()
+        gone.send(waiting.tool("echo", {"a": 0}))
+        expect(slow.acquire(timeout=MOMENT), "the function was not called")
+        gone.reset()
+        connection = waiting.connect()
+        connection.send(waiting.tool("echo", {"a": 1}))
+        expect(slow.acquire(timeout=MOMENT), "the function was not called")
+        alive(running)
+        go_on.set()
+        same(connection.response().result(), {"echo": {"a": 1}}, "the result")

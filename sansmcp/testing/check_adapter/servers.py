@@ -6,10 +6,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ...server.settings import ServerSettings
 from .check import MOMENT, expect
 from .raw_client import Peer
-from .subjects import Running, ServerSubject
+from .subjects import Running, ServerSubject, SubjectSettings
 from .tools import Tools
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ def serving(
     *,
     resumable: bool = True,
     grace: float = 1.0,
-    **settings: Unpack[ServerSettings],
+    **settings: Unpack[SubjectSettings],
 ) -> Generator[tuple[Tools, Running]]:
     """A server, for a while, and what its handlers do."""
     tools = Tools(subject)

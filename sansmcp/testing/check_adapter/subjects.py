@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ...app import App
+from ...authentication import Authenticator
 from ...client.settings import CallOptions, ClientSettings
 from ...events import ClientEvent, Connected
 from ...handles import OnProgress, ServerRequest
@@ -44,6 +45,12 @@ class Feature(enum.Enum):
 
     DISCONNECTS = "disconnects"
     """Server: is told that a client has gone while there is nothing to send to it."""
+
+    AUTHENTICATION = "authentication"
+    """Server: asks a function of the application who makes each request."""
+
+    THREADS = "threads"
+    """Server: plain functions of the application run in threads, so that they may block."""
 
     GRACE = "grace"
     """Server: is told that it is to stop, with time left to end its streams."""
@@ -140,6 +147,12 @@ class Running(Protocol):
         """Stop it, and wait until nothing is left of it. May be called twice."""
 
 
+class SubjectSettings(ServerSettings, total=False):
+    """The settings that a server adapter is given by checks."""
+
+    authenticate: Authenticator
+
+
 class ServerSubject(Protocol):
     """A server adapter under test."""
 
@@ -159,7 +172,7 @@ class ServerSubject(Protocol):
 
     @abc.abstractmethod
     def serve(
-        self, app: App, *, resumable: bool, grace: float, **settings: Unpack[ServerSettings]
+        self, app: App, *, resumable: bool, grace: float, **settings: Unpack[SubjectSettings]
     ) -> Running:
         """Serve the application over HTTP on a free port of 127.0.0.1; return when it can be used.
 

@@ -1,0 +1,62 @@
+"""What ``authenticate`` is told of a connection under TLS."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trustme
+
+import sansmcp
+import sansmcp_blocking
+from sansmcp import ConnectionInfo, RequestHead
+
+from ..asyncio.subject import AsyncioServers
+from ..blocking.subject import BlockingServers
+from ..trio.subject import TrioServers
+
+SUBJECTS: dict[str, Callable[[], Any]] = {
+    "asyncio": lambda: AsyncioServers("asyncio"),
+    "uvloop": lambda: AsyncioServers("uvloop"),
+    "trio": TrioServers,
+    "blocking": BlockingServers,
+}
+
+
+@pytest.mark.parametrize("adapter", SUBJECTS)
+@pytest.mark.parametrize("has_certificate", [True, False])
+def test_the_certificate_of_a_client_can_name_it(adapter: str, *, has_certificate: bool) -> None:
+    """Row C9 of the review: native servers had no hook for who is calling."""
+    authority = trustme.CA()
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(server)
+    authority.configure_trust(server)
+    server.verify_mode = ssl.CERT_OPTIONAL
+    client = ssl.create_default_context()
+    authority.configure_trust(client)
+    if has_certificate:
+        authority.issue_cert("ada@example.com").configure_cert(client)
+    app = sansmcp.App("tls", "1")
+
+    @app.handler("tools/call", inline=True)
+    def call_tool(call: Any) -> Any:
+        return {"who": call.session.principal}
+
+    def authenticate(head: RequestHead, connection: ConnectionInfo) -> str:
+        assert connection.is_tls
+        if connection.certificate is None:
+            return "nobody"
+        (_, name), *_ = connection.certificate["subjectAltName"]
+        return str(name)
+
+    running = SUBJECTS[adapter]().serve(
+        app, resumable=True, grace=0.0, ssl_context=server, authenticate=authenticate
+    )
+    try:
+        with sansmcp_blocking.connect(running.url, ssl_context=client) as connected:
+            who = connected.call_tool("x")["who"]
+    finally:
+        running.stop()
+    assert who == ("ada@example.com" if has_certificate else "nobody")
