@@ -196,6 +196,22 @@ def test_a_time_that_is_too_long_is_ended_by_the_timeout(bench: Bench) -> None:
     assert isinstance(only_failure(bench, handle), RequestTimeout)
 
 
+@pytest.mark.parametrize("how", ["cut", "end"])
+def test_no_deadline_is_further_away_than_selectors_can_wait(how: str) -> None:
+    """Selectors raise for a time that does not fit, and a server could end a client by that."""
+    bench = Bench(listen=True).connect()
+    asked = bench.take("GET")
+    asked.open_stream()
+    asked.event(retry=10**16 - 1)
+    if how == "cut":
+        asked.cut()
+    else:
+        asked.end()
+    deadline = bench.client.next_deadline()
+    assert deadline is not None
+    assert 86_400 <= deadline - bench.now <= 86_400 * 1.1
+
+
 def test_a_repeated_request_is_no_poll(bench: Bench) -> None:
     """Without an id the request has to be made again, which is not done for ever."""
     handle, asked = bench.call(idempotent=True)

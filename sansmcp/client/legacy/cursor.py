@@ -43,6 +43,8 @@ from .turns import BUFFER_INPUT, INPUT_REQUIRED, KeptTurn, Turns
 
 _LONGEST_ID = 2048
 """Characters; a longer one would not fit into the header that brings it back."""
+_LONGEST_RETRY = 86_400.0
+"""Seconds; a server may ask for any time, and selectors raise for one that is too long for them."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -307,7 +309,7 @@ class Cursor:
         """
         assert self._exchange is not None
         if self._exchange.reconnection_time is not None:
-            self._retry = self._exchange.reconnection_time / 1000
+            self._retry = min(self._exchange.reconnection_time / 1000, _LONGEST_RETRY)
 
     def _reconnect(self, delay: float, reason: str, *, attempt: int = 0) -> None:
         self._advance(CursorEvent.BROKEN)

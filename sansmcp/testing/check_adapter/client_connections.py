@@ -7,9 +7,11 @@ import threading
 from ...errors import Disconnected
 from .check import client_check, raises, same, stays_the_same
 from .client_calls import by_stream
-from .clients import LEGACY, call, connected, talking
-from .fake_server import Exchange, FakeServer, Script, echo, in_turn
+from .clients import LEGACY, MODERN, call, connected, talking
+from .fake_server import SCRIPTS, Exchange, FakeServer, Script, echo, in_turn
 from .subjects import ClientSubject
+
+_STEPS = ("initialize", "notifications/initialized")
 
 
 @client_check()
@@ -24,6 +26,23 @@ def connections_are_used_again(subject: ClientSubject) -> None:
             for _ in answers:
                 call(client)
         same(server.connections, 1, "the connections for requests one after the other")
+
+
+@client_check()
+def connections_that_fail_while_it_connects(subject: ClientSubject) -> None:
+    """A server that is not quite there yet is asked again, at every step of the handshake.
+
+    Feed PeerGone for an exchange whose connection cannot be made, or is lost before the response;
+    do not end the client. (Row A3 of the review.)
+    """
+    for version, methods in ((LEGACY, _STEPS), (MODERN, ("server/discover",))):
+        scripts = {
+            method: in_turn(Exchange.close, Exchange.reset, SCRIPTS[method]) for method in methods
+        }
+        with talking(subject, scripts, versions=version) as (client, server):
+            same(call(client, {"a": 1}), {"a": 1}, "the result")
+            for method in methods:
+                same(server.asked.count(method), 3, f"how often {method} was asked")
 
 
 @client_check()

@@ -91,6 +91,30 @@ def a_server_that_lets_go(subject: ClientSubject) -> None:
 
 
 @client_check(Feature.CONCURRENCY)
+def a_server_that_falls_silent(subject: ClientSubject) -> None:
+    """A stream that can be resumed and says nothing any more is aborted, and fetched further.
+
+    Call handle_timeout() at next_deadline(), also while a response is read. (Row A7 of the review.)
+    """
+    logs: list[list[bytes]] = []
+
+    def begin(exchange: Exchange) -> None:
+        logs.append(_log(exchange))
+        exchange.begin_stream()
+        exchange.chunk(*logs[0][:2])
+        exchange.wait_until_gone()
+
+    def go_on(exchange: Exchange) -> None:
+        same(exchange.headers["last-event-id"], "e-1", "where the client goes on")
+        exchange.begin_stream()
+        exchange.end(*logs[0][2:])
+
+    limits = Limits(stream_idle_timeout=0.2)
+    with talking(subject, {"tools/call": begin, "GET": go_on}, limits=limits) as (client, _):
+        same(call(client), {"done": True}, "the result")
+
+
+@client_check(Feature.CONCURRENCY)
 def the_standalone_stream(subject: ClientSubject) -> None:
     """What the server says on its own accord is read while nothing is asked."""
     listening = threading.Event()
