@@ -6,6 +6,7 @@ import pytest
 
 from sansmcp import Limits, LocalProtocolError, RequestTimeout
 from sansmcp.events import CallFailed, NotDelivered, ServerAsked
+from sansmcp.revisions import HANDSHAKE_VERSIONS
 
 from .bench import Bench, request
 
@@ -135,5 +136,55 @@ def test_closing_and_a_lost_session_leave_no_post(closes: bool) -> None:
         bench.requests.pop(0).refuse(404)
         assert [asked.json["method"] for asked in bench.requests[1:]] == ["initialize"]
         bench.wait(100)
+    assert open_posts(bench) == 0
+    assert bench.client.next_deadline() is None
+
+
+# All exchanges
+
+
+def silent_after(stage: str) -> Bench:
+    """A client whose server falls silent at a stage of the conversation."""
+    versions = ("2026-07-28",) if stage == "discover" else HANDSHAKE_VERSIONS
+    transports = ("http+sse",) if stage == "http+sse" else ("streamable-http",)
+    bench = Bench(versions=versions, transports=transports, listen=stage == "standalone stream")
+    bench.do(bench.client.start)
+    if stage in ("discover", "http+sse", "initialize"):
+        return bench
+    bench.take_initialize()
+    if stage == "initialized":
+        return bench
+    bench.take().accept()
+    match stage:
+        case "call":
+            bench.do(bench.client.call, "tools/call")
+        case "close":
+            bench.do(bench.client.close)
+        case "notification":
+            say(bench, 1)
+        case _:
+            assert stage == "standalone stream"
+    return bench
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "discover",
+        "initialize",
+        "initialized",
+        "call",
+        "close",
+        "http+sse",
+        "notification",
+        "standalone stream",
+    ],
+)
+def test_every_exchange_with_a_silent_server_ends(stage: str) -> None:
+    """Row A6 of the review: whatever an exchange carries, it has a deadline."""
+    bench = silent_after(stage)
+    assert open_posts(bench) == 1
+    assert bench.client.next_deadline() is not None
+    bench.wait(3600)
     assert open_posts(bench) == 0
     assert bench.client.next_deadline() is None

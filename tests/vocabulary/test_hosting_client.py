@@ -27,9 +27,11 @@ from sansmcp.effects import ClientEffect, KillProcess
 from sansmcp.events import ClientEvent, Closed, ProgressReceived, ServerNotified
 from sansmcp.handles import OnProgress
 from sansmcp.messages import Params
+from sansmcp.meta import MULTI_TURN
 from sansmcp.process import ProcessExit
 
-from ..client.bench import Asked, Bench, error, notification, request, response
+from ..client.bench import Asked, Bench, error, initialized, notification, request, response
+from ..client.modern.bench import MODERN, discovered, input_required, question
 
 ABLE: Mapping[str, Any] = {"capabilities": {"elicitation": {}, "roots": {}, "sampling": {}}}
 
@@ -439,3 +441,34 @@ def test_a_process_effect_that_fails_ends_the_client(
     monkeypatch.setattr(bench.client, "next_effect", lambda: next(effects, Idle.NEED_DATA))
     bench.host.settle()
     is_ended(bench, promise)
+
+
+def test_a_round_names_the_call_that_asks() -> None:
+    """Row C9 of the review."""
+    bench = HostBench(versions=(MODERN,))
+    bench.do(bench.client.start)
+    asked = bench.take()
+    asked.answer(discovered(asked.id, MODERN))
+    promise = bench.host.call("tools/call", {"name": "t"})
+    bench.take().result(input_required({"k": question()}, "state"))
+    (asks,) = bench.host.requests
+    assert asks.call == OriginatingCall(bench.host.handle, "tools/call", {"name": "t"})
+    bench.take().result({"resultType": "complete", "done": True})
+    assert promise.get()["done"] is True
+
+
+def test_a_turn_names_the_call_that_asks() -> None:
+    """Row C9 of the review."""
+    bench = HostBench(multi_turn=True)
+    bench.do(bench.client.start)
+    asked = bench.take()
+    answer = initialized(asked.id)
+    answer["result"]["capabilities"]["experimental"] = {MULTI_TURN: {"sep": 1858}}
+    asked.answer(answer)
+    bench.take().accept()
+    _, asked = bench.ask(params={"name": "t"})
+    asked.feed(BodyData(encode_event(None, event="buffer_input", id="e0")))
+    asked.event(request("q", "elicitation/create", message="?"), id="e1")
+    (asks,) = bench.host.requests
+    assert asks.call == OriginatingCall(bench.host.handle, "tools/call", {"name": "t"})
+    assert bench.requests == []  # the answer is kept back until the turn ends
