@@ -119,6 +119,29 @@ def test_among_instances_no_id_is_told_before_it_is_stored() -> None:
     assert methods(talk) == ["answer"]
 
 
+def test_among_instances_a_client_is_let_go_when_it_has_an_id() -> None:
+    """Found by an attack on row A1: it was let go with no id, and could not come back."""
+    bench, talk, call = opening()
+    assert bench.do(call.disconnect, retry=1) is True
+    assert not talk.ended
+    say(bench, call, "a")
+    bench.use_store_once()
+    assert [(bool(event.id), event.retry) for event in talk.events] == [(True, None), (True, 1000)]
+    assert talk.ended
+
+
+def test_among_instances_a_client_that_never_gets_an_id_stays() -> None:
+    bench, talk, call = opening()
+    assert bench.do(call.disconnect, retry=1) is True
+    bench.fail_store_once()
+    bench.do(call.respond, {})
+    assert methods(talk) == ["answer"]
+    standalone = Bench(shared_store=True)
+    reader = standalone.get(standalone.open_session())
+    assert standalone.do(standalone.server.disconnect_streams) == 0
+    assert not reader.ended
+
+
 def test_without_the_store_no_id_is_told() -> None:
     bench, talk, call = opening()
     bench.fail_store_once()

@@ -94,6 +94,8 @@ class Stream:
     """
     _retry: int | None = attrs.field(default=None, init=False)
     """Milliseconds that the reader's client is still to be told of."""
+    _departure: tuple[int | None] | None = attrs.field(default=None, init=False)
+    """The reader is to be let go with this ``retry``, as soon as it has an id."""
     _reading: StoreRead | None = attrs.field(default=None, init=False)
     """What will bring the reader's next page."""
 
@@ -194,8 +196,15 @@ class Stream:
         self._stored = entries[-1].seq
         if self._is_read_up_to(entries[0].seq - 1) and not self._is_slow():
             self._give(entries)
+        self._depart()
         self.catch_up()
         self._append_next()
+
+    def _depart(self) -> None:
+        """Let the reader go, if it was to be let go before it had an id."""
+        if self._departure is not None:
+            (retry,), self._departure = self._departure, None
+            self.disconnect(retry)
 
     def overtaken(self) -> None:
         """Somebody else writes this log: what they say counts."""
@@ -257,14 +266,24 @@ class Stream:
     def disconnect(self, retry: int | None) -> bool:
         """Close the reader's connection; it shall read on after ``retry`` milliseconds.
 
-        Returns False, and does nothing, where the client could not come back. Source: SEP-1699.
+        Returns False, and does nothing, where the client could not come back. Among instances it
+        has no id until the first entry is stored, and is let go then. Source: SEP-1699.
         """
-        if not self.logged or not self.polling:
+        id = self._id(self._position)
+        if not self.polling or (id is None and not self._is_opening):
             return False
+        if id is None:
+            self._departure = (retry,)
+            return True
         if self.reader is not None and self.reader.state is ExchangeState.STREAMING:
-            self.reader.send(encode_event(b"", id=self._id(self._position), retry=retry))
+            self.reader.send(encode_event(b"", id=id, retry=retry))
         self.detach_reader()
         return True
+
+    @property
+    def _is_opening(self) -> bool:
+        """Whether the store is getting the first entry, so that there will be an id."""
+        return self.logged and self._stored == 0 and self._appending is not None
 
     def replayed(self, effect: StoreRead, page: Page | None) -> None:
         """A page has come from the store."""
