@@ -141,14 +141,19 @@ class Limits:
     """Messages of one stream that wait for a slow store before the handler has to wait."""
 
     stored_bytes: int = 64 * 1024 * 1024
-    """Messages that a store keeps for readers to come back, in all; the oldest go first."""
+    """What a store takes, in memory or in its file, for messages that readers may come back for.
+
+    It is for all together: the principal that uses most loses its oldest messages first.
+    """
 
     stored_entries: int = 100_000
     """The same, counted in messages."""
 
     stored_age: float = 900.0
-    """How long a store keeps a message. Longer than any client tries to reconnect. A session that
-    instances share is kept for so long after its last use, give or take a third.
+    """How long a store keeps a message, in seconds; at least so long where little is stored, for
+    the time between two uses of the store counts as a third of this at most. Longer than any client
+    tries to reconnect. A session that instances share is kept for so long after its last use, give
+    or take a third.
     """
 
     replay_page_entries: int = 128

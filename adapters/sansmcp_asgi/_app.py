@@ -116,14 +116,17 @@ def asgi_app(
         authenticate: says who makes each request, from its head and what is known of its
             connection (:data:`sansmcp.Authenticator`). ``connection.environ`` is the scope, where
             middleware in front of us may have left a user. None: all clients are the same.
-        store: where streams are kept for clients that come back; in memory if None.
+        store: where streams are kept for clients that come back; in memory if None. One that
+            outlives the process (``SqliteStore``) is shared, and brings the key of ``seal``, unless
+            the settings say otherwise. It is called in the thread of the event loop, and must not
+            be async.
         resumable: False: keep nothing. Broken streams cannot be resumed then.
         grace: seconds that running calls get when the server stops.
         threads: how many plain handlers run at a time; further calls wait for their turn.
         settings: see :class:`sansmcp.Server`. ``path`` and ``http_sse`` are paths below the place
-            where the application is mounted. Where several processes serve one address, set
-            ``seal`` to the same keys in all of them; and share ``store`` (``shared_store``), or do
-            without sessions (``sessions=False``), or send each client to one process.
+            where the application is mounted. Where several processes serve one address, as under
+            ``uvicorn --workers``, give all of them one ``SqliteStore``; or set ``seal`` to the same
+            keys, and do without sessions (``sessions=False``), or send each client to one process.
 
     What is about connections (slow requests, keep-alive, TLS) is up to the server. Servers that are
     told to stop wait for open responses first, and only then end the lifespan; some wait for ever,

@@ -197,13 +197,15 @@ def serve(
         threads: how many plain handlers run at a time; further calls wait for their turn.
         authenticate: says who makes each request, from its head and what is known of its
             connection (:data:`sansmcp.Authenticator`); None: all clients are the same.
-        store: where streams are kept for clients that come back; in memory if None.
+        store: where streams are kept for clients that come back; in memory if None. One that
+            outlives the process (``SqliteStore``) is shared, and brings the key of ``seal``, unless
+            the settings say otherwise. It is called in this thread, and must not be async.
         resumable: False: keep nothing. Broken streams cannot be resumed then.
         state_file: tells other processes where this server is, as long as it runs
             (:func:`sansmcp_local.read_state`).
         settings: see :class:`sansmcp.Server`; ``http_sse="/sse"`` serves HTTP+SSE, too. Where
-            several processes serve one address, set ``seal`` to the same keys in all of them, and
-            ``shared_store`` if they share ``store``.
+            several processes serve one address, give all of them one ``SqliteStore``, or set
+            ``seal`` to the same keys.
 
     Raises LocalProtocolError for settings that make no sense, and RuntimeError where no loop is
     running; starting raises OSError if the address cannot be bound or the file not be written.

@@ -85,7 +85,9 @@ class Host(sansmcp.ServerHost):
             authenticate: says who makes each request, from its head and what is known of its
                 connection (:data:`sansmcp.Authenticator`), in a thread; None: all clients are the
                 same.
-            store: where streams are kept for clients that come back; in memory if None.
+            store: where streams are kept for clients that come back; in memory if None. One that
+                outlives the process (``SqliteStore``) is shared, and brings the key of ``seal``,
+                unless the settings say otherwise. Its methods must not be async.
             resumable: False: keep nothing. Broken streams cannot be resumed then.
             settings: see :class:`sansmcp.Server`.
 

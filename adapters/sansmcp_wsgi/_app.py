@@ -49,9 +49,8 @@ class WsgiApp(Host):
                 front of us may have left a user (``REMOTE_USER``). ``path`` is
                 below the place where the application is mounted. ``listening`` is off if it is not
                 set: each client would hold a thread all the time. Where several processes serve one
-                address, set ``seal`` to the same keys in all of them; and share ``store``
-                (``shared_store``), or do without sessions (``sessions=False``), or send each client
-                to one process.
+                address, give all of them one ``SqliteStore``; or set ``seal`` to the same keys, and
+                do without sessions (``sessions=False``), or send each client to one process.
 
         Raises LocalProtocolError for settings that make no sense.
         """
