@@ -3,6 +3,7 @@
 # make conformance   the official conformance suite, against every adapter
 # make requirements  which rules of the protocol are proven, and docs/requirements.md
 # make bench    parsers, servers, clients and more next to others; make bench-quick: in two minutes
+# make bench-plots   put the plots of the last runs into the checkout
 # make format   put the code into its shape
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ PYTEST = $(BIN)/python -m pytest -q -n 2 --dist worksteal
 CORE = tests/codecs tests/vocabulary tests/client tests/server tests/pump tests/testing \
 	tests/stores/test_stores.py tests/trio/test_check_adapter.py
 
-.PHONY: demo test check core others tests conformance requirements bench bench-quick format clean
+.PHONY: demo test check core others tests conformance requirements bench bench-quick bench-plots format clean
 
 demo: $(VENV)/installed-cli
 	$(BIN)/sansmcp demo
@@ -54,12 +55,11 @@ bench: $(VENV)/installed-bench
 	$(BIN)/python -m benchmarks.footprint
 
 bench-quick: $(VENV)/installed-bench
-	$(BIN)/python -m benchmarks.parsers --quick
-	$(BIN)/python -m benchmarks.servers 0.1
-	$(BIN)/python -m benchmarks.clients 0.02
-	$(BIN)/python -m benchmarks.streams 500
-	$(BIN)/python -m benchmarks.stdio 200
-	$(BIN)/python -m benchmarks.footprint 2
+	$(BIN)/python -m benchmarks.quick
+
+# Puts the plots of the last runs, which are in build/plots, into the checkout.
+bench-plots:
+	$(PYTHON) -m benchmarks.plot
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix

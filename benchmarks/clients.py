@@ -15,7 +15,20 @@ from functools import partial
 
 from . import plot
 from .callers import CLIENTS
-from .measuring import Cost, Process, column_of, least, line_from, started, table
+from .measuring import (
+    Cost,
+    Costs,
+    Process,
+    Skipped,
+    check_time,
+    column_of,
+    in_rounds,
+    line_from,
+    skip,
+    started,
+    table,
+    wanted,
+)
 from .peers import EVENTS
 
 CALLERS = 32
@@ -42,33 +55,34 @@ def measured(process: Process, row: str, peer: str, callers: int, seconds: float
     return Cost(took / events, cpu_took / events)
 
 
-def measure(seconds: float) -> dict[str, Cost]:
-    """The least costs of each client, by ``"row: column"``."""
+def measure(seconds: float) -> dict[str, Costs]:
+    """The costs of each client, by ``"row: column"``."""
     with ExitStack() as stack:
         server = stack.enter_context(started("peers", "http"))
         url = line_from(server)
-        processes = {
-            (name, version): stack.enter_context(started("callers", name, version, url))
-            for name, client in CLIENTS.items()
-            for version in client.versions
-        }
         measures: dict[str, Callable[[], Cost]] = {}
-        for (name, version), process in processes.items():
+        for name, version in ((n, v) for n in wanted(CLIENTS) for v in CLIENTS[n].versions):
             client = CLIENTS[name]
             row = name if len(client.versions) == 1 else f"{name}, {version}"
-            line_from(process)  # it is ready
+            try:
+                check_time()
+                process = stack.enter_context(started("callers", name, version, url))
+                line_from(process)  # it is ready
+            except Skipped as reason:
+                skip(row, reason)
+                continue
             for column, (peer, callers) in COLUMNS.items():
                 if peer in client.peers and not (client.is_blocking and callers > 1):
                     measures[f"{row}: {column}"] = partial(
                         measured, process, row, peer, callers, seconds
                     )
-        return least(measures)
+        return in_rounds(measures)
 
 
 def main(seconds: float) -> None:
     """Measure, print what came out, and plot some of it."""
     costs = measure(seconds)
-    print(table("client: µs (rate)", costs, tuple(COLUMNS)))
+    print(table("client: µs, least / median / spread (rate)", costs, tuple(COLUMNS)))
     unit = "µs of the client's processor"
     plot.write("clients", "A call over HTTP", unit, column_of(costs, "JSON, 1"), "sansmcp")
     plot.write("reading", "Reading an event", unit, column_of(costs, "one event"), "sansmcp")

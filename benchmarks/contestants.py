@@ -38,7 +38,7 @@ def application() -> sansmcp.App:
     """Echo."""
     app = sansmcp.App("benchmark", "1")
 
-    @app.handler("tools/call")
+    @app.handler("tools/call", inline=True)
     def call_tool(call: Any) -> dict[str, Any]:
         text = call.params["arguments"]["text"]
         return {"content": [{"type": "text", "text": text}], "isError": False}

@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from .contestants import SERVERS
 from .crowd import FEW, MACHINES, MANY, compared
 from .large import LARGE
+from .measuring import Skipped, check_time, has_time, skip
 from .requests import message, post
 from .servers import running
 
@@ -102,7 +103,7 @@ def memory_per_listener(server: str) -> float:
             connection.sendall(listening(port))
             received = connection.recv(65536)
             if not received.startswith(b"HTTP/1.1 200"):
-                raise SystemExit(f"Not a stream: {received.decode()}")
+                raise Skipped(f"wrong: no stream, but {received[:100]!r}")
             if number + 1 in (LISTENERS, 2 * LISTENERS):
                 sizes[number // LISTENERS] = resident(process.pid)
     return (sizes[1] - sizes[0]) / LISTENERS
@@ -114,23 +115,45 @@ def resident(pid: int) -> float:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1024
 
 
+def last_line(reason: Exception) -> str:
+    """Why a process of its own has failed."""
+    if isinstance(reason, subprocess.CalledProcessError):
+        return str(reason.stderr).strip().rpartition("\n")[2]
+    return str(reason)
+
+
 def main(rounds: int) -> None:
     """Measure, and print tables."""
     print("| import | processor time, ms | of our own modules | modules |\n|---|---|---|---|")
     for code in IMPORTS:
-        whole, own, modules = imported(code, rounds)
+        try:
+            check_time()
+            whole, own, modules = imported(code, rounds)
+        except (Skipped, subprocess.CalledProcessError) as reason:
+            skip(code, last_line(reason))
+            continue
         print(f"| `{code}` | {whole:.0f} | {own:.0f} | {modules} |")
     print(f"\n| a message of {MEGABYTES} MB | memory at most, times its size |\n|---|---|")
     for name in LARGE:
+        if not has_time():
+            skip(name, "no time left")
+            continue
         print(f"| {name} | {peak(name):.1f} |")
     print(f"\n| an event, µs | among {FEW} streams | among {MANY:,} |\n|---|---|---|")
     for name, of_machine in MACHINES.items():
+        if not has_time():
+            skip(name, "no time left")
+            continue
         few, many = compared(of_machine)
         print(f"| {name} | {few:.1f} | {many:.1f} |")
     print("\n| server | memory for a listener, KiB |\n|---|---|")
     for name in SERVERS:
         if name.startswith("sansmcp"):
-            print(f"| {name} | {memory_per_listener(name):.1f} |")
+            try:
+                check_time()
+                print(f"| {name} | {memory_per_listener(name):.1f} |")
+            except Skipped as reason:
+                skip(name, reason)
 
 
 if __name__ == "__main__":

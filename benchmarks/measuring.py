@@ -2,46 +2,76 @@
 
 from __future__ import annotations
 
+import os
+import re
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 
 import attrs
 
 ROUNDS = 3
+_QUICK = re.compile(r"(sansmcp|bare),? asyncio( \+ h11)?$|mcp")
 MODERN = "2026-07-28"
 LEGACY = "2025-11-25"
 
 Process = subprocess.Popen[bytes]
 
 
+class Skipped(Exception):
+    """A contestant that takes no part: it is not installed, or does not do what it is asked."""
+
+
 @attrs.frozen
 class Cost:
-    """What one call, or one event, has taken, in seconds: the least of some rounds."""
+    """What one call, or one event, has taken in one round, in seconds."""
 
     seconds: float
     cpu_seconds: float
     """Of the process under test."""
 
+
+@attrs.frozen
+class Costs:
+    """The costs of all rounds."""
+
+    rounds: tuple[Cost, ...]
+
     @property
     def rate(self) -> float:
-        """How many a second."""
-        return 1 / self.seconds
+        """How many a second, in the best round."""
+        return 1 / max(min(cost.seconds for cost in self.rounds), 1e-9)
 
     @property
     def micros(self) -> float:
-        """Processor time of one, in microseconds."""
-        return self.cpu_seconds * 1e6
+        """The least processor time of one, in microseconds."""
+        return self._sorted[0]
+
+    @property
+    def median(self) -> float:
+        """The median of the rounds, in microseconds."""
+        return statistics.median(self._sorted)
+
+    @property
+    def spread(self) -> float:
+        """How much more the worst round took than the best one, in percent."""
+        return spread(self._sorted)
+
+    @property
+    def _sorted(self) -> list[float]:
+        return sorted(cost.cpu_seconds * 1e6 for cost in self.rounds)
 
     def __str__(self) -> str:
-        return f"{self.micros:.1f} ({self.rate:,.0f}/s)"
+        return f"{self.micros:.1f} / {self.median:.1f} / {self.spread:.0f} % ({self.rate:,.0f}/s)"
 
-    def or_less(self, other: Cost) -> Cost:
-        """The less of each."""
-        cpu_seconds = min(self.cpu_seconds, other.cpu_seconds)
-        return Cost(min(self.seconds, other.seconds), cpu_seconds)
+
+def spread(values: Sequence[float]) -> float:
+    """How much larger the largest value is than the least, in percent; 0 where that is 0."""
+    least = min(values)
+    return 100 * (max(values) / least - 1) if least else 0.0
 
 
 @contextmanager
@@ -55,7 +85,7 @@ def started(module: str, *arguments: str) -> Generator[Process]:
 def started_command(command: Sequence[str]) -> Generator[Process]:
     """A process with pipes to it; it is terminated at the end."""
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         try:
             yield process
         finally:
@@ -63,12 +93,19 @@ def started_command(command: Sequence[str]) -> Generator[Process]:
 
 
 def line_from(process: Process) -> str:
-    """The next line that a process prints. One that prints none ends the benchmark."""
+    """The next line that a process prints. Raises Skipped for one that has ended."""
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
-        raise SystemExit(f"It has ended: {process.args!r}")
+        raise Skipped(last_words(process))
     return line.decode().strip()
+
+
+def last_words(process: Process) -> str:
+    """The last line of the standard error of a process that has ended."""
+    assert process.stderr is not None
+    lines = process.stderr.read().decode("utf-8", "replace").split("\n")
+    return next((line for line in reversed(lines) if line.strip()), "it has ended")
 
 
 def cpu_seconds(process: Process) -> float:
@@ -82,23 +119,61 @@ def clocks(process: Process) -> Generator[Callable[[int], Cost]]:
     start, cpu = time.perf_counter(), cpu_seconds(process)
 
     def cost(count: int) -> Cost:
+        if not count:
+            raise Skipped("nothing was answered in time")
         return Cost((time.perf_counter() - start) / count, (cpu_seconds(process) - cpu) / count)
 
     yield cost
 
 
-def least(measures: Mapping[str, Callable[[], Cost]]) -> dict[str, Cost]:
-    """The least costs of each; in each round all have their turn."""
-    best: dict[str, Cost] = {}
+def wanted(names: Iterable[str]) -> list[str]:
+    """The contestants that take part: in the quick way ours and bare ones on asyncio, and mcp."""
+    quick = "BENCHMARK_END" in os.environ
+    return [name for name in names if not quick or _QUICK.match(name)]
+
+
+def has_time() -> bool:
+    """Whether there is time for more: ``BENCHMARK_END`` is a time of the monotonic clock."""
+    return time.monotonic() < float(os.environ.get("BENCHMARK_END", "inf"))
+
+
+def check_time() -> None:
+    """Raises Skipped if there is no time for one more contestant."""
+    if not has_time():
+        raise Skipped("no time left")
+
+
+def in_rounds(measures: Mapping[str, Callable[[], Cost]]) -> dict[str, Costs]:
+    """The costs of each; in each round all have their turn.
+
+    One that fails is shown with its reason, and has no costs.
+    """
+    found: dict[str, list[Cost]] = {name: [] for name in measures}
     for _ in range(ROUNDS):
-        for name, measure in measures.items():
-            cost = measure()
-            best[name] = cost.or_less(best.get(name, cost))
-    return best
+        for name in tuple(found):
+            try:
+                if not found[name]:
+                    check_time()
+                elif not has_time():
+                    continue
+                found[name].append(measures[name]())
+            except (Skipped, OSError) as reason:
+                skip(name, reason)
+                del found[name]
+    return {name: Costs(tuple(costs)) for name, costs in found.items()}
 
 
-def table(what: str, costs: Mapping[str, Cost], columns: Sequence[str]) -> str:
-    """Costs by ``"row: column"``: processor time in microseconds, and how many a second."""
+def skip(name: str, reason: object) -> None:
+    """Show that a contestant is left out, and why."""
+    print(f"skipped: {name}: {reason}", flush=True)
+
+
+def table(what: str, costs: Mapping[str, Costs], columns: Sequence[str]) -> str:
+    """A table of costs by ``"row: column"``.
+
+    Of each: the least and the median processor time in microseconds, the spread of the rounds, and
+    how many a second.
+    """
     lines = [f"| {' | '.join([what, *columns])} |", "|" + "---|" * (len(columns) + 1)]
     for row in dict.fromkeys(name.rpartition(": ")[0] for name in costs):
         found = [costs.get(f"{row}: {column}") for column in columns]
@@ -107,7 +182,7 @@ def table(what: str, costs: Mapping[str, Cost], columns: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def column_of(costs: Mapping[str, Cost], column: str) -> dict[str, float]:
+def column_of(costs: Mapping[str, Costs], column: str) -> dict[str, float]:
     """The processor times of one column, in microseconds, by row."""
     names = [name for name in costs if name.endswith(f": {column}")]
     return {name.removesuffix(f": {column}"): costs[name].micros for name in names}

@@ -1,4 +1,7 @@
-"""Bars as SVG, for the README."""
+"""Bars as SVG, for the README.
+
+They are written to ``build/plots``; ``make bench-plots`` puts them into the checkout.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 
-PLOTS = Path(__file__).parent / "plots"
+COMMITTED = Path(__file__).parent / "plots"
+PLOTS = Path(__file__).parents[1] / "build" / "plots"
 
 _BAR, _GAP, _LABEL, _WIDTH = 18, 6, 250, 720
 _TEXT = 'font-family="sans-serif" font-size="12"'
@@ -14,13 +18,15 @@ _TEXT = 'font-family="sans-serif" font-size="12"'
 
 def write(name: str, title: str, unit: str, values: Mapping[str, float], ours: str) -> None:
     """Write a plot: a bar for each value, the lowest first; names that begin so stand out."""
-    PLOTS.mkdir(exist_ok=True)
+    if not values:
+        return  # all were left out
+    PLOTS.mkdir(parents=True, exist_ok=True)
     (PLOTS / f"{name}.svg").write_text(svg(title, unit, values, ours))
 
 
 def svg(title: str, unit: str, values: Mapping[str, float], ours: str) -> str:
     """The plot itself."""
-    scale = (_WIDTH - _LABEL - 70) / max(values.values())
+    scale = (_WIDTH - _LABEL - 70) / (max(values.values()) or 1)
     shapes = [f'<text x="0" y="14" {_TEXT} font-weight="bold">{escape(title)} ({unit})</text>']
     top = 28
     for name, value in sorted(values.items(), key=lambda item: item[1]):
@@ -36,3 +42,14 @@ def svg(title: str, unit: str, values: Mapping[str, float], ours: str) -> str:
     white = '<rect width="100%" height="100%" fill="white"/>'
     body = "\n".join([white, *shapes])
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n{body}\n</svg>\n'
+
+
+def commit() -> None:
+    """Copy what the last runs have drawn into the checkout."""
+    for drawn in sorted(PLOTS.glob("*.svg")):
+        (COMMITTED / drawn.name).write_bytes(drawn.read_bytes())
+        print(f"{COMMITTED / drawn.name}")
+
+
+if __name__ == "__main__":
+    commit()

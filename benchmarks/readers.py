@@ -73,9 +73,10 @@ class InNode:
         """It, if Node.js is installed; its packages are installed with the first one."""
         try:
             from tests import node
-        except ImportError:
+
+            node.install(_NODE)
+        except (ImportError, OSError, subprocess.SubprocessError):
             return None
-        node.install(_NODE)
         return cls(chunks, node.NODE)
 
     def __call__(self) -> int:

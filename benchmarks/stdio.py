@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -32,12 +33,18 @@ from .measuring import (
     LEGACY,
     MODERN,
     Cost,
+    Costs,
     Process,
+    Skipped,
+    check_time,
     clocks,
     column_of,
-    least,
+    in_rounds,
+    last_words,
+    skip,
     started_command,
     table,
+    wanted,
 )
 from .requests import handshake, message
 
@@ -141,10 +148,12 @@ def with_node() -> dict[str, Contestant]:
     """The server of the TypeScript SDK, where the tests have installed Node."""
     try:
         from tests import node
-    except ImportError:
+
+        folder = Path(node.__file__).parent / "interop" / "node"
+        node.install(folder)
+    except (ImportError, OSError, subprocess.SubprocessError) as reason:
+        skip("TypeScript SDK", reason)
         return {}
-    folder = Path(node.__file__).parent / "interop" / "node"
-    node.install(folder)
     command = (node.NODE, str(folder / "server.mjs"), "stdio")
     return {"TypeScript SDK": Contestant(ours_on_asyncio, (MODERN,), command, "region", "region")}
 
@@ -189,12 +198,15 @@ class Caller:
         return b"".join(self._line.replace(b'"id": 0', b'"id": %d' % id) for id in ids)
 
     def _read(self) -> int:
-        """How many lines come next; an error ends the benchmark."""
+        """How many lines come next. Raises Skipped for an error, and at the end."""
         data = b""
         while not data.endswith(b"\n"):
-            data += os.read(self._out, 65536)
-            if not data or b'"error"' in data:
-                raise SystemExit(f"Not an answer: {data.decode()}")
+            more = os.read(self._out, 65536)
+            if not more:
+                raise Skipped(last_words(self._process))
+            data += more
+            if b'"error"' in data:
+                raise Skipped(f"wrong: {data[:100]!r}")
         return data.count(b"\n")
 
 
@@ -203,25 +215,32 @@ def line_of(message: dict[str, Any]) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-def measure(calls: int) -> dict[str, Cost]:
-    """The least costs of each server, by ``"row: column"``."""
+def measure(calls: int) -> dict[str, Costs]:
+    """The costs of each server, by ``"row: column"``."""
     with ExitStack() as stack:
         measures: dict[str, Callable[[], Cost]] = {}
-        for name, contestant in {**SERVERS, **with_node()}.items():
+        contestants = {**SERVERS, **with_node()}
+        for name in wanted(contestants):
+            contestant = contestants[name]
             own = [sys.executable, "-m", "benchmarks.stdio", name]
             for version in contestant.versions:
                 row = f"{name}, {version}" if len(contestant.versions) > 1 else name
-                process = stack.enter_context(started_command(contestant.command or own))
-                caller = Caller(process, contestant, version)
+                try:
+                    check_time()
+                    process = stack.enter_context(started_command(contestant.command or own))
+                    caller = Caller(process, contestant, version)
+                except (Skipped, OSError) as reason:
+                    skip(row, reason)
+                    continue
                 for column, callers in COLUMNS.items():
                     measures[f"{row}: {column}"] = partial(caller.call, callers, calls)
-        return least(measures)
+        return in_rounds(measures)
 
 
 def main(calls: int) -> None:
     """Measure, print what came out, and plot it."""
     costs = measure(calls)
-    print(table("server on stdio: µs (rate)", costs, tuple(COLUMNS)))
+    print(table("server on stdio: µs, least / median / spread (rate)", costs, tuple(COLUMNS)))
     micros = column_of(costs, f"{CALLERS} callers")
     plot.write("stdio", "A small call on stdio", "µs of the server's processor", micros, "sansmcp")
 

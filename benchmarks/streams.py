@@ -21,13 +21,18 @@ from .measuring import (
     LEGACY,
     MODERN,
     Cost,
+    Costs,
     Process,
+    Skipped,
+    check_time,
     clocks,
     column_of,
-    least,
+    in_rounds,
     line_from,
+    skip,
     started,
     table,
+    wanted,
 )
 from .requests import get, handshake, message, post
 from .speakers import SPEAKERS
@@ -96,10 +101,10 @@ class Reader:
 
 
 def received(connection: socket.socket) -> bytes:
-    """What has come; that nothing comes any more ends the benchmark."""
+    """What has come. Raises Skipped if nothing comes any more."""
     data = connection.recv(65536)
     if not data:
-        raise SystemExit("A server closed a connection of which more was expected")
+        raise Skipped("wrong: it closed a connection of which more was expected")
     return data
 
 
@@ -119,29 +124,32 @@ def timed(process: Process, read: Callable[[int], None], events: int) -> Cost:
         return cost(events)
 
 
-def measure(events: int) -> dict[str, Cost]:
-    """The least costs of each server, by ``"row: column"``."""
+def measure(events: int) -> dict[str, Costs]:
+    """The costs of each server, by ``"row: column"``."""
     with ExitStack() as stack:
-        processes = {
-            (name, version): stack.enter_context(started("speakers", name))
-            for name, (_, versions) in SPEAKERS.items()
-            for version in versions
-        }
         measures: dict[str, Callable[[], Cost]] = {}
-        for (name, version), process in processes.items():
+        for name, version in ((n, v) for n in wanted(SPEAKERS) for v in SPEAKERS[n][1]):
             row = name if name.startswith("bare") else f"{name}, {version}"
-            reader = Reader(line_from(process), version)
+            try:
+                check_time()
+                process = stack.enter_context(started("speakers", name))
+                reader = Reader(line_from(process), version)
+            except (Skipped, OSError) as reason:
+                skip(row, reason)
+                continue
             measures[f"{row}: {CALL}"] = partial(timed, process, reader.say, events)
             if name.startswith("sansmcp"):
                 listening = reader.listen(stack)
                 measures[f"{row}: {STANDALONE}"] = partial(timed, process, listening, events)
-        return least(measures)
+        return in_rounds(measures)
 
 
 def main(events: int) -> None:
     """Measure, print what came out, and plot it."""
     costs = measure(events)
-    print(table("server: µs for an event (rate)", costs, (CALL, STANDALONE)))
+    print(
+        table("server: µs for an event, least / median / spread (rate)", costs, (CALL, STANDALONE))
+    )
     micros = column_of(costs, CALL)
     plot.write("streams", "An event to a reader", "µs of the server's processor", micros, "sansmcp")
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import socket
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks import clients, measuring, parsers, plot, stdio, streams
-from benchmarks.measuring import Cost, column_of, least, table
+from benchmarks.measuring import Cost, Costs, Skipped, column_of, in_rounds, table
+from benchmarks.parsers import Times
 from benchmarks.workloads import OURS, Workload, peer, workloads
 
 WORKLOADS = workloads()
@@ -26,8 +29,75 @@ def test_what_is_not_installed_is_left_out() -> None:
 
 
 def test_a_table_shows_how_many_times_as_long_others_take() -> None:
-    text = parsers.table({"lines": {OURS: 2e-6, "slow": 5e-6, "fast": 1e-6}})
-    assert text.splitlines()[-1] == "| lines | 2.00 | slow 2.5, fast 0.5 |"
+    """Row C11 of the review: least, median and spread, and what is wrong in its place."""
+    times = {OURS: Times((2e-6, 3e-6)), "slow": Times((5e-6,)), "fast": Times((1e-6, 2e-6))}
+    wrong = {"lines": {"blind": "wrong: found 0"}}
+    assert parsers.table({"lines": times}, wrong).splitlines()[-1] == (
+        "| lines | 2.00 / 2.50 / 50 % | slow 2.5 (0 %), fast 0.5 (100 %), blind wrong: found 0 |"
+    )
+    assert parsers.table({"none": {}}, {}).splitlines()[-1] == "| none | - |  |"
+
+
+def test_a_parser_that_finds_nothing_is_not_timed() -> None:
+    """Row C11 of the review: it was the fastest in the table."""
+
+    def failing() -> int:
+        raise ValueError
+
+    workload = Workload("any", 2, {OURS: lambda: 2, "blind": lambda: 0, "failing": failing})
+    right, wrong = parsers.compared(workload)
+    assert list(right.parsers) == [OURS]
+    assert wrong == {"blind": "wrong: found 0 of 2", "failing": "wrong: ValueError"}
+
+
+def test_plots_are_not_drawn_into_the_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row C11 of the review: a separate command puts them there."""
+    assert plot.PLOTS.parts[-2:] == ("build", "plots")
+    monkeypatch.setattr(plot, "PLOTS", tmp_path / "build")
+    monkeypatch.setattr(plot, "COMMITTED", tmp_path)
+    plot.write("empty", "a", "s", {}, OURS)
+    plot.write("any", "a", "s", {OURS: 0.0}, OURS)
+    plot.commit()
+    assert [path.name for path in tmp_path.glob("*.svg")] == ["any.svg"]
+
+
+def test_a_contestant_that_does_nothing_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """Row C11 of the review: what was answered in time may be nothing."""
+    with measuring.started_command(["sleep", "60"]) as process:
+
+        def idle() -> Cost:
+            with measuring.clocks(process) as cost:
+                return cost(0)
+
+        assert in_rounds({"idle": idle}) == {}
+    assert capsys.readouterr().out == "skipped: idle: nothing was answered in time\n"
+
+
+def test_what_cannot_be_started_is_left_out() -> None:
+    """Row C11 of the review."""
+    command = [sys.executable, "-c", "import no_such_module"]
+    with (
+        measuring.started_command(command) as process,
+        pytest.raises(Skipped, match="No module named 'no_such_module'"),
+    ):
+        measuring.line_from(process)
+
+
+def test_no_round_begins_when_time_is_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Row C11 of the review: the quick way ends in two minutes on a busy machine."""
+
+    def slow() -> Cost:
+        monkeypatch.setenv("BENCHMARK_END", "0")
+        return Cost(1, 1)
+
+    found = in_rounds({"slow": slow, "late": slow})
+    assert list(found) == ["slow"]
+    assert len(found["slow"].rounds) == 1
+    assert capsys.readouterr().out == "skipped: late: no time left\n"
 
 
 def test_the_quick_way_measures_every_parser() -> None:
@@ -46,22 +116,29 @@ def test_what_is_plotted_is_measured() -> None:
     assert set(parsers.PLOTTED.values()) <= {workload.name for workload in WORKLOADS}
 
 
-def test_the_least_of_all_rounds_counts() -> None:
+def test_all_rounds_count() -> None:
     costs = iter((Cost(3, 1), Cost(2, 5), Cost(4, 2)))
-    assert least({"any": lambda: next(costs)}) == {"any": Cost(2, 1)}
+    found = in_rounds({"any": lambda: next(costs)})["any"]
+    assert (found.micros, found.median, found.spread, found.rate) == (1e6, 2e6, 400, 0.5)
 
 
 def test_a_server_that_closes_a_stream_ends_the_benchmark() -> None:
     ours, theirs = socket.socketpair()
     theirs.close()
-    with ours, pytest.raises(SystemExit, match="closed a connection"):
+    with ours, pytest.raises(Skipped, match="closed a connection"):
         streams.read_messages(ours, 1)
 
 
 def test_what_was_not_measured_is_left_open() -> None:
-    costs = {"a, b: first": Cost(0.5, 1e-6), "c: second": Cost(0.25, 2e-6)}
+    costs = {
+        "a, b: first": Costs((Cost(0.5, 1e-6),)),
+        "c: second": Costs((Cost(0.25, 2e-6), Cost(1, 3e-6))),
+    }
     text = table("of", costs, ("first", "second"))
-    assert text.splitlines()[2:] == ["| a, b | 1.0 (2/s) | - |", "| c | - | 2.0 (4/s) |"]
+    assert text.splitlines()[2:] == [
+        "| a, b | 1.0 / 1.0 / 0 % (2/s) | - |",
+        "| c | - | 2.0 / 2.5 / 50 % (4/s) |",
+    ]
     assert column_of(costs, "second") == {"c": 2.0}
 
 
