@@ -264,7 +264,9 @@ class ClientCall:
 
     def abandon(self, error: CallError) -> None:
         """The whole client has failed."""
-        failure = self._error(Disconnected, f"{self.method} was not completed: {error}")
+        text, *lines = f"{self.method} was not completed: {error}".split("\n")
+        id = self.request_id
+        failure = Disconnected(text, method=self.method, request_id=id, lines=lines)
         failure.__cause__ = error
         self.fail(failure)
 

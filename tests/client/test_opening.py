@@ -15,7 +15,7 @@ from sansmcp import (
     RequestRefused,
     RequestTimeout,
 )
-from sansmcp.events import CallCompleted, Closed, Connected, Reconnecting
+from sansmcp.events import CallCompleted, CallFailed, Closed, Connected, Reconnecting
 from sansmcp.states import ClientState
 
 from .bench import LATEST, POLICY, SESSION, URL, Asked, Bench, initialized, response
@@ -153,6 +153,26 @@ def test_attempts_are_bounded_by_the_policy_too() -> None:
         f"- 4 of them: {text}",
     ]
     assert [str(attempt) for attempt in error.attempts] == [text] * 4
+
+
+def test_calls_that_wait_are_told_all_attempts() -> None:
+    """In lines, as the client is."""
+    bench = start()
+    handle = bench.do(bench.client.call, "tools/list")
+    for delay in (0.5, 1.0, 2.0, 4.0):
+        bench.take().cut(f"refused {delay}")
+        bench.wait(delay)
+    bench.take().cut("refused for good")
+    failed = next(event for event in bench.events if isinstance(event, CallFailed))
+    assert failed.call == handle
+    assert str(failed.error).split("\n") == [
+        f"tools/list was not completed: initialize was not answered by {URL}: refused for good",
+        "4 attempts before this one have failed, too:",
+        *(
+            f"- 1 of them: initialize was not answered by {URL}: refused {delay}"
+            for delay in (0.5, 1.0, 2.0, 4.0)
+        ),
+    ]
 
 
 def test_an_attempt_that_hangs_ends_with_the_time_for_all() -> None:
