@@ -159,8 +159,12 @@ async def _try_transport(
         except sansmcp.CallError as error:
             findings.revisions[revision] = str(error)
             findings.error = error
-            if not isinstance(error, sansmcp.NegotiationFailed) and not findings.works:
-                break  # it is not the revision that it dislikes
+            # Old servers fail in every way at a request that they do not know.
+            may_be_old = is_modern and isinstance(error, sansmcp.RequestRefused)
+            may_be_old = may_be_old and not is_denied(error)
+            is_about_revisions = isinstance(error, sansmcp.NegotiationFailed) or may_be_old
+            if not is_about_revisions and not findings.works:
+                break
     return findings
 
 

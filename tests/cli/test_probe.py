@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from sansmcp.testing.check_adapter.fake_server import Exchange, FakeServer
 
 from .conftest import Ran, command, environment, failed, run, run_here, serving
 
@@ -177,6 +179,21 @@ def test_a_server_without_a_standalone_stream(tmp_path: Path) -> None:
         "(method_not_allowed)"
     )
     assert f"    GET stream     no   {streams}" in lines
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 400])
+def test_a_server_that_fails_at_what_it_does_not_know(status: int) -> None:
+    """Row E4 of the review: it was said to speak nothing, though ``initialize`` works."""
+    scripts: dict[str, Callable[[Exchange], None]] = {
+        "server/discover": lambda exchange: exchange.reply(status),
+        "tools/list": lambda exchange: exchange.result({"tools": []}),
+    }
+    with FakeServer(scripts) as server:
+        works = found(run_here("probe", "--json", server.url))["streamable-http"]
+    assert works["works"]
+    spoken = [revision for revision, why in works["revisions"].items() if why is None]
+    assert " ".join(spoken) == OLD
+    assert f"HTTP {status}" in works["revisions"]["2026-07-28"]
 
 
 # What is no MCP server
