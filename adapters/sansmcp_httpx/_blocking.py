@@ -187,5 +187,6 @@ def connect_blocking(
     Raises CallError if the handshake fails, LocalProtocolError if an argument or setting is wrong.
     """
     check_arguments(url, http, httpx.Client)
+    sansmcp_threads.check_plain("on_event", on_event)
     settings |= sansmcp.ClientSettings(listen=False, transports=(STREAMABLE_HTTP,))
     return BlockingClient(new_client(url, **settings), http, answers, on_event).open()

@@ -199,3 +199,21 @@ def test_a_stream_that_never_ends_is_broken_off() -> None:
 def test_arguments_of_other_kinds(url: Any, http: Any, said: str) -> None:
     with pytest.raises(LocalProtocolError, match=said):
         connect_blocking(url, http)
+
+
+def test_async_functions_are_refused(url: str, http: httpx.Client) -> None:
+    """Row C4 of the review: nothing would ever await them."""
+
+    async def waits(event: Any) -> Any:
+        raise NotImplementedError
+
+    functions: Any = waits
+    with pytest.raises(LocalProtocolError, match="on_event is an async function"):
+        connect_blocking(url, http, on_event=functions)
+    with pytest.raises(LocalProtocolError, match=r"answers\['roots/list'\] is an async function"):
+        connect_blocking(url, http, answers={"roots/list": functions})
+    with (
+        connect_blocking(url, http) as client,
+        pytest.raises(LocalProtocolError, match="on_progress is an async function"),
+    ):
+        client.call_tool("steps", on_progress=functions)
