@@ -271,9 +271,11 @@ def test_what_is_found_too_late_changes_nothing() -> None:
     first, second = instances = Instances()
     session = instances.open_session()
     _, call = first.call(session)
+    first.wait(0.25)  # the others know from now on that it runs
     second.post(cancelled(call.request.id), session)
     first.store_works = False
     first.wait(0.25)
+    assert [type(effect) for effect in first.waiting] == [StoreRead]
     first.do(call.respond, {})
     while first.waiting:
         first.use_store_once()

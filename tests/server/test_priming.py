@@ -217,6 +217,7 @@ def test_there_are_no_streams_to_be_let_go() -> None:
     assert not standalone.ended
     modern = Bench(versions=("2026-07-28",))
     assert modern.do(modern.server.disconnect_streams) == 0
+    modern.do(modern.server.publish, "notifications/tools/list_changed")
     with pytest.raises(LocalProtocolError, match="retry must"):
         modern.do(modern.server.disconnect_streams, retry=-1)
 
