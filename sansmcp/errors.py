@@ -263,7 +263,10 @@ def describe_noise(lines: Iterable[str]) -> tuple[str, ...]:
 
 
 class SessionLost(CallError):
-    """The server no longer knows the session (HTTP 404), so this request was not executed.
+    """The server no longer knows the session (HTTP 404).
+
+    A request that was answered so was not executed. One that was running before, and whose stream
+    the server does not know any more, may have been executed or not.
 
     The client opens a new session by itself; the request can be made again there. As the error of a
     client that is closed: the server has forgotten one session after the other.

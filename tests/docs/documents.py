@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
@@ -22,14 +23,21 @@ def links(document: Path) -> list[str]:
     return [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]
 
 
+def tables(document: Path) -> list[list[list[str]]]:
+    """The rows of each of its tables, the heading first."""
+    lines = document.read_text(encoding="utf-8").splitlines()
+    found: list[list[list[str]]] = []
+    for number, line in enumerate(lines):
+        if re.fullmatch(r"[| -]+", line) and line:
+            below = itertools.takewhile(lambda line: line.startswith("|"), lines[number + 1 :])
+            found.append([_cells(row) for row in (lines[number - 1], *below)])
+    return found
+
+
 def rows(document: Path) -> list[list[str]]:
     """The rows of its tables, without their headings."""
-    lines = document.read_text(encoding="utf-8").splitlines()
-    marks = [number for number, line in enumerate(lines) if re.fullmatch(r"[| -]+", line) and line]
-    found: list[list[str]] = []
-    for mark in marks:
-        for line in lines[mark + 1 :]:
-            if not line.startswith("|"):
-                break
-            found.append([cell.strip() for cell in line.strip("|").split("|")])
-    return found
+    return [row for table in tables(document) for row in table[1:]]
+
+
+def _cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.strip("|").split("|")]

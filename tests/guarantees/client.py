@@ -1,0 +1,83 @@
+"""A client that makes one call, on any adapter.
+
+``python -m tests.guarantees.client ADAPTER URL REVISION ARGUMENTS`` makes it in its own process, to
+be killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+import trio
+
+import sansmcp
+import sansmcp_asyncio
+import sansmcp_blocking
+import sansmcp_trio
+
+
+def settings_for(revision: str) -> dict[str, Any]:
+    """The settings of a client that speaks one revision and reconnects quickly."""
+    return {
+        "versions": (revision,),
+        "reconnect": sansmcp.ReconnectPolicy(initial=0.02, cap=0.1, attempts=1000),
+        "limits": sansmcp.Limits(idle_connection_timeout=0.01, stream_idle_timeout=1.0),
+        "listen": False,
+    }
+
+
+@attrs.define(eq=False)
+class OneCall:
+    """A call of the tool ``wait``, whose client stays open for as long as it is told to."""
+
+    arguments: dict[str, Any]
+    options: dict[str, Any] = attrs.field(factory=dict[str, Any])
+    outcome: str | None = attrs.field(default=None, init=False)
+    """``"result"``, or the name of the exception that the call raised; None before its end."""
+    may_close: threading.Event = attrs.field(factory=threading.Event, init=False)
+
+    def make(self, adapter: str, url: str, settings: dict[str, Any]) -> None:
+        """Make the call, and close the client when :attr:`may_close` is set."""
+        if adapter == "asyncio":
+            asyncio.run(self._on_asyncio(url, settings))
+        elif adapter == "trio":
+            trio.run(self._on_trio, url, settings)
+        else:
+            with sansmcp_blocking.connect(url, **settings) as client:
+                with self._watched():
+                    self._check(client.call_tool("wait", self.arguments, **self.options))
+                self.may_close.wait()
+
+    async def _on_asyncio(self, url: str, settings: dict[str, Any]) -> None:
+        async with sansmcp_asyncio.connect(url, **settings) as client:
+            with self._watched():
+                self._check(await client.call_tool("wait", self.arguments, **self.options))
+            await asyncio.to_thread(self.may_close.wait)
+
+    async def _on_trio(self, url: str, settings: dict[str, Any]) -> None:
+        async with sansmcp_trio.connect(url, **settings) as client:
+            with self._watched():
+                self._check(await client.call_tool("wait", self.arguments, **self.options))
+            await trio.to_thread.run_sync(self.may_close.wait)
+
+    def _check(self, result: Any) -> None:
+        assert result["content"][0]["text"] == self.arguments["call"]
+        self.outcome = "result"
+
+    @contextmanager
+    def _watched(self) -> Generator[None, None, None]:
+        try:
+            yield
+        except sansmcp.CallError as error:
+            self.outcome = f"`{type(error).__name__}`"
+
+
+if __name__ == "__main__":
+    OneCall(json.loads(sys.argv[4])).make(sys.argv[1], sys.argv[2], settings_for(sys.argv[3]))

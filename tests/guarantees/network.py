@@ -1,0 +1,96 @@
+"""A network between client and servers that a test can cut or silence."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+
+import attrs
+
+
+@attrs.define(eq=False)
+class _Link:
+    """One connection that is passed on."""
+
+    client: socket.socket
+    server: socket.socket
+    is_silent: bool = False
+
+    def cut(self) -> None:
+        """Break both directions."""
+        for end in (self.client, self.server):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+@attrs.define(eq=False)
+class Network:
+    """Passes connections on to one server at a time."""
+
+    port: int
+    """Where new connections go."""
+    connections: int = attrs.field(default=0, init=False)
+    """How many have been passed on."""
+    carries_an_event: bool = attrs.field(default=False, init=False)
+    """A server has sent an event with an id."""
+    _links: list[_Link] = attrs.field(factory=list[_Link], init=False)
+    _threads: list[threading.Thread] = attrs.field(factory=list[threading.Thread], init=False)
+
+    def cut(self) -> None:
+        """Break all connections that there are; new ones are passed on."""
+        for link in self._links:
+            link.cut()
+
+    def silence(self) -> None:
+        """Carry nothing more on the connections that there are, which stay open."""
+        for link in self._links:
+            link.is_silent = True
+
+    def run(self, listener: socket.socket) -> None:
+        """Pass connections on until the listener is shut down, then break and close all."""
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                try:
+                    server = socket.create_connection(("127.0.0.1", self.port))
+                except OSError:  # the server is being replaced
+                    client.close()
+                    continue
+                link = _Link(client, server)
+                self._links.append(link)
+                self.connections += 1
+                for ends in ((client, server), (server, client)):
+                    thread = threading.Thread(target=self._copy, args=(link, *ends), daemon=True)
+                    thread.start()
+                    self._threads.append(thread)
+        self.cut()
+        for thread in self._threads:
+            thread.join()
+        for link in self._links:
+            link.client.close()
+            link.server.close()
+
+    def _copy(self, link: _Link, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):  # one end is closed: so is the connection
+            while data := source.recv(65536):
+                if not link.is_silent:
+                    sink.sendall(data)
+                    self.carries_an_event |= b"\nid:" in data
+        if not link.is_silent:
+            link.cut()
+
+
+@contextmanager
+def network(port: int) -> Generator[tuple[Network, str], None, None]:
+    """Run a network in a thread; gives it and the origin that clients connect to."""
+    between = Network(port)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        running = threading.Thread(target=between.run, args=(listener,), daemon=True)
+        running.start()
+        try:
+            yield between, f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            running.join()

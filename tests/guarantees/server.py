@@ -1,0 +1,120 @@
+"""A server in its own process: ``python -m tests.guarantees.server ADAPTER JOURNAL KEPT FILE``.
+
+It prints its port, then serves one tool until it is killed. The tool appends to the journal when it
+starts, reports progress if asked to, waits until the file named in its arguments exists, and
+appends again when it ends or is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import trio
+
+import sansmcp
+import sansmcp_asyncio
+import sansmcp_blocking
+import sansmcp_trio
+from sansmcp_stores import SqliteStore
+
+from .journal import CANCELLED, ENDED, STARTED, Journal
+
+_LOOK = 0.02
+"""Seconds between two looks for the file that ends a tool."""
+
+
+def _async_app(journal: Journal, sleep: Callable[[float], Any]) -> sansmcp.App:
+    app = sansmcp.App("guarantees")
+
+    @app.handler("tools/call")
+    async def call_tool(call: sansmcp.CallHandle[Any, Any]) -> dict[str, Any]:
+        arguments: dict[str, Any] = call.params["arguments"]
+        journal.write(arguments["call"], STARTED)
+        step = CANCELLED
+        try:
+            if arguments["reports"]:
+                await call.progress(1)
+            while not Path(arguments["until"]).exists():
+                await sleep(_LOOK)
+            step = ENDED
+        finally:
+            journal.write(arguments["call"], step)
+        return {"content": [{"type": "text", "text": arguments["call"]}]}
+
+    return app
+
+
+def _blocking_app(journal: Journal) -> sansmcp.App:
+    app = sansmcp.App("guarantees")
+
+    @app.handler("tools/call")
+    def call_tool(call: sansmcp_blocking.Call) -> dict[str, Any]:
+        arguments: dict[str, Any] = call.params["arguments"]
+        journal.write(arguments["call"], STARTED)
+        step = CANCELLED
+        try:
+            if arguments["reports"]:
+                call.progress(1)
+            while not (call.cancelled.is_set() or Path(arguments["until"]).exists()):
+                time.sleep(_LOOK)
+            step = CANCELLED if call.cancelled.is_set() else ENDED
+        finally:
+            journal.write(arguments["call"], step)
+        return {"content": [{"type": "text", "text": arguments["call"]}]}
+
+    return app
+
+
+def _say(url: str) -> None:
+    print(sansmcp.Url.parse(url).port, flush=True)
+
+
+async def _on_asyncio(journal: Journal, settings: dict[str, Any]) -> None:
+    app = _async_app(journal, asyncio.sleep)
+    async with sansmcp_asyncio.serve(app, **settings) as serving:
+        _say(serving.url)
+        await asyncio.Event().wait()
+
+
+async def _on_trio(journal: Journal, settings: dict[str, Any]) -> None:
+    async with trio.open_nursery() as nursery:
+
+        async def serve(task_status: trio.TaskStatus[Any]) -> None:
+            app = _async_app(journal, trio.sleep)
+            await sansmcp_trio.serve(app, task_status=task_status, **settings)
+
+        serving = await nursery.start(serve)
+        _say(serving.url)
+
+
+def main() -> None:
+    """Serve as the arguments say."""
+    adapter, path, kept, file = sys.argv[1:]
+    journal = Journal(Path(path))
+    settings: dict[str, Any] = {
+        "http": ("127.0.0.1", 0),
+        "http_sse": "/sse",
+        "limits": sansmcp.Limits(keep_alive_interval=0.1, follow_interval=0.05),
+        "resumable": kept != "nothing",
+    }
+    if kept == "file":
+        settings["store"] = SqliteStore(file)
+        settings["shared_store"] = True
+        settings["seal"] = sansmcp.StateSeal(keys=(b"one key for all.",), clock=time.time)
+    if adapter == "asyncio":
+        asyncio.run(_on_asyncio(journal, settings))
+    elif adapter == "trio":
+        trio.run(_on_trio, journal, settings)
+    else:
+        with sansmcp_blocking.serve(_blocking_app(journal), **settings) as serving:
+            _say(serving.url)
+            serving.wait()
+
+
+if __name__ == "__main__":
+    main()

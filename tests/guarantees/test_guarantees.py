@@ -1,0 +1,48 @@
+"""The table of guarantees in docs/streams.md is what happens, on each adapter."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from ..docs.documents import DOCS, ROOT, tables
+from .cells import ADAPTERS, COLUMNS, CUTS, Column, World
+
+HEADING = "What cuts a call"
+
+
+def table(document: Path) -> list[list[str]]:
+    """The rows of the table of guarantees, without its heading."""
+    (found,) = [table for table in tables(document) if table[0][0] == HEADING]
+    return found
+
+
+def test_the_table_has_all_rows_and_columns() -> None:
+    heading, *rows = table(DOCS / "streams.md")
+    assert heading[1:] == [column.title for column in COLUMNS]
+    assert [row[0] for row in rows] == list(CUTS)
+
+
+def test_the_readme_has_the_same_table() -> None:
+    assert table(ROOT / "README.md") == table(DOCS / "streams.md")
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+@pytest.mark.parametrize(
+    ("number", "column", "revision"),
+    [
+        pytest.param(number, column, revision, id=f"{revision}, {column.kept}, {number}")
+        for number, column in enumerate(COLUMNS, 1)
+        for revision in column.revisions
+    ],
+)
+def test_each_cell_is_what_happens(
+    adapter: str, number: int, column: Column, revision: str, tmp_path: Path
+) -> None:
+    _, *rows = table(DOCS / "streams.md")
+    with ExitStack() as stack:
+        world = World(adapter, column, revision, tmp_path, stack)
+        seen = {row[0]: world.run(row[0], row[number]) for row in rows}
+    assert seen == {row[0]: row[number] for row in rows}
