@@ -140,6 +140,7 @@ def asgi_app(
         store,
         resumable=resumable,
         authentication=authenticate is not None,
+        function="asgi_app",
         **settings,
     )
     new_core()  # what is wrong is told now, not with the first request

@@ -10,6 +10,7 @@ import asyncio
 import math
 import os
 import ssl
+import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import ExitStack
 from functools import partial
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import sansmcp
 import sansmcp_loop
-from sansmcp_local import StandardStreams, StateFile, listen, log_unexpected, new_server
+from sansmcp_local import StandardStreams, StateFile, announce, listen, log_unexpected, new_server
 from sansmcp_loop import THREADS, current_loop
 
 from ._connection import Connection, Refusal
@@ -31,11 +32,7 @@ if TYPE_CHECKING:
 
 
 class Serving(sansmcp_loop.Serving):
-    """A server; made by :func:`serve`. All methods are to be called in its loop.
-
-    Entering its block starts it, and leaving the block stops it. Awaiting it does both, and waits
-    in between until it is stopped.
-    """
+    """A server that runs; :func:`serve` makes it. All methods are to be called in its loop."""
 
     _clock: Clock
 
@@ -65,13 +62,6 @@ class Serving(sansmcp_loop.Serving):
         self._taken = ExitStack()
         self._tasks = Tasks()
         self._ending: Task | None = None
-
-    def __await__(self) -> Generator[Any, None, None]:
-        return self._serve().__await__()
-
-    async def _serve(self) -> None:
-        async with self:
-            await self.stopped.wait()
 
     async def __aenter__(self) -> Self:
         with ExitStack() as stack:
@@ -165,6 +155,68 @@ class Serving(sansmcp_loop.Serving):
             connection.lost.add_done_callback(lambda _: self.stop())
 
 
+class Serve(Coroutine[Any, Any, None]):
+    """What :func:`serve` returns: a coroutine, and an asynchronous context manager.
+
+    Awaiting it, or running it by :func:`asyncio.run`, serves until the task is cancelled. Entering
+    it gives the :class:`Serving`, and serves as long as the block lasts. Do one of them, once.
+    """
+
+    _is_used = True
+
+    def __init__(self, make: Callable[[], Serving]) -> None:
+        self._make = make
+        self._work: Coroutine[Any, Any, None] | None = None
+        self._is_used = False
+        self._serving: Serving
+
+    async def __aenter__(self) -> Serving:
+        self._is_used = True
+        self._serving = self._make()
+        return await self._serving.__aenter__()
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._serving.__aexit__(*error)
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._begun().__await__()
+
+    def send(self, value: Any) -> Any:
+        """Go on; see :class:`collections.abc.Coroutine`."""
+        return self._begun().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an exception where it waits."""
+        return self._begun().throw(*error)
+
+    def close(self) -> None:
+        """Never serve, or no longer."""
+        self._is_used = True
+        if self._work is not None:
+            self._work.close()
+
+    def __del__(self) -> None:
+        if not self._is_used:
+            warnings.warn(
+                "serve(...) was never awaited: write await serve(...), asyncio.run(serve(...)) or "
+                "async with serve(...)",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _begun(self) -> Coroutine[Any, Any, None]:
+        self._is_used = True
+        if self._work is None:
+            # It must not refer to us: who forgets to await us is told as soon as we are gone.
+            self._work = _serve(self._make)
+        return self._work
+
+
+async def _serve(make: Callable[[], Serving]) -> None:
+    async with make() as serving:
+        await serving.stopped.wait()
+
+
 def serve(
     app: sansmcp.App,
     *,
@@ -179,11 +231,12 @@ def serve(
     resumable: bool = True,
     state_file: str | os.PathLike[str] | None = None,
     **settings: Unpack[sansmcp.ServerSettings],
-) -> Serving:
+) -> Serve:
     """Serve an application over HTTP, on stdio, or both.
 
-    ``await serve(...)`` serves until cancelled. ``async with serve(...) as serving:`` serves as
-    long as the block lasts, and accepts connections from its beginning.
+    ``asyncio.run(serve(...))`` and ``await serve(...)`` serve until cancelled. ``async with
+    serve(...) as serving:`` gives the :class:`Serving`, serves as long as the block lasts, and
+    accepts connections from its beginning.
 
     Args:
         app: its handlers are async functions of a :class:`Call`, or plain functions of a
@@ -207,8 +260,8 @@ def serve(
             several processes serve one address, give all of them one ``SqliteStore``, or set
             ``seal`` to the same keys.
 
-    Raises LocalProtocolError for settings that make no sense, and RuntimeError where no loop is
-    running; starting raises OSError if the address cannot be bound or the file not be written.
+    Raises LocalProtocolError for settings that make no sense, and TypeError for unknown ones;
+    starting raises OSError if the address cannot be bound or the file not be written.
     """
     if http is None and not stdio:
         raise sansmcp.LocalProtocolError("Nothing to serve on: set http, stdio, or both")
@@ -226,6 +279,8 @@ def serve(
             stack.enter_context(StateFile(state_file, url=serving.url, transports=transports))
         if streams is not None:
             serving.converse_on(streams, is_last=is_last)
+        if http is not None:
+            announce(serving.url)
 
     kept = sansmcp.MemoryStore(core.limits) if store is None else store
-    return Serving(core, kept, grace, threads, authenticate, start)
+    return Serve(lambda: Serving(core, kept, grace, threads, authenticate, start))

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import sansmcp
 from sansmcp import Idle, ServerConnection, ServerPipe
-from sansmcp_local import StandardStreams, StateFile, listen, log_unexpected, pull
+from sansmcp_local import StandardStreams, StateFile, announce, listen, log_unexpected, pull
 from sansmcp_threads import Host
 
 from ._loop import READ, Loop, Steps, Task, Wait
@@ -376,4 +376,6 @@ def serve(
             transports = serving.core.transports(http=http is not None, stdio=stdio)
             stack.enter_context(StateFile(state_file, url=serving.url, transports=transports))
         serving.begin(stack.pop_all())
+    if serving.url:
+        announce(serving.url)
     return serving

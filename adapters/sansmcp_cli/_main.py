@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 
 import sansmcp
@@ -24,6 +25,7 @@ def run(arguments: list[str] | None) -> int:
     end = words.index("--") if "--" in words else len(words)
     options = _parser().parse_args(words[:end])
     options.command = words[end + 1 :]
+    _set_up_logging()
     try:
         if options.command and not options.takes_command:
             raise Mistake(f"What is {' '.join(options.command)!r} for? Only call and probe take it")
@@ -34,6 +36,13 @@ def run(arguments: list[str] | None) -> int:
             say(f"sansmcp: {sentence}", sys.stderr)
         return 1
     return status
+
+
+def _set_up_logging() -> None:
+    """Show warnings as before, and no URLs of servers: commands that serve say those themselves."""
+    logger = logging.getLogger("sansmcp")
+    if logging.lastResort is not None and not logger.hasHandlers():
+        logger.addHandler(logging.lastResort)
 
 
 def _parser() -> argparse.ArgumentParser:

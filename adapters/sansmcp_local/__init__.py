@@ -6,9 +6,9 @@ processes find a server (:class:`StateFile`), where a server listens (:func:`add
 :func:`listen`), machines with the randomness and the clock of this process (:func:`new_client`,
 :func:`new_server`), what connections of a server have to send (:func:`pull`), whether one of a
 client can be used again (:func:`is_readable`), what is known of one that was accepted
-(:func:`connection_info`), what whoever runs a server should know (:func:`log_event`), bugs that
-cost a connection or a call (:func:`log_unexpected`), and when Ctrl-C interrupts those who block
-(:func:`undisturbed`).
+(:func:`connection_info`), what whoever runs a server should know (:func:`announce`,
+:func:`log_event`), bugs that cost a connection or a call (:func:`log_unexpected`), and when Ctrl-C
+interrupts those who block (:func:`undisturbed`).
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._client import new_client
     from ._interrupts import interrupts_allowed, undisturbed
     from ._listening import address_of, listen
-    from ._log import log_event, log_unexpected
+    from ._log import announce, log_event, log_unexpected
     from ._machine import new_server, pull
     from ._processes import environment_of, signal_group
     from ._sockets import connection_info, is_readable
@@ -32,7 +32,7 @@ else:
             "._client": ("new_client",),
             "._interrupts": ("interrupts_allowed", "undisturbed"),
             "._listening": ("address_of", "listen"),
-            "._log": ("log_event", "log_unexpected"),
+            "._log": ("announce", "log_event", "log_unexpected"),
             "._machine": ("new_server", "pull"),
             "._processes": ("environment_of", "signal_group"),
             "._sockets": ("connection_info", "is_readable"),
@@ -46,6 +46,7 @@ __all__ = [
     "State",
     "StateFile",
     "address_of",
+    "announce",
     "connection_info",
     "environment_of",
     "interrupts_allowed",

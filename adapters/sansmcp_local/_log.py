@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 from sansmcp.events import BadRequest, ServerEvent, StoreFailed
 
@@ -17,6 +18,17 @@ _UNKNOWN_SESSION = (
 
 _said = set[str]()
 """What is logged once per process and has been."""
+
+
+def announce(url: str) -> None:
+    """Say where a server is: in the log, or on standard error if the program has set up no logging.
+
+    So a program shows that it serves, as those under uvicorn do, and one with a log has it there.
+    """
+    if _logger.hasHandlers():
+        _logger.info("serving MCP at %s", url)
+    elif sys.stderr is not None:
+        print(f"sansmcp: serving MCP at {url}", file=sys.stderr, flush=True)
 
 
 def log_unexpected(error: Exception) -> None:

@@ -11,8 +11,13 @@ from sansmcp import Idle
 from sansmcp.effects import SendBytes
 from sansmcp.hosting.stores import check_synchronous, has_secret, is_durable
 
+from ._settings import check_settings
+
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+_OF_ADAPTERS = {"authenticate", "grace", "resumable", "store", "threads"}
+"""What every adapter takes beside the settings of the machine."""
 
 
 def new_server(
@@ -21,6 +26,7 @@ def new_server(
     *,
     resumable: bool,
     authentication: bool = False,
+    function: str = "serve",
     **settings: Unpack[sansmcp.ServerSettings],
 ) -> sansmcp.Server:
     """Make the machine of an application; see :class:`sansmcp.Server` for the settings.
@@ -28,8 +34,11 @@ def new_server(
     A store that outlives the process (``is_durable``) is shared unless ``shared_store`` says
     otherwise, so that sessions outlive the process, too. The seal has the store's key by default,
     or one that this process makes for itself. Raises LocalProtocolError if a store is to be shared
-    that is not given, or without a key that others know.
+    that is not given, or without a key that others know, and TypeError for an unknown setting of
+    ``function``.
     """
+    known = sansmcp.ServerSettings.__optional_keys__
+    check_settings(settings, function, known | _OF_ADAPTERS, "a server")
     if store is not None:
         check_synchronous(store)
     if settings.get("shared_store") and (

@@ -67,6 +67,9 @@ class Host(sansmcp.ServerHost):
     Whoever touches the machine holds :attr:`moved`, and calls :meth:`settle` afterwards.
     """
 
+    _function = "serve"
+    """What the application calls to make one."""
+
     def __init__(
         self,
         app: sansmcp.App,
@@ -94,7 +97,12 @@ class Host(sansmcp.ServerHost):
         Raises LocalProtocolError for settings that make no sense.
         """
         core = new_server(
-            app, store, resumable=resumable, authentication=authenticate is not None, **settings
+            app,
+            store,
+            resumable=resumable,
+            authentication=authenticate is not None,
+            function=self._function,
+            **settings,
         )
         kept = sansmcp.MemoryStore(core.limits) if store is None else store
         super().__init__(core, kept, authenticate)

@@ -23,7 +23,15 @@ import trio
 import sansmcp
 import sansmcp_loop
 from sansmcp import Idle, ServerConnection, ServerPipe
-from sansmcp_local import StandardStreams, StateFile, address_of, log_unexpected, new_server, pull
+from sansmcp_local import (
+    StandardStreams,
+    StateFile,
+    address_of,
+    announce,
+    log_unexpected,
+    new_server,
+    pull,
+)
 from sansmcp_loop import THREADS, current_loop
 
 from ._machine import Clock, plain_nursery
@@ -274,6 +282,9 @@ async def serve(
 ) -> None:
     """Serve an application over HTTP, on stdio, or both, until stopped or cancelled.
 
+    As ``trio.run`` and nurseries pass on no keywords, write ``trio.run(partial(serve, app,
+    http=...))``.
+
     Args:
         app: its handlers are async functions of a :class:`Call`, or plain functions of a
             :class:`ThreadCall`, each of which runs in a thread (:meth:`sansmcp.App.handler`).
@@ -316,6 +327,8 @@ async def serve(
             stack.enter_context(StateFile(state_file, url=serving.url, transports=transports))
         async with plain_nursery() as nursery:
             nursery.start_soon(serving.run, listeners, streams, stops_at_end, grace)
+            if serving.url:
+                announce(serving.url)
             task_status.started(serving)
             try:
                 await serving.stopped.wait()

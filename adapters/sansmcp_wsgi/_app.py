@@ -35,6 +35,8 @@ class WsgiApp(Host):
     call :meth:`shut_down`: it ends all streams, and cancels all calls.
     """
 
+    _function = "WsgiApp"
+
     def __init__(
         self,
         app: sansmcp.App,

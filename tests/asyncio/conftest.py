@@ -12,7 +12,8 @@ import pytest
 import sansmcp
 import sansmcp_asyncio
 from sansmcp.revisions import HANDSHAKE_VERSIONS
-from sansmcp_asyncio import Call, Serving
+from sansmcp_asyncio import Call
+from sansmcp_asyncio._server import Serve
 
 from ..leftovers import freeze_what_is_there
 from .loops import LOOPS, on_a_loop
@@ -58,7 +59,7 @@ class World:
         self.tools[function.__name__] = function
         return function
 
-    def serve(self, **settings: Any) -> Serving:
+    def serve(self, **settings: Any) -> Serve:
         """Serve it; if the test does not say otherwise, with the revisions that have sessions."""
         options: dict[str, Any] = {"http": LOCAL, "versions": HANDSHAKE_VERSIONS, **settings}
         return sansmcp_asyncio.serve(self.app, **options)

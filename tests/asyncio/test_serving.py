@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 import sansmcp
+import sansmcp_asyncio
 from sansmcp import Disconnected, Limits, LocalProtocolError, RequestTimeout
 from sansmcp.events import ServerNotified
 from sansmcp_asyncio import Call, Serving, connect
@@ -21,7 +23,8 @@ from sansmcp_local import read_state
 
 from ..tls import contexts
 from ..trio.programs import outside
-from .conftest import World
+from .conftest import LOCAL, World
+from .loops import PATIENCE
 
 MUCH = Limits(max_queued_events=5)
 
@@ -87,11 +90,9 @@ async def test_the_state_file_lasts_as_long_as_the_server(world: World, tmp_path
 
 
 async def test_a_server_that_is_awaited_until_it_is_stopped(world: World) -> None:
-    serving = world.serve()
-    running = asyncio.ensure_future(serving)
-    await asyncio.sleep(0)
-    serving.stop()
-    await running
+    async with world.serve() as serving:
+        asyncio.get_running_loop().call_soon(serving.stop)
+        await serving.stopped.wait()
     assert (serving.has_ended, serving.connections) == (True, set())
 
 
@@ -111,13 +112,13 @@ async def test_cancelling_a_server(world: World, times: int) -> None:
         return {"done": True}
 
     async def run() -> None:
-        async with serving:
-            started.set()
+        async with world.serve(grace=1000) as serving:
+            started.set_result(serving)
             await serving.stopped.wait()
 
-    serving, started = world.serve(grace=1000), asyncio.Event()
+    started: asyncio.Future[Serving] = asyncio.get_running_loop().create_future()
     running = asyncio.create_task(run())
-    await started.wait()
+    serving = await started
     async with connect(serving.url) as client:
         calling = asyncio.ensure_future(client.call_tool("work"))
         await begun.wait()
@@ -241,3 +242,85 @@ async def test_a_call_times_out_though_nobody_takes_the_events(world: World) -> 
             timeout *= 2
         await events.aclose()  # looks no more, so what comes is read again
         assert await client.call_tool("echo", {"a": 1}) == {"echo": {"a": 1}}
+
+
+# How it is written
+
+
+def _application() -> sansmcp.App:
+    return sansmcp.App("spelling", "1")
+
+
+def test_asyncio_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row C2 of the review: ``RuntimeError: no running event loop``."""
+    begun: list[Serving] = []
+
+    async def main() -> None:
+        begun.append(await sansmcp_asyncio.serve(_application(), http=LOCAL).__aenter__())
+        await begun[0].__aexit__()
+
+    asyncio.run(main())
+
+    async def stop_soon(self: Serving) -> Serving:
+        await entered(self)
+        begun.append(self)
+        self.stop()
+        return self
+
+    entered = Serving.__aenter__
+    monkeypatch.setattr(Serving, "__aenter__", stop_soon)
+    asyncio.run(sansmcp_asyncio.serve(_application(), http=LOCAL))
+    assert begun[1].has_ended
+
+    async def in_a_task() -> None:
+        await asyncio.create_task(sansmcp_asyncio.serve(_application(), http=LOCAL))
+        await sansmcp_asyncio.serve(_application(), http=LOCAL)
+
+    asyncio.run(in_a_task())
+    assert len(begun) == 4
+
+
+def test_asyncio_runs_it_until_an_interrupt() -> None:
+    """As a program does that is all of it one call of serve()."""
+    code = """
+import asyncio, sansmcp, sansmcp_asyncio
+app = sansmcp.App("program", "1")
+try:
+    asyncio.run(sansmcp_asyncio.serve(app, http=("127.0.0.1", 0)))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=outside(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        assert program.stderr is not None
+        line = program.stderr.readline()
+        program.send_signal(signal.SIGINT)
+        said, more = program.communicate(timeout=PATIENCE)
+    assert line.startswith("sansmcp: serving MCP at http://127.0.0.1:")
+    assert (said, more) == ("interrupted\n", "")
+
+
+def test_who_forgets_to_await_it_is_told() -> None:
+    """Row C2 of the review: it did nothing, silently."""
+    with pytest.warns(RuntimeWarning, match="was never awaited"):
+        sansmcp_asyncio.serve(_application(), http=LOCAL)
+    sansmcp_asyncio.serve(_application(), http=LOCAL).close()
+
+
+def test_an_unknown_setting_names_what_there_is() -> None:
+    """Row C6 of the review: ``Server.__init__()`` was blamed."""
+    settings: dict[str, Any] = {"session": False}
+    with pytest.raises(TypeError, match=r"serve\(\) got .* 'session'; did you mean 'sessions'\?"):
+        sansmcp_asyncio.serve(_application(), http=LOCAL, **settings)
+
+
+async def test_the_url_is_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Row C7 of the review: the README's server looked hung."""
+    caplog.set_level(logging.INFO, "sansmcp")
+    async with world.serve() as serving:
+        assert f"serving MCP at {serving.url}" in caplog.messages

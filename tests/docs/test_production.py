@@ -82,4 +82,4 @@ def test_a_call_that_runs_is_finished(tmp_path: Path) -> None:
             )
         _, err = server.communicate(timeout=20)
     assert result["content"][0]["text"] == "done"
-    assert (server.returncode, err) == (0, "")
+    assert (server.returncode, err) == (0, f"sansmcp: serving MCP at {url}\n")
