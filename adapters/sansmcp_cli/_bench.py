@@ -38,7 +38,10 @@ def run(options: argparse.Namespace) -> int:
     limits = sansmcp.Limits(max_message_bytes=len(data) + 1)
     messages = _read([data], limits, bytes)
     if not messages:
-        raise Mistake(f"There is no event with data in {options.recording}")
+        raise Mistake(
+            f"There is no event with data in {str(options.recording)!r}; record an event stream "
+            "with: curl -N ... > stream.txt"
+        )
     _read([data], limits, partial(sansmcp.decode_message, limits=limits))
     say(f"{len(messages)} events, {len(data)} bytes; microseconds for each event:")
     for name, read in (

@@ -17,6 +17,7 @@ from sansmcp.events import (
     ServerLogged,
     ServerNotified,
 )
+from sansmcp.types import elide
 
 from ._adapters import Script, ToolCall, adapter_of, add_adapter
 from ._say import Commands, Mistake, say, tracer
@@ -62,8 +63,11 @@ def add_to(commands: Commands) -> None:
 def _call(options: argparse.Namespace) -> int:
     words: list[str] = options.words
     target = target_of(options, words)
-    if len(words) not in (1, 2):
-        raise Mistake("Call what? After the server comes the name of a tool, and its arguments")
+    usage = "usage: sansmcp call URL TOOL [JSON], or sansmcp call TOOL [JSON] -- COMMAND"
+    if not words:
+        raise Mistake(f"Missing name of a tool; {usage}")
+    if len(words) > 2:
+        raise Mistake(f"Too many words: {' '.join(words[2:])!r}; {usage}, the JSON in quotes")
     tool, arguments = words[0], _arguments(words[1] if len(words) == 2 else "{}")
     settings: sansmcp.ClientSettings = {
         "name": "sansmcp-call",
@@ -118,7 +122,13 @@ def _arguments(text: str) -> dict[str, Any]:
     try:
         arguments = as_object(json.loads(text))
     except ValueError as error:
-        raise Mistake(f"The arguments of the tool are not JSON: {error}") from None
+        raise Mistake(
+            f"The arguments of the tool are not JSON: {error}; got {elide(text)}, "
+            "write them like '{\"a\": 1}'"
+        ) from None
     if arguments is None:
-        raise Mistake("The arguments of the tool must be a JSON object")
+        raise Mistake(
+            "The arguments of the tool must be a JSON object like '{\"a\": 1}', "
+            f"got {elide(text)}"
+        )
     return arguments

@@ -142,7 +142,8 @@ def _load(reference: str) -> sansmcp.App:
     try:
         found = getattr(importlib.import_module(module_name), name or "app")
     except (ImportError, AttributeError) as error:
-        raise Mistake(f"Cannot load the application {reference!r}: {error}") from error
+        hint = "; name a module as in Python, without .py" if module_name.endswith(".py") else ""
+        raise Mistake(f"Cannot load the application {reference!r}: {error}{hint}") from error
     if not isinstance(found, sansmcp.App):
         raise Mistake(f"{reference!r} is {type(found).__name__}, and no sansmcp.App")
     return found
@@ -162,6 +163,9 @@ def _address(text: str) -> tuple[str, int | range]:
     first, dash, last = ports.partition("-")
     numbers = (first, last) if dash else (first,)
     if not colon or not all(number.isdecimal() and int(number) <= 65535 for number in numbers):
-        raise Mistake(f"Not HOST:PORT: {text!r}")
+        raise Mistake(
+            f"--http takes HOST:PORT, got {text!r}; write 127.0.0.1:8000, port 0 for a free one, "
+            "or a range like 127.0.0.1:8000-8010; ports end at 65535"
+        )
     host = host.strip("[]") or "127.0.0.1"
     return host, range(int(first), int(last) + 1) if dash else int(first)

@@ -50,7 +50,10 @@ def target_of(options: argparse.Namespace, words: list[str]) -> str | list[str]:
         return url
     state = read_state(options.state_file)
     if state is None or state.url is None:
-        raise Mistake(f"{options.state_file} names no server that is running and has a URL")
+        raise Mistake(
+            f"No running server with a URL in the state file {options.state_file!r}; "
+            f"start one with: sansmcp serve --state-file {options.state_file}"
+        )
     return state.url
 
 

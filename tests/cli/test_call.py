@@ -63,8 +63,8 @@ def test_a_server_on_stdio(adapter: str, server: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "Call what? After the server comes the name of a tool, and its arguments"),
-        (("echo", "{}", "more"), "Call what? After the server comes the name of a tool"),
+        ((), "Missing name of a tool; usage: sansmcp call URL TOOL [JSON]"),
+        (("echo", "{}", "more"), "Too many words: 'more'; usage: sansmcp call URL TOOL [JSON]"),
         (("nosuch",), "There is no tool 'nosuch' (code -32602)"),
         (("add", '{"a": 1}'), "add needs b (code -32602)"),
         (("echo", "{"), "The arguments of the tool are not JSON"),

@@ -339,7 +339,11 @@ def test_headers_go_along_and_the_trace_shows_everything(url: str) -> None:
         (("--",), "Which server? Name a URL, --state-file FILE, or -- COMMAND ARGS"),
         (("http://a/", "b", "c"), "One server at a time; what is 'b c'?"),
         (("http://a/", "--", "true"), "One server at a time; what is 'http://a/'?"),
-        (("--state-file", "nosuch"), "nosuch names no server that is running and has a URL"),
+        (
+            ("--state-file", "nosuch"),
+            "No running server with a URL in the state file 'nosuch'; start one with: "
+            "sansmcp serve --state-file nosuch",
+        ),
         (("--state-file", "f", "--", "true"), "Either a command or --state-file, not both"),
         (
             ("localhost",),

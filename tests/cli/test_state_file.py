@@ -65,13 +65,16 @@ def test_a_server_on_stdio_alone_cannot_be_found_by_it(
         while not state.exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         said = failed(run_here(*command, "--state-file", str(state)))
-        assert said == f"{state} names no server that is running and has a URL"
+        assert said.startswith(f"No running server with a URL in the state file {str(state)!r}; ")
         server.terminate()
 
 
 @pytest.mark.parametrize("command", [("call", "echo"), ("probe",)])
 def test_a_server_that_is_gone(state: Path, command: tuple[str, ...]) -> None:
-    said = f"{state} names no server that is running and has a URL"
+    said = (
+        f"No running server with a URL in the state file {str(state)!r}; start one with: "
+        f"sansmcp serve --state-file {state}"
+    )
     assert failed(run_here(*command, "--state-file", str(state))) == said
     with started("serve", "--http", "127.0.0.1:0", "--state-file", str(state)) as server:
         assert server.stdout is not None
