@@ -151,6 +151,7 @@ class Connection:
     def _write(self) -> None:
         try:
             self._unsent = self._unsent[self._socket.send(self._unsent) :]
+            self._send_deadline = now() + self._host.core.limits.send_timeout
         except BlockingIOError:
             return
         except OSError:

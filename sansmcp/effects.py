@@ -115,7 +115,8 @@ ServerEffect: TypeAlias = Wake | Authenticate | StoreEffect
 class SendBytes:
     """Send these bytes.
 
-    If that fails, or takes longer than ``limits.send_timeout``, tell ``connection_lost``.
+    If that fails, or the peer takes nothing for ``limits.send_timeout`` seconds, tell
+    ``connection_lost``. A peer that takes a little at a time is not too slow.
     """
 
     data: bytes = attrs.field(repr=elide)

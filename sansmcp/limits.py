@@ -68,6 +68,13 @@ class Limits:
     """From the end of the head to the end of the request body, in all. nginx: 60 between two reads.
     """
 
+    tls_handshake_timeout: float = 10.0
+    """From the first byte of a TLS handshake to its last, in all, at both ends.
+
+    It takes two round trips; who says nothing at all holds a socket and memory meanwhile. A client
+    has ``connect_timeout`` beside it. Go's HTTP client: 10, asyncio: 60.
+    """
+
     keep_alive_timeout: float = 75.0
     """How long a server keeps an idle connection for the next request. nginx: 75, Apache httpd: 5.
     """

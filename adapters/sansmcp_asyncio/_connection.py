@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from sansmcp import ConnectionInfo, Idle, ServerConnection, ServerPipe
-from sansmcp_local import connection_info, log_unexpected, pull
+from sansmcp_local import connection_info, log_unexpected, pull, set_options
 
 from ._machine import Alarm
 
@@ -41,6 +41,8 @@ class Connection(asyncio.Protocol):
         self._is_reading = True
         self._is_blocked = False
         """The peer does not take what is sent."""
+        self._waiting = 0
+        """Bytes that the peer had still to take when that was looked at."""
         self._is_closing = False
         self.lost = asyncio.get_running_loop().create_future()
 
@@ -66,7 +68,7 @@ class Connection(asyncio.Protocol):
             return
         if self._is_closing:
             self._transport.close()
-            self._alarm.set(self._serving.loop.now() + self._send_timeout)
+            self._wait_for_room(self._transport.get_write_buffer_size())
         else:
             self._read(is_wanted=idle is Idle.NEED_DATA)
             self._alarm.set(self._connection.next_deadline())
@@ -98,7 +100,11 @@ class Connection(asyncio.Protocol):
 
     def _due(self) -> None:
         if self._is_blocked or self._is_closing:
-            self.abort()
+            waiting = self._transport.get_write_buffer_size()
+            if waiting < self._waiting:  # the peer takes something
+                self._wait_for_room(waiting)
+            else:
+                self.abort()
         else:
             now = self._serving.loop.now()
             self._safely(lambda: self._connection.handle_timeout(now=now))
@@ -113,6 +119,8 @@ class Connection(asyncio.Protocol):
         # handshake, too, and pause us for ever.
         if transport.get_extra_info("sslcontext") is None:
             self._transport.set_write_buffer_limits(high=0)
+        if (connected := transport.get_extra_info("socket")) is not None:
+            set_options(connected)
         self._serving.connections.add(self)
         self._go_on()
 
@@ -132,6 +140,10 @@ class Connection(asyncio.Protocol):
         """The peer has to take something first."""
         self._is_blocked = True
         self._read(is_wanted=False)
+        self._wait_for_room(self._transport.get_write_buffer_size())
+
+    def _wait_for_room(self, waiting: int) -> None:
+        self._waiting = waiting
         self._alarm.set(self._serving.loop.now() + self._send_timeout)
 
     def resume_writing(self) -> None:

@@ -15,7 +15,7 @@ from typing import cast
 
 import sansmcp
 from sansmcp.effects import OpenExchange
-from sansmcp_local import is_readable
+from sansmcp_local import is_readable, set_options
 
 from ._machine import Task, Tasks, surely
 
@@ -40,6 +40,7 @@ class Pool(sansmcp.ConnectionPool):
         self._opening: dict[int, Task] = {}
         self._tasks = tasks
         self._ssl_context = ssl_context
+        self._handshake_timeout = core.limits.tls_handshake_timeout
 
     def carry(self, effect: OpenExchange) -> None:
         """Carry an exchange, from its request to the end of its response."""
@@ -89,7 +90,11 @@ class Pool(sansmcp.ConnectionPool):
         url = sansmcp.Url.parse(effect.url)
         try:
             _, stream = await self.loop.create_connection(
-                lambda: Stream(self, connection), url.host, url.port, ssl=self._context(url)
+                lambda: Stream(self, connection),
+                url.host,
+                url.port,
+                ssl=(context := self._context(url)),
+                ssl_handshake_timeout=None if context is None else self._handshake_timeout,
             )
         except (OSError, UnicodeError) as error:  # a host with an empty label is a UnicodeError
             connection.connection_lost(_reason(error), now=self.loop.time())
@@ -151,6 +156,7 @@ class Stream(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It is open."""
         self._transport = cast(asyncio.Transport, transport)  # what uvloop has is like it
+        set_options(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
         """A piece of a response, or what was not asked for."""

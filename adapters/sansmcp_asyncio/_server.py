@@ -130,7 +130,7 @@ class Serving(sansmcp_loop.Serving):
         scheme = "http" if ssl_context is None else "https"
         number = sockets[0].getsockname()[1]
         self.url = str(sansmcp.Url(scheme, http[0], number, self.core.path))
-        patience = None if ssl_context is None else self.core.limits.head_timeout
+        patience = None if ssl_context is None else self.core.limits.tls_handshake_timeout
         for each in sockets:
             listener = await asyncio.get_running_loop().create_server(
                 self._accept, sock=each, ssl=ssl_context, ssl_handshake_timeout=patience

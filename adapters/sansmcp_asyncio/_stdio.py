@@ -36,6 +36,10 @@ class StdioTransport(asyncio.Transport):
         """Write it all; the protocol is paused if that takes time."""
         self._output.write(memoryview(data))
 
+    def get_write_buffer_size(self) -> int:
+        """What is still to be written."""
+        return self._output.unwritten
+
     def pause_reading(self) -> None:
         """Do not read."""
         self._input.pause()
@@ -158,6 +162,11 @@ class _Output(_Copy):
         self._protocol = protocol
         self._lose = lose
         self._rest = memoryview(b"")
+
+    @property
+    def unwritten(self) -> int:
+        """How many bytes are still to be written."""
+        return len(self._rest)
 
     def write(self, data: memoryview) -> None:
         """Write it all, at once or as soon as there is room."""

@@ -218,7 +218,9 @@ class Client(sansmcp_threads.Client):
         try:
             if connection.host is None:
                 url = sansmcp.Url.parse(effect.url)
-                connection.host = yield from open_stream(url, self._ssl_context)
+                connection.host = yield from open_stream(
+                    url, self._ssl_context, self.core.limits.tls_handshake_timeout
+                )
             stream: SocketStream = connection.host
             yield from stream.send(request)
             self._unsent.discard(effect.exchange)

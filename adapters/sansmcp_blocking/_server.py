@@ -81,7 +81,7 @@ class _Connection:
     def _run(self) -> Steps[None]:
         """Serve the connection until it is closed by either side."""
         try:
-            yield from self._stream.shake_hands(self._patience)
+            yield from self._stream.shake_hands(self._serving.core.limits.tls_handshake_timeout)
             while True:
                 self._send_now()
                 if self._unsent:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import sansmcp
-from sansmcp_local import connection_info
+from sansmcp_local import connection_info, set_options
 
 from ._loop import READ, WRITE, Steps, Wait
 
@@ -26,6 +26,7 @@ class SocketStream:
     def __init__(self, connected: socket.socket) -> None:
         connected.settimeout(0)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        set_options(connected)
         self._socket = connected
         self._fd = connected.fileno()
 
@@ -90,22 +91,28 @@ class SocketStream:
                 raise TimeoutError("The peer takes nothing")
 
 
-def open_stream(url: sansmcp.Url, ssl_context: ssl.SSLContext | None) -> Steps[SocketStream]:
+def open_stream(
+    url: sansmcp.Url, ssl_context: ssl.SSLContext | None, patience: float
+) -> Steps[SocketStream]:
     """Connect to a server. Raises OSError.
 
     Its addresses are tried one after the other. Looking up a name blocks, for as long as the
-    operating system likes.
+    operating system likes. A TLS handshake has ``patience`` seconds.
     """
     found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
     for family, _, _, _, address in found[:-1]:
         with contextlib.suppress(OSError):
-            return (yield from _connect(socket.socket(family), address, url, ssl_context))
+            return (yield from _connect(socket.socket(family), address, url, ssl_context, patience))
     family, _, _, _, address = found[-1]
-    return (yield from _connect(socket.socket(family), address, url, ssl_context))
+    return (yield from _connect(socket.socket(family), address, url, ssl_context, patience))
 
 
 def _connect(
-    connecting: socket.socket, address: Any, url: sansmcp.Url, ssl_context: ssl.SSLContext | None
+    connecting: socket.socket,
+    address: Any,
+    url: sansmcp.Url,
+    ssl_context: ssl.SSLContext | None,
+    patience: float,
 ) -> Steps[SocketStream]:
     try:
         connecting.settimeout(0)
@@ -121,7 +128,7 @@ def _connect(
                 connecting, server_hostname=url.host, do_handshake_on_connect=False
             )
         stream = SocketStream(connecting)
-        yield from stream.shake_hands()
+        yield from stream.shake_hands(patience)
     except BaseException:
         connecting.close()
         raise

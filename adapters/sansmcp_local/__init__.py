@@ -6,9 +6,9 @@ processes find a server (:class:`StateFile`), where a server listens (:func:`add
 :func:`listen`), machines with the randomness and the clock of this process (:func:`new_client`,
 :func:`new_server`), what connections of a server have to send (:func:`pull`), whether one of a
 client can be used again (:func:`is_readable`), what is known of one that was accepted
-(:func:`connection_info`), what whoever runs a server should know (:func:`announce`,
-:func:`log_event`), bugs that cost a connection or a call (:func:`log_unexpected`), and when Ctrl-C
-interrupts those who block (:func:`undisturbed`).
+(:func:`connection_info`), the options of sockets (:func:`set_options`), what the operator of a
+server should know (:func:`announce`, :func:`log_event`), bugs that cost a connection or a call
+(:func:`log_unexpected`), and when Ctrl-C interrupts those who block (:func:`undisturbed`).
 """
 
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ._log import announce, log_event, log_unexpected
     from ._machine import new_server, pull
     from ._processes import environment_of, signal_group
-    from ._sockets import connection_info, is_readable
+    from ._sockets import connection_info, is_readable, set_options
     from ._state_file import State, StateFile, read_state
     from ._streams import StandardStreams
 else:
@@ -35,7 +35,7 @@ else:
             "._log": ("announce", "log_event", "log_unexpected"),
             "._machine": ("new_server", "pull"),
             "._processes": ("environment_of", "signal_group"),
-            "._sockets": ("connection_info", "is_readable"),
+            "._sockets": ("connection_info", "is_readable", "set_options"),
             "._state_file": ("State", "StateFile", "read_state"),
             "._streams": ("StandardStreams",),
         },
@@ -58,6 +58,7 @@ __all__ = [
     "new_server",
     "pull",
     "read_state",
+    "set_options",
     "signal_group",
     "undisturbed",
 ]

@@ -1,4 +1,4 @@
-"""Sockets, without waiting."""
+"""Sockets: their options, and looks without waiting."""
 
 from __future__ import annotations
 
@@ -20,6 +20,13 @@ class Certified(Protocol):
 
     def getpeercert(self) -> Any:
         """Return the certificate of the other end."""
+
+
+class HasOptions(Protocol):
+    """A socket, of whatever library."""
+
+    def setsockopt(self, level: int, option: int, value: int, /) -> Any:
+        """Set an option."""
 
 
 def is_readable(descriptor: int) -> bool:
@@ -48,3 +55,32 @@ def connection_info(descriptor: int, tls: Certified | None = None) -> Connection
         certificate=certificate or None,
         credentials=credentials,
     )
+
+
+_KEEP_ALIVE = (
+    ("TCP_KEEPIDLE", 60),
+    ("TCP_KEEPALIVE", 60),
+    ("TCP_KEEPINTVL", 10),
+    ("TCP_KEEPCNT", 6),
+)
+"""Two minutes until a peer that has vanished is noticed: far below the two hours and more of most
+systems, and rarely enough for a laptop on battery. Go: 15 seconds nine times.
+"""
+
+_MAX_UNSENT = 128 * 1024
+"""Bytes that the system keeps on top of what is under way to the peer."""
+
+
+def set_options(connection: HasOptions) -> None:
+    """Let the system find out whether the peer of a TCP connection still exists, and keep little.
+
+    Where a system has no such option nothing happens. The second is what makes progress visible: a
+    socket with a buffer of megabytes can be written to again only when a third of it is free, and
+    until then a slow reader looks as if it took nothing.
+    """
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (*_KEEP_ALIVE, ("TCP_NOTSENT_LOWAT", _MAX_UNSENT)):
+        if hasattr(socket, name):
+            with contextlib.suppress(OSError):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

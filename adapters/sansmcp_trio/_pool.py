@@ -36,6 +36,7 @@ class Pool(sansmcp.ConnectionPool):
         self.nursery = nursery
         self._opening: dict[int, trio.CancelScope] = {}
         self._ssl_context = ssl_context
+        self._handshake_timeout = core.limits.tls_handshake_timeout
 
     def carry(self, effect: OpenExchange) -> None:
         """Carry an exchange, from its request to the end of its response."""
@@ -73,7 +74,9 @@ class Pool(sansmcp.ConnectionPool):
     ) -> None:
         try:
             with self._opening[effect.exchange]:
-                opened = await open_stream(sansmcp.Url.parse(effect.url), self._ssl_context)
+                opened = await open_stream(
+                    sansmcp.Url.parse(effect.url), self._ssl_context, self._handshake_timeout
+                )
                 connection.host = Stream(self, connection, opened)
         except (OSError, trio.BrokenResourceError) as error:
             connection.connection_lost(reason_of(error), now=trio.current_time())

@@ -36,7 +36,7 @@ from sansmcp_loop import THREADS, current_loop
 
 from ._machine import Clock, plain_nursery
 from ._stdio import StdioStream
-from ._streams import info_of, send_now
+from ._streams import info_of, send_now, send_some, set_options_below, shake_hands
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -130,10 +130,9 @@ class _Driver:
             self._unsent = send_now(self._stream, self._unsent)
 
     async def _send(self) -> None:
-        """Send the rest."""
-        data, self._unsent = self._unsent, b""
+        """Send the rest, or a part of it: who takes something is not too slow."""
         with trio.fail_after(self._send_timeout):
-            await self._stream.send_all(data)
+            self._unsent = await send_some(self._stream, self._unsent)
 
     async def _wait(self) -> None:
         """Take what comes, until the connection's deadline, or until there is more to do.
@@ -246,8 +245,14 @@ class Serving(sansmcp_loop.Serving):
             await self.finish(call, result)
 
     async def _converse(self, stream: trio.abc.Stream) -> None:
+        limits = self.core.limits
         try:
-            driver = _Driver(self, stream, ServerConnection, self.core.limits.send_timeout)
+            set_options_below(stream)
+            await shake_hands(stream, limits.tls_handshake_timeout)
+            driver = _Driver(self, stream, ServerConnection, limits.send_timeout)
+        except (OSError, trio.BrokenResourceError) as error:
+            _logger.debug("connection lost: %s", error)
+            await trio.aclose_forcefully(stream)
         except Exception as error:
             log_unexpected(error)
             await trio.aclose_forcefully(stream)

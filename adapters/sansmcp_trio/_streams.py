@@ -6,25 +6,64 @@ import os
 import ssl
 import sys
 from contextlib import suppress
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import trio
 
 import sansmcp
-from sansmcp_local import connection_info
+from sansmcp_local import connection_info, set_options
 
 from ._stdio import StdioStream
+
+_RECORD = 16 * 1024
+"""Bytes of one record of TLS."""
 
 AnyStream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
 
-async def open_stream(url: sansmcp.Url, ssl_context: ssl.SSLContext | None) -> AnyStream:
-    """Connect to a server. Raises OSError."""
+async def open_stream(
+    url: sansmcp.Url, ssl_context: ssl.SSLContext | None, handshake_timeout: float
+) -> AnyStream:
+    """Connect to a server. Raises OSError or trio.BrokenResourceError."""
     if url.scheme == "http":
-        return await trio.open_tcp_stream(url.host, url.port)
-    return await trio.open_ssl_over_tcp_stream(
+        plain = await trio.open_tcp_stream(url.host, url.port)
+        set_options(plain.socket)
+        return plain
+    stream = await trio.open_ssl_over_tcp_stream(
         url.host, url.port, https_compatible=True, ssl_context=ssl_context
     )
+    set_options(stream.transport_stream.socket)
+    try:
+        await shake_hands(stream, handshake_timeout)
+    except BaseException:
+        stream.transport_stream.socket.close()
+        raise
+    return stream
+
+
+def set_options_below(stream: trio.abc.Stream) -> None:
+    """Set the options of the socket of a connection."""
+    plain = getattr(stream, "transport_stream", stream)
+    if isinstance(plain, trio.SocketStream):
+        set_options(plain.socket)
+
+
+async def shake_hands(stream: trio.abc.Stream, timeout: float) -> None:
+    """Begin TLS, if it is spoken. Raises TimeoutError, or trio.BrokenResourceError."""
+    if isinstance(stream, trio.SSLStream):
+        tls = cast("trio.SSLStream[trio.SocketStream]", stream)
+        with trio.move_on_after(timeout) as scope:
+            await tls.do_handshake()
+        if scope.cancelled_caught:
+            raise TimeoutError(f"The TLS handshake took longer than {timeout} s")
+
+
+async def send_some(stream: trio.abc.Stream, data: bytes) -> bytes:
+    """Wait until the peer takes something; returns what it has not taken."""
+    if isinstance(stream, trio.SocketStream):
+        return data[await stream.socket.send(data) :]
+    await stream.send_all(data[:_RECORD])
+    return data[_RECORD:]
 
 
 def socket_of(stream: AnyStream) -> trio.socket.SocketType:

@@ -204,7 +204,8 @@ class ServerExchange:
         self.state = advance(EXCHANGE, self.state, event)
 
     def _finish(self, body: bytes, end: SendEnd | Abort) -> None:
-        if body:
+        # RFC 9110, 9.3.2: the answer to HEAD tells the length of a body, and has none.
+        if body and (self.head is None or self.head.method != b"HEAD"):
             self._add(body)
         if not self.is_given_up:
             self._end = end

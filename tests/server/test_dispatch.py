@@ -106,11 +106,19 @@ def test_a_body_just_within_the_limit() -> None:
     expect(bench.post(b" " * 1000), 400, "malformed_json", -32700)
 
 
-@pytest.mark.parametrize("method", ["PUT", "HEAD", "OPTIONS", "PATCH", "TRACE", "get"])
+@pytest.mark.parametrize("method", ["PUT", "OPTIONS", "PATCH", "TRACE", "get"])
 def test_http_methods(bench: Bench, method: str) -> None:
     talk = bench.send(method)
     expect(talk, 405, "method_not_allowed")
     assert talk.header("allow") == "POST, GET, DELETE"
+
+
+def test_the_answer_to_head_has_the_length_of_a_body_and_none(bench: Bench) -> None:
+    """Row B15 of the review: a body breaks what reads the next answer."""
+    talk, other = bench.send("HEAD"), bench.send("PUT")
+    assert (talk.status, talk.header("allow")) == (405, "POST, GET, DELETE")
+    assert int(talk.header("content-length") or 0) > 0 == len(talk.body)
+    assert len(other.body) == int(other.header("content-length") or 0)
 
 
 # GET

@@ -69,7 +69,11 @@ class WsgiServers(ServerSubject):
         raise NotImplementedError
 
 
-OF_THE_HOST = {"connections_are_closed", "connections_serve_many_requests"}
+OF_THE_HOST = {
+    "answers_to_head",
+    "connections_are_closed",
+    "connections_serve_many_requests",
+}
 """What becomes of connections: that is up to the server."""
 
 CHECKS = [check for check in server_checks() if str(check) not in OF_THE_HOST]
@@ -78,4 +82,11 @@ CHECKS = [check for check in server_checks() if str(check) not in OF_THE_HOST]
 @pytest.mark.parametrize("check", CHECKS, ids=str)
 @pytest.mark.parametrize("host", ["werkzeug", "waitress"], indirect=True)
 def test_server(host: Host, check: Check[ServerSubject]) -> None:
+    check(WsgiServers(host))
+
+
+@pytest.mark.parametrize("host", ["waitress"], indirect=True)
+def test_requests_after_head_are_answered(host: Host) -> None:
+    """Row B15 of the review: waitress passes a body on, and the next answer cannot be found."""
+    (check,) = [check for check in server_checks() if str(check) == "answers_to_head"]
     check(WsgiServers(host))

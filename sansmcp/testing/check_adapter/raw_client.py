@@ -152,6 +152,14 @@ class Response:
             yield self.connection.read(size)
             self.is_complete = True
 
+    def read_in_pieces(self, size: int) -> Iterator[bytes]:
+        """A body of a known length, in pieces of this size."""
+        left = int(self.headers["content-length"])
+        while left and (piece := self.connection.read(min(size, left))):
+            left -= len(piece)
+            yield piece
+        self.is_complete = not left
+
     def body(self) -> bytes:
         """The whole body."""
         return b"".join(self.pieces())

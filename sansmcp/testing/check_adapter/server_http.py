@@ -70,6 +70,19 @@ def requests_that_are_refused(subject: ServerSubject) -> None:
 
 
 @server_check()
+def answers_to_head(subject: ServerSubject) -> None:
+    """The answer to HEAD has no body, so that the answer after it can be found (RFC 9110, 9.3.2).
+
+    Send what the machine gives: it gives no SendBody for HEAD.
+    """
+    with serving(subject) as (_, running), Peer(running.url, MODERN) as peer:
+        connection = peer.connect()
+        connection.send(request(running.url, "HEAD", {}) + peer.tool("echo", {"a": 1}))
+        expect(connection.response(to="HEAD").status == 405, "HEAD is not refused")
+        same(connection.response().result(), {"echo": {"a": 1}}, "the result after it")
+
+
+@server_check()
 def connections_serve_many_requests(subject: ServerSubject) -> None:
     """Requests come one after the other on one connection, answered in whatever form."""
     with serving(subject) as (tools, running), Peer(running.url, LEGACY) as peer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import threading
 from typing import Any
 
 from ...limits import Limits
@@ -196,6 +197,29 @@ def clients_that_do_not_read(subject: ServerSubject) -> None:
         numbers = [each["params"]["data"]["number"] for each in notifications]
         same(numbers, list(range(_COUNT)), "the notifications")
         same(result_of(answer), {"done": True}, "the result")
+
+
+@server_check(Feature.OWN_HTTP)
+def clients_that_read_slowly(subject: ServerSubject) -> None:
+    """A client that reads all the time gets everything, however long that takes.
+
+    Count ``limits.send_timeout`` from the last byte that was taken, not from the first of an
+    effect. A socket with a large buffer hides progress: see TCP_NOTSENT_LOWAT.
+    """
+    size = 12_000_000  # more than the buffers of any system take at once
+    with (
+        serving(subject, limits=Limits(send_timeout=1.0)) as (_, running),
+        Peer(running.url, MODERN) as peer,
+    ):
+        connection = peer.connect(window=32 * 1024)
+        connection.send(peer.tool("large", {"size": size}))
+        response = connection.response()
+        body = b""
+        for piece in response.read_in_pieces(256 * 1024):
+            body += piece
+            threading.Event().wait(0.05)
+        expect(response.is_complete, f"the connection was dropped after {len(body)} bytes")
+        same(len(json.loads(body)["result"]["text"]), size, "the length of the result")
 
 
 @server_check(Feature.OWN_HTTP)

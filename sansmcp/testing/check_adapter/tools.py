@@ -92,6 +92,7 @@ class Tools:
         tool_call = ToolCall(self, call)
         tools: dict[str, Tool] = {
             "echo": self._echo,
+            "large": self._large,
             "count": self._count,
             "wait": self._wait,
             "hang": self._hang,
@@ -109,6 +110,9 @@ class Tools:
 
     async def _echo(self, call: ToolCall) -> Any:
         return {"echo": call.arguments}
+
+    async def _large(self, call: ToolCall) -> Any:
+        return {"text": "x" * call.arguments["size"]}
 
     async def _count(self, call: ToolCall) -> Any:
         for number in range(1, call.arguments["to"] + 1):

@@ -1,0 +1,107 @@
+"""What all adapters let the system do for their connections, and how long they wait for TLS."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import sansmcp
+from sansmcp.http import Url
+from sansmcp.testing.check_adapter import ClientSubject, ServerSubject
+from sansmcp.testing.check_adapter.check import MOMENT
+from sansmcp.testing.check_adapter.raw_client import Connection
+from sansmcp.testing.check_adapter.servers import begun, serving
+from sansmcp.testing.check_adapter.tools import Tools
+from sansmcp_local import set_options
+
+from ..asyncio.subject import AsyncioClients, AsyncioServers
+from ..blocking.subject import BlockingClients, BlockingServers
+from ..tls import contexts
+from ..trio.subject import TrioClients, TrioServers
+
+ADAPTERS: dict[str, tuple[Callable[[], ClientSubject], Callable[[], ServerSubject]]] = {
+    "asyncio": (lambda: AsyncioClients("asyncio"), lambda: AsyncioServers("asyncio")),
+    "uvloop": (lambda: AsyncioClients("uvloop"), lambda: AsyncioServers("uvloop")),
+    "trio": (TrioClients, TrioServers),
+    "blocking": (BlockingClients, BlockingServers),
+}
+QUICK = sansmcp.Limits(tls_handshake_timeout=0.2)
+
+
+def connections_of(port: int) -> Iterator[socket.socket]:
+    """The connections of this process, at both ends, to a server of this process."""
+    for number in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(number)) as connection:
+            ends = connection.getsockname(), connection.getpeername()
+            if port in (end[1] for end in ends if len(end) > 1):
+                yield connection
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs a list of open files")
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_the_system_looks_whether_peers_exist(name: str) -> None:
+    """Row A7 of the review: a silent connection was never noticed."""
+    make_clients, make_servers = ADAPTERS[name]
+    clients = make_clients()
+    with serving(make_servers()) as (tools, running):
+        client = clients.connect(running.url, answers={}, listen=False)
+        pending = client.start("tools/call", {"name": "wait"})
+        begun(tools)
+        found = 0
+        for connection in connections_of(Url.parse(running.url).port):
+            found += 1
+            assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
+        assert found >= 2
+        tools.go_on.set()
+        pending.result()
+        client.close()
+
+
+def test_options_that_a_system_does_not_have_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(socket, "TCP_KEEPIDLE", raising=False)
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as odd:
+        set_options(odd)
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_a_tls_client_that_says_nothing_is_dropped(name: str) -> None:
+    """Row A9 of the review: each adapter had a patience of its own for that."""
+    subject: Any = ADAPTERS[name][1]()
+    tools = Tools(subject)
+    server, _ = contexts()
+    running = subject.serve(tools.app, resumable=True, grace=1.0, ssl_context=server, limits=QUICK)
+    try:
+        with Connection(running.url) as connection:
+            assert connection.is_closed()
+    finally:
+        running.stop()
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_a_tls_server_that_says_nothing_is_left(name: str) -> None:
+    """Row A9 of the review."""
+    _, context = contexts()
+    left = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def accept() -> None:
+            with listener.accept()[0] as connection:
+                connection.settimeout(MOMENT)
+                with contextlib.suppress(ConnectionError):
+                    while connection.recv(65536):
+                        pass
+                left.set()
+
+        threading.Thread(target=accept, daemon=True).start()
+        subject: Any = ADAPTERS[name][0]()
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}/mcp"
+        with pytest.raises(sansmcp.CallError):
+            subject.connect(url, answers={}, ssl_context=context, limits=QUICK, connect_timeout=2.0)
+        assert left.wait(MOMENT)
