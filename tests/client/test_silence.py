@@ -1,4 +1,4 @@
-"""A connection that says nothing any more may be dead, and nobody tells: streams are resumed."""
+"""A connection that is silent for long may be dead without a word: its stream is resumed."""
 
 from __future__ import annotations
 
