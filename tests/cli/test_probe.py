@@ -168,7 +168,7 @@ def test_a_server_without_a_standalone_stream(tmp_path: Path) -> None:
     ) as process:
         assert process.stderr is not None
         try:
-            url = process.stderr.readline().strip()
+            url = process.stderr.readline().split()[-1]  # the log line of the server
             lines = shown(run_here("probe", url))
             works = found(run_here("probe", "--json", url))["streamable-http"]
         finally:
