@@ -189,13 +189,13 @@ class Cell:
         )
 
     async def _answer(self, question: Any) -> dict[str, Any]:
-        name: str = question["message"]
+        name: str = question.params["message"]
         self._asked[name] += 1
         if name == self._dangerous:
             self._found += await self._strangers.try_all(self._relay.chance)
             if self._kills:
-                await trio.to_thread.run_sync(self._fleet.replace, question["process"])
-        return {"action": "accept", "content": {"value": question["value"]}}
+                await trio.to_thread.run_sync(self._fleet.replace, question.params["process"])
+        return {"action": "accept", "content": {"value": question.params["value"]}}
 
     async def _call(self, client: sansmcp_trio.Client) -> list[str]:
         number, cuts = next(self._fleet.numbers), self._relay.cuts
@@ -249,9 +249,10 @@ async def test_a_handler_that_waits_is_found_by_answers_and_cancellations(
     scope = trio.CancelScope()
 
     async def answer(question: Any) -> dict[str, Any]:
-        if question["value"] == cancelled:
+        if question.params["value"] == cancelled:
             scope.cancel()
-        return {"action": "accept", "content": {"value": question["value"]}}
+            await trio.sleep_forever()  # an answer would be faster than a cancellation
+        return {"action": "accept", "content": {"value": question.params["value"]}}
 
     relay = Relay(lambda: fleet.ports[next(turns) % len(fleet.ports)])
     async with (
