@@ -49,7 +49,7 @@ from .errors import (
     RequestTimeout,
     SessionLost,
 )
-from .http import BodyData, BodyEnd, PeerGone, RequestHead, ResponseHead, Url
+from .http import BodyData, BodyEnd, PeerGone, RequestHead, RequestHeaders, ResponseHead, Url
 from .limits import Limits
 from .messages import ErrorResponse, Message, Notification, Request, Response
 from .revisions import REVISIONS, Revision
@@ -175,6 +175,7 @@ __all__ = [
     "Request",
     "RequestCancelled",
     "RequestHead",
+    "RequestHeaders",
     "RequestRefused",
     "RequestTimeout",
     "Response",

@@ -17,6 +17,7 @@ import attrs
 from .codecs import json
 from .errors import LocalProtocolError
 from .events import Connected, ProgressReceived
+from .http import RequestHeaders
 from .messages import Params, RequestId
 from .revisions import REVISIONS
 from .types import Era, elide
@@ -264,6 +265,14 @@ class CallHandle(abc.ABC, Generic[Result, Done]):
     def session(self) -> SessionHandle[Done]:
         """The client that makes the request: principal, revision, client info, capabilities."""
         return SessionHandle(self, self._call.session)
+
+    @property
+    def headers(self) -> RequestHeaders:
+        """The headers of the HTTP request, by their names in lower case; none on stdio.
+
+        On HTTP+SSE they are those of the request that opened the event stream.
+        """
+        return self._call.headers
 
     @property
     def answers(self) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ one request and its response.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 from urllib.parse import quote, urljoin, urlsplit
@@ -104,6 +104,38 @@ class RequestHead:
     def address_of(self, path: bytes) -> str:
         """A path of the server as the client of this request has to ask for it."""
         return (self.root + path).decode()
+
+
+class RequestHeaders(Mapping[str, str]):
+    """The headers of an HTTP request, by their names in lower case; looked up in any case.
+
+    Several values of one name are joined by commas, as RFC 9110 section 5.3 allows;
+    :meth:`values_of` gives each of them. The ``repr`` shows names only: many values are secrets.
+    """
+
+    def __init__(self, head: RequestHead | None) -> None:
+        self._headers: Mapping[bytes, Sequence[bytes]] = by_name(
+            () if head is None else head.headers
+        )
+
+    def __getitem__(self, name: str) -> str:
+        if not (values := self.values_of(name)):
+            raise KeyError(name)
+        return ", ".join(values)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name.decode("latin-1") for name in self._headers)
+
+    def __len__(self) -> int:
+        return len(self._headers)
+
+    def __repr__(self) -> str:
+        return f"<headers: {', '.join(self)}>"
+
+    def values_of(self, name: str) -> tuple[str, ...]:
+        """Return the values of all headers of a name, in their order."""
+        values = self._headers.get(name.lower().encode("latin-1", "replace"), ())
+        return tuple(value.decode("latin-1") for value in values)
 
 
 @attrs.frozen(kw_only=True)

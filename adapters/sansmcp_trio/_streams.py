@@ -74,11 +74,11 @@ def socket_of(stream: AnyStream) -> trio.socket.SocketType:
 
 def info_of(stream: trio.abc.Stream) -> sansmcp.ConnectionInfo:
     """What is known of an accepted connection."""
-    if isinstance(stream, trio.SSLStream):
-        encrypted: trio.SSLStream[trio.SocketStream] = stream
-        return connection_info(socket_of(encrypted).fileno(), encrypted)
-    assert isinstance(stream, trio.SocketStream)
-    return connection_info(socket_of(stream).fileno())
+    if isinstance(stream, trio.SocketStream):
+        return connection_info(stream.socket.fileno())
+    encrypted = cast("trio.SSLStream[trio.SocketStream]", stream)
+    # It passes on what an SSLObject has, which its type does not tell.
+    return connection_info(socket_of(encrypted).fileno(), cast("ssl.SSLObject", encrypted))
 
 
 def send_now(stream: trio.abc.Stream, data: bytes) -> bytes:

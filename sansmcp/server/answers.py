@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+from ..http import RequestHead
 from ..timers import Timer
 from .core import ServerCore
 from .exchange import ServerExchange
@@ -30,6 +31,11 @@ class HttpAnswer(ABC):
     exchange: ServerExchange
     stream_after: float | None
     """Seconds after which it becomes a stream; None: at once where :attr:`is_resumable` says so."""
+
+    @property
+    def head(self) -> RequestHead | None:
+        """The POST."""
+        return self.exchange.head
 
     def start(self) -> None:
         """Begin to wait for the answer; it becomes a stream when that takes long."""

@@ -29,6 +29,7 @@ from ..errors import (
     error_response,
 )
 from ..events import CallCancelled, CallReceived, ClientAnswered, MessageLost
+from ..http import RequestHead, RequestHeaders
 from ..messages import ErrorResponse, Message, Notification, Params, Request, RequestId, Response
 from ..revisions import Revision
 from ..states import CALL, CallEvent, CallState, advance
@@ -85,6 +86,11 @@ class AnswerForm(Protocol):
     @property
     def session(self) -> Caller:
         """Whose calls they are."""
+        ...
+
+    @property
+    def head(self) -> RequestHead | None:
+        """The HTTP request that the calls came in; None where there is none."""
         ...
 
     @property
@@ -171,6 +177,14 @@ class Call:
 
     def __repr__(self) -> str:
         return f"<call {self.request.id!r} {self.request.method}: {self.state.name.lower()}>"
+
+    @property
+    def headers(self) -> RequestHeaders:
+        """The headers of the HTTP request that it came in; none on stdio.
+
+        On HTTP+SSE they are those of the request that opened the event stream.
+        """
+        return RequestHeaders(self._answer.head)
 
     @property
     def is_running(self) -> bool:

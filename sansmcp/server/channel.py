@@ -18,6 +18,7 @@ from ..codecs.jsonrpc import Batch
 from ..effects import Wake
 from ..errors import RemoteProtocolError
 from ..events import BadRequest, Noise
+from ..http import RequestHead
 from ..messages import Message, Request
 from ..types import Driven
 from . import refusals
@@ -26,6 +27,11 @@ from .core import ServerCore
 
 class Outlet(Protocol):
     """Where everything goes that a server says to one client: stdout, or the stream of HTTP+SSE."""
+
+    @property
+    def head(self) -> RequestHead | None:
+        """The HTTP request that opened it; None where there is none."""
+        ...
 
     @property
     def congested(self) -> bool:

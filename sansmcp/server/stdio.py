@@ -39,6 +39,8 @@ class ServerPipe:
             now: the time.
         """
         self.host = host
+        self.head = None
+        """There is no HTTP request; see :class:`~sansmcp.server.channel.Outlet`."""
         self._grace = grace
         self._now = now
         self._decoder = NdjsonDecoder(server.limits.request_bytes)

@@ -50,6 +50,11 @@ class _Stream:
     _gone: Callable[[], None]
 
     @property
+    def head(self) -> RequestHead | None:
+        """The GET that opened it."""
+        return self.exchange.head
+
+    @property
     def congested(self) -> bool:
         """Whether the client does not take what is sent."""
         return self.exchange.is_slow

@@ -14,6 +14,7 @@ import attrs
 
 from ...codecs import jsonrpc
 from ...codecs.jsonrpc import Batch
+from ...http import RequestHead
 from ...messages import Message, Notification, Request
 from ...revisions import REVISIONS
 from .. import refusals
@@ -38,6 +39,11 @@ class LineAnswer(PlainResults):
 
     def start(self) -> None:
         """Nothing has to be opened."""
+
+    @property
+    def head(self) -> RequestHead | None:
+        """The HTTP request that opened the stream; None on stdio."""
+        return self._outlet.head
 
     @property
     def congested(self) -> bool:

@@ -38,6 +38,7 @@ from ...codecs.jsonrpc import Batch
 from ...effects import StoreAppend, StoreEffect, StoreRead
 from ...errors import RemoteProtocolError
 from ...events import BadRequest, CallReceived
+from ...http import RequestHead
 from ...messages import ErrorResponse, Request, RequestId, Response
 from ...states import SessionState
 from ...store import Entry, EntryKind, Page
@@ -143,6 +144,8 @@ class ContinuedAnswer(PlainResults):
 
     session: Session
     _stream: Stream
+    head: RequestHead | None
+    """The POST that brought the last answer, where it is known."""
     open_calls: int = attrs.field(default=1, init=False)
     is_batch: bool = attrs.field(default=False, init=False)
 
@@ -291,13 +294,13 @@ class Delivery:
             return
         stream = session.find_stream(self._turn.stream)
         stream.take_over(self._turn.seq)
-        names = parked.names
+        names, exchange = parked.names, self._exchange
         answers = Answers({names[id]: answer for id, answer in self._given.items()})
         call = Call(
             self._core,
             session,
             parked.request,
-            ContinuedAnswer(session, stream),
+            ContinuedAnswer(session, stream, None if exchange is None else exchange.head),
             Turn(answers, parked.state),
             rounds=parked.rounds,
             last_progress=parked.progress,

@@ -97,6 +97,11 @@ class StatelessLine(StatelessResults):
         """Nothing has to be opened."""
 
     @property
+    def head(self) -> RequestHead | None:
+        """The HTTP request that opened the stream; None on stdio."""
+        return self._outlet.head
+
+    @property
     def congested(self) -> bool:
         """Whether the client does not read."""
         return self._outlet.congested

@@ -292,6 +292,8 @@ def requests_are_authenticated(subject: ServerSubject) -> None:
                 return Refusal(403, "Not you")
             case "Bearer broken":
                 raise ValueError("secret")
+            case _:
+                pass
         return head.values(b"authorization")[0].decode()
 
     async def authenticate_async(head: RequestHead, connection: ConnectionInfo) -> str | Refusal:
