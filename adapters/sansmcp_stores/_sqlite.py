@@ -328,11 +328,14 @@ class SqliteStore:
             self._database.execute("COMMIT")
 
 
+_OWNER_ONLY = stat.S_IRUSR | stat.S_IWUSR
+
+
 def _create_private(path: str) -> None:
     """Create a file that is its owner's only, unless it is there, and is that already."""
     try:
         # SQLite gives the same mode to the files that it creates beside this one.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _OWNER_ONLY))
     except FileExistsError:
         # Do not open it to look: to close it again would give up the locks that this process has.
         for each in (path, path + "-wal", path + "-shm", path + "-journal"):
@@ -360,7 +363,7 @@ def _shared_key(path: str) -> bytes:
     """32 random bytes in a file of their own; made by whoever comes first, and holds the lock."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags, 0o600)
+        descriptor = os.open(path, flags, _OWNER_ONLY)
     except OSError as error:
         if error.errno == errno.ELOOP:
             _check_private(path, os.lstat(path))

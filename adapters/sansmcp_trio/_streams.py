@@ -55,7 +55,7 @@ async def shake_hands(stream: trio.abc.Stream, timeout: float) -> None:
         with trio.move_on_after(timeout) as scope:
             await tls.do_handshake()
         if scope.cancelled_caught:
-            raise TimeoutError(f"The TLS handshake took longer than {timeout} s")
+            raise TimeoutError(f"The TLS handshake took longer than {timeout} seconds")
 
 
 async def send_some(stream: trio.abc.Stream, data: bytes) -> bytes:

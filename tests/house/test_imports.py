@@ -28,17 +28,15 @@ VOCABULARY = {
 
 MACHINE = {"effects", "events", "meta", "process", "states", "timers", "trace", "turns", "wire"}
 CONNECTION = {"h11_pump", "http11"}
+SERVER = {"authentication", "security", "server", "shares"}
 
 BRINGS = {
     "import sansmcp": VOCABULARY,
     "from sansmcp import SseDecoder": VOCABULARY,
     "from sansmcp import Client": VOCABULARY | MACHINE | {"client"},
-    "from sansmcp import Server": VOCABULARY | MACHINE | {"authentication", "security", "server"},
+    "from sansmcp import Server": VOCABULARY | MACHINE | SERVER,
     "from sansmcp import ClientConnection": VOCABULARY | MACHINE | CONNECTION | {"client"},
-    "from sansmcp import ServerConnection": VOCABULARY
-    | MACHINE
-    | CONNECTION
-    | {"authentication", "security", "server"},
+    "from sansmcp import ServerConnection": VOCABULARY | MACHINE | CONNECTION | SERVER,
     "import sansmcp_blocking": VOCABULARY,
 }
 """The parts of the core that are there after an import, and no others."""

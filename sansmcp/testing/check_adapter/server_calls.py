@@ -145,11 +145,11 @@ def handlers_that_fail(subject: ServerSubject) -> None:
 
 @server_check()
 def large_messages(subject: ServerSubject) -> None:
-    """Messages of five megabytes go both ways.
+    """Messages of four megabytes go both ways.
 
     Send all that is to be sent, however often the socket takes only a part.
     """
-    large = {"text": "x" * 5_000_000}
+    large = {"text": "x" * 4_000_000}
     with serving(subject) as (_, running), Peer(running.url, LEGACY) as peer:
         expect(peer.call("echo", large) == {"echo": large}, "the result is another one")
 

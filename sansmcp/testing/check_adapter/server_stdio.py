@@ -84,7 +84,7 @@ def calls_on_stdio(subject: ServerSubject) -> None:
     meta = {VERSION: MODERN, CAPABILITIES: {}, CLIENT_INFO: {"name": "peer", "version": "1"}}
     with _Process(subject) as server:
         server.open()
-        for text in ("a\u2028ä😀", "x" * 5_000_000):
+        for text in ("a\u2028ä😀", "x" * 4_000_000):
             server.call(1, "echo", arguments={"text": text})
             expect(server.hear()["result"]["echo"]["text"] == text, "the result is another one")
         server.call(2, "raise")
