@@ -27,7 +27,8 @@ def path(tmp_path: Path) -> Path:
 
 def write(path: Path, **changes: Any) -> None:
     """A state file of this process, with changes."""
-    state = {"url": URL, "port": 8123, "pid": os.getpid(), "transports": NAMES, "started": 1.5}
+    state = {"url": URL, "port": 8123, "pid": os.getpid(), "transports": NAMES}
+    state["started"] = time.time()
     path.write_text(json.dumps({**state, **changes}), encoding="utf-8")
 
 
@@ -60,7 +61,7 @@ def test_a_server_without_http_has_no_url(path: Path) -> None:
 
 def test_a_reader_never_sees_half_of_it(path: Path) -> None:
     """It is replaced as a whole, so a reader has either the old one or the new one open."""
-    write(path, url="old")
+    write(path, url="old", started=1.5)  # of a process that is gone
     with open(path, encoding="utf-8") as old, StateFile(path, url=URL, transports=NAMES):
         assert json.load(old)["url"] == "old"
         state = read_state(path)
@@ -70,10 +71,54 @@ def test_a_reader_never_sees_half_of_it(path: Path) -> None:
 
 def test_the_file_of_another_server_is_left_alone(path: Path) -> None:
     with StateFile(path, url=URL, transports=NAMES):
-        write(path, pid=os.getppid(), url="http://127.0.0.1:1/")
+        write(path, pid=os.getppid(), url="http://127.0.0.1:1/", started=time.time())
     state = read_state(path)
     assert state is not None
     assert state.pid == os.getppid()
+
+
+def test_the_file_of_a_server_that_runs_is_not_taken_over(path: Path) -> None:
+    """Row A13 of the review: the second server replaced it, and deleted it at its end."""
+    with StateFile(path, url=URL, transports=NAMES):
+        with pytest.raises(FileExistsError, match=rf"pid {os.getpid()}.*state\.json"):
+            StateFile(path, url="http://127.0.0.1:1/", transports=NAMES).__enter__()
+        state = read_state(path)
+        assert state is not None
+        assert state.url == URL
+        assert os.listdir(path.parent) == ["state.json"]
+
+
+def test_the_file_of_a_later_server_of_this_process_is_left_alone(path: Path) -> None:
+    """Row A13 of the review."""
+    with StateFile(path, url=URL, transports=NAMES):
+        write(path, started=time.time() + 1)
+    assert path.exists()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/stat"), reason="the system does not tell")
+def test_a_number_that_another_process_has_now_is_not_believed(path: Path) -> None:
+    """Row A13 of the review: a re-used pid made a dead server look alive."""
+    write(path, started=time.time() - 1e6)
+    assert read_state(path) is None
+    write(path, started=time.time())
+    assert read_state(path) is not None
+
+
+def test_where_the_system_does_not_tell_a_process_is_the_server(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sansmcp_local._state_file._began", lambda pid: None)
+    write(path, started=1.5)
+    assert read_state(path) is not None
+
+
+def test_a_file_system_without_links(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "link", refuse)
+    with StateFile(path, url=URL, transports=NAMES):
+        assert os.listdir(path.parent) == ["state.json"]
 
 
 def test_it_goes_when_the_server_fails_and_may_be_gone_already(path: Path) -> None:
