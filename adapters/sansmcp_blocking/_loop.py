@@ -6,6 +6,8 @@ come. Nothing runs by itself: whoever waits for something turns the loop meanwhi
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
 import selectors
 import time
@@ -43,6 +45,8 @@ class Task:
     steps: Steps[None]
     wait: Wait | None = attrs.field(default=None, init=False)
     """None: it has not begun."""
+    alarm: float = attrs.field(default=math.inf, init=False)
+    """When the loop looks whether its deadline has come: at that, or earlier."""
 
 
 class Loop:
@@ -52,6 +56,9 @@ class Loop:
         self._selector = selectors.DefaultSelector()
         self._tasks: dict[Task, None] = {}
         self._due: dict[Task, int] = {}
+        self._alarms: list[tuple[float, int, Task]] = []
+        """A heap. A deadline that moves away, as most do, keeps its place until that comes up."""
+        self._serials = itertools.count()
 
     def start(self, steps: Steps[None]) -> Task:
         """Run steps from the next turn on."""
@@ -90,8 +97,7 @@ class Loop:
 
     def wait(self, until: float) -> Ready:
         """Wait until a task can go on, at most until a time; changes nothing."""
-        deadline = min((_deadline(task) for task in self._tasks), default=math.inf)
-        deadline = 0.0 if self._due else min(deadline, until)
+        deadline = 0.0 if self._due else min(self._next_alarm(), until)
         seconds = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
         return self._selector.select(seconds)
 
@@ -99,9 +105,10 @@ class Loop:
         """Let each task that can go on do so, until it waits again."""
         now = time.monotonic()
         due, self._due = self._due, {}
-        for task in self._tasks:
-            if _deadline(task) <= now:
-                due.setdefault(task, 0)
+        while self._next_alarm() <= now:
+            task = heapq.heappop(self._alarms)[2]
+            task.alarm = math.inf
+            due.setdefault(task, 0)
         for key, events in ready:
             due[key.data] = events
         for task, events in due.items():
@@ -123,6 +130,29 @@ class Loop:
             self._selector.register(wait.fd, wait.events, task)
         elif wait.events:
             self._due[task] = wait.events
+        self._set_alarm(task)
+
+    def _set_alarm(self, task: Task) -> None:
+        deadline = _deadline(task)
+        if deadline < task.alarm:
+            task.alarm = deadline
+            heapq.heappush(self._alarms, (deadline, next(self._serials), task))
+            if len(self._alarms) > 64 + 2 * len(self._tasks):  # most are of tasks that have ended
+                self._alarms = [each for each in self._alarms if each[2] in self._tasks]
+                heapq.heapify(self._alarms)
+
+    def _next_alarm(self) -> float:
+        """The earliest deadline of a task; entries that are out of date go, or move."""
+        while self._alarms:
+            when, _, task = self._alarms[0]
+            is_current = task in self._tasks and task.alarm == when
+            if is_current and _deadline(task) <= when:
+                return when
+            heapq.heappop(self._alarms)
+            if is_current:
+                task.alarm = math.inf
+                self._set_alarm(task)
+        return math.inf
 
     def _unregister(self, task: Task) -> None:
         if task.wait is not None and task.wait.fd is not None:

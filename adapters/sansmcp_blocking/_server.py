@@ -302,6 +302,10 @@ class Serving(Host):
             self._nudged.recv(4096)
 
     def _accept(self, listener: socket.socket, context: ssl.SSLContext | None) -> Steps[None]:
+        with listener:  # who comes while the server stops is refused
+            yield from self._accept_from(listener, context)
+
+    def _accept_from(self, listener: socket.socket, context: ssl.SSLContext | None) -> Steps[None]:
         while True:
             yield Wait(listener.fileno(), READ)
             try:

@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 
 def write(path: Path, **changes: Any) -> None:
     """A state file of this process, with changes."""
-    state = {"url": URL, "port": 8123, "pid": os.getpid(), "transports": NAMES}
+    state: dict[str, Any] = {"url": URL, "port": 8123, "pid": os.getpid(), "transports": NAMES}
     state["started"] = time.time()
     path.write_text(json.dumps({**state, **changes}), encoding="utf-8")
 
@@ -107,7 +107,10 @@ def test_a_number_that_another_process_has_now_is_not_believed(path: Path) -> No
 def test_where_the_system_does_not_tell_a_process_is_the_server(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sansmcp_local._state_file._began", lambda pid: None)
+    def no_time(pid: int) -> None:
+        """The system does not tell."""
+
+    monkeypatch.setattr("sansmcp_local._state_file._began", no_time)
     write(path, started=1.5)
     assert read_state(path) is not None
 

@@ -6,7 +6,7 @@ import threading
 import time
 
 from .check import MOMENT, expect, happened, raises, same, server_check, stays_the_same
-from .raw_client import Connection, Peer
+from .raw_client import Connection, Peer, request
 from .servers import LEGACY, MODERN, begun, serving
 from .subjects import Feature, Running, ServerSubject
 
@@ -77,6 +77,33 @@ def calls_that_get_no_time_are_answered(subject: ServerSubject) -> None:
         same(error.get("data", {}).get("reason"), "shutting_down", "the reason")
         expect(response.is_complete, "the response was broken off instead of ended")
         tools.over.set()
+        happened(stopped, "the server did not stop")
+
+
+@server_check(Feature.GRACE, Feature.OWN_HTTP)
+def newcomers_are_refused(subject: ServerSubject) -> None:
+    """A server that stops closes its listener first: who comes then is refused, and does not wait.
+
+    Close the listener before Server.drain().
+    """
+    with serving(subject, grace=MOMENT) as (tools, running), Peer(running.url, LEGACY) as peer:
+        response = peer.begin("wait")
+        begun(tools)
+        stopped = _stopping(running)
+        given_up = time.monotonic() + MOMENT
+        while True:
+            try:
+                with Connection(running.url) as newcomer:
+                    # It may have come in time. Then it is served, or closed.
+                    newcomer.send(request(running.url, "GET", {}))
+                    newcomer.read(1)
+            except ConnectionRefusedError:
+                break
+            except ConnectionError:
+                pass
+            expect(time.monotonic() < given_up, "a server that stops takes new connections")
+        tools.go_on.set()
+        same(response.result(), {"done": True}, "the result of a call that ran")
         happened(stopped, "the server did not stop")
 
 
