@@ -1,0 +1,83 @@
+"""What is meant to end the program does: it is no exception that a connection is charged with."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import sansmcp
+from sansmcp.testing.check_adapter.raw_client import Peer
+from sansmcp.testing.check_adapter.servers import MODERN
+
+from ..asyncio.loops import LOOPS
+
+
+def call_it(url: str) -> None:
+    with Peer(url, MODERN) as peer:
+        peer.connect().send(peer.tool("any"))
+        threading.Event().wait(0.5)
+
+
+def app_that_raises(kind: type[BaseException]) -> sansmcp.App:
+    app = sansmcp.App("ends", "1")
+
+    @app.handler("tools/call")
+    async def end(_: Any) -> Any:
+        raise kind
+
+    return app
+
+
+def with_trio(app: sansmcp.App) -> None:
+    import trio
+
+    import sansmcp_trio
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            serve: Callable[..., Any] = sansmcp_trio.serve
+            serving = await nursery.start(
+                lambda task_status: serve(app, http=("127.0.0.1", 0), task_status=task_status)
+            )
+            await trio.to_thread.run_sync(call_it, serving.url, abandon_on_cancel=True)
+            await trio.sleep(20)
+
+    trio.run(main)
+
+
+def with_asyncio(app: sansmcp.App) -> None:
+    import asyncio
+
+    import sansmcp_asyncio
+
+    loop = LOOPS["asyncio"]()
+
+    async def main() -> None:
+        async with sansmcp_asyncio.serve(app, http=("127.0.0.1", 0)) as serving:
+            await asyncio.to_thread(call_it, serving.url)
+            await asyncio.sleep(20)
+
+    try:
+        loop.run_until_complete(main())
+    finally:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0.5))
+        loop.close()
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("run", [with_trio, with_asyncio])
+def test_a_handler_may_end_the_program(
+    run: Callable[[sansmcp.App], None], kind: type[BaseException]
+) -> None:
+    """Row F9 of the review: planted in the code, swallowing them was not noticed."""
+    with pytest.raises(BaseException) as caught:  # noqa: PT011
+        run(app_that_raises(kind))
+    found: BaseException = caught.value
+    while inner := getattr(found, "exceptions", ()):
+        found = inner[0]
+    assert isinstance(found, kind)
