@@ -84,6 +84,7 @@ def test_the_body_of_a_refusal_is_not_sent_to_head(bench: Bench) -> None:
         b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"transfer-encoding: chunked\r\n\r\n-1\r\n",
         b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"transfer-encoding: chunked\r\n\r\n1\r\nabXX",
         b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"content-length: " + b"9" * 5000 + b"\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"content-length: " + b"1" * 19 + b"\r\n\r\n",
         b"POST /mcp HTTP/1.1\r\n"
         + HEADERS
         + b"transfer-encoding: chunked\r\n\r\n1;"
