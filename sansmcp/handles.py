@@ -19,14 +19,13 @@ from .errors import LocalProtocolError
 from .events import Connected, ProgressReceived
 from .http import RequestHeaders
 from .messages import Params, RequestId
-from .revisions import REVISIONS
+from .revisions import REVISIONS, Revision
 from .types import Era, elide
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .client.settings import CallOptions
-    from .revisions import Revision
     from .server.calls import Call, Caller
 
 Result = TypeVar("Result")

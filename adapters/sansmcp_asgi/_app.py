@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import sansmcp
+from sansmcp.messages import Params
 from sansmcp_local import new_server
 from sansmcp_loop import THREADS, current_loop
 
@@ -15,8 +16,6 @@ from ._serving import Serving
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-    from sansmcp.messages import Params
 
 
 class AsgiApp:

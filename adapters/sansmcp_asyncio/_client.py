@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import sansmcp
 import sansmcp_loop
+from sansmcp.effects import ClientEffect
 from sansmcp_local import environment_of, new_client
 from sansmcp_loop import Answerer, current_loop, perform
 
@@ -23,7 +24,6 @@ from ._process import ServerProcess
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from sansmcp.effects import ClientEffect
     from sansmcp.process import ProcessPart
 
 

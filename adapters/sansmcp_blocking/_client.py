@@ -21,7 +21,9 @@ import sansmcp
 import sansmcp_threads
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent
+from sansmcp.handles import OnProgress
 from sansmcp.hosting.client import Answerer
+from sansmcp.messages import Params
 from sansmcp_local import environment_of, interrupts_allowed, new_client, undisturbed
 
 from ._loop import Loop, Steps, Task, Wait
@@ -31,8 +33,6 @@ from ._streams import SocketStream, open_stream
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from sansmcp.handles import OnProgress
-    from sansmcp.messages import Params
     from sansmcp.process import ProcessPart
 
 _logger = logging.getLogger("sansmcp")

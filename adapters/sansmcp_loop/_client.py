@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import sansmcp
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange, ProcessEffect
 from sansmcp.events import ClientEvent, ServerWithdrew
+from sansmcp.handles import OnProgress
+from sansmcp.messages import Params, RequestId
 from sansmcp.types import escape_controls
 from sansmcp_local import log_unexpected
 
@@ -21,8 +23,6 @@ from ._machine import Promise, Timekeeper
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from sansmcp.handles import OnProgress
-    from sansmcp.messages import Params, RequestId
 
 _logger = logging.getLogger("sansmcp")
 

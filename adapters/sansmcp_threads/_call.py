@@ -6,12 +6,10 @@ import abc
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sansmcp
-
-if TYPE_CHECKING:
-    from sansmcp.messages import Params
+from sansmcp.messages import Params
 
 
 class Call(sansmcp.CallHandle[Any, None]):

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import sansmcp
 from sansmcp import Promise
+from sansmcp.handles import OnProgress
 from sansmcp.hosting.client import Answerer
+from sansmcp.messages import Params
 from sansmcp.types import escape_controls
 from sansmcp_local import interrupts_allowed, log_unexpected, undisturbed
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from sansmcp.handles import OnProgress
-    from sansmcp.messages import Params
 
 _logger = logging.getLogger("sansmcp")
 

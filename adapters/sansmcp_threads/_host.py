@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import sansmcp
 from sansmcp import Promise
 from sansmcp.events import ClientAnswered, ServerEvent
+from sansmcp.messages import Params
 from sansmcp.types import escape_controls
 from sansmcp_local import log_event, log_unexpected, new_server
 
@@ -23,7 +24,6 @@ from ._workers import Workers
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from sansmcp.messages import Params
 
 _logger = logging.getLogger("sansmcp")
 

@@ -5,22 +5,20 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 from ..app import Handler, is_async
 from ..authentication import Authenticator, ConnectionInfo
 from ..effects import Authenticate, ServerEffect, Wake
 from ..errors import JsonRpcError, LocalProtocolError
 from ..events import CallCancelled, CallReceived, ClientAnswered, ServerEvent
+from ..handles import CallHandle, Promise
 from ..messages import Params
 from ..server.calls import Call
 from ..server.server import Server
 from ..store import Store
 from .host import MachineHost
 from .stores import check_synchronous
-
-if TYPE_CHECKING:
-    from ..handles import CallHandle, Promise
 
 
 class ServerHost(MachineHost):
