@@ -68,7 +68,7 @@ class Connection(asyncio.Protocol):
             return
         if self._is_closing:
             self._transport.close()
-            self._wait_for_room(self._transport.get_write_buffer_size())
+            self._wait_for_room(self._count_unsent())
         else:
             self._read(is_wanted=idle is Idle.NEED_DATA)
             self._alarm.set(self._connection.next_deadline())
@@ -100,7 +100,7 @@ class Connection(asyncio.Protocol):
 
     def _due(self) -> None:
         if self._is_blocked or self._is_closing:
-            waiting = self._transport.get_write_buffer_size()
+            waiting = self._count_unsent()
             if waiting < self._waiting:  # the peer takes something
                 self._wait_for_room(waiting)
             else:
@@ -140,7 +140,13 @@ class Connection(asyncio.Protocol):
         """The peer has to take something first."""
         self._is_blocked = True
         self._read(is_wanted=False)
-        self._wait_for_room(self._transport.get_write_buffer_size())
+        self._wait_for_room(self._count_unsent())
+
+    def _count_unsent(self) -> int:
+        try:
+            return self._transport.get_write_buffer_size()
+        except AttributeError:  # asyncio's TLS has no buffer any more once it is closed
+            return 0
 
     def _wait_for_room(self, waiting: int) -> None:
         self._waiting = waiting

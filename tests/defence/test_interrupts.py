@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -39,9 +40,7 @@ def with_trio(app: sansmcp.App) -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             serve: Callable[..., Any] = sansmcp_trio.serve
-            serving = await nursery.start(
-                lambda task_status: serve(app, http=("127.0.0.1", 0), task_status=task_status)
-            )
+            serving = await nursery.start(partial(serve, app, http=("127.0.0.1", 0)))
             await trio.to_thread.run_sync(call_it, serving.url, abandon_on_cancel=True)
             await trio.sleep(20)
 

@@ -105,3 +105,25 @@ def test_a_tls_server_that_says_nothing_is_left(name: str) -> None:
         with pytest.raises(sansmcp.CallError):
             subject.connect(url, answers={}, ssl_context=context, limits=QUICK, connect_timeout=2.0)
         assert left.wait(MOMENT)
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_a_tls_connection_that_the_server_closes(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Asyncio's TLS transport cannot be asked for its buffer once it is closed."""
+    subject: Any = ADAPTERS[name][1]()
+    server, client = contexts()
+    running = subject.serve(Tools(subject).app, resumable=True, grace=1.0, ssl_context=server)
+    place = Url.parse(running.url)
+    try:
+        with (
+            socket.create_connection((place.host, place.port), timeout=MOMENT) as plain,
+            client.wrap_socket(plain, server_hostname="127.0.0.1") as secret,
+        ):
+            secret.sendall(b"GET /nothing HTTP/1.0\r\n\r\n")
+            while secret.recv(65536):
+                pass
+    finally:
+        running.stop()
+    assert "unexpected" not in caplog.text
