@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sansmcp import Client, ClientConnection, Idle, Limits, LocalProtocolError
+from sansmcp import (
+    Client,
+    ClientConnection,
+    Idle,
+    Limits,
+    LocalProtocolError,
+    ReconnectPolicy,
+)
 from sansmcp.effects import OpenExchange
 from sansmcp.events import CallFailed, ClientEvent, Closed, Connected
 from sansmcp.revisions import HANDSHAKE_VERSIONS
@@ -30,6 +37,7 @@ class Bench:
             versions=HANDSHAKE_VERSIONS,
             jitter=lambda: 0.5,
             listen=False,
+            reconnect=ReconnectPolicy(attempts=0),  # the first failure is the last
             http11=bench.HTTP11,
             **settings,
         )

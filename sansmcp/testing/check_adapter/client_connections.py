@@ -33,7 +33,7 @@ def connections_that_fail_while_it_connects(subject: ClientSubject) -> None:
     """A server that is not quite there yet is asked again, at every step of the handshake.
 
     Feed PeerGone for an exchange whose connection cannot be made, or is lost before the response;
-    do not end the client. (Row A3 of the review.)
+    do not end the client.
     """
     for version, methods in ((LEGACY, _STEPS), (MODERN, ("server/discover",))):
         scripts = {

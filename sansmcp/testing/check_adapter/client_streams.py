@@ -94,7 +94,7 @@ def a_server_that_lets_go(subject: ClientSubject) -> None:
 def a_server_that_falls_silent(subject: ClientSubject) -> None:
     """A stream that can be resumed and says nothing any more is aborted, and fetched further.
 
-    Call handle_timeout() at next_deadline(), also while a response is read. (Row A7 of the review.)
+    Call handle_timeout() at next_deadline(), also while a response is read.
     """
     logs: list[list[bytes]] = []
 
