@@ -300,7 +300,8 @@ class Pair:
             moved = True
             if isinstance(effect, Wake):
                 effect.exchange.host.drive()
-            elif not isinstance(effect, Authenticate):  # there is no setting for that here
+            else:
+                assert not isinstance(effect, Authenticate), "a Pair authenticates no one"
                 self._use_store(server, effect)
         while not isinstance(event := server.next_event(), Idle):
             moved = True

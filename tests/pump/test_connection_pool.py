@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sansmcp import Client, ClientConnection, ConnectionPool, Limits
+from sansmcp import Client, ClientConnection, ConnectionPool, Limits, LocalProtocolError
 from sansmcp.effects import OpenExchange
 from sansmcp.http import RequestHead
 
@@ -131,6 +131,15 @@ def test_what_was_idle_for_too_long_is_closed_when_another_one_becomes_idle() ->
     bench.now += GIVEN_UP
     bench.finish(*begun[1])
     assert [connection.host.is_closed for _, connection in begun] == [True, False]
+
+
+def test_a_request_that_cannot_be_made_leaves_nothing_behind() -> None:
+    pool = PoolBench().pool
+    head = RequestHead(method=b"POST", target=b"/mcp", headers=((b"x", b"a\nb"),))
+    effect = OpenExchange(exchange=1, url="http://localhost/mcp", head=head, body=b"")
+    with pytest.raises(LocalProtocolError, match="Not usable in a head"):
+        pool.begin(effect, now=0)
+    assert pool.carrying == {}
 
 
 def test_closing_closes_all(idle: tuple[PoolBench, ClientConnection]) -> None:

@@ -40,3 +40,9 @@ def test_what_is_refused(head: bytes, status: int) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         HTTP11.read_request_head(head)
     assert (caught.value.http_status, caught.value.reason) == (status, "malformed_http")
+
+
+@pytest.mark.parametrize("data", [b"", b"\r\n\r\n", b"GET / HTTP/1.1\r\nhost: a\r\n"])
+def test_what_is_no_head_is_refused(data: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="no request"):
+        HTTP11.read_request_head(data)

@@ -14,6 +14,7 @@ from sansmcp import (
     BodyData,
     BodyEnd,
     Call,
+    ConnectionInfo,
     Idle,
     PeerGone,
     RemoteProtocolError,
@@ -62,6 +63,9 @@ def example_app() -> App:
 
 class Talk:
     """One exchange, and the response as far as it has been sent."""
+
+    connection = ConnectionInfo()
+    """What is known of its connection: nothing."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench

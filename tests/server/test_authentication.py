@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp import ConnectionInfo, LocalProtocolError, Refusal
+from sansmcp import ConnectionInfo, LocalProtocolError, Refusal, RemoteProtocolError
 from sansmcp.events import CallReceived
 
 from .bench import Bench, expect, initialize, request
@@ -115,6 +115,16 @@ def test_a_server_that_ends_meanwhile(bench: Bench) -> None:
     expect(talk, 503, "shutting_down")
     tell(bench, "ada")
     assert bench.server.sessions == ()
+
+
+def test_a_server_that_ends_after_a_request_was_given_up() -> None:
+    bench = Bench(authentication=True)
+    talk = bench.post(initialize("2025-11-25", {}))
+    error = RemoteProtocolError("Too slow", reason="request_timeout", http_status=408)
+    bench.server.refuse(talk.exchange, error, now=0)
+    bench.server.shut_down(now=0)
+    bench.settle()
+    expect(talk, 408, "request_timeout")
 
 
 @pytest.mark.parametrize("status", [200, 399, 600, True, "401"])

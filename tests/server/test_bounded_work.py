@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from sansmcp import Limits
 from sansmcp.effects import StoreRead
 from sansmcp.http import BodyData, BodyEnd, RequestHead
 
-from .bench import BOTH, JSON, PING, Bench, Talk, expect, request
+from .bench import BOTH, JSON, PING, Bench, Talk, expect, initialize, request
 from .instances import Instances
 from .pipe_bench import Pipe
 
@@ -71,6 +73,14 @@ def test_an_unknown_session_is_refused_from_the_head(length: str | None) -> None
     assert not Talk(bench).feed(head(session, *headers, principal="alice")).ended
     modern = ("mcp-protocol-version", MODERN)
     assert not Talk(bench).feed(head("nope", modern, *headers)).ended
+
+
+def test_an_initialize_is_no_request_of_an_unknown_session() -> None:
+    """Nor is it where instances share a store, and its body is long."""
+    for bench in (Bench(), *Instances()):
+        talk = Talk(bench).feed(head(None)).feed(BodyData(b" " * 100_000))
+        talk.feed(BodyData(json.dumps(initialize("2025-11-25", {})).encode())).feed(BodyEnd())
+        assert talk.status == 200
 
 
 def test_a_store_is_asked_for_a_session_before_a_long_body_has_come() -> None:

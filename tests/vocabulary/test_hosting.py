@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from sansmcp import (
     App,
+    Authenticator,
     Call,
     CallHandle,
+    ConnectionInfo,
     JsonRpcError,
     LocalProtocolError,
     Promise,
+    Refusal,
     RemoteProtocolError,
+    RequestHead,
     ServerHost,
 )
 from sansmcp.events import ClientAnswered, ServerEvent, SessionOpened, StoreFailed
 
-from ..server.bench import Bench, methods, notification, request
+from ..server.bench import Bench, initialize, methods, notification, request
 
 
 class Ended(Exception):
@@ -51,8 +55,8 @@ class Handle(CallHandle[Any, None]):
 class Host(ServerHost):
     """Keeps what is to be awaited until the test lets it go on."""
 
-    def __init__(self, bench: Bench) -> None:
-        super().__init__(bench.server, bench.store)
+    def __init__(self, bench: Bench, authenticate: Authenticator | None = None) -> None:
+        super().__init__(bench.server, bench.store, authenticate)
         self.waiting: list[tuple[Call, Awaitable[Any]]] = []
         self.failures: list[Exception] = []
         self.seen: list[ServerEvent] = []
@@ -98,12 +102,12 @@ class Host(ServerHost):
 class HostBench(Bench):
     """A bench whose server is driven by a host, with handlers that do as their params say."""
 
-    def __init__(self) -> None:
+    def __init__(self, authenticate: Authenticator | None = None) -> None:
         app = App("hosting", "1")
         app.handler("tools/call")(self._at_once)
         app.handler("tools/list")(self._later)
-        super().__init__(app)
-        self.host = Host(self)
+        super().__init__(app, authentication=authenticate is not None)
+        self.host = Host(self, authenticate)
         self.calls: list[Call] = []
 
     def settle(self) -> None:
@@ -120,6 +124,8 @@ class HostBench(Bench):
             raise Ended
         if "stops" in handle.params:
             raise Stopped
+        if "header" in handle.params:
+            return {"said": [handle.headers[handle.params["header"]]]}
         if "object" in handle.params:
             return object()
         return {"at": "once"}
@@ -320,3 +326,72 @@ def test_what_is_done_safely(bench: HostBench) -> None:
     assert bench.host.safely(lambda: 1) == 1
     assert bench.host.safely(breaking()) is None
     assert [type(bug) for bug in bench.host.bugs] == [Broken]
+
+
+def test_a_handler_sees_the_headers_of_its_request(bench: HostBench) -> None:
+    message = request(1, header="x-one")
+    talk = bench.post(message, bench.open_session(), headers={"x-one": "two"})
+    assert talk.json["result"] == {"said": ["two"]}
+
+
+def test_standalone_streams_are_closed_at_request(bench: HostBench) -> None:
+    listener = bench.get(bench.open_session())
+    assert bench.host.disconnect_streams(retry=1.0) == 1
+    assert listener.ended
+    assert bench.host.disconnect_streams() == 0
+
+
+@pytest.mark.parametrize("result", [{"at": "last"}, Ended()])
+def test_what_a_handler_in_a_thread_has_done_concludes_its_call(
+    bench: HostBench, result: dict[str, Any] | Ended
+) -> None:
+    talk = bench.post(request(1, "tools/list"), bench.open_session())
+    ((call, awaited),) = bench.host.waiting
+    bench.host.waiting.clear()
+    cast("Coroutine[Any, Any, Any]", awaited).close()
+
+    def work() -> dict[str, Any]:
+        if isinstance(result, Ended):
+            raise result
+        return result
+
+    bench.host.conclude(call, work)
+    bench.settle()
+    if isinstance(result, Ended):
+        assert talk.error["code"] == -32603
+        assert bench.host.failures == [result]
+    else:
+        assert talk.json["result"] == result
+
+
+def test_authenticate_and_a_machine_that_asks_belong_together(bench: HostBench) -> None:
+    with pytest.raises(LocalProtocolError, match="belong together"):
+        Host(bench, lambda head, connection: "ada")
+
+
+def by_header(head: RequestHead, connection: ConnectionInfo) -> str | Refusal:
+    (token,) = head.values(b"authorization")
+    if token == b"broken":
+        raise Ended
+    return "ada" if token == b"right" else Refusal(403)
+
+
+@pytest.mark.parametrize(("token", "status"), [("right", 200), ("wrong", 403), ("broken", 500)])
+def test_a_plain_authenticate_is_called_in_place(token: str, status: int) -> None:
+    bench = HostBench(by_header)
+    bench.takes_events = True
+    talk = bench.post(initialize("2025-11-25", {}), headers={"authorization": token})
+    assert talk.status == status
+    assert len(bench.host.failures) == (token == "broken")
+    assert bench.host.bugs == []
+
+
+def test_an_async_authenticate_needs_an_event_loop() -> None:
+    async def authenticate(head: RequestHead, connection: ConnectionInfo) -> str:
+        return "ada"
+
+    bench = HostBench(authenticate)
+    talk = bench.post(initialize("2025-11-25", {}))
+    assert talk.status == 500
+    (problem,) = bench.host.bugs
+    assert "plain function" in str(problem)

@@ -212,9 +212,8 @@ def what_is_not_http(subject: ServerSubject) -> None:
 
 
 def _raise_if_planted(line: str) -> None:
-    if "< " in line and "planted in a request" in line:
-        raise ZeroDivisionError("a bug")
-    if "> " in line and "planted in a response" in line:
+    # Short words: a line shows the first hundred characters of a message.
+    if ("< " in line and "bug-in" in line) or ("> " in line and "bug-out" in line):
         raise ZeroDivisionError("a bug")
 
 
@@ -232,7 +231,7 @@ def exceptions_that_no_one_expects(subject: ServerSubject) -> None:
         Peer(running.url, LEGACY) as other,
     ):
         for victim in (peer, other):
-            for text in ("planted in a request", "planted in a response"):
+            for text in ("bug-in", "bug-out"):
                 waiting, request = peer.connect(), peer.tool("echo", {"a": 1})
                 waiting.send(request[:-5])
                 with contextlib.suppress(ConnectionError, Broken, ValueError):
@@ -299,10 +298,8 @@ def requests_are_authenticated(subject: ServerSubject) -> None:
     async def authenticate_async(head: RequestHead, connection: ConnectionInfo) -> str | Refusal:
         return authenticate(head, connection)
 
-    ways: list[Authenticator] = [authenticate]
-    if subject.is_async:
-        ways.append(authenticate_async)
-    for way in ways:
+    ways: tuple[Authenticator, ...] = (authenticate, authenticate_async)
+    for way in ways if subject.is_async else ways[:1]:
         with serving(subject, authenticate=way) as (_, running):
             for token, status in (("", 401), ("Bearer mallory", 403), ("Bearer broken", 500)):
                 headers = {"authorization": token} if token else {}
