@@ -25,7 +25,6 @@ class SocketStream:
 
     def __init__(self, connected: socket.socket) -> None:
         connected.settimeout(0)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         set_options(connected)
         self._socket = connected
         self._fd = connected.fileno()

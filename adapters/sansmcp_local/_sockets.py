@@ -72,15 +72,18 @@ _MAX_UNSENT = 128 * 1024
 
 
 def set_options(connection: HasOptions) -> None:
-    """Let the system find out whether the peer of a TCP connection still exists, and keep little.
+    """Let the system find out whether the peer of a TCP connection exists, keep little, send soon.
 
     Where a system has no such option nothing happens. The second is what makes progress visible: a
     socket with a buffer of megabytes can be written to again only when a third of it is free, and
-    until then a slow reader looks as if it took nothing.
+    until then a slow reader looks as if it took nothing. The third sends the event after another at
+    once, and not when the peer has acknowledged the first, which takes Linux 40 ms. asyncio sets it
+    only on sockets whose protocol number is IPPROTO_TCP; a listener of :func:`socket.create_server`
+    and what it accepts have 0.
     """
     with contextlib.suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (*_KEEP_ALIVE, ("TCP_NOTSENT_LOWAT", _MAX_UNSENT)):
+    for name, value in (*_KEEP_ALIVE, ("TCP_NOTSENT_LOWAT", _MAX_UNSENT), ("TCP_NODELAY", 1)):
         if hasattr(socket, name):
             with contextlib.suppress(OSError):
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
