@@ -29,7 +29,7 @@ from sansmcp.effects import OpenExchange, SendBytes
 from sansmcp.events import CallReceived
 from sansmcp.testing import counting_tokens
 
-LIMITS = Limits(max_message_bytes=1 << 30)
+LIMITS = Limits(max_message_bytes=1 << 30, max_request_bytes=1 << 30)
 PIECE = b"x" * 65536
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"text":"'
 

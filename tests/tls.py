@@ -11,8 +11,18 @@ def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """The contexts of a server at 127.0.0.1, and of clients that trust it."""
     authority = trustme.CA()
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.tempfile() as path:
-        server.load_cert_chain(path)
+    show(server, authority.issue_cert("127.0.0.1"))
     client = ssl.create_default_context()
-    client.load_verify_locations(cadata=authority.cert_pem.bytes().decode("ascii"))
+    trust(client, authority)
     return server, client
+
+
+def show(context: ssl.SSLContext, certificate: trustme.LeafCert) -> None:
+    """Make it what a side shows its peers."""
+    with certificate.private_key_and_cert_chain_pem.tempfile() as path:
+        context.load_cert_chain(path)
+
+
+def trust(context: ssl.SSLContext, authority: trustme.CA) -> None:
+    """Accept what the authority has signed."""
+    context.load_verify_locations(cadata=authority.cert_pem.bytes().decode("ascii"))

@@ -264,15 +264,11 @@ class Server(StoreCompletions):
         It makes no difference where the request is over by now. Raises LocalProtocolError, and
         changes nothing, for what is neither a principal, a string that is not empty, nor a Refusal.
         """
-        if not isinstance(outcome, str | Refusal) or not outcome:
-            raise LocalProtocolError(
-                "authenticate must return a principal (a string that is not empty) or a Refusal, "
-                f"and has returned {type(outcome).__name__}"
-            )
-        if isinstance(outcome, Refusal):
-            self._authenticated(effect, refusals.not_authenticated(outcome), now)
+        found = _outcome_of_authenticate(outcome)
+        if isinstance(found, Refusal):
+            self._authenticated(effect, refusals.not_authenticated(found), now)
         else:
-            self._authenticated(effect, outcome, now)
+            self._authenticated(effect, found, now)
 
     def authentication_failed(self, effect: Authenticate, *, now: float) -> None:
         """Tell that it cannot be found out whom a request is from: it gets status 500."""
@@ -511,3 +507,13 @@ def _legacy(core: ServerCore, endpoint: Endpoint) -> Legacy | None:
     from .legacy.era import Legacy
 
     return Legacy(core, endpoint)
+
+
+def _outcome_of_authenticate(outcome: object) -> str | Refusal:
+    """Check what a function of the user has returned; its types may never have been checked."""
+    if isinstance(outcome, Refusal) or (isinstance(outcome, str) and outcome):
+        return outcome
+    raise LocalProtocolError(
+        "authenticate must return a principal (a string that is not empty) or a Refusal, "
+        f"and has returned {type(outcome).__name__}"
+    )

@@ -21,5 +21,4 @@ def call_tool(call: Call) -> Any:
 
 if __name__ == "__main__":
     with sansmcp_blocking.serve(app, stdio=True, **json.loads(sys.argv[1])) as serving:
-        print(serving.url, file=sys.stderr, flush=True)
         serving.wait()

@@ -81,16 +81,19 @@ def test_http_and_stdio_at_once(stops: bool) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        url = process.stderr.readline().decode().strip()
-        with sansmcp_blocking.connect(url, listen=False) as client:
-            assert client.call_tool("echo", {"a": 1})["echo"] == {"a": 1}
-            process.stdin.write(json.dumps(REQUEST).encode() + b"\n")
-            process.stdin.close()
-            assert json.loads(process.stdout.readline())["result"]["echo"]
-            if not stops:
-                assert client.call_tool("echo", {"a": 2})["echo"] == {"a": 2}
-                process.terminate()
-        process.wait(30)
+        try:
+            url = process.stderr.readline().decode().split()[-1]  # "... serving MCP at URL"
+            with sansmcp_blocking.connect(url, listen=False) as client:
+                assert client.call_tool("echo", {"a": 1})["echo"] == {"a": 1}
+                process.stdin.write(json.dumps(REQUEST).encode() + b"\n")
+                process.stdin.close()
+                assert json.loads(process.stdout.readline())["result"]["echo"]
+                if not stops:
+                    assert client.call_tool("echo", {"a": 2})["echo"] == {"a": 2}
+                    process.terminate()
+            process.wait(30)
+        finally:
+            process.kill()
 
 
 def test_the_end_of_a_process_is_seen_where_the_system_has_no_descriptor_for_it(

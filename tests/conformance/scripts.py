@@ -7,7 +7,7 @@ import os
 from collections.abc import Generator, Mapping
 from typing import Any, TypeAlias
 
-from sansmcp import ClientHandle
+from sansmcp import ClientHandle, ServerRequest
 
 from .steps import Script
 
@@ -17,9 +17,9 @@ Steps: TypeAlias = Generator[Any, Any, None]
 CAPABILITIES: dict[str, Any] = {"elicitation": {}}
 
 
-def accept(params: Mapping[str, Any]) -> dict[str, Any]:
+def accept(request: ServerRequest) -> dict[str, Any]:
     """Answer a question of the user's: take the form's defaults, and say yes to the rest."""
-    properties: Mapping[str, Any] = params["requestedSchema"]["properties"]
+    properties: Mapping[str, Any] = request.params["requestedSchema"]["properties"]
     filled_in = {name: schema.get("default", True) for name, schema in properties.items()}
     return {"action": "accept", "content": filled_in}
 

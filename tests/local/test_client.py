@@ -18,7 +18,7 @@ from sansmcp_local import new_client
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("retries", r"argument 'retries'\. The settings of a client are anonymous, cache, "),
+        ("retries", r"argument 'retries'\. The settings of a client are anonymous, "),
         (
             "time_out",
             r"argument 'time_out'; did you mean 'timeout'\? The settings of a client are ",

@@ -15,6 +15,7 @@ from sansmcp import ConnectionInfo, RequestHead
 
 from ..asyncio.subject import AsyncioServers
 from ..blocking.subject import BlockingServers
+from ..tls import show, trust
 from ..trio.subject import TrioServers
 
 SUBJECTS: dict[str, Callable[[], Any]] = {
@@ -31,13 +32,13 @@ def test_the_certificate_of_a_client_can_name_it(adapter: str, *, has_certificat
     """Row C9 of the review: native servers had no hook for who is calling."""
     authority = trustme.CA()
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(server)
-    authority.configure_trust(server)
+    show(server, authority.issue_cert("127.0.0.1"))
+    trust(server, authority)
     server.verify_mode = ssl.CERT_OPTIONAL
     client = ssl.create_default_context()
-    authority.configure_trust(client)
+    trust(client, authority)
     if has_certificate:
-        authority.issue_cert("ada@example.com").configure_cert(client)
+        show(client, authority.issue_cert("ada@example.com"))
     app = sansmcp.App("tls", "1")
 
     @app.handler("tools/call", inline=True)

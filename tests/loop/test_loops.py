@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from contextvars import ContextVar
-from typing import Any
 
 import pytest
 
@@ -182,19 +182,19 @@ class Machine:
         self.deadline: float | None = None
         self.times: list[float] = []
 
-    def next_deadline(self) -> float | None:
-        return self.deadline
+    def next_deadline(self) -> float:
+        return math.inf if self.deadline is None else self.deadline
 
-    def handle_timeout(self, *, now: float) -> None:
-        self.times.append(now)
+    def handle_timeout(self) -> None:
+        self.times.append(current_loop().now())
         self.deadline = None
 
 
 def test_a_clock_is_told_of_earlier_deadlines(run: Run) -> None:
     async def main() -> None:
         loop = current_loop()
-        machine: Any = Machine()
-        clock = Clock(loop, machine, lambda: None)
+        machine = Machine()
+        clock = Clock(loop, machine.next_deadline, machine.handle_timeout)
         task = loop.spawn(clock.run)
         deadline = 0.0
         for seconds in (60.0, 0.01):

@@ -110,6 +110,8 @@ def say(text: str) -> None:
 
 
 async def main(settings: dict[str, Any]) -> None:
+    if "limits" in settings:
+        settings["limits"] = sansmcp.Limits(**settings["limits"])
     await sansmcp_trio.serve(app, stdio=True, **settings)
 
 

@@ -173,7 +173,7 @@ async def test_what_is_no_message_is_shown_and_skipped() -> None:
 
 async def test_a_message_of_20_mb_each_way() -> None:
     text = "\N{SNOWMAN}" * (20_000_000 // 3)
-    async with connect(ours()) as client:
+    async with connect(ours(limits={"max_request_bytes": 1 << 25})) as client:
         answer = await client.call_tool("echo", {"text": text})
         assert answer["text"] == text
 

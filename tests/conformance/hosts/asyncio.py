@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 import sansmcp_asyncio
@@ -32,10 +31,6 @@ async def _serve(port: int) -> None:
 
 
 async def _talk(url: str, script: Script, listen: bool) -> None:
-    settings: Any = {"answers": {"elicitation/create": _accept}, "capabilities": CAPABILITIES}
+    settings: Any = {"answers": {"elicitation/create": accept}, "capabilities": CAPABILITIES}
     async with sansmcp_asyncio.connect(url, listen=listen, **settings) as client:
         await awaiting(script)(client)
-
-
-async def _accept(params: Mapping[str, Any]) -> Any:
-    return accept(params)

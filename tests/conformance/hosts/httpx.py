@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -20,13 +19,9 @@ def talk(url: str, script: Script, *, listen: bool) -> None:
 
 
 async def _talk(url: str, script: Script, listen: bool) -> None:
-    settings: Any = {"answers": {"elicitation/create": _accept}, "capabilities": CAPABILITIES}
+    settings: Any = {"answers": {"elicitation/create": accept}, "capabilities": CAPABILITIES}
     async with (
         httpx.AsyncClient() as http,
         sansmcp_httpx.connect(url, http, listen=listen, **settings) as client,
     ):
         await awaiting(script)(client)
-
-
-async def _accept(params: Mapping[str, Any]) -> Any:
-    return accept(params)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -35,10 +34,6 @@ async def _serve(port: int) -> None:
 
 
 async def _talk(url: str, script: Script, listen: bool) -> None:
-    settings: Any = {"answers": {"elicitation/create": _accept}, "capabilities": CAPABILITIES}
+    settings: Any = {"answers": {"elicitation/create": accept}, "capabilities": CAPABILITIES}
     async with sansmcp_trio.connect(url, listen=listen, **settings) as client:
         await awaiting(script)(client)
-
-
-async def _accept(params: Mapping[str, Any]) -> Any:
-    return accept(params)
