@@ -62,7 +62,7 @@ def checked_capabilities(capabilities: Mapping[str, Any]) -> dict[str, Any]:
     """
     expect(Mapping, capabilities=capabilities)
     checked = dict(capabilities)
-    json.encode_plainly(checked)
+    json.encode(checked)
     for name in json.as_object(checked.get("extensions")) or {}:
         if not _EXTENSION.fullmatch(name):
             raise LocalProtocolError(

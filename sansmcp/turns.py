@@ -147,7 +147,7 @@ class StateSeal:
 
     def close(self, state: Any, principal: str, method: str, params: Params, *, name: str) -> str:
         """Seal a state, under a name of its own. Raises LocalProtocolError if it is not JSON."""
-        content = json.encode_plainly([self.clock() + self.lifetime, name, state])
+        content = json.encode([self.clock() + self.lifetime, name, state])
         tag = _tag(self.keys[0], content, principal, method, params)
         return base64.urlsafe_b64encode(tag + content).decode()
 

@@ -27,15 +27,17 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from types import NoneType
 from typing import Any, NoReturn, TypeGuard, cast
 
 from ..errors import LocalProtocolError, RemoteProtocolError, expect
 
 try:
     import msgspec.json as fast
-    import msgspec.msgpack as packed
+
+    _write = fast.Encoder().encode
 except ImportError:  # not CPython: everything takes the plain path
-    fast = packed = None  # type: ignore[assignment]
+    fast = _write = None  # type: ignore[assignment]
 
 UNBOUNDED = 1 << 62
 """More than anything can have."""
@@ -45,7 +47,6 @@ MAX_DIGITS = 4300
 """
 
 _BACKSLASH, _QUOTE = b'\\"'
-_FLOAT = b"\xcb"[0]
 _SHORT = 1024
 """Bytes of a document for which nothing but the plainest counts is worth its while."""
 _FEW = 66
@@ -57,6 +58,9 @@ of web servers have stacks of 1 MB.
 """
 
 _CONTAINERS = {dict, list}
+_ARRAYS = {list, tuple}
+_SINGLE = {str, int, bool, NoneType}
+"""Types without members; floats are looked at, since not all of them are numbers."""
 _BEGINNINGS = (b"[", b"{", b",")
 _DEEPER = {ord("["): 1, ord("]"): -1}
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
@@ -137,25 +141,45 @@ def encode(value: Any) -> bytes:
 
     ``value`` is made of dict, list, tuple, str, int, float, bool and None, or of subclasses; names
     are strings. Objects with a ``model_dump`` method (pydantic models such as those of
-    ``mcp-types``) are taken by what that method returns. Do not rely on what else may go through:
-    msgspec writes bytes, dates, sets and others in ways of its own, and to make sure that a value
-    has none of them would take two to four times as long as to write it.
+    ``mcp-types``) are taken by what that method returns. Nothing else is taken, with msgspec or
+    without: bytes, dates, sets, Decimal, UUID, dataclasses, other enumerations, and names that are
+    no strings are refused, since each library writes them in ways of its own.
 
     Raises LocalProtocolError, which says where, for what JSON cannot carry: NaN, infinities, lone
     surrogates, other types, and what nests too deep.
     """
-    if fast is None:
-        return encode_plainly(value)
-    # NaN and infinities become null: only where there is a null is there reason to look for them,
-    # and in a long text only where there are floats is there one to look for a null.
-    try:
-        data = fast.encode(value, enc_hook=dumped)
-        is_doubtful = (len(data) <= _SHORT or _may_hold_floats(value)) and b"null" in data
-        if not is_doubtful or value == fast.decode(data):
-            return data
-    except Exception:  # of msgspec, or of a class whose objects are compared
-        pass  # the plain path says what is wrong, if anything is
+    if _write is not None:
+        try:
+            data = _write(value)  # raises for what holds itself, so that the next line ends
+            if _is_strict(value):
+                return data
+        except Exception:  # of msgspec, or of a class that it looks into
+            pass  # the plain path says what is wrong, if anything is
     return encode_plainly(value)
+
+
+def _is_strict(value: Any) -> bool:
+    """Whether a value has JSON's own types only; subclasses and models are left to the plain path.
+
+    What it finds is written by msgspec as the plain path writes it.
+    """
+    containers = [value]
+    for each in containers:  # grows while it is walked
+        if type(each) is dict:
+            members: dict[Any, Any] = each  # pyright: ignore[reportUnknownVariableType]
+            for name, member in members.items():
+                if type(name) is not str:
+                    return False
+                if type(member) not in _SINGLE:
+                    containers.append(member)
+        elif type(each) in _ARRAYS:
+            containers += [item for item in each if type(item) not in _SINGLE]
+        elif type(each) is float:
+            if not math.isfinite(each):
+                return False
+        elif type(each) not in _SINGLE:
+            return False
+    return True
 
 
 def encode_plainly(value: Any) -> bytes:
@@ -333,19 +357,6 @@ def _float(literal: str) -> float:
 
 def _no_constant(literal: str) -> NoReturn:
     raise _refused(f"{literal} is not JSON", "malformed_json")
-
-
-def _may_hold_floats(value: Any) -> bool:
-    """Whether a value that msgspec can write may have floats in it.
-
-    In MessagePack each float begins with a byte of its own, and to write that takes a quarter of
-    the time of looking for a word in JSON. It has neither models nor integers of any size.
-    """
-    assert packed is not None
-    try:
-        return _FLOAT in packed.encode(value)
-    except (TypeError, OverflowError):
-        return True
 
 
 def _sayable(value: Any, place: str) -> Any:

@@ -293,7 +293,7 @@ class Call:
 
     def check_required(self, required: InputRequired) -> None:
         """Raises LocalProtocolError for what is not JSON, too much, or asked too often."""
-        json.encode_plainly([required.state, [each.params for each in required.requests.values()]])
+        json.encode([required.state, [each.params for each in required.requests.values()]])
         limits = self._core.limits
         if len(required.requests) > limits.max_batch:
             raise LocalProtocolError(f"More than {limits.max_batch} questions at once")
