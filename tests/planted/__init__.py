@@ -1,0 +1,1 @@
+"""Bugs that are planted to see whether the simulator finds them."""
