@@ -60,7 +60,7 @@ class Connection(asyncio.Protocol):
         if self._is_blocked:
             return
         data, idle = pull(self._connection)
-        if data:
+        if data and not self._transport.is_closing():  # asyncio logs what is written in vain
             self._transport.write(data)
         if idle is None or self._serving.has_ended:
             self._is_closing = True

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -31,6 +34,35 @@ MUCH = Limits(max_queued_events=5)
 
 async def raw(serving: Serving) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     return await asyncio.open_connection("127.0.0.1", sansmcp.Url.parse(serving.url).port)
+
+
+async def test_a_peer_that_is_gone_is_sent_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    """Asyncio logs a warning for each further write: 236 of them for the requests of one peer."""
+    app = _application()
+
+    @app.handler("tools/list", inline=True)
+    def list_tools(call: Call) -> Any:
+        return {"tools": []}
+
+    prefix = "io.modelcontextprotocol/"
+    meta: Any = {f"{prefix}protocolVersion": "2026-07-28", f"{prefix}clientCapabilities": {}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
+    body = json.dumps(message).encode()
+    head = (
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        "accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n"
+        f"mcp-method: tools/list\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
+    async with sansmcp_asyncio.serve(app, http=LOCAL) as serving:
+        with socket.create_connection(("127.0.0.1", sansmcp.Url.parse(serving.url).port)) as peer:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            peer.sendall(head.encode() + body)
+            while not serving.connections:
+                await asyncio.sleep(0.01)
+            peer.sendall(1000 * (head.encode() + body))
+        async with connect(serving.url) as client:
+            await client.ping()
+    assert "socket.send() raised exception." not in caplog.messages
 
 
 # Where
