@@ -6,6 +6,11 @@ import ssl
 
 import trustme
 
+from sansmcp import ReconnectPolicy
+
+ONCE = ReconnectPolicy(attempts=0)
+"""For clients that are to be refused: another attempt gives the same answer."""
+
 
 def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """The contexts of a server at 127.0.0.1, and of clients that trust it."""

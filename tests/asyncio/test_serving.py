@@ -24,7 +24,7 @@ from sansmcp.events import ServerNotified
 from sansmcp_asyncio import Call, Serving, connect
 from sansmcp_local import read_state
 
-from ..tls import contexts
+from ..tls import ONCE, contexts
 from ..trio.programs import outside
 from .conftest import LOCAL, World
 from .loops import PATIENCE
@@ -78,7 +78,7 @@ async def test_a_server_over_tls(world: World) -> None:
                     "echo": {"a": size * "x"}
                 }
         with pytest.raises(Disconnected, match="certificate verify failed"):
-            await connect(serving.url)
+            await connect(serving.url, reconnect=ONCE)
         _, writer = await raw(serving)
         writer.write(b"no TLS at all")
         writer.close()

@@ -18,7 +18,7 @@ from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp_blocking import Call, Serving
 from sansmcp_local import read_state
 
-from ..tls import contexts
+from ..tls import ONCE, contexts
 from .conftest import PATIENCE, Start, World, happens
 
 # Handlers
@@ -172,7 +172,7 @@ def test_over_tls(start: Start) -> None:
         for _ in range(3):
             assert client.call_tool("echo", large)["echo"] == large
     with pytest.raises(Disconnected, match="certificate verify failed"):
-        sansmcp_blocking.connect(serving.url)
+        sansmcp_blocking.connect(serving.url, reconnect=ONCE)
 
 
 def raw(serving: Serving) -> socket.socket:

@@ -15,7 +15,7 @@ from sansmcp import Disconnected, Limits
 from sansmcp.events import ServerNotified
 from sansmcp_trio import Call
 
-from ..tls import contexts
+from ..tls import ONCE, contexts
 from .conftest import Start, World
 
 
@@ -27,7 +27,7 @@ async def test_a_server_over_tls(start: Start) -> None:
         for _ in range(3):
             assert await client.call_tool("echo", {"a": 1}) == {"echo": {"a": 1}}
     with pytest.raises(Disconnected, match="certificate verify failed"):
-        async with sansmcp_trio.connect(serving.url):
+        async with sansmcp_trio.connect(serving.url, reconnect=ONCE):
             raise AssertionError("connected")
 
 

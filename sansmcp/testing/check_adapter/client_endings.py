@@ -14,7 +14,7 @@ from ...errors import (
     SessionLost,
 )
 from .check import client_check, raises, same
-from .clients import LEGACY, MODERN, call, connected, start, talking, until
+from .clients import LEGACY, MODERN, SOON, call, connected, start, talking, until
 from .fake_server import (
     SESSION,
     Exchange,
@@ -131,7 +131,7 @@ def nobody_is_there(subject: ClientSubject) -> None:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/mcp"
         raises(
             Disconnected,
-            lambda: subject.connect(url, answers={}, versions=LEGACY),
+            lambda: subject.connect(url, answers={}, versions=LEGACY, reconnect=SOON),
             "connecting to a port where nobody listens",
         )
 

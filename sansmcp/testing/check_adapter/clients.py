@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 LEGACY, MODERN, OLDEST = ("2025-11-25",), ("2026-07-28",), ("2024-11-05",)
 """A revision with sessions, one without, and the one of HTTP+SSE."""
 
-_SOON = ReconnectPolicy(initial=0.01, cap=0.05)
+SOON = ReconnectPolicy(initial=0.01, cap=0.05)
+"""Reconnects within milliseconds, and gives up within half a second."""
 
 
 @contextmanager
@@ -33,7 +34,7 @@ def connected(
 ) -> Generator[ConnectedClient]:
     """A client, for a while; without a standalone stream, and quick to come back."""
     settings.setdefault("listen", False)
-    settings.setdefault("reconnect", _SOON)
+    settings.setdefault("reconnect", SOON)
     settings.setdefault("timeout", MOMENT)
     client = subject.connect(target, answers=answers or {}, **settings)
     try:
