@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -80,10 +81,26 @@ class World:
     def start_server(self) -> int:
         """Start another server; returns its port."""
         files = str(self.journal.path), self.column.kept, str(self.directory / "store.db")
-        self._server = self._start("tests.guarantees.server", self.adapter, *files)
-        assert self._server.stdout is not None
-        self._port = int(self._server.stdout.readline())
+        server = self._start("tests.guarantees.server", self.adapter, *files)
+        assert server.stdout is not None
+        self._port = int(server.stdout.readline())
+        self._server = server
         return self._port
+
+    def run_all(self, expected: dict[str, str]) -> dict[str, str]:
+        """Return what each cut leads to, given what the table says of it.
+
+        The cuts are made at the same time, each on a network of its own. Only the one that kills
+        the server comes after the others.
+        """
+        with ThreadPoolExecutor(len(CUTS)) as threads:
+            running = {
+                cut: threads.submit(self.run, cut, said)
+                for cut, said in expected.items()
+                if cut != SERVER_RESTART
+            }
+            seen = {cut: each.result() for cut, each in running.items()}
+        return {**seen, SERVER_RESTART: self.run(SERVER_RESTART, expected[SERVER_RESTART])}
 
     def run(self, cut: str, expected: str) -> str:
         """Cut a call; returns what the client got and what the handler did, as a cell has it.
