@@ -13,6 +13,9 @@ PYTEST = $(BIN)/python -m pytest -q -n 2 --dist worksteal
 CORE = tests/codecs tests/vocabulary tests/client tests/server tests/pump tests/testing \
 	tests/stores/test_stores.py tests/trio/test_check_adapter.py
 
+# Compiled files save each worker ten seconds of rewriting assertions, and each process of a test some.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test check core others tests conformance requirements bench bench-quick bench-plots format clean
 
 demo: $(VENV)/installed-cli
