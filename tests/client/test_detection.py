@@ -52,7 +52,6 @@ def test_a_result_means_streamable_http(bench: Bench) -> None:
 
 @requirement(
     "LEGACYSSE-C-011",
-    "LEGACYSSE-C-012",
     "LEGACYSSE-C-013",
     "LEGACYSSE-C-014",
     "LEGACYSSE-C-016",

@@ -25,7 +25,7 @@ def listening() -> tuple[Bench, Asked]:
     return bench, bench.take("GET")
 
 
-@requirement("SHTTP-C-009", "SHTTP-C-010")
+@requirement("SHTTP-C-009", "SHTTP-C-010", "LIFECYCLE-B-015")
 def test_the_listener_hears_what_belongs_to_no_call(listening: tuple[Bench, Asked]) -> None:
     bench, asked = listening
     assert asked.header("last-event-id") is None

@@ -11,6 +11,8 @@ from sansmcp.events import CallCompleted, CallFailed, ListenerStopped, Reconnect
 
 from .bench import POLICY, Asked, Bench, notification, only_failure, open_call, response
 
+requirement = pytest.mark.requirement
+
 
 def poll(bench: Bench) -> Asked:
     """The next GET, and how long it was waited for."""
@@ -23,6 +25,7 @@ def poll(bench: Bench) -> Asked:
     return bench.take("GET")
 
 
+@requirement("POLL-C-003")
 @pytest.mark.parametrize("jitter", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("brings", ["nothing", "id", "same id", "retry", "comment", "message"])
 def test_polls_are_no_failures(brings: str, jitter: float) -> None:

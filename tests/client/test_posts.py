@@ -10,6 +10,8 @@ from sansmcp.revisions import HANDSHAKE_VERSIONS
 
 from .bench import Bench, request
 
+requirement = pytest.mark.requirement
+
 METHOD = "notifications/roots/list_changed"
 
 
@@ -26,6 +28,24 @@ def say(bench: Bench, count: int) -> int:
 
 def open_posts(bench: Bench) -> int:
     return sum(not asked.aborted for asked in bench.requests)
+
+
+@requirement("SHTTP-C-005")
+@pytest.mark.parametrize("version", HANDSHAKE_VERSIONS[2:])
+def test_every_post_has_one_message(version: str) -> None:
+    bench = Bench(capabilities={"roots": {}})
+    bench.do(bench.client.start)
+    posts = [bench.take_initialize(version), bench.take()]
+    posts[1].accept()
+    _, asked = bench.call()
+    asked.open_stream()
+    asked.event(request("q", "roots/list"))
+    asked.event(request("p", "ping"))
+    bench.do(bench.client.respond, "q", {"roots": []})
+    bench.do(bench.client.notify, METHOD)
+    posts += [asked, *bench.requests]
+    said = [post.json.get("method", post.json.get("id")) for post in posts]
+    assert said == ["initialize", "notifications/initialized", "tools/call", "p", "q", METHOD]
 
 
 def test_notifications_to_a_silent_server_are_bounded_and_all_end(bench: Bench) -> None:

@@ -68,7 +68,6 @@ def test_further_headers() -> None:
     assert headers.further_headers(given) == expected
 
 
-@requirement("SESSION-S-003")
 @pytest.mark.parametrize(
     ("text", "valid"),
     [

@@ -76,6 +76,31 @@ def test_messages(data: bytes, message: Message) -> None:
         assert type(getattr(read, "id", None)) is type(getattr(message, "id", None))
 
 
+@requirement("JSONRPC-B-001")
+@pytest.mark.parametrize("null_id", [False, True])
+@pytest.mark.parametrize(
+    "message",
+    [
+        Request(1, "m"),
+        Request("1", "m", {"jsonrpc": "1.0"}),
+        Notification("m"),
+        Notification("m", {}),
+        Response(1, {}),
+        Response("1", None),
+        ErrorResponse(1, -5, "x"),
+        ErrorResponse("1", -5, "x", {"jsonrpc": "1.0"}),
+        ErrorResponse(None, -5, "x"),
+    ],
+)
+def test_every_message_says_that_it_is_json_rpc(message: Message, null_id: bool) -> None:
+    """Row F12 of the review: only what is received was looked at."""
+    written = jsonrpc.encode(message, null_id=null_id)
+    members = json.decode(written, max_depth=10)
+    assert isinstance(members, dict)
+    assert members["jsonrpc"] == "2.0"
+    assert decode(jsonrpc.encode_batch([written, written])) == Batch((message, message))
+
+
 @requirement(
     "JSONRPC-B-001",
     "JSONRPC-B-004",

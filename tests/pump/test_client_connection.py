@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from sansmcp.events import CallFailed, ClientEvent, Closed, Connected
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 
 from . import bench
+
+requirement = pytest.mark.requirement
 
 ANSWER = (
     b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},'
@@ -78,6 +81,22 @@ def response(body: bytes = ANSWER, extra: bytes = b"", status: bytes = b"200 OK"
         + b"content-length: %d\r\n\r\n" % len(body)
         + body
     )
+
+
+@requirement("HEADERS-B-009")
+@pytest.mark.parametrize("spelled", [bytes.lower, bytes.title, bytes.upper])
+def test_names_of_headers_have_no_case(spelled: Callable[[bytes], bytes]) -> None:
+    bench = Bench()
+    head = b"HTTP/1.1 200 OK\r\n"
+    for name, value in (
+        (b"content-type", b"application/json"),
+        (b"mcp-session-id", b"the-session"),
+        (b"content-length", b"%d" % len(ANSWER)),
+    ):
+        head += spelled(name) + b": " + value + b"\r\n"
+    bench.feed(head + b"\r\n" + ANSWER)
+    (effect,) = bench.effects
+    assert (b"mcp-session-id", b"the-session") in effect.head.headers
 
 
 def test_the_request() -> None:

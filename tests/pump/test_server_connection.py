@@ -10,6 +10,8 @@ from sansmcp import Idle
 
 from .bench import CALL, INITIALIZE, PING, Bench, chunked, post
 
+requirement = pytest.mark.requirement
+
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64, None])
 @pytest.mark.parametrize("form", [post, chunked])
@@ -22,6 +24,30 @@ def test_requests_in_any_pieces(
     assert (answer.status, answer.json["id"]) == (200, 7)
     assert answer.headers[b"content-length"] == b"%d" % len(answer.body)
     assert not bench.closed
+
+
+@requirement("HEADERS-B-009")
+@pytest.mark.parametrize("spelled", [bytes.lower, bytes.title, bytes.upper])
+def test_names_of_headers_have_no_case(bench: Bench, spelled: Callable[[bytes], bytes]) -> None:
+    body = (
+        b'{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"x","_meta":'
+        b'{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
+        b'"io.modelcontextprotocol/clientCapabilities":{}}}}'
+    )
+    headers = {
+        b"host": b"localhost",
+        b"accept": b"application/json, text/event-stream",
+        b"content-type": b"application/json",
+        b"content-length": b"%d" % len(body),
+        b"mcp-protocol-version": b"2026-07-28",
+        b"mcp-method": b"tools/call",
+        b"mcp-name": b"x",
+    }
+    lines = b"".join(spelled(name) + b": %s\r\n" % value for name, value in headers.items())
+    bench.feed(b"POST /mcp HTTP/1.1\r\n" + lines + b"\r\n" + body)
+    assert bench.sent == b""
+    (call,) = bench.calls
+    assert call.request.id == 8
 
 
 def test_a_connection_is_used_again(bench: Bench) -> None:

@@ -140,6 +140,8 @@ def test_the_questions_stand_between_two_events_without_data() -> None:
     assert talk.body.endswith(f"event: input_required\nid: {closes.id}\n\n".encode())
     assert methods(talk) == ["notifications/progress", *[NAME.method] * 2]
     assert first["params"] == second["params"] == NAME.params
+    assert first["jsonrpc"] == second["jsonrpc"] == "2.0"
+    assert first["id"] != second["id"]
     assert talk.ended
     assert not instances[0].server.is_busy
     assert b"original" not in talk.body  # what the server needs is not for the client

@@ -15,6 +15,8 @@ from sansmcp.hosting.stores import check_synchronous
 
 from .bench import Bench, methods, say
 
+requirement = pytest.mark.requirement
+
 # Stored before sent
 
 
@@ -107,6 +109,7 @@ def test_a_page_that_comes_too_late_is_ignored() -> None:
 # A store that fails
 
 
+@requirement("POLL-S-004")
 def test_when_the_store_fails_the_reader_still_gets_the_message() -> None:
     bench = Bench(store_works=False)
     session = bench.open_session()

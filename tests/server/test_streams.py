@@ -42,6 +42,18 @@ def test_a_client_is_let_go_only_with_an_id(bench: Bench) -> None:
     assert bench.do(call.disconnect) is True  # nobody is there
 
 
+@requirement("POLL-S-004")
+def test_without_a_store_nobody_is_let_go() -> None:
+    bench = Bench(resumable=False)
+    key = bench.open_session()
+    listener = bench.get(key)
+    assert bench.server.disconnect_streams(now=bench.now) == 0
+    talk, call = bench.call(key)
+    say(bench, call, "a")
+    assert bench.do(call.disconnect, retry=1) is False
+    assert (listener.ended, talk.ended) == (False, False)
+
+
 @pytest.mark.parametrize("retry", [-0.1, float("inf"), float("nan")])
 def test_nobody_comes_back_at_no_time(bench: Bench, retry: float) -> None:
     talk, call = bench.call(bench.open_session())

@@ -100,7 +100,7 @@ async def test_progress_arrives_while_the_tool_works(start: Start, world: World)
     ]
 
 
-@requirement("POLL-C-002", "POLL-S-003", "POLL-C-003")
+@requirement("POLL-C-002", "POLL-S-003")
 async def test_the_server_lets_go_and_the_client_comes_back(start: Start, world: World) -> None:
     back = trio.Event()
 

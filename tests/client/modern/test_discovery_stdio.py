@@ -56,7 +56,6 @@ def test_the_question() -> None:
     ]
 
 
-@requirement("VERS-C-004")
 def test_a_version_that_both_speak(bench: ModernProcess) -> None:
     handle = bench.do(bench.client.call, "tools/call")
     assert bench.written == []

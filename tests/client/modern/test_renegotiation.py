@@ -32,7 +32,7 @@ def refuse(asked: Asked, *supported: str) -> None:
     asked.answer(refused_version(asked.id, *supported), 400)
 
 
-@requirement("VERS-C-003", "MODERN-C-006")
+@requirement("VERS-C-003", "VERS-C-004", "MODERN-C-006")
 @pytest.mark.parametrize("with_id", [True, False])
 def test_the_call_is_made_again_though_it_may_change_something(
     bench: ModernBench, with_id: bool

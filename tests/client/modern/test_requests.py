@@ -26,7 +26,7 @@ from sansmcp.events import (
 from sansmcp.messages import Notification
 from sansmcp.states import ClientState
 
-from ..bench import error, notification, only_failure, request, response
+from ..bench import URL, error, notification, only_failure, request, response
 from .bench import (
     META,
     MODERN,
@@ -53,7 +53,6 @@ def bench() -> ModernBench:
 
 
 @requirement(
-    "MODERN-C-001",
     "MODERN-C-002",
     "MODERN-C-003",
     "MODERN-C-006",
@@ -161,7 +160,30 @@ def test_further_headers_are_sent_too() -> None:
     assert bench.call()[1].header("authorization") == "Bearer x"
 
 
-@requirement("MODERN-C-003", "HEADERS-C-004")
+@requirement("MODERN-C-001", "MODERN-C-003", "HEADERS-C-001")
+def test_every_message_is_a_post_of_its_own() -> None:
+    """Row F12 of the review: neither the number of the POSTs nor where they go was looked at."""
+    bench = ModernBench()
+    posts = [bench.start()]
+    posts[0].answer(discovered(posts[0].id))
+    bench.do(bench.client.notify, "notifications/one")
+    bench.do(bench.client.call, "tools/call", {"name": "x"})
+    bench.do(bench.client.notify, "notifications/two")
+    bench.do(bench.client.call, "tools/list")
+    posts += bench.requests
+    assert [post.json["method"] for post in posts] == [
+        "server/discover",
+        "notifications/one",
+        "tools/call",
+        "notifications/two",
+        "tools/list",
+    ]
+    for post in posts:
+        assert (post.method, post.effect.url) == ("POST", URL)
+        assert post.header("mcp-protocol-version") == MODERN
+
+
+@requirement("MODERN-C-003", "HEADERS-C-001", "HEADERS-C-004")
 def test_notifications(bench: ModernBench) -> None:
     bench.do(bench.client.notify, "notifications/custom", {"a": 1, "_meta": {"x": 1}})
     asked = bench.take()

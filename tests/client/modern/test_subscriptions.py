@@ -59,7 +59,7 @@ def heard(bench: ModernBench | ModernProcess) -> list[tuple[int | None, str]]:
 # HTTP
 
 
-@requirement("SUBS-C-001", "SUBS-C-002", "MODERN-B-002")
+@requirement("SUBS-C-001", "SUBS-C-002")
 def test_notifications_reach_the_call(bench: ModernBench) -> None:
     handle, asked = listen(bench)
     params = asked.json["params"]
@@ -172,7 +172,7 @@ def test_one_that_breaks_at_once_is_given_up(bench: ModernBench) -> None:
 # stdio
 
 
-@requirement("SUBS-C-003", "SUBS-C-004")
+@requirement("SUBS-C-003", "SUBS-C-004", "MODERN-B-002")
 def test_on_one_stream_the_id_tells_them_apart(process: ModernProcess) -> None:
     first, one = process.make(LISTEN, params=FILTER)
     second, two = process.make(LISTEN, params=FILTER)

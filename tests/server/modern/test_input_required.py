@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
-from sansmcp import InputRequest, InputRequired, LocalProtocolError
+from sansmcp import App, InputRequest, InputRequired, LocalProtocolError
 from sansmcp.events import BadRequest
 
 from ..bench import methods
@@ -213,17 +215,54 @@ def test_a_question_that_nobody_knows() -> None:
     assert call.is_running
 
 
+def cannot_ask(method: str) -> None:
+    app = App("everything")
+    app.fallback(lambda: None)
+    bench = ModernBench(app, seal=new_seal())
+    for about in (meta(ALL), meta()):
+        talk, call = bench.start(modern(1, method, about=about))
+        for required in (InputRequired({"name": NAME}), InputRequired(state=1)):
+            with pytest.raises(LocalProtocolError, match="cannot be answered by InputRequired"):
+                call.respond(required, now=0)
+        bench.do(call.respond, {"found": 1})
+        assert talk.json["result"]["resultType"] == "complete"
+
+
 @requirement("MRTR-S-003")
 @pytest.mark.parametrize(
-    "method", ["tools/list", "prompts/list", "resources/list", "completion/complete"]
+    "method",
+    [
+        "completion/complete",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "tasks/cancel",
+        "tasks/get",
+        "tasks/list",
+        "tasks/result",
+        "tasks/update",
+        "tools/list",
+    ],
 )
 def test_a_method_that_cannot_ask(method: str) -> None:
-    bench = new_bench()
-    for about in (meta(ALL), meta()):
-        _, call = bench.start(modern(1, method, about=about))
-        with pytest.raises(LocalProtocolError, match=method):
-            call.respond(InputRequired({"name": NAME}), now=0)
-        assert call.is_running
+    cannot_ask(method)
+
+
+@requirement("MRTR-S-003")
+@given(
+    st.text("acdelrstu/._-0AZ", min_size=1, max_size=20)
+    | st.builds(
+        "{}{}{}".format,
+        st.sampled_from(["", "x/", "com.example/"]),
+        st.sampled_from(["tools/call", "prompts/get", "resources/read", "Tools/Call", "tools"]),
+        st.sampled_from(["", "s", "/", "/x"]),
+    )
+)
+def test_no_method_of_an_application_can_ask(method: str) -> None:
+    """Row F12 of the review: four methods were tried, and a fifth one could have asked."""
+    assume(method not in ("tools/call", "prompts/get", "resources/read"))
+    assume(not method.startswith("rpc."))  # answered by nobody
+    cannot_ask(method)
 
 
 @pytest.mark.parametrize("state", [object(), float("nan"), "\ud800", b"bytes", {1}])

@@ -61,7 +61,7 @@ def took(bench: ModernBench, arguments: Any, *headers: tuple[str, str | bytes]) 
 # Mcp-Name
 
 
-@requirement("HEADERS-S-003", "HEADERS-S-010")
+@requirement("HEADERS-S-003", "HEADERS-S-010", "HEADERS-B-009")
 @pytest.mark.parametrize(
     ("method", "parameter"),
     [("tools/call", "name"), ("prompts/get", "name"), ("resources/read", "uri")],
