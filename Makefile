@@ -2,6 +2,7 @@
 # make test     everything that has to hold, the way CI checks it
 # make conformance   the official conformance suite, against every adapter
 # make requirements  which rules of the protocol are proven, and docs/requirements.md
+# make requirements-proof  break sixty rules of the protocol and more, and see their tests fail
 # make bench    parsers, servers, clients and more next to others; make bench-quick: in two minutes
 # make bench-plots   put the plots of the last runs into the checkout
 # make format   put the code into its shape
@@ -16,7 +17,7 @@ CORE = tests/codecs tests/vocabulary tests/client tests/server tests/pump tests/
 # Compiled files save each worker ten seconds of rewriting assertions, and each process of a test some.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check core others tests conformance requirements bench bench-quick bench-plots format clean
+.PHONY: demo test check core others tests conformance requirements requirements-proof bench bench-quick bench-plots format clean
 
 demo: $(VENV)/installed-cli
 	$(BIN)/sansmcp demo
@@ -48,6 +49,10 @@ conformance: $(VENV)/installed-dev
 
 requirements: $(VENV)/installed-dev
 	$(BIN)/python -m tests.house.requirements
+
+# PROOF="--draw 5" tries five of them.
+requirements-proof: $(VENV)/installed-dev
+	$(BIN)/python -m tests.requirements_proof $(PROOF)
 
 bench: $(VENV)/installed-bench
 	$(BIN)/python -m benchmarks.parsers

@@ -26,6 +26,29 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--requirement",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="run the tests that are marked as proofs of this rule only; may be repeated",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted: set[object] = set(config.getoption("--requirement") or ())
+    if wanted:
+        config.hook.pytest_deselected(
+            items=[item for item in items if not wanted & _requirements_of(item)]
+        )
+        items[:] = [item for item in items if wanted & _requirements_of(item)]
+
+
+def _requirements_of(item: pytest.Item) -> set[object]:
+    return {rule for mark in item.iter_markers("requirement") for rule in mark.args}
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_known_of_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients of one program share what they find out; each test is a program of its own."""

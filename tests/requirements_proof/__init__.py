@@ -1,0 +1,1 @@
+"""Patches that break rules of the protocol, each of which the tests named for its rule notice."""
