@@ -14,8 +14,8 @@ one process to another (see ``_rounds``).
 from __future__ import annotations
 
 import argparse
-import itertools
 import random
+import re
 import shutil
 import signal
 import sys
@@ -33,7 +33,7 @@ from sansmcp.trace import Tracer
 
 from ._adapters import Adapter, Script, ToolCall, adapter_of, add_adapter
 from ._counts import Counts
-from ._relay import Relay, relaying
+from ._relay import Ending, Link, Piece, Relay, Way, relaying
 from ._rounds import show_rounds
 from ._say import Commands, Mistake, say
 from ._servers import started
@@ -41,6 +41,7 @@ from ._servers import started
 _STEPS = 6
 _NARROWEST = 80
 """Columns that lines are fitted to on terminals that have fewer."""
+_EVENT_WITH_ID = re.compile(rb"\nid: [^\n]*\n(?:[^\n]+\n)*\n")
 
 
 def add_to(commands: Commands) -> None:
@@ -114,6 +115,38 @@ def _show(options: argparse.Namespace) -> int:
 
 
 @attrs.define(eq=False)
+class _Accident:
+    """Cuts a connection in the middle of a response.
+
+    One that is cut before the first event id has come through leaves a client that cannot know
+    whether the server got its request: no protocol can repeat such a call safely. So unless calls
+    may be repeated, only what can be resumed is cut.
+    """
+
+    _left: int
+    """Bytes of responses that the connection still carries."""
+    _cuts_anywhere: bool
+    """True: all calls may be repeated."""
+    _response: bytes = b""
+    """What has come since the last request, until it can be resumed."""
+    _can_resume: bool = False
+    end_by_time: None = attrs.field(default=None, init=False)
+
+    def pieces(self, way: Way, data: bytes) -> tuple[Piece, ...]:
+        """Pass requests on, and of responses as much as the connection still carries."""
+        if way is Way.TO_SERVER:
+            self._response = b""
+            self._can_resume = self._cuts_anywhere or data.startswith(b"GET ")
+            return (Piece(data),)
+        share = data[: self._left] if self._can_resume else data
+        self._left = max(self._left - len(share), 0)
+        if not self._can_resume:
+            self._response += share
+            self._can_resume = _EVENT_WITH_ID.search(self._response) is not None
+        return (Piece(share, ending=Ending.CLOSE if len(share) < len(data) else None),)
+
+
+@attrs.define(eq=False)
 class _Call:
     """One call, and what has come of it."""
 
@@ -152,13 +185,12 @@ class Part:
         )
         self._write(f"{self._revision}{default}: {how}")
         # A call that has to be carried whole needs connections that can do it.
-        relay = Relay(
-            itertools.repeat(port),
-            self._chance,
-            1000 if self._resumes else 3000,
-            not self._resumes,
-            self._tracer.write if self._tracer is not None else lambda line: None,
-        )
+        longest = 1000 if self._resumes else 3000
+
+        def fate(number: int) -> _Accident:
+            return _Accident(self._chance.randint(300, longest), not self._resumes)
+
+        relay = Relay(lambda: ("127.0.0.1", port), fate, self._note, is_quiet=True)
         settings: sansmcp.ClientSettings = {
             "trace": self._tracer,
             "reconnect": sansmcp.ReconnectPolicy(initial=0.1, attempts=20),
@@ -167,14 +199,18 @@ class Part:
         }
 
         def script() -> Script:
-            relay.is_failing = True
+            relay.is_quiet = False
             for number in range(1, self._count + 1):
                 yield from self._make_call(number)
-            relay.is_failing = False
+            relay.is_quiet = True
 
         with relaying(relay) as url:
             adapter.converse(url, script(), self._watch, settings)
         return self._sum_up()
+
+    def _note(self, link: Link) -> None:
+        if self._tracer is not None and link.ending is Ending.CLOSE:
+            self._tracer.write("network: a connection breaks")
 
     def _make_call(self, number: int) -> Script:
         """Call the slow tool: every step is to be reported once, and then there is a result."""

@@ -8,18 +8,18 @@ import sys
 
 import sansmcp
 
-from . import _bench, _call, _demo, _probe, _serve
+from . import _bench, _call, _chaos, _demo, _probe, _serve
 from ._advice import advice
 from ._say import Mistake, say, say_error
 
 _DESCRIPTION = (
-    "Serve an MCP application, call a tool, find out what a server speaks, or watch what a broken "
+    "Serve an MCP application, call a tool, find out what a server speaks, or try what a broken "
     "network does to a conversation."
 )
 
 
 def run(arguments: list[str] | None) -> int:
-    """Run the command. Returns the exit status: 0, or 1 for a failure."""
+    """Run the command. Returns the exit status: 0, 1 for a failure, or 2 for wrong usage."""
     words = sys.argv[1:] if arguments is None else arguments
     # What follows a double dash is the command of a server, and none of our options.
     end = words.index("--") if "--" in words else len(words)
@@ -50,6 +50,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(takes_command=False)
     parser.add_argument("--version", action="version", version=f"sansmcp {sansmcp.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (_serve, _call, _probe, _bench, _demo):
+    for module in (_serve, _call, _probe, _bench, _chaos, _demo):
         module.add_to(commands)
     return parser

@@ -1,119 +1,261 @@
-"""A network that can be told to break connections.
+"""A TCP relay: it passes connections on to a server, as far as their fates allow.
 
-It breaks them in the middle of responses. Whoever breaks a connection before the first event id has
-come through leaves a client that cannot know whether the server got its request: no protocol can
-repeat such a call safely. So unless calls may be repeated, only what can be resumed is broken.
+``Relay`` accepts connections, opens one to the server for each, and copies bytes both ways. It
+knows nothing of HTTP. A ``Fate`` decides what becomes of the bytes of one connection: when they are
+passed on, in which pieces, and after which of them the connection is cut or falls silent. The relay
+performs that on sockets. It keeps no buffer: while one end takes nothing, nothing is read from the
+other.
 """
 
 from __future__ import annotations
 
-import random
-import re
+import asyncio
+import enum
+import itertools
 import socket
+import struct
 import threading
-from collections.abc import Callable, Generator, Iterator
+import time
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 
-_EVENT_WITH_ID = re.compile(rb"\nid: [^\n]*\n(?:[^\n]+\n)*\n")
+_READ = 65536
+_RETRY = 0.1
+"""Seconds until the next attempt to accept a connection, if the process has no descriptor left."""
+
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+"""``SO_LINGER`` with a time of zero: ``close()`` sends a reset."""
+
+Address: TypeAlias = tuple[Any, ...]
+"""The address of a socket: two members for IPv4, four for IPv6."""
 
 
-@attrs.define
-class _Link:
-    """One connection, and its fate."""
+class Way(enum.Enum):
+    """A direction of a connection."""
 
-    client: socket.socket
-    server: socket.socket
-    left: int
-    """Bytes that it still carries."""
-    breaks_anywhere: bool
-    _response: bytes = b""
-    """What has come since the last request, until it can be resumed."""
-    can_resume: bool = False
+    TO_SERVER = "to the server"
+    TO_CLIENT = "to the client"
 
-    def requested(self, data: bytes) -> None:
-        """Part of a request has come."""
-        self._response, self.can_resume = b"", self.breaks_anywhere or data.startswith(b"GET ")
-
-    def responded(self, data: bytes) -> None:
-        """Part of a response is passed on."""
-        if not self.can_resume:
-            self._response += data
-            self.can_resume = _EVENT_WITH_ID.search(self._response) is not None
-
-    def share(self, data: bytes) -> bytes:
-        """How much of a response goes through; less than all if the connection is to break."""
-        share = data[: max(self.left, 0)] if self.can_resume else data
-        self.left -= len(share)
-        return share
-
-    def close(self) -> None:
-        """Let both ends see that it is gone."""
-        for end in (self.client, self.server):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+    @property
+    def other(self) -> Way:
+        """The opposite direction."""
+        return Way.TO_CLIENT if self is Way.TO_SERVER else Way.TO_SERVER
 
 
-def _ignore(line: str) -> None:
+class Ending(enum.Enum):
+    """How a connection ends. The first three are for fates to choose, the others happen."""
+
+    CLOSE = "cut: closed"
+    """Both ends see the end of the stream."""
+    RESET = "cut: reset"
+    """Both ends see an error."""
+    SILENCE = "fell silent"
+    """Neither end sees anything: it can go on writing, and nothing arrives."""
+    ENDED = "closed by its ends"
+    BROKEN = "reset by one of its ends"
+    REFUSED = "refused by the upstream"
+    STOPPED = "open when chaos stopped"
+
+
+CUTS = (Ending.CLOSE, Ending.RESET)
+
+
+@attrs.frozen
+class Piece:
+    """Bytes that are passed on together, and what happens before and after that."""
+
+    data: bytes
+    latency: float = 0.0
+    """Seconds that a fault holds the piece back."""
+    pause: float = 0.0
+    """Seconds between this piece and the one before."""
+    ending: Ending | None = None
+    """How the connection ends after this piece; None: it goes on."""
+
+
+class Fate(Protocol):
+    """What happens to one connection."""
+
+    @property
+    def end_by_time(self) -> tuple[float, Ending] | None:
+        """After how many seconds the connection ends, and how; None: not by time."""
+        ...
+
+    def pieces(self, way: Way, data: bytes) -> Iterable[Piece]:
+        """Return what becomes of bytes that were read. What follows an ending is not passed on."""
+        ...
+
+
+@attrs.define(eq=False)
+class Link:
+    """One connection that is passed on.
+
+    Attributes:
+        number: its place in the order in which connections were accepted, from 1.
+        carried: bytes that were passed on, by direction; what a silence swallows does not count.
+        delays: pieces that were held back by a latency.
+        ending: how it ended; None while it is open.
+        way: the direction of the byte after which its fate ended it; None for the other endings.
+        seconds: how long it had lasted when it ended, or fell silent.
+    """
+
+    number: int
+    _fate: Fate
+    _sources: dict[Way, socket.socket]
+    """Where the bytes of a direction come from."""
+    carried: dict[Way, int] = attrs.field(factory=lambda: dict.fromkeys(Way, 0), init=False)
+    delays: int = attrs.field(default=0, init=False)
+    ending: Ending | None = attrs.field(default=None, init=False)
+    way: Way | None = attrs.field(default=None, init=False)
+    seconds: float = attrs.field(default=0.0, init=False)
+
+    async def carry(self, is_quiet: Callable[[], bool]) -> None:
+        """Copy both ways until the fate ends the connection, or an end breaks it, or both close."""
+        copies = {asyncio.ensure_future(self._copy(way, is_quiet)) for way in Way}
+        timer = asyncio.ensure_future(self._expire(is_quiet))
+        pending = {*copies, timer}
+        try:
+            while self.ending is None:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+                if not pending - {timer}:
+                    self.ending = self.ending or Ending.ENDED
+        except OSError:
+            self.ending = self.ending or Ending.BROKEN
+        finally:
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*copies, timer, return_exceptions=True)
+
+    async def _copy(self, way: Way, is_quiet: Callable[[], bool]) -> None:
+        loop = asyncio.get_running_loop()
+        source, sink = self._sources[way], self._sources[way.other]
+        while data := await loop.sock_recv(source, _READ):
+            for piece in (Piece(data),) if is_quiet() else self._fate.pieces(way, data):
+                wait = piece.latency + piece.pause
+                if wait and not is_quiet():
+                    self.delays += piece.latency > 0
+                    await asyncio.sleep(wait)
+                await loop.sock_sendall(sink, piece.data)
+                self.carried[way] += len(piece.data)
+                if piece.ending is not None:
+                    if self.ending is None:
+                        self.ending, self.way = piece.ending, way
+                    return
+        sink.shutdown(socket.SHUT_WR)
+
+    async def _expire(self, is_quiet: Callable[[], bool]) -> None:
+        if self._fate.end_by_time is not None:
+            lifetime, ending = self._fate.end_by_time
+            await asyncio.sleep(lifetime)
+            if not is_quiet():
+                self.ending = self.ending or ending
+
+    async def swallow(self) -> None:
+        """Read what the two ends send, and pass nothing on, until each has closed its side."""
+        await asyncio.gather(*map(_swallow, self._sources.values()))
+
+
+async def _swallow(end: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    with suppress(OSError):
+        while await loop.sock_recv(end, _READ):
+            pass
+    end.close()
+
+
+def _ignore(link: Link) -> None:
     pass
 
 
 @attrs.define(eq=False)
 class Relay:
-    """Passes connections on to servers, and once it is told to, breaks them after a while."""
+    """Passes connections on to a server.
 
-    _ports: Iterator[int]
-    """Where the next connection goes, for ever."""
-    _chance: random.Random = attrs.field(factory=random.Random)
-    _longest_life: int = 1500
-    """Bytes that a connection carries at most before it is broken."""
-    _breaks_anywhere: bool = False
-    """All calls may be repeated."""
-    _say: Callable[[str], None] = _ignore
-    is_failing: bool = attrs.field(default=False, init=False)
+    Attributes:
+        is_quiet: while True no fate is asked, and all bytes pass. It may be set in any thread. A
+            connection that is silent already stays so, and what was decided about bytes that have
+            been read is still done, without waiting.
+    """
 
-    def run(self, listener: socket.socket) -> None:
-        """Pass connections on until the listener is shut down."""
-        with suppress(OSError):
-            while True:
-                client, _ = listener.accept()
-                server = socket.create_connection(("127.0.0.1", next(self._ports)))
-                life = self._chance.randint(300, self._longest_life)
-                link = _Link(client, server, life, self._breaks_anywhere)
-                for copy in (self._copy_requests, self._copy_responses):
-                    threading.Thread(target=copy, args=(link,), daemon=True).start()
+    _upstream: Callable[[], Address]
+    """Returns where the next connection goes."""
+    _fate_of: Callable[[int], Fate]
+    """Makes the fate of a connection from its number."""
+    _ended: Callable[[Link], None] = _ignore
+    """Called once for each connection, when it ends or falls silent."""
+    is_quiet: bool = False
 
-    def _copy_requests(self, link: _Link) -> None:
-        with suppress(OSError):  # one end is gone: so is the connection
-            while data := link.client.recv(65536):
-                link.requested(data)
-                link.server.sendall(data)
-        link.close()
-        link.client.close()
+    async def run(self, listener: socket.socket) -> None:
+        """Pass connections on until this is cancelled, which closes those that are open."""
+        loop = asyncio.get_running_loop()
+        listener.settimeout(0)
+        serving: set[asyncio.Task[None]] = set()
+        try:
+            for number in itertools.count(1):
+                task = loop.create_task(self._serve(number, await _accept(listener)))
+                serving.add(task)
+                task.add_done_callback(serving.discard)
+        finally:
+            for task in serving:
+                task.cancel()
+            await asyncio.gather(*serving, return_exceptions=True)
 
-    def _copy_responses(self, link: _Link) -> None:
-        with suppress(OSError):
-            while data := link.server.recv(65536):
-                share = link.share(data) if self.is_failing else data
-                # Noted before it is sent: the client may answer with its next request at once.
-                link.responded(share)
-                link.client.sendall(share)
-                if len(share) < len(data):
-                    self._say("network: a connection breaks")
-                    break
-        link.close()
-        link.server.close()
+    async def _serve(self, number: int, client: socket.socket) -> None:
+        began, address = time.monotonic(), self._upstream()
+        family = socket.AF_INET6 if len(address) == 4 else socket.AF_INET
+        with client, socket.socket(family) as server:
+            for end in (client, server):
+                end.settimeout(0)
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sources = {Way.TO_SERVER: client, Way.TO_CLIENT: server}
+            link = Link(number, self._fate_of(number), sources)
+            try:
+                await asyncio.get_running_loop().sock_connect(server, address)
+                await link.carry(lambda: self.is_quiet)
+            except OSError:
+                link.ending = Ending.REFUSED
+            finally:
+                link.ending = link.ending or Ending.STOPPED
+                link.seconds = time.monotonic() - began
+                self._ended(link)
+            if link.ending is Ending.SILENCE:
+                await link.swallow()
+            elif link.ending not in (Ending.ENDED, Ending.CLOSE):
+                for end in (client, server):
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+
+
+async def _accept(listener: socket.socket) -> socket.socket:
+    while True:
+        try:
+            client, _ = await asyncio.get_running_loop().sock_accept(listener)
+        except OSError:
+            await asyncio.sleep(_RETRY)
+        else:
+            return client
 
 
 @contextmanager
 def relaying(relay: Relay) -> Generator[str, None, None]:
     """Run a relay in a thread; gives the URL of the servers behind it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        running = threading.Thread(target=relay.run, args=(listener,), daemon=True)
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(relay.run(listener))
+
+        def run() -> None:
+            with suppress(asyncio.CancelledError):
+                loop.run_until_complete(task)
+
+        running = threading.Thread(target=run, daemon=True)
         running.start()
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
         finally:
-            listener.shutdown(socket.SHUT_RDWR)
+            loop.call_soon_threadsafe(task.cancel)
             running.join()
+            loop.close()

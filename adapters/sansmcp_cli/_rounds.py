@@ -11,6 +11,8 @@ import itertools
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, TypeAlias
 
 import sansmcp
@@ -19,6 +21,7 @@ from sansmcp import App, CallHandle, InputRequired
 from . import example
 from ._adapters import Adapter, Script, ToolCall
 from ._counts import Counts
+from ._faults import Faults, SeededFate
 from ._relay import Relay, relaying
 from ._say import say
 from ._servers import started
@@ -69,10 +72,7 @@ def show_rounds(adapter: Adapter, name: str, write: Callable[[str], None]) -> Co
     """
     write(f"calls that ask the user: each round at another of {_PROCESSES} processes")
     counts = Counts()
-    with (
-        started(name, f"{__name__}:app", _PROCESSES) as servers,
-        relaying(Relay(itertools.cycle(servers.ports))) as url,
-    ):
+    with started(name, f"{__name__}:app", _PROCESSES) as servers, _relaying(servers.ports) as url:
         for way, (version, multi_turn) in _WAYS.items():
             settings: sansmcp.ClientSettings = {
                 "versions": (version,),
@@ -100,6 +100,13 @@ def show_rounds(adapter: Adapter, name: str, write: Callable[[str], None]) -> Co
             )
     write(f"{counts}: one execution for each round")
     return counts
+
+
+def _relaying(ports: list[int]) -> AbstractContextManager[str]:
+    """Send each connection to the next port."""
+    turns = itertools.cycle(ports)
+    fate_of = partial(SeededFate, Faults(), 0)
+    return relaying(Relay(lambda: ("127.0.0.1", next(turns)), fate_of))
 
 
 def _script(name: str, outcomes: list[Any]) -> Script:
