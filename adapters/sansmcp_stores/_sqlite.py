@@ -91,6 +91,8 @@ _OPENING = 10.0
 _PAUSE = 0.002
 """Seconds between two attempts to write, at most."""
 
+_KINDS = {kind.value: kind for kind in EntryKind}
+
 _LOG = "principal = ? AND session = ? AND stream = ?"
 
 
@@ -106,7 +108,7 @@ class SqliteStore:
     are created for their owner only (mode 0600).
 
     All methods may be called in any thread, and work in it: an event loop that calls them stands
-    still meanwhile. They raise sqlite3.Error if the file cannot be used.
+    still meanwhile. They raise sqlite3.Error if the file cannot be used, or is damaged.
     """
 
     is_durable = True
@@ -133,7 +135,9 @@ class SqliteStore:
         Raises:
             PermissionError: a file is a symbolic link, belongs to another user, or can be used by
                 others.
-            LocalProtocolError: the path names no file.
+            LocalProtocolError: the path names no file, or the file of the key holds no key.
+            sqlite3.Error: the file is no database, is damaged, or is in use for too long.
+            OSError: a file cannot be created, read or written.
         """
         self._path = os.path.abspath(path)
         if os.fspath(path) in ("", ":memory:"):
@@ -158,8 +162,9 @@ class SqliteStore:
         self._patience = patience
 
     def _prepare(self) -> None:
-        self._execute_alone("PRAGMA journal_mode = WAL")
-        self._database.execute("PRAGMA synchronous = FULL")
+        with self._damage_reported():
+            self._execute_alone("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = FULL")
         with self._transaction():
             (version,) = self._database.execute("PRAGMA user_version").fetchone()
             if version != _VERSION:
@@ -238,11 +243,14 @@ class SqliteStore:
             )
             found: list[Entry] = []
             size = 0
-            for seq, data, final, kind in rows:
-                size += len(data)
+            for row in rows:
+                entry = self._entry(*row)
+                if entry.seq > last.seq or (found and entry.seq != found[-1].seq + 1):
+                    raise self._damaged(f"no entry was due at number {entry.seq}")
+                size += len(entry.data)
                 if found and size > max_bytes:
                     break
-                found.append(Entry(seq, data, bool(final), EntryKind(kind)))
+                found.append(entry)
         return Page(tuple(found), last)
 
     def drop(self, principal: str, session: str) -> None:
@@ -258,38 +266,83 @@ class SqliteStore:
             f"SELECT seq, final, kind FROM entries WHERE {_LOG} ORDER BY seq DESC LIMIT 1",
             _names(key),
         ).fetchone()
-        return None if row is None else Entry(row[0], b"", bool(row[1]), EntryKind(row[2]))
+        return None if row is None else self._entry(row[0], b"", *row[1:])
+
+    def _entry(self, seq: object, data: object, final: object, kind: object) -> Entry:
+        """An entry as it is in the file, where any column can hold a value of any type."""
+        if (
+            isinstance(seq, int)
+            and seq > 0
+            and isinstance(data, bytes)
+            and isinstance(kind, str)
+            and kind in _KINDS
+        ):
+            return Entry(seq, data, bool(final), _KINDS[kind])
+        raise self._damaged(f"no entry: {(seq, data, final, kind)!r:.100}")
+
+    def _numbers(self, query: str, values: tuple[float, ...] = ()) -> tuple[float, ...] | None:
+        """The first row of a query for numbers; None where there is no row."""
+        row: tuple[object, ...] | None = self._database.execute(query, values).fetchone()
+        if row is None:
+            return None
+        numbers = tuple(each for each in row if isinstance(each, int | float))
+        if len(numbers) < len(row):
+            raise self._damaged(f"no numbers: {row!r:.100}")
+        return numbers
 
     def _grow_old(self, now: float) -> float:
         """Seconds that have passed for what is stored; they are the same for all processes."""
-        age, said = self._database.execute("SELECT age, said FROM clock").fetchone()
+        numbers = self._numbers("SELECT age, ifnull(said, ?) FROM clock", (now,))
+        if numbers is None:
+            raise self._damaged("it has no clock")
+        age, said = numbers
         age += aged(said, now, self._limits.stored_age)
         self._database.execute("UPDATE clock SET age = ?, said = ?", (age, now))
-        return float(age)
+        return age
 
     def _evict(self, too_old: float) -> None:
-        execute = self._database.execute
         while True:
-            oldest: Any = execute(
+            oldest = self._numbers(
                 "SELECT arrival, stored_at FROM entries ORDER BY arrival LIMIT 1"
-            ).fetchone()
+            )
             if oldest is None or oldest[1] >= too_old:
                 break
-            execute("DELETE FROM entries WHERE arrival = ?", oldest[:1])
+            self._delete("arrival = ?", oldest[:1])
         while True:
-            count, cost = execute("SELECT count, cost FROM totals").fetchone()
+            totals = self._numbers("SELECT count, cost FROM totals")
+            if totals is None:
+                raise self._damaged("it has no totals")
+            count, cost = totals
             if count <= self._limits.stored_entries and cost <= self._limits.stored_bytes:
                 break
-            name = execute(
+            name = self._database.execute(
                 "SELECT principal, session FROM sessions WHERE principal ="
                 " (SELECT principal FROM principals ORDER BY cost DESC LIMIT 1)"
                 " ORDER BY cost DESC LIMIT 1"
             ).fetchone()
-            execute(
-                "DELETE FROM entries WHERE arrival ="
-                " (SELECT min(arrival) FROM entries WHERE principal = ? AND session = ?)",
-                name,
+            self._delete(
+                "arrival = (SELECT min(arrival) FROM entries WHERE principal = ? AND session = ?)",
+                name or (None, None),
             )
+
+    def _delete(self, which: str, values: tuple[object, ...]) -> None:
+        """Delete one entry; where there is none the file counts more than it has."""
+        if self._database.execute(f"DELETE FROM entries WHERE {which}", values).rowcount != 1:
+            raise self._damaged("what it counts is not what it holds")
+
+    def _damaged(self, what: str) -> sqlite3.DatabaseError:
+        return sqlite3.DatabaseError(
+            f"The store {self._path!r} is damaged: {what}; stop all servers that use it, and "
+            "remove it"
+        )
+
+    @contextmanager
+    def _damage_reported(self) -> Generator[None, None, None]:
+        """Raise sqlite3.DatabaseError where SQLite quotes the file, and that is no text."""
+        try:
+            yield
+        except UnicodeDecodeError as error:
+            raise self._damaged(f"its schema is not UTF-8: {error}") from error
 
     def _execute_alone(self, statement: str) -> None:
         """Execute what others keep us from, as soon as they let us.
@@ -317,15 +370,16 @@ class SqliteStore:
 
     @contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Generator[None, None, None]:
-        with self._lock:
+        with self._lock, self._damage_reported():
             self._execute_alone(f"BEGIN {kind}")
             self._is_locked_out = self._is_locked_out and kind == "DEFERRED"  # reading never waits
             try:
                 yield
+                self._database.execute("COMMIT")
             except BaseException:
-                self._database.execute("ROLLBACK")
+                if self._database.in_transaction:  # some errors of SQLite have ended it
+                    self._database.execute("ROLLBACK")
                 raise
-            self._database.execute("COMMIT")
 
 
 _OWNER_ONLY = stat.S_IRUSR | stat.S_IWUSR

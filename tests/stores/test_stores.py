@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import sqlite3
 import threading
 import time
@@ -87,6 +89,63 @@ def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "a.db").chmod(0o600)
     with pytest.raises(sqlite3.DatabaseError):
         SqliteStore(tmp_path / "a.db")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE entries SET kind = 'x'",
+        "UPDATE entries SET data = 'text'",
+        "UPDATE entries SET data = 1.5",
+        "UPDATE entries SET seq = 'x' WHERE seq = 3",
+        "UPDATE entries SET seq = -seq",
+        "UPDATE entries SET stored_at = 'x'",
+        "DELETE FROM entries WHERE seq = 2",
+        "UPDATE clock SET age = x''",
+        "DELETE FROM clock",
+        "UPDATE totals SET count = 'x'",
+        "UPDATE totals SET count = 1000",
+        "DELETE FROM totals",
+        "DELETE FROM sessions; UPDATE totals SET cost = 1e300",
+        "PRAGMA writable_schema = ON; UPDATE sqlite_master SET name = CAST(x'80' AS TEXT)",
+    ],
+)
+def test_a_file_that_is_damaged_is_an_error_of_sqlite(tmp_path: Path, change: str) -> None:
+    """Neither an error of another kind, nor statements without end."""
+    store = SqliteStore(tmp_path / "a.db")
+    assert store.append(KEY, tuple(Entry(seq, b"x") for seq in (1, 2, 3)), now=0)
+    store.close()
+    other = sqlite3.connect(tmp_path / "a.db")
+    other.executescript(f"DROP TRIGGER added; DROP TRIGGER removed; {change}")
+    other.close()
+    with pytest.raises(sqlite3.DatabaseError, match=r"damaged|malformed"):
+        store = SqliteStore(tmp_path / "a.db", Limits(stored_entries=100))
+        with contextlib.closing(store):
+            store.read(KEY, 0, limit=9, max_bytes=99)
+            store.append(KEY, (Entry(4, b"x"),), now=0)
+            store.append(KEY, (Entry(5, b"x"),), now=0)
+
+
+class _FailingOnce(sqlite3.Connection):
+    """The first commit of an append fails as on a disk that is full, and leaves it open."""
+
+    has_failed = False
+
+    def execute(self, *args: Any) -> sqlite3.Cursor:
+        if args[0] == "COMMIT" and not self.has_failed and self.total_changes > 20:
+            self.has_failed = True
+            raise sqlite3.OperationalError("database or disk is full")
+        return super().execute(*args)
+
+
+def test_a_commit_that_fails_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sqlite3.connect", functools.partial(sqlite3.connect, factory=_FailingOnce))
+    with contextlib.closing(SqliteStore(tmp_path / "a.db")) as store:
+        entries = tuple(Entry(seq, b"x") for seq in range(1, 11))
+        with pytest.raises(sqlite3.OperationalError, match="full"):
+            store.append(KEY, entries, now=0)
+        assert store.read(KEY, 0, limit=9, max_bytes=9) is None
+        assert store.append(KEY, entries, now=0)
 
 
 def test_a_file_that_is_locked_is_waited_for_only_so_long(tmp_path: Path) -> None:
