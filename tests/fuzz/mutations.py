@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 from collections.abc import Sequence
+
+SEEDS = int(os.environ.get("SANSMCP_FUZZ_SEEDS", "1"))
+"""Of each test in this process. One makes 10,000 mutations, ten (``make fuzz``) make 100,000.
+"""
 
 _TOKEN = re.compile(
     rb'"(?:[^"\\\r\n]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null|\{\}|\[\]'

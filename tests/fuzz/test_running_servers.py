@@ -25,7 +25,7 @@ from sansmcp.testing.check_adapter.raw_client import Connection, Peer, result_of
 
 from .mutations import Mutator
 from .program import OWN_HTTP, SERVERS
-from .test_servers import (
+from .server_bench import (
     chunked,
     get,
     http_corpus,

@@ -1,0 +1,483 @@
+"""Decoders as targets, most of them beside another reader of the same bytes.
+
+What differs is a finding: two readings of one document are how filters are bypassed.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from sansmcp import (
+    Batch,
+    BodyData,
+    EventId,
+    Idle,
+    Limits,
+    LocalProtocolError,
+    NdjsonDecoder,
+    RemoteProtocolError,
+    RequestHead,
+    ResponseHead,
+    ServerConnection,
+    SseDecoder,
+    SseEvent,
+    StateSeal,
+    Url,
+    decode_envelope,
+    decode_message,
+    encode_event,
+    encode_line,
+    encode_message,
+    h11_pump,
+    httptools_pump,
+)
+from sansmcp.codecs import envelope, framing, headers, json, mirrored
+from sansmcp.http11.reading import RequestReader, ResponseReader
+from sansmcp.wire import Http11
+
+from .inputs import seeded
+from .mutations import Mutator
+from .server_bench import Peer, World
+
+Outcome: TypeAlias = tuple[str, Any]
+"""What a function gives, or why it refuses, in a form that can be compared."""
+
+
+def outcome(function: Callable[..., Any], *args: Any) -> Outcome:
+    """What a codec gives, or the error that it documents."""
+    try:
+        return "value", function(*args)
+    except RemoteProtocolError as error:
+        return "remote", (error.reason, error.jsonrpc_code, error.request_id)
+    except LocalProtocolError as error:
+        return "local", str(error)
+
+
+def same(*outcomes: Outcome) -> None:
+    """All are the same; values in their types, too: 1 is neither 1.0 nor True."""
+    first = outcomes[0]
+    for other in outcomes[1:]:
+        assert repr(first) == repr(other), f"{first!r} and {other!r}"
+
+
+# JSON
+
+
+def json_documents(data: bytes) -> None:
+    """``decode`` and ``decode_plainly``, ``encode`` and ``encode_plainly``."""
+    seed, text = seeded(data)
+    random = Mutator(seed)
+    bounds = random.choice(((64, 200_000), (3, 20), (500, 1000)))
+    found = outcome(json.decode, text, *bounds)
+    same(found, outcome(json.decode_plainly, text, *bounds))
+    if found[0] != "value":
+        return
+    value = found[1]
+    for encode in (json.encode, json.encode_plainly):
+        same(found, outcome(json.decode, encode(value), 500))
+    assert json.decode(json.encode_sorted(value), 500) == value
+    odd = _with_oddities(value, random)
+    same(*(outcome(_read_again, encode, odd) for encode in (json.encode, json.encode_plainly)))
+
+
+def _read_again(encode: Callable[[Any], bytes], value: Any) -> Any:
+    """What comes of a value on its way; 1e300 is also written 1e+300."""
+    return json.decode(encode(value), 500)
+
+
+class _Text(str):
+    __slots__ = ()
+
+
+_ODD: Sequence[Any] = (
+    *(math.nan, math.inf, -0.0, 1e300, 10**400, True, None, "\ud800", "\0", "\u2028", "é"),
+    *((), (1, [2.0]), [], {}, {1: 2}, {"a": {None: 1}}, {"\udfff": 1}, b"x", {1}, _Text("x"), 1j),
+)
+
+
+def _with_oddities(value: Any, random: Mutator) -> Any:
+    """A value of which some parts are what JSON cannot say, or says in one way only."""
+    if random.random() < 0.1:
+        return random.choice(_ODD)
+    if json.is_object(value):
+        return {name: _with_oddities(each, random) for name, each in value.items()}
+    if json.is_array(value):
+        return [_with_oddities(each, random) for each in value]
+    return value
+
+
+# Messages
+
+
+def messages(data: bytes) -> None:
+    """``decode_message`` and ``decode_envelope``, and both ways to read an envelope."""
+    seed, text = seeded(data)
+    limits = (Limits(), Limits(max_json_depth=4, max_values=30, max_batch=2))[seed % 2]
+    message = outcome(decode_message, text, limits)
+    opened = outcome(lambda: decode_envelope(text, limits).open(limits))
+    outside = outcome(decode_envelope, text, limits)
+    same(outside, outcome(envelope.decode_plainly, text, limits))
+    if message[0] == "value" and isinstance(message[1], Batch):
+        assert outside[0] == "remote"
+        for item in message[1].items:
+            if not isinstance(item, RemoteProtocolError):
+                same(("value", item), outcome(decode_message, encode_message(item), limits))
+        return
+    assert message[0] == opened[0] or message[1][0] == "batch_too_large"
+    if message[0] == "value":
+        same(message, opened)
+        same(message, outcome(decode_message, encode_message(message[1]), limits))
+        same(message, outcome(decode_message, outside[1].encode(), limits))
+
+
+# Lines
+
+
+def lines(data: bytes) -> None:
+    """``NdjsonDecoder``, and a split at each LF, however the input is cut."""
+    seed, text = seeded(data)
+    random = Mutator(seed)
+    limit = random.choice((1, 7, 100, 1 << 20))
+    expected = _split(text, limit)
+    assert _read_lines(random.pieces(text), limit) == expected
+    assert _read_lines([text[i : i + 1] for i in range(len(text))], limit) == expected
+    for line in expected:
+        if isinstance(line, bytes):
+            assert encode_line(line) == line + b"\n"
+
+
+def _split(text: bytes, limit: int) -> list[bytes | None]:
+    """The lines; None for one that is too long."""
+    found: list[bytes | None] = []
+    for line in text.split(b"\n"):
+        if len(line) > limit:
+            found.append(None)
+        elif line.strip(b" \t\r"):
+            found.append(line.removesuffix(b"\r"))
+    return found
+
+
+def _read_lines(pieces: Sequence[bytes], limit: int) -> list[bytes | None]:
+    decoder = NdjsonDecoder(limit)
+    found: list[bytes | None] = []
+    for piece in pieces:
+        decoder.receive_data(piece)
+        found += _taken(decoder)
+    decoder.receive_eof()
+    return found + _taken(decoder)
+
+
+def _taken(decoder: NdjsonDecoder) -> list[bytes | None]:
+    found: list[bytes | None] = []
+    while True:
+        try:
+            line = decoder.next_event()
+        except RemoteProtocolError as error:
+            assert error.reason == "message_too_large"
+            found.append(None)
+            continue
+        if isinstance(line, Idle):
+            return found
+        found.append(line)
+
+
+# Event streams
+
+
+def event_streams(data: bytes) -> None:
+    """``SseDecoder``, and the steps of the WHATWG text, however the input is cut."""
+    seed, text = seeded(data)
+    random = Mutator(seed)
+    events, last_id, retry = _as_whatwg_says(text)
+    for pieces in ([text], random.pieces(text), [text[i : i + 1] for i in range(len(text))]):
+        decoder = SseDecoder(1 << 20)
+        found = [event for piece in pieces for event in decoder.feed(piece)]
+        dispatched = [
+            (each.event, each.data, each.last_event_id) for each in found if each.dispatched
+        ]
+        assert dispatched == events
+        assert decoder.last_event_id == last_id
+        assert decoder.reconnection_time == retry
+    limit = random.choice((1, 10, 100))
+    first = _read_limited([text], limit)
+    assert _read_limited(random.pieces(text), limit) == first
+    for kind, content, last in events:
+        if "\r" not in (content or ""):
+            id = last if last and not re.search("[\0-\x1f\x7f]", last) else None
+            name = kind if not re.search("[\0-\x1f\x7f]", kind) else "message"
+            block = encode_event((content or "").encode(), event=name, id=id)
+            (again,) = SseDecoder(1 << 20).feed(block)
+            assert again == SseEvent(name, content, id, None, id or "")
+
+
+def _read_limited(pieces: Sequence[bytes], limit: int) -> tuple[list[SseEvent], bool]:
+    decoder = SseDecoder(limit)
+    found: list[SseEvent] = []
+    is_beyond = False
+    for piece in (*pieces, b""):
+        try:
+            decoder.receive_data(piece)
+            while isinstance(event := decoder.next_event(), SseEvent):
+                found.append(event)
+        except RemoteProtocolError as error:
+            assert error.reason == "message_too_large"
+            is_beyond = True
+    return found, is_beyond
+
+
+def _as_whatwg_says(text: bytes) -> tuple[list[tuple[str, str, str]], str, int | None]:
+    """Section 9.2.6, step by step: what is dispatched, the last event id, reconnection time."""
+    stream = text.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
+    stream = stream.replace("\r\n", "\n").replace("\r", "\n")
+    *complete, _ = stream.split("\n")  # what follows the last line ending is no line yet
+    events: list[tuple[str, str, str]] = []
+    data = event_type = ""
+    id_buffer = last_id = ""
+    retry: int | None = None
+    for line in complete:
+        if not line:
+            last_id = id_buffer
+            if data:
+                events.append((event_type or "message", data.removesuffix("\n"), last_id))
+            data = event_type = ""
+            continue
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if field == "event":
+            event_type = value
+        elif field == "data":
+            data += value + "\n"
+        elif field == "id" and "\0" not in value:
+            id_buffer = value
+        elif field == "retry" and re.fullmatch("[0-9]+", value):
+            retry = int(value.lstrip("0")[:16] or "0")  # our bound of what is read of it
+    return events, last_id, retry
+
+
+# Headers, event ids, mirrored parameters, URLs
+
+
+def header_values(data: bytes) -> None:
+    """Values of headers, and headers that applications add."""
+    _, text = seeded(data)
+    values = text.split(b"\n")
+    headers.accepts(values, headers.JSON)
+    headers.options(values)
+    headers.media_type(values)
+    joined = headers.single(values)
+    assert joined is not None
+    if headers.is_session_id(joined):
+        assert joined.isascii()
+        assert joined.isprintable()
+    pairs = [(name, value) for name, _, value in (each.partition(b":") for each in values)]
+    with contextlib.suppress(LocalProtocolError):
+        added = headers.further_headers(pairs)
+        head = framing.encode_head(b"GET / HTTP/1.1", (*added, (b"host", b"x")))
+        for http11 in (h11_pump.HTTP11, httptools_pump.HTTP11):
+            read, _ = http11.read_request_head(head)
+            assert read.headers == (*added, (b"host", b"x"))
+    for value in values:
+        with contextlib.suppress(LocalProtocolError):
+            url = Url.parse(value.decode("latin-1"))
+            assert Url.parse(str(url)) == url
+            url.join(joined)
+
+
+def event_ids(data: bytes) -> None:
+    """An id that is read is written as it was."""
+    _, text = seeded(data)
+    for each in (text.decode("latin-1"), text.decode("utf-8", "replace")):
+        found = EventId.decode(each)
+        if found is not None:
+            assert found.encode() == each
+            assert found.seq >= 0
+
+
+def mirrored_headers(data: bytes) -> None:
+    """Headers that repeat parameters, and the schemas that ask for them."""
+    _, text = seeded(data)
+    header, _, document = text.partition(b"\n")
+    said = mirrored.decode(header)
+    if said is not None:
+        assert mirrored.decode(mirrored.encode(said)) == said
+        assert mirrored.says(header, said)
+    assert mirrored.decode(mirrored.encode(text.decode("utf-8", "replace"))) is not None
+    try:
+        value = json.decode(document, 64, 10_000)
+    except RemoteProtocolError:
+        return
+    written = mirrored.text_of(value)
+    if written is not None:
+        assert mirrored.says(mirrored.encode(written), value)
+    mirrored.says(header, value)
+    schema = json.as_object(value)
+    if schema is None:
+        return
+    with contextlib.suppress(ValueError):
+        for path in mirrored.parameters(schema).values():
+            mirrored.argument_at(schema, path)
+
+
+# States that travel with the client
+
+
+_SEALS = (
+    StateSeal(keys=(b"k" * 32,), clock=lambda: 0.0),
+    StateSeal(keys=(b"o" * 32,), clock=lambda: 0.0),
+)
+_METHOD = "tools/call"
+_PARAMS: dict[str, Any] = {"name": "x", "arguments": {}}
+_STATES = {
+    b"VALID": _SEALS[0].close({"n": 1}, "me", _METHOD, _PARAMS, name="1"),
+    b"OLD": StateSeal(keys=(b"k" * 32,), clock=lambda: -601.0).close(
+        {"n": 1}, "me", _METHOD, _PARAMS, name="2"
+    ),
+    b"OTHER": _SEALS[0].close({"n": 1}, "you", _METHOD, _PARAMS, name="3"),
+    b"FOREIGN": _SEALS[1].close({"n": 1}, "me", _METHOD, _PARAMS, name="4"),
+}
+
+
+def sealed_states(data: bytes) -> None:
+    """Only what the seal made for this request opens, and gives what was sealed."""
+    _, text = seeded(data)
+    for word, sealed in _STATES.items():
+        text = text.replace(word, sealed.encode())
+    for given in (text.decode("latin-1"), text.decode("utf-8", "surrogateescape")):
+        try:
+            state = _SEALS[0].open(given, "me", _METHOD, _PARAMS)
+        except RemoteProtocolError as error:
+            assert error.reason == "bad_request_state"
+        else:
+            assert state == {"n": 1}
+            assert _raw(given) == _raw(_STATES[b"VALID"])
+
+
+def _raw(sealed: str) -> bytes:
+    return base64.urlsafe_b64decode(sealed)
+
+
+# HTTP/1.1
+
+
+def heads(data: bytes) -> None:
+    """A head that h11 and httptools both take says the same to both."""
+    _, text = seeded(data)
+    head, blank, _ = text.partition(b"\r\n\r\n")
+    if not blank:
+        return
+    for kind in ("read_request_head", "read_response_head"):
+        found = [outcome(getattr(each.HTTP11, kind), head + blank) for each in _PUMPS]
+        if all(each[0] == "value" for each in found):
+            same(*found)
+
+
+_PUMPS = (h11_pump, httptools_pump)
+
+
+class _Recorded:
+    """A parser, and what it has made of the heads that came."""
+
+    def __init__(self, http11: Http11) -> None:
+        self.found: list[Outcome] = []
+        self.http11 = Http11(self._recorded(http11.read_request_head), http11.read_response_head)
+
+    def _recorded(self, read: Any) -> Any:
+        def recorded(data: bytes) -> tuple[RequestHead, bool]:
+            self.found.append(outcome(read, data))
+            return read(data)  # type: ignore[no-any-return]
+
+        return recorded
+
+
+def pumps(data: bytes) -> None:
+    """A connection answers the same, whichever parser reads heads and however the input is cut."""
+    seed, text = seeded(data)
+    random = Mutator(seed)
+    sent: list[bytes] = []
+    read: list[list[Outcome]] = []
+    for pump, pieces in (
+        (h11_pump, [text]),
+        (h11_pump, random.pieces(text)),
+        (httptools_pump, [text]),
+        (httptools_pump, random.pieces(text)),
+    ):
+        recorded = _Recorded(pump.HTTP11)
+        world = EchoWorld(0, http11=recorded.http11)
+        peer = Peer(world, ServerConnection)
+        peer.feed()
+        for piece in pieces:
+            peer.machine.receive_data(piece, now=0.0)
+            peer.pull()
+            world.settle()
+        sent.append(_IN_TIME.sub(b"", bytes(peer.sent)))
+        read.append(recorded.found)
+    _is_same_beginning(sent[0], sent[1])
+    _is_same_beginning(sent[2], sent[3])
+    for ours, theirs in zip(read[0], read[2], strict=False):
+        if ours[0] == theirs[0] == "value":
+            same(ours, theirs)
+        else:
+            return  # one of them is stricter, which is no fault
+    _is_same_beginning(sent[0], sent[2])
+
+
+_IN_TIME = re.compile(rb"HTTP/1\.1 100 Continue\r\n\r\n|connection: close\r\n")
+"""What depends on how much of a request has come when it is answered."""
+
+
+def _is_same_beginning(one: bytes, other: bytes) -> None:
+    """A request that is refused before it has come in full is the last of its connection."""
+    assert one.startswith(other) or other.startswith(one), (one, other)
+
+
+class EchoWorld(World):
+    """A server that answers each call at once."""
+
+    def happened(self, event: Any) -> None:
+        self.steps += 1
+        if (call := getattr(event, "call", None)) is not None and call.is_running:
+            call.respond({"content": []}, now=self.now)
+
+
+def response_bodies(data: bytes) -> None:
+    """The parts of responses are the same for both parsers, however the input is cut."""
+    seed, text = seeded(data)
+    random = Mutator(seed)
+    found = [
+        [
+            _parts_of(ResponseReader(pump.HTTP11.read_response_head, 4096), pieces)
+            for pieces in ([text], random.pieces(text))
+        ]
+        for pump in _PUMPS
+    ]
+    for whole, in_pieces in found:
+        assert whole == in_pieces
+    (ours, _), (theirs, _) = found
+    if None not in (*ours, *theirs):
+        assert ours == theirs
+
+
+def _parts_of(reader: RequestReader | ResponseReader, pieces: Sequence[bytes]) -> list[Any]:
+    """Heads, and bodies as far as they came; None at the end if it is no HTTP/1.1."""
+    parts: list[Any] = []
+    try:
+        for piece in (*pieces, b""):
+            reader.receive(piece)
+            while (part := reader.next_part()) is not None:
+                if isinstance(part, RequestHead | ResponseHead):
+                    parts += [(part, part.headers), b""]
+                elif isinstance(part, BodyData):
+                    parts[-1] += part.data
+                else:
+                    parts.append("end")
+                if len(parts) > len(b"".join(pieces)) + 2:
+                    raise AssertionError("parts without end")
+    except RemoteProtocolError as error:
+        assert error.reason in ("malformed_http", "head_too_large")
+        parts.append(None)
+    return parts

@@ -1,0 +1,84 @@
+"""What the bytes of an input mean: a seed, and parts.
+
+The first two bytes seed all choices that are not data: settings, what handlers do, where the input
+is cut. The rest is one document, or several, with a line of their own between them. Words in
+capitals stand for what only a peer can know while the input is fed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import attrs
+
+from .mutations import Mutator, with_length
+
+MARK = b"\n----\n"
+"""Between two parts of an input."""
+
+_MOST_PARTS = 24
+
+
+def seeded(data: bytes) -> tuple[int, bytes]:
+    """The seed of an input, and the rest of it."""
+    return int.from_bytes(data[:2], "big"), data[2:]
+
+
+def in_parts(data: bytes) -> tuple[int, list[bytes]]:
+    """The seed of an input, and its parts; those beyond the first 24 are dropped."""
+    seed, rest = seeded(data)
+    return seed, rest.split(MARK)[:_MOST_PARTS]
+
+
+def joined(seed: int, *parts: bytes) -> bytes:
+    """An input."""
+    return seed.to_bytes(2, "big") + MARK.join(parts)
+
+
+def mutated(data: bytes, random: Mutator, others: Sequence[bytes]) -> bytes:
+    """An input with another seed, or with faults in one of its parts, or with other parts."""
+    seed, parts = in_parts(data)
+    place = random.randrange(len(parts))
+    _, foreign = in_parts(random.choice(others))
+    match random.randrange(12):
+        case 0 | 1:
+            seed = random.randrange(1 << 16)
+        case 2:
+            parts.insert(place, random.choice(foreign))
+        case 3:
+            parts.insert(place, parts[place])
+        case 4:
+            del parts[place]
+        case _:
+            parts[place] = random.mutated(parts[place], foreign)
+    return joined(seed, *parts)
+
+
+_SAID = {
+    b"SESSION": re.compile(rb"mcp-session-id: ([!-~]+)"),
+    b"CURSOR": re.compile(rb"\nid: ([!-~]+)"),
+    b"STATE": re.compile(rb'"requestState":"([^"]*)"'),
+    b"QUESTION": re.compile(rb'"id":"([^"]+)","method"'),
+    b"LOCATION": re.compile(rb"session_id=([!-~]+)"),
+}
+
+
+@attrs.define
+class Said:
+    """What a server said last of that which its clients have to repeat."""
+
+    words: dict[bytes, bytes] = attrs.field(factory=dict[bytes, bytes])
+
+    def hear(self, output: bytes) -> None:
+        """Note the last of each that the server has just sent."""
+        for word, pattern in _SAID.items():
+            if found := pattern.findall(output):
+                self.words[word] = found[-1]
+
+    def filled(self, part: bytes) -> bytes:
+        """A part with what the server said in place of the words for it."""
+        for word, value in self.words.items():
+            if word in part:
+                part = with_length(part.replace(word, value))
+        return part

@@ -1,0 +1,76 @@
+"""Makes the part of the corpus that nobody has to be asked for: ``python -m tests.fuzz.made``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sansmcp import encode_event
+
+from .client_bench import messages, responses, stream
+from .inputs import joined
+from .server_bench import LEGACY_MESSAGES, MODERN_MESSAGES, http_corpus, initialize, message, post
+from .targets import CORPUS
+
+SESSION = (b"mcp-session-id: SESSION", b"mcp-protocol-version: 2025-11-25")
+ANSWER = b'{"jsonrpc":"2.0","id":%b,"result":{"action":"accept","content":{}}}'
+STREAM = (
+    b"\xef\xbb\xbfid: 1\nevent: e\nretry: 10\ndata: a\ndata:  b\n\n:c\n\ndata\n\nid\ndata:\r\n\r\n"
+    b"id: a\0b\ndata: \xff\r\revent: x\n\nretry: 1x\ndata"
+)
+SCHEMA = b'{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"items":[{"enum":[1.0]}]}}}'
+
+
+def made() -> Iterator[tuple[str, bytes]]:
+    """Targets and inputs."""
+    opening = (post(initialize("2025-11-25")), post(LEGACY_MESSAGES[4], *SESSION))
+    requests = http_corpus(b"SESSION", b"CURSOR")
+    for seed in range(0, len(requests), 5):
+        yield "server_http", joined(seed, *opening, *requests[seed : seed + 5])
+    yield "server_stdio", joined(0, *LEGACY_MESSAGES)
+    yield "server_stdio", joined(1, *MODERN_MESSAGES)
+    proper = [b"PROPER"] * 3
+    answers = [each.replace(b'"ID"', b"ID") for each in responses("ID")]
+    for seed in range(0, len(answers), 8):
+        yield "client_http", joined(seed, *proper, *answers[seed : seed + 8])
+    endpoint = stream(b"event: endpoint\ndata: /messages?s=1\n\n", encode_event(b"{}"))
+    yield "client_http", joined(5, endpoint, *proper)
+    for seed in range(3):
+        output = [each.replace(b'"ID"', b"ID") for each in messages("ID")]
+        yield "client_stdio", joined(seed, *proper, *output[seed::3])
+    for seed in range(2):
+        yield "cursors", joined(seed, b"STREAM0-0", b"STREAM1-1", b"OTHER0-1", b"STREAM2-2", b"x-1")
+    answer_a, answer_b = ANSWER % b"QA", ANSWER % b"QB"
+    for seed in range(2):
+        yield "parked", joined(seed, answer_a, answer_a, answer_b)
+        yield "parked", joined(seed, b"[%b,%b]" % (answer_a, answer_b), message("ping", 2))
+    yield "store_files", joined(0, b"\3\0\0\0\0\0\4\1\0\0\0\0\5\3\0\0\0\0")
+    yield "store_files", joined(1, b"\0\1\0\0\x40\4abcd\2\0\0\x20\0\0")
+    for each in (*LEGACY_MESSAGES[6:], *MODERN_MESSAGES):
+        yield "json_documents", joined(0, each)
+        yield "messages", joined(0, each)
+    yield "lines", joined(0, b"\r\n".join(LEGACY_MESSAGES[:4]) + b"\n\n \n{")
+    yield "event_streams", joined(0, STREAM)
+    yield "header_values", joined(0, b"text/*;q=0.5, */*\na: b\nx-y:z\nhttp://[::1]:80/a?b=c#d")
+    yield "event_ids", joined(0, b"abc_-d-10")
+    yield "mirrored_headers", joined(0, b"=?base64?w6k=?=\n" + SCHEMA)
+    yield "mirrored_headers", joined(0, b"-1.0\n-1")
+    for word in (b"VALID", b"OLD", b"OTHER", b"FOREIGN"):
+        yield "sealed_states", joined(0, word)
+    for each in (*requests[:3], *requests[-6:]):
+        yield "heads", joined(0, each)
+        yield "pumps", joined(0, each)
+    for each in responses(1)[::4]:
+        yield "heads", joined(0, each)
+        yield "response_bodies", joined(0, each)
+
+
+def main() -> None:
+    """Write the inputs."""
+    for number, (target, data) in enumerate(made()):
+        folder = CORPUS / target
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"made-{number:02}").write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()
