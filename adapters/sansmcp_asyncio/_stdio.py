@@ -51,6 +51,10 @@ class StdioTransport(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Of no interest: there is no buffer."""
 
+    def is_closing(self) -> bool:
+        """Return True once the transport is closed."""
+        return self._is_closed
+
     def close(self) -> None:
         """Close both, for us; what they are copies of stays open."""
         self._lose(None)
