@@ -2,7 +2,7 @@
 # make test     everything that has to hold, the way CI checks it
 # make conformance   the official conformance suite, against every adapter
 # make requirements  which rules of the protocol are proven, and docs/requirements.md
-# make requirements-proof  break sixty rules of the protocol and more, and see their tests fail
+# make requirements-proof  break rules of the protocol, and see the tests of each fail
 # make bench    parsers, servers, clients and more next to others; make bench-quick: in two minutes
 # make bench-plots   put the plots of the last runs into the checkout
 # make format   put the code into its shape

@@ -18,6 +18,7 @@ from sansmcp import (
     RequestTimeout,
 )
 from sansmcp.events import CallFailed, Closed, Connected, NotDelivered, Violation
+from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp.states import ClientState
 
 from .bench import (
@@ -90,6 +91,15 @@ def test_initialize_comes_first() -> None:
     assert asked.header("mcp-session-id") is None
     assert asked.header("mcp-protocol-version") is None
     assert "Bearer x" not in repr(asked.effect)
+
+
+@requirement("LIFECYCLE-C-004")
+@pytest.mark.parametrize("count", range(1, len(HANDSHAKE_VERSIONS) + 1))
+def test_the_newest_of_the_versions_that_were_set_is_offered(count: int) -> None:
+    versions = HANDSHAKE_VERSIONS[:count]
+    bench = Bench(versions=versions)
+    bench.do(bench.client.start)
+    assert bench.take().json["params"]["protocolVersion"] == versions[-1]
 
 
 @requirement("LIFECYCLE-C-002", "LIFECYCLE-C-003", "VERS-C-001", "VERS-C-002", "SESSION-C-002")

@@ -101,16 +101,22 @@ def test_ids_persist_until_the_next_one_and_nul_voids_one() -> None:
     events = decode(b"id: 1\ndata: a\n\ndata: b\n\nid: 2\0\ndata: c\n\nid\ndata: d\n\n")
     assert [event.id for event in events] == ["1", None, None, ""]
     assert [event.last_event_id for event in events] == ["1", "1", "1", ""]
+    usual = decode(b"id: 1\ndata: a\n\ndata: b\n\nid: 2\ndata: c\n\n")  # without NUL, read at once
+    assert [(event.id, event.last_event_id) for event in usual] == [
+        ("1", "1"),
+        (None, "1"),
+        ("2", "2"),
+    ]
 
 
 @requirement("SSE-C-016", "SSE-C-018", "SSE-C-019")
 def test_every_block_is_reported_and_says_whether_the_standard_dispatches_it() -> None:
     events = decode(b"id: 1\n\nevent: buffer_input\nid: 2\n\nid: 3\ndata:\n\nretry: 5\n\n")
-    assert [(e.event, e.data, e.id, e.dispatched) for e in events] == [
-        ("message", None, "1", False),
-        ("buffer_input", None, "2", False),
-        ("message", "", "3", True),
-        ("message", None, None, False),
+    assert [(e.event, e.data, e.id, e.last_event_id, e.dispatched) for e in events] == [
+        ("message", None, "1", "1", False),
+        ("buffer_input", None, "2", "2", False),
+        ("message", "", "3", "3", True),
+        ("message", None, None, "3", False),
     ]
 
 

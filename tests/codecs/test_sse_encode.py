@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import pytest
@@ -21,6 +22,17 @@ def test_a_block_is_fields_and_a_blank_line() -> None:
     assert block == b'event: message\nid: s-1\nretry: 3000\ndata: {"a":1}\n\n'
     assert encode_event(b"", id="s-0") == b"id: s-0\ndata: \n\n"
     assert encode_event(None, event="buffer_input", id="s-1") == b"event: buffer_input\nid: s-1\n\n"
+
+
+@requirement("SSE-S-001")
+@given(st.text("a: \n\r\0ä\u2028\ufeff"))
+def test_nothing_but_fields_and_a_blank_line_is_written(data: str) -> None:
+    block = encode_event(data.encode(), event="e", id="1", retry=2).decode()
+    *fields, blank, rest = re.split("\r\n|\r|\n", block)
+    assert (fields[:3], blank, rest) == (["event: e", "id: 1", "retry: 2"], "", "")
+    assert all(field.startswith("data: ") for field in fields[3:])
+    read = [field.removeprefix("data: ") for field in fields[3:]]
+    assert read == re.split("\r\n|\r|\n", data)
 
 
 @requirement("SSE-S-003")

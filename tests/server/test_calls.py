@@ -238,7 +238,9 @@ def test_progress_grows(bench: Bench, next_progress: float) -> None:
     assert len(talk.messages) == 1
 
 
-@requirement("PROGRESS-B-001", "PROGRESS-B-009", "PROGRESS-B-012", "PROGRESS-B-010")
+@requirement(
+    "PROGRESS-B-001", "PROGRESS-B-008", "PROGRESS-B-009", "PROGRESS-B-012", "PROGRESS-B-010"
+)
 @pytest.mark.parametrize("token", [None, True, 1.5, [1]])
 def test_no_progress_without_a_token_or_after_the_end(bench: Bench, token: Any) -> None:
     talk, call = bench.call(bench.open_session(), token=token)

@@ -19,9 +19,36 @@ OURS = [
 ]
 
 
-@pytest.mark.requirement(
-    "JSONRPC-B-041", "JSONRPC-B-042", "JSONRPC-B-043", "JSONRPC-B-044", "JSONRPC-B-045"
+RESERVED = re.compile(
+    r"(?:[^/]+\.)?(?:mcp|modelcontextprotocol)\.[^./]+/.*"  # 2025-06-18
+    r"|[^./]+\.(?:mcp|modelcontextprotocol)(?:\.[^/]+)?/.*"  # since 2025-11-25
 )
+
+
+@pytest.mark.requirement("JSONRPC-B-044", "JSONRPC-B-045")
+def test_names_that_the_protocol_does_not_have_have_no_prefix_of_its_own() -> None:
+    names = [value for value in vars(meta).values() if isinstance(value, str) and "/" in value]
+    assert meta.MULTI_TURN in names
+    minted = [name for name in names if not name.startswith("io.modelcontextprotocol/")]
+    assert [name for name in minted if RESERVED.fullmatch(name)] == []
+
+
+@pytest.mark.parametrize(
+    ("key", "reserved"),
+    [
+        ("mcp.dev/x", True),
+        ("tools.mcp.com/x", True),
+        ("dev.mcp/x", True),
+        ("io.modelcontextprotocol/x", True),
+        ("com.example.mcp/x", False),
+        ("mcp/x", False),
+    ],
+)
+def test_which_prefixes_are_reserved(key: str, reserved: bool) -> None:
+    assert (RESERVED.fullmatch(key) is not None) is reserved
+
+
+@pytest.mark.requirement("JSONRPC-B-041", "JSONRPC-B-042", "JSONRPC-B-043")
 def test_our_keys_are_well_formed_and_those_of_the_protocol() -> None:
     assert all(KEY.fullmatch(key) for key in OURS)
     assert sorted(OURS) == [

@@ -79,7 +79,7 @@ def test_every_request_says_all(bench: ModernBench, params: Any) -> None:
         assert asked.header(name) is None
 
 
-@requirement("MODERN-C-006", "MODERN-C-007", "JSONRPC-B-003")
+@requirement("MODERN-C-006", "MODERN-C-007", "JSONRPC-B-003", "LIFECYCLE-C-008")
 def test_every_line_says_all() -> None:
     bench = ModernProcess(
         name="mine", version="7", capabilities={"roots": {"listChanged": False}}

@@ -261,13 +261,14 @@ def refresh(bench: ModernBench, *pages: Sequence[Any]) -> None:
 
 @requirement("HEADERS-C-021", "CACHE-C-017", "CACHE-C-018", "CACHE-C-020", "CACHE-C-021")
 @pytest.mark.parametrize("status", [400, 200])
+@pytest.mark.parametrize("first_page", [[tool("other")], []])
 def test_the_list_is_fetched_again_and_the_call_made_once_more(
-    bench: ModernBench, status: int
+    bench: ModernBench, status: int, first_page: list[Any]
 ) -> None:
     handle, asked = call(bench, {"a": "x"})
     first = asked.id
     mismatch(asked, status)
-    refresh(bench, [tool("other")], [tool("query", a=mirrored("A")), tool("bad", a=mirrored(""))])
+    refresh(bench, first_page, [tool("query", a=mirrored("A")), tool("bad", a=mirrored(""))])
     again = bench.take()
     assert again.id not in (first, first + 1, first + 2)
     assert parameters(again) == {"a": "x"}
