@@ -229,6 +229,7 @@ class Server(StoreCompletions):
         if exchange.is_done:
             if isinstance(part, PeerGone):
                 exchange.discard()
+                self._over(exchange)
             return
         if self.trace is not None and (exchange.head or isinstance(part, RequestHead)):
             self.trace.part(exchange.id, part)
@@ -484,8 +485,9 @@ class Server(StoreCompletions):
         self._core.authenticating.pop(exchange, None)
         self._core.timers.stop(Timer.KEEP_ALIVE, exchange)
         exchange.answer = None
-        if exchange.source is not None:
-            exchange.source.over()
+        source, exchange.source = exchange.source, None
+        if source is not None:
+            source.over()
 
     def _nothing_to_send(self, exchange: ServerExchange) -> Idle:
         if exchange.source is not None:

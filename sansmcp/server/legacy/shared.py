@@ -119,6 +119,7 @@ class SharedSession:
         session.multi_turn = about["multi_turn"]
         session.initialized()
         self._table.add(session)
+        session.touch()  # the request that has named it may be gone by now
         return session
 
     def _keep(self, session: Session, last_seq: int) -> None:

@@ -98,9 +98,12 @@ class Stream:
     """The reader is to be let go with this ``retry``, as soon as it has an id."""
     _reading: StoreRead | None = attrs.field(default=None, init=False)
     """What will bring the reader's next page."""
+    _is_orphan: bool = attrs.field(init=False)
+    """There is no session that could ask for what the store has failed to keep."""
 
     def __attrs_post_init__(self) -> None:
         self.logged = self.key is not None
+        self._is_orphan = self.key is not None and not self.key.session
 
     # The writer
 
@@ -147,6 +150,7 @@ class Stream:
             is_read = self.reader is not None
             self._give((entry,))
             self._stored = self._position = entry.seq
+            self._tidy_orphan()
             return is_read
         self._unstored.append(entry)
         self._append_next()
@@ -215,15 +219,17 @@ class Stream:
     def failed(self, effect: StoreEffect) -> bool:
         """The store could not do what it was asked. Returns False if messages are lost by that."""
         if effect is self._appending:
-            return self._go_unstored()
+            is_delivered = self._go_unstored()
+            self._tidy_orphan()
+            return is_delivered
         if effect is self._reading:
             self._reading = None
             self.lose_reader()
         return True
 
     def close(self) -> None:
-        """Nothing follows, and no answer either."""
-        self.finished = True
+        """Nothing follows, and no answer either: the session has ended."""
+        self.finished = self._is_orphan = True
         self._unstored.clear()
         self.detach_reader()
 
@@ -351,6 +357,11 @@ class Stream:
         self._give(entries)
         self._stored = self._position = entries[-1].seq
         return is_read
+
+    def _tidy_orphan(self) -> None:
+        """Let go of what is not stored, unless a session has to be told that it is lost."""
+        if self._is_orphan:
+            self.table.tidy(self)
 
     def _append_next(self) -> None:
         if self._appending is None and self._unstored and self.key is not None:
