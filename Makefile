@@ -3,6 +3,7 @@
 # make conformance   the official conformance suite, against every adapter
 # make requirements  which rules of the protocol are proven, and docs/requirements.md
 # make requirements-proof  break rules of the protocol, and see the tests of each fail
+# make simulate SECONDS=600   worlds of fresh seeds, until one fails or the time is over
 # make bench    parsers, servers, clients and more next to others; make bench-quick: in two minutes
 # make bench-plots   put the plots of the last runs into the checkout
 # make format   put the code into its shape
@@ -17,7 +18,7 @@ CORE = tests/codecs tests/vocabulary tests/client tests/server tests/pump tests/
 # Compiled files save each worker ten seconds of rewriting assertions, and each process of a test some.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check core others tests conformance requirements requirements-proof bench bench-quick bench-plots format clean
+.PHONY: demo test check core others tests conformance simulate requirements requirements-proof bench bench-quick bench-plots format clean
 
 demo: $(VENV)/installed-cli
 	$(BIN)/sansmcp demo
@@ -46,6 +47,10 @@ tests: $(VENV)/installed-dev
 # The verdicts are in build/conformance.json, too.
 conformance: $(VENV)/installed-dev
 	$(BIN)/python -m tests.conformance --json build/conformance.json
+
+SECONDS = 60
+simulate: $(VENV)/installed-dev
+	$(BIN)/python -m tests.simulation --seconds $(SECONDS)
 
 requirements: $(VENV)/installed-dev
 	$(BIN)/python -m tests.house.requirements

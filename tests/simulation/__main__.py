@@ -1,0 +1,140 @@
+"""Run worlds of fresh seeds for a time: ``python -m tests.simulation --seconds 60``.
+
+Ends with status 1 at the first seed that fails, and shows the smallest world that fails in the same
+way. ``--seed N`` runs that seed again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+
+import attrs
+
+from .shrinking import shrink
+from .simulator import SOMETIMES, World
+
+_CHUNK = 20
+"""Seeds that a process runs before it reports."""
+
+
+@attrs.define
+class Tally:
+    """What many worlds have come to."""
+
+    runs: int = 0
+    steps: int = 0
+    states: set[int] = attrs.field(factory=set[int])
+    schedules: set[int] = attrs.field(factory=set[int])
+    reached: Counter[str] = attrs.field(factory=Counter[str])
+    failures: list[tuple[int, str]] = attrs.field(factory=list[tuple[int, str]])
+
+    def add(self, other: Tally) -> None:
+        """Count what another has counted."""
+        self.runs += other.runs
+        self.steps += other.steps
+        self.states |= other.states
+        self.schedules |= other.schedules
+        self.reached += other.reached
+        self.failures += other.failures
+
+
+def run_seeds(first: int) -> Tally:
+    """Run some worlds, up to the first that fails."""
+    tally = Tally()
+    for seed in range(first, first + _CHUNK):
+        world = World(seed).run()
+        tally.runs += 1
+        tally.steps += world.steps
+        tally.states |= world.states
+        tally.schedules.add(world.schedule)
+        tally.reached.update(world.reached)
+        if world.problem is not None:
+            tally.failures.append((seed, world.problem))
+            break
+    return tally
+
+
+def _tallies(first: int, processes: int, ends_at: float) -> Iterator[Tally]:
+    """Run worlds in several processes until the time is over."""
+
+    def firsts() -> Iterator[int]:
+        start = first
+        while time.monotonic() < ends_at:
+            yield start
+            start += _CHUNK
+
+    if processes == 1:
+        yield from map(run_seeds, firsts())
+        return
+    with multiprocessing.Pool(processes) as pool:
+        source = firsts()
+        starts = itertools.islice(source, 2 * processes)
+        under_way = deque(pool.apply_async(run_seeds, (start,)) for start in starts)
+        while under_way:
+            yield under_way.popleft().get()
+            for start in itertools.islice(source, 1):
+                under_way.append(pool.apply_async(run_seeds, (start,)))
+
+
+def show_failure(seed: int, seconds: float) -> None:
+    """Print the smallest world that fails as this seed does: what it has, and what happens."""
+    world = shrink(seed, seconds=seconds)
+    print(f"the smallest world that fails in this way, without {len(world.fates.without)} choices:")
+    for customer in world.customers:
+        print(f"  {customer.name}: {customer.transport} {customer.version}")
+    settings = {name: value for name, value in world.settings.items() if name != "limits"}
+    print(f"  servers: {len(world.instances)}, {settings}")
+    print(f"  accidents: {', '.join(world.fates.struck)}")
+    print("what happens:")
+    for line in list(world.story or ())[-120:]:
+        print(f"  {line}")
+    print(f"problem: {world.problem}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, help="run this seed only")
+    parser.add_argument("--from", type=int, dest="first", help="the first seed; else a fresh one")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--shrink", type=float, default=15.0, help="seconds for that; 0: do not")
+    options = parser.parse_args()
+    began = time.monotonic()
+    if options.seed is not None:
+        world = World(options.seed).run()
+        print(f"seed {options.seed}: {world.problem or 'no failure'}, {world.steps} steps")
+        if world.problem is not None:
+            show_failure(options.seed, options.shrink)
+        return 0 if world.problem is None else 1
+    first = int.from_bytes(os.urandom(4), "big") * 1000 if options.first is None else options.first
+    print(f"seeds from {first}", flush=True)
+    total = Tally()
+    for tally in _tallies(first, options.processes, began + options.seconds):
+        total.add(tally)
+        if total.failures:
+            break
+    for seed, problem in total.failures[:1]:
+        print(f"seed {seed} fails after {time.monotonic() - began:.1f} s: {problem}", flush=True)
+        print(f"run it again: python -m tests.simulation --seed {seed}")
+        if options.shrink:
+            show_failure(seed, options.shrink)
+    missed = [name for name in SOMETIMES if name not in total.reached]
+    for name in SOMETIMES:
+        print(f"  {total.reached[name]:7}  {name}")
+    print(
+        f"simulation: {total.runs} runs, {len(total.states)} states, "
+        f"{len(total.schedules)} schedules, {len(SOMETIMES) - len(missed)} sometimes of "
+        f"{len(SOMETIMES)}, {len(total.failures)} failures (seeds {first}-{first + total.runs - 1})"
+    )
+    return 1 if total.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

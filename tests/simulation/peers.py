@@ -1,0 +1,866 @@
+"""Who takes part in a simulated world: clients with their applications, servers with theirs.
+
+They do what hosts do: pull effects and events, keep time, and decide nothing. Checks that need no
+more than one of them are made here, at once.
+"""
+
+from __future__ import annotations
+
+import abc
+import itertools
+import re
+from collections import Counter
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
+
+from sansmcp import (
+    Call,
+    Client,
+    Entry,
+    Idle,
+    InputRequest,
+    InputRequired,
+    JsonRpcError,
+    LocalProtocolError,
+    MemoryStore,
+    Server,
+    StreamKey,
+)
+from sansmcp.effects import (
+    AbortExchange,
+    Authenticate,
+    ClientEffect,
+    CloseInput,
+    KillProcess,
+    OpenExchange,
+    ServerEffect,
+    StartProcess,
+    StoreAppend,
+    StoreDrop,
+    StoreEffect,
+    StoreRead,
+    TerminateProcess,
+    Wake,
+    WriteInput,
+)
+from sansmcp.errors import CallError, RequestRefused, RequestTimeout
+from sansmcp.events import (
+    CallCancelled,
+    CallCompleted,
+    CallFailed,
+    CallReceived,
+    ClientAnswered,
+    ClientEvent,
+    ClientNotified,
+    Closed,
+    Connected,
+    ListenerStopped,
+    MessageLost,
+    Noise,
+    NotDelivered,
+    ProgressReceived,
+    Reconnecting,
+    ServerAsked,
+    ServerEvent,
+    ServerNotified,
+    ServerWithdrew,
+    SessionExpired,
+    StoreFailed,
+    Violation,
+)
+from sansmcp.http11.pool import ConnectionPool
+from sansmcp.meta import LOG_LEVEL
+from sansmcp.process import Output, ProcessPart
+
+from .network import Pipes, Wire
+
+if TYPE_CHECKING:
+    from .simulator import Errand, World
+
+Script: TypeAlias = Generator[float | int, Any, Any]
+
+_ID = re.compile(rb"^id: (.*)$", re.MULTILINE)
+_SPINS = 50
+"""How often a machine may have something to do at one time."""
+MARK = "notifications/message"
+TICK = "notifications/com.example/tick"
+HELLO = "notifications/com.example/hello"
+
+
+@attrs.define(eq=False)
+class NotingStore(MemoryStore):
+    """Notes which events it has had."""
+
+    ids: set[str] = attrs.field(factory=set[str], init=False)
+
+    def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> bool:
+        """Add entries, and note their ids."""
+        is_added = MemoryStore.append(self, key, entries, now=now)
+        if is_added:
+            self.ids.update(f"{key.stream}-{entry.seq}" for entry in entries)
+        return is_added
+
+
+class Host(abc.ABC):
+    """Keeps the time of a machine."""
+
+    def __init__(self, world: World, name: str, index: int) -> None:
+        self.world = world
+        self.name = name
+        self.index = index
+        self.offset = 0.0
+        """By how much its clock is ahead."""
+        self.naps_until = -1.0
+        """When its application takes events again."""
+        self._armed: float | None = None
+        self._spun = (-1.0, 0)
+
+    @property
+    def now(self) -> float:
+        """Its clock."""
+        return self.world.clock.now + self.offset
+
+    @property
+    def naps(self) -> bool:
+        """Whether its application takes no events."""
+        return self.world.clock.now < self.naps_until
+
+    @property
+    @abc.abstractmethod
+    def machine(self) -> Client | Server:
+        """What it drives."""
+
+    @abc.abstractmethod
+    def drain(self) -> None:
+        """Perform all effects and take all events."""
+
+    @abc.abstractmethod
+    def _time_passes(self, now: float) -> None:
+        """Tell the machine the time."""
+
+    def touch(self) -> None:
+        """Something may be to do."""
+        self.world.touched[self] = None
+
+    def jump(self, seconds: float) -> None:
+        """Its clock is put forward."""
+        self.world.tell(f"the clock of {self.name} jumps by {seconds} s")
+        self.offset += seconds
+        self._time_passes(self.now)
+        self.touch()
+
+    def nap(self, seconds: float) -> None:
+        """Its application takes no events for some seconds."""
+        self.world.tell(f"{self.name} takes no events for {seconds} s")
+        self.naps_until = self.world.clock.now + seconds
+        self.world.clock.call_at(self.naps_until, self.touch)
+
+    def arm(self) -> None:
+        """Come back when time has to pass for the machine."""
+        deadline = self.machine.next_deadline()
+        if deadline is None:
+            return
+        when = max(deadline - self.offset, self.world.clock.now)
+        if self._armed is None or when < self._armed:
+            self._armed = when
+            self.world.clock.call_at(when, self._due)
+
+    def _due(self) -> None:
+        self._armed = None
+        deadline = self.machine.next_deadline()
+        if deadline is not None and deadline <= self.now + 1e-6:
+            when, times = self._spun
+            times = times + 1 if when == self.world.clock.now else 0
+            self._spun = (self.world.clock.now, times)
+            if times > _SPINS:
+                self.world.fail(f"{self.name}: a deadline stays in the past")
+            self._time_passes(max(self.now, deadline))
+        self.touch()
+
+
+@attrs.define(eq=False)
+class Made:
+    """A call that a client has made."""
+
+    errand: Errand
+    is_cancelled: bool = False
+    end: CallCompleted | CallFailed | None = None
+    reports: list[float] = attrs.field(factory=list[float])
+    marks: list[tuple[int, int]] = attrs.field(factory=list[tuple[int, int]])
+
+
+class Customer(Host):
+    """A client, its connections, and its application."""
+
+    def __init__(self, world: World, name: str, index: int, client: Client, kind: str) -> None:
+        super().__init__(world, name, index)
+        self.client = client
+        self.kind = kind
+        """How it connects: by "http" without HTTP+SSE, by "sse", by "any" of both, or "stdio"."""
+        self.causes: set[str] = set()
+        """What has happened to it that may end a call."""
+        self.calls: dict[int, Made] = {}
+        self.transport = ""
+        self.version = ""
+        self.closed: Closed | None = None
+        self.listener_stopped = False
+        self.closes_early = False
+        self.ticks: Counter[tuple[str, int]] = Counter()
+        self.gets: list[OpenExchange] = []
+        """Requests that resume a stream."""
+        self.process: Pipes | None = None
+        self._pool = ConnectionPool(client)
+        self._wires: dict[Wire, None] = {}
+        self._numbers: Iterator[int] = itertools.count()
+        self._paused = False
+
+    @property
+    def machine(self) -> Client:
+        """What it drives."""
+        return self.client
+
+    @property
+    def carries(self) -> int:
+        """How many exchanges are under way."""
+        return len(self._pool.carrying)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all its calls have ended."""
+        return all(made.end is not None for made in self.calls.values())
+
+    # The application
+
+    def go(self, errand: Errand) -> None:
+        """Make a call."""
+        if self.closed is not None or self.client.state.name in ("NEW", "CLOSING", "CLOSED"):
+            return
+        self.world.tell(f"{self.name} calls {errand.name}: {errand.method} {errand.shown}")
+        handle = self.client.call(
+            errand.method,
+            errand.params,
+            idempotent=errand.idempotent,
+            meta={LOG_LEVEL: "debug"},
+            now=self.now,
+        )
+        self.calls[handle] = Made(errand)
+        if errand.cancel_after is not None:
+            self.world.clock.call_later(errand.cancel_after, lambda: self.cancel(handle))
+        self.touch()
+
+    def cancel(self, handle: int) -> None:
+        """The caller wants no answer any more."""
+        made = self.calls[handle]
+        self.world.tell(f"{self.name} cancels {made.errand.name}")
+        if self.client.cancel(handle, now=self.now):
+            self.world.reach("call cancelled")
+            made.is_cancelled = True
+        else:
+            self.world.reach("cancelled after the end")
+        self.touch()
+
+    def greet(self, number: int) -> None:
+        """Send a notification."""
+        try:
+            self.client.notify(HELLO, {"from": self.name, "number": number}, now=self.now)
+        except LocalProtocolError:
+            return  # the handshake is not done, or the client is closed
+        self.touch()
+
+    def close(self, *, early: bool) -> None:
+        """End the conversation."""
+        self.closes_early = self.closes_early or early
+        self.world.tell(f"{self.name} closes")
+        self.client.close(now=self.now)
+        self.touch()
+
+    def _happened(self, event: ClientEvent) -> None:
+        self.world.note(self.index, type(event).__name__)
+        match event:
+            case Connected():
+                self.transport, self.version = event.transport, event.version
+                self.world.reach(f"connected by {event.transport} at {event.version}")
+            case CallCompleted(handle) | CallFailed(handle):
+                self._ended(self.calls[handle], event)
+            case ProgressReceived():
+                self._progressed(self.calls[event.call], event.progress)
+            case ServerNotified(handle, notification):
+                self._notified(handle, notification.method, notification.params or {})
+            case ServerAsked():
+                self._asked(event)
+            case SessionExpired():
+                self.world.reach("session expired")
+                self._needs(f"{event}", *(_ANY if self.kind in ("sse", "any") else _EXPIRES))
+            case Reconnecting():
+                self._reconnects(event)
+            case Closed(error):
+                if self.closed is not None:
+                    self.world.fail(f"{self.name} is closed twice")
+                self.closed = event
+                if error is not None:
+                    self.world.reach("client given up")
+                    self._needs(f"Closed: {error!r}", *_ANY)
+            case ListenerStopped():
+                self.listener_stopped = True
+                self.world.reach("listener stopped")
+            case Violation() | Noise():
+                self.world.fail(f"{self.name}: {event}")
+            case _:
+                self._happened_beside(event)
+        if self.closed is not None and not isinstance(event, Closed):
+            self.world.fail(f"{self.name}: {type(event).__name__} after Closed")
+
+    def _happened_beside(self, event: ClientEvent) -> None:
+        if isinstance(event, ServerWithdrew):
+            self.world.reach("question withdrawn")
+        elif isinstance(event, NotDelivered):
+            self.world.reach("notification not delivered")
+            if not self.closes_early and not self.world.is_closing:
+                self._needs(f"{event.reason}", *_ANY)
+
+    def _needs(self, what: str, *causes: str) -> None:
+        """Something may only happen for one of these causes."""
+        if not (self.causes | self.world.causes) & set(causes):
+            known = sorted(self.causes | self.world.causes)
+            self.world.fail(f"{self.name}: without cause: {what} (of {known})")
+
+    def _ended(self, made: Made, event: CallCompleted | CallFailed) -> None:
+        errand = made.errand
+        self.world.tell(f"{self.name}: {errand.name} ends: {event}")
+        if made.end is not None:
+            self.world.fail(f"{errand.name} ends twice: {made.end} and {event}")
+        made.end = event
+        if isinstance(event, CallCompleted):
+            self.world.check_completed(self, made, event.result)
+        elif not (made.is_cancelled or self.closes_early or self.world.is_closing):
+            self._check_failure(made, event.error)
+
+    def _check_failure(self, made: Made, error: CallError) -> None:
+        self.world.reach(f"call failed: {type(error).__name__}")
+        errand = made.errand
+        if isinstance(error, JsonRpcError) and error.code == errand.fails_with:
+            return
+        if errand.may_raise:
+            return
+        causes = _CAUSES[type(error).__name__]
+        if isinstance(error, RequestRefused) and self.kind in ("sse", "any"):
+            causes = _ANY  # its stream has broken, and only the server knows that yet
+        self._needs(f"{errand.name} failed: {error!r}", *causes)
+
+    def _progressed(self, made: Made, progress: float) -> None:
+        if made.end is not None:
+            self.world.fail(f"{made.errand.name}: progress after the end")
+        is_again = self.world.entered[made.errand.name] > 1
+        if made.reports and progress <= made.reports[-1] and not is_again:
+            self.world.fail(f"{made.errand.name}: progress {progress} after {made.reports}")
+        made.reports.append(progress)
+
+    def _notified(self, handle: int | None, method: str, params: Any) -> None:
+        if method == TICK:
+            tick = (params["from"], params["number"])
+            self.ticks[tick] += 1
+            if params["to"] != self.name:
+                self.world.fail(f"{self.name} is told what is for {params['to']}")
+            if self.ticks[tick] > 1:
+                self.world.fail(f"{self.name} is told {tick} twice")
+            return
+        if method != MARK:
+            return
+        mark = params["data"]
+        owners = [made for made in self.calls.values() if made.errand.name == mark["call"]]
+        if not owners:
+            self.world.fail(f"{self.name} is told something of {mark['call']}")
+            return
+        made = owners[0]
+        if handle is not None and self.calls[handle] is not made:
+            self.world.fail(f"{mark} is told as of {self.calls[handle].errand.name}")
+        place = (mark["run"], mark["step"])
+        if made.marks and place <= made.marks[-1]:
+            self.world.fail(f"{made.errand.name}: {place} is told after {made.marks}")
+        if isinstance(made.end, CallCompleted) and self.world.entered[made.errand.name] == 1:
+            self.world.fail(f"{made.errand.name}: {place} is told after the end")
+        made.marks.append(place)
+
+    def _asked(self, event: ServerAsked) -> None:
+        params = event.request.params or {}
+        marker = params["marker"]
+        if marker[0].split(".")[0] != self.name:
+            self.world.fail(f"{self.name} is asked {marker}")
+            return
+        name = f"answer {marker}"
+        delay = self.world.fates.pick(f"{name} after", (0.0, 0.0, 0.1, 1.0, 3.0))
+        if "silent users" in self.world.features and self.world.strikes(f"{name} late", 0.4):
+            self.causes.add("unanswered")
+            delay = 200.0
+        request_id = event.request.id
+
+        def answer() -> None:
+            if self.closed is None:
+                result = {"action": "accept", "content": {"marker": marker}}
+                self.client.respond(request_id, result, now=self.now)
+                self.touch()
+
+        if self.world.strikes(f"{name} declined", 0.05):
+            self.client.decline(request_id, now=self.now)
+            self.causes.add("declined")
+            self.touch()
+        else:
+            self.world.clock.call_later(delay, answer)
+
+    def _reconnects(self, event: Reconnecting) -> None:
+        kind = "listener" if event.call is None else "call"
+        how = "polls" if event.attempt == 0 else "connects again"
+        if "silent" in event.reason:
+            how = "finds a dead connection"
+        self.world.reach(f"{kind} {how}")
+
+    # Connections
+
+    def drain(self) -> None:
+        """Perform all effects, take all events, and read what has arrived."""
+        moved = True
+        while moved:
+            moved = False
+            while not isinstance(effect := self.client.next_effect(), Idle):
+                moved = True
+                self._perform(effect)
+            if not self.naps:
+                while not isinstance(event := self.client.next_event(), Idle):
+                    moved = True
+                    self._happened(event)
+            if moved:
+                continue
+            self._paused = effect is Idle.PAUSED
+            if self._paused:
+                self.world.reach("client reads no more for a while")
+                break
+            for wire in tuple(self._wires):
+                if wire.can_read:
+                    moved = True
+                    self._read(wire)
+                    break
+            if self.process is not None and self.process.can_read:
+                moved = True
+                self.client.receive_from_process(Output(self.process.read()), now=self.now)
+        self.arm()
+
+    def lost(self, wire: Wire, reason: str) -> None:
+        """A connection is broken."""
+        assert wire.client is not None
+        wire.client.connection_lost(reason, now=self.now)
+        self._release(wire)
+
+    def hear(self, part: ProcessPart) -> None:
+        """Something has come of the process, beside its output."""
+        while self.process is not None and self.process.can_read:
+            self.client.receive_from_process(Output(self.process.read()), now=self.now)
+        self.client.receive_from_process(part, now=self.now)
+        self.touch()
+
+    def _read(self, wire: Wire) -> None:
+        assert wire.client is not None
+        data = wire.read()
+        if data:
+            wire.client.receive_data(data, now=self.now)
+        else:
+            wire.client.receive_eof(now=self.now)
+        if wire.client.is_done:
+            self._release(wire)
+
+    def _release(self, wire: Wire) -> None:
+        if wire.exchange is not None:
+            self._pool.release(wire.exchange, now=self.now)
+            wire.exchange = None
+        if wire.client_gone:
+            self._wires.pop(wire, None)
+        self.touch()
+
+    def _perform(self, effect: ClientEffect) -> None:
+        match effect:
+            case OpenExchange():
+                self._open(effect)
+            case AbortExchange(exchange=exchange):
+                connection = self._pool.carrying.get(exchange)
+                self._pool.release(exchange, now=self.now)
+                if connection is not None and connection.host is not None:
+                    connection.host.exchange = None
+            case StartProcess():
+                instance = self.world.new_process(self)
+                self.process = Pipes(self.world, f"{instance.name} pipes", instance, self)
+                instance.pipes = self.process
+            case WriteInput(data):
+                assert self.process is not None
+                self.process.write(data)
+            case CloseInput():
+                assert self.process is not None
+                self.process.close()
+            case TerminateProcess() | KillProcess():
+                assert self.process is not None
+                self.process.exit(-15)
+
+    def _open(self, effect: OpenExchange) -> None:
+        if effect.head.values(b"last-event-id"):
+            self.world.reach("stream resumed from a cursor")
+            self.gets.append(effect)
+        connection, data = self._pool.begin(effect, now=self.now)
+        if connection.host is None:
+            name = f"{self.name} wire {next(self._numbers)}"
+            instance = self.world.route(self, name)
+            rate = self.world.rate * 0.5 * ("refusals" in self.world.features)
+            if instance is None or (self.world.is_faulty and self.world.strikes(name, rate)):
+                self.world.tell(f"{name} is refused")
+                self.causes.add("refused")
+                connection.connection_lost("connection refused", now=self.now)
+                self._pool.release(effect.exchange, now=self.now)
+                return
+            wire = Wire(self.world, name, instance, self, connection)
+            connection.host = wire
+            self._wires[wire] = None
+        else:
+            self.world.reach("connection used again")
+        wire = connection.host
+        wire.exchange = effect.exchange
+        wire.send(data)
+
+    def _time_passes(self, now: float) -> None:
+        self.client.handle_timeout(now=now, is_reading=not self._paused)
+
+
+class Instance(Host):
+    """A server, its connections, its way to the store, and its application."""
+
+    def __init__(
+        self, world: World, name: str, index: int, server: Server, store: NotingStore | None
+    ) -> None:
+        super().__init__(world, name, index)
+        self.server = server
+        self.store = store
+        self.is_alive = True
+        self.wires: dict[Wire, None] = {}
+        self.pipes: Pipes | None = None
+        self.scripts: dict[Call, Script] = {}
+        self.kill_at: int | None = None
+        """Before which of its effects and events it dies."""
+        self.pending = 0
+        """Uses of the store that are not completed."""
+        self._steps = 0
+        self._awaited: dict[Call, int] = {}
+        self._store_free_at = 0.0
+        self._store_uses = 0
+
+    @property
+    def machine(self) -> Server:
+        """What it drives."""
+        return self.server
+
+    def drain(self) -> None:
+        """Perform all effects and take all events."""
+        while self._goes_on():
+            if not isinstance(effect := self.server.next_effect(), Idle):
+                if self._step():
+                    self._perform(effect)
+            elif self.naps or isinstance(event := self.server.next_event(), Idle):
+                break
+            elif self._step():
+                self._happened(event)
+        if self.is_alive:
+            self.arm()
+
+    def _goes_on(self) -> bool:
+        return self.is_alive
+
+    def _step(self) -> bool:
+        """Count something that it does; False if it dies before."""
+        self._steps += 1
+        if self._steps == self.kill_at and self.world.is_faulty:
+            self.world.kill(self)
+        return self.is_alive
+
+    def die(self) -> None:
+        """It is gone, without a word."""
+        self.is_alive = False
+        if self.scripts:
+            self.world.reach("instance killed while a handler runs")
+        if self.pending:
+            self.world.reach("instance killed while the store is at work")
+        scripts, self.scripts = tuple(self.scripts.values()), {}
+        for script in scripts:
+            script.close()
+
+    def _time_passes(self, now: float) -> None:
+        if self.is_alive:
+            self.server.handle_timeout(now=now)
+
+    def _perform(self, effect: ServerEffect) -> None:
+        match effect:
+            case Wake(exchange):
+                exchange.host.pull()
+            case Authenticate():
+                self._authenticate(effect)
+            case _:
+                self._use_store(effect)
+
+    def _authenticate(self, effect: Authenticate) -> None:
+        value = effect.head.values(b"authorization")[0].decode()
+
+        def tell() -> None:
+            if self.is_alive:
+                self.server.authenticated(effect, value, now=self.now)
+                self.touch()
+
+        self.world.clock.call_later(0.01 * self.world.fates.number(f"{value} {self._steps}"), tell)
+
+    def sends(self, data: bytes) -> None:
+        """Look at what is sent: nothing is, before it is stored."""
+        if self.store is not None and b"id: " in data:
+            for id in _ID.findall(data):
+                text = id.decode().strip()
+                if not text.endswith("-0") and text not in self.store.ids:
+                    self.world.fail(f"{self.name} sends {text} before it is stored")
+
+    # The store
+
+    def _use_store(self, effect: StoreEffect) -> None:
+        assert self.store is not None, "nothing is stored"
+        world = self.world
+        self._store_uses += 1
+        name = f"{self.name} store {self._store_uses}"
+        slow, late = 0.0, 0.0
+        if world.is_faulty and "slow store" in world.features:
+            slow = world.fates.pick(f"{name} slow", (0.0, 0.001, 0.05, 0.5))
+            late = world.fates.pick(f"{name} late", (0.0, 0.0, 0.02, 1.0))
+        fails = (
+            world.is_faulty
+            and "store fails" in world.features
+            and not isinstance(effect, StoreDrop)
+            and world.strikes(name, 0.4 * world.rate)
+        )
+        self.pending += 1
+        self._store_free_at = max(self._store_free_at, world.clock.now) + slow
+
+        def use() -> None:
+            if self.is_alive:
+                done = self._store_does(effect, fails)
+                world.clock.call_later(late, lambda: self._completed(done))
+
+        if slow or late or self._store_free_at > world.clock.now:
+            world.clock.call_at(self._store_free_at, use)
+        else:
+            self._completed(self._store_does(effect, fails))
+
+    def _completed(self, done: Any) -> None:
+        self.pending -= 1
+        if self.is_alive:
+            done()
+            self.touch()
+
+    def _store_does(self, effect: StoreEffect, fails: bool) -> Any:
+        """Do it; returns what tells the machine."""
+        store, server = self.store, self.server
+        assert store is not None
+        if fails:
+            self.world.causes.add("store")
+            self.world.tell(f"{self.name}: the store fails: {effect}")
+            return lambda: server.store_failed(effect, "it was told to", now=self.now)
+        match effect:
+            case StoreAppend(stream=key, entries=entries):
+                if store.append(key, entries, now=self.now):
+                    self.world.check_store(store)
+                    return lambda: server.stored(effect, now=self.now)
+                self.world.reach("append overtaken")
+                return lambda: server.overtaken(effect, now=self.now)
+            case StoreRead(stream=key, after=after, limit=limit, max_bytes=most):
+                page = store.read(key, after, limit=limit, max_bytes=most)
+                if page is None or (page.entries and page.entries[0].seq > after + 1):
+                    self.world.reach("entries have gone from the store")
+                elif len(page.entries) == limit and page.last.seq > page.entries[-1].seq:
+                    self.world.reach("replay in several pages")
+                return lambda: server.replayed(effect, page, now=self.now)
+            case _:
+                store.drop(effect.principal, effect.session)
+                return lambda: None
+
+    # The application
+
+    def tick(self, number: int) -> None:
+        """Tell each session something that belongs to no call."""
+        if not self.is_alive:
+            return
+        for session in self.server.sessions:
+            params = {"from": self.name, "number": number, "to": session.client_info.get("name")}
+            session.notify(TICK, params, now=self.now)
+        self.server.publish("notifications/tools/list_changed", now=self.now)
+        self.touch()
+
+    def end_sessions(self) -> None:
+        """End all sessions."""
+        if self.is_alive:
+            for session in self.server.sessions:
+                self.world.causes.add("end")
+                self.server.end_session(session, "the operator wants it", now=self.now)
+            self.touch()
+
+    def _happened(self, event: ServerEvent) -> None:
+        self.world.note(self.index, type(event).__name__)
+        match event:
+            case CallReceived(call):
+                self._received(call)
+            case CallCancelled(call):
+                self.world.reach("handler cancelled")
+                if call in self.scripts:
+                    self.scripts.pop(call).close()
+            case ClientAnswered(call, request_id) if self._awaited.get(call) == request_id:
+                del self._awaited[call]
+                self._go_on(call, event)
+            case ClientNotified(_, notification):
+                self.world.greeted(notification.params or {})
+            case MessageLost():
+                self.world.reach("answer lost")
+            case StoreFailed(lost=lost):
+                self.world.reach("store failed, message lost" if lost else "store failed")
+            case Noise():
+                self.world.fail(f"{self.name}: noise {event.line!r}")
+            case _:
+                pass
+
+    def _received(self, call: Call) -> None:
+        method = call.request.method
+        if method == "tools/list":
+            call.respond({"tools": []}, now=self.now)
+            return
+        name = (call.request.params or {})["arguments"]["call"]
+        errand = self.world.errands[name]
+        principal = call.session.principal
+        if principal not in ("", errand.principal):
+            self.world.fail(f"{name} comes as of {principal!r}")
+        start = 0 if call.turn.state is None else call.turn.state["step"]
+        self.world.tell(f"{self.name} runs {name} from step {start}")
+        self.world.enters(errand, start, self)
+        if start and not self._are_answers(call, name):
+            return
+        self.scripts[call] = self._script(call, errand, start, self.world.entered[name])
+        self._go_on(call, None)
+
+    def _are_answers(self, call: Call, name: str) -> bool:
+        """Whether the answers are those to what was asked; else the call fails with one of them."""
+        try:
+            answers = dict(call.turn.answers)
+        except JsonRpcError as error:
+            call.fail_with(error, now=self.now)
+            return False
+        for question, answer in answers.items():
+            marker = [name, call.turn.state["step"] - 1, question]
+            if answer["content"]["marker"] != marker:
+                self.world.fail(f"{name} gets the answer {answer} to {marker}")
+        if len(answers) != call.turn.state["questions"]:
+            self.world.fail(f"{name} gets {len(answers)} answers")
+        return True
+
+    def _script(self, call: Call, errand: Errand, start: int, run: int) -> Script:
+        """What a handler does, from one step on."""
+        for number in range(start, len(errand.steps)):
+            kind, value = errand.steps[number]
+            if kind in ("progress", "mark"):
+                while call.congested:
+                    self.world.reach("handler waits")
+                    yield 0.05
+            match kind:
+                case "sleep":
+                    yield float(value)
+                case "progress":
+                    call.progress(number + 1, len(errand.steps), "x" * value, now=self.now)
+                case "mark":
+                    mark = {"call": errand.name, "run": run, "step": number, "pad": "x" * value}
+                    call.notify(MARK, {"level": "info", "data": mark}, now=self.now)
+                case "disconnect":
+                    if call.disconnect(retry=value, now=self.now):
+                        self.world.reach("handler lets its client go")
+                case "ask":
+                    params = {"message": "?", "marker": [errand.name, number, ""]}
+                    id = call.ask("elicitation/create", params, timeout=value, now=self.now)
+                    answered = yield id
+                    self._check_answer(answered, params["marker"])
+                case "turn":
+                    names = [f"q{each}" for each in range(value)]
+                    questions = {
+                        name: InputRequest(
+                            "elicitation/create",
+                            {"message": "?", "marker": [errand.name, number, name]},
+                        )
+                        for name in names
+                    }
+                    return InputRequired(questions, {"step": number + 1, "questions": value})
+                case _:
+                    raise JsonRpcError(value, "planned")
+        return {"content": [], "call": errand.name, "pad": "x" * errand.size}
+
+    def _check_answer(self, answered: ClientAnswered, marker: Any) -> None:
+        try:
+            result = answered.result()
+        except RequestTimeout:
+            self.world.reach("question timed out")
+        except CallError:
+            self.world.reach("question failed")
+        else:
+            self.world.reach("question answered")
+            if result["content"]["marker"] != marker:
+                self.world.fail(f"{marker} is answered {result}")
+
+    def _go_on(self, call: Call, value: Any) -> None:
+        """Let a script go on to its next pause, or to its end."""
+        script = self.scripts.get(call)
+        if script is None or not self.is_alive:
+            return
+        try:
+            pause = script.send(value)
+            if isinstance(pause, int):
+                self._awaited[call] = pause
+            else:
+                self.world.clock.call_later(pause, lambda: self._go_on(call, None))
+        except StopIteration as end:
+            del self.scripts[call]
+            self._answer(call, end.value)
+        except (JsonRpcError, LocalProtocolError) as error:
+            del self.scripts[call]
+            call.fail_with(error, now=self.now)
+        self.touch()
+
+    def _answer(self, call: Call, result: Any) -> None:
+        if isinstance(result, InputRequired):
+            self.world.reach("input required")
+        try:
+            call.respond(result, now=self.now)
+        except LocalProtocolError as error:  # this client cannot be asked
+            call.fail_with(error, now=self.now)
+
+
+_ANY = (
+    "cut",
+    "refused",
+    "silence",
+    "kill",
+    "end",
+    "stall",
+    "jump",
+    "store",
+    "evicted",
+    "ghost",
+    "sessions",
+    "impatient",
+    "nap",
+)
+_EXPIRES = ("kill", "end", "store", "evicted", "jump", "sessions")
+_CAUSES = {
+    "Disconnected": _ANY,
+    "SessionLost": _EXPIRES,
+    "RequestTimeout": ("silence", "kill", "store", "jump", "evicted", "impatient", "unanswered"),
+    "JsonRpcError": (*_ANY, "unanswered", "declined"),
+    "RequestRefused": (*_EXPIRES, "limits"),
+    "ProcessEnded": ("kill",),
+    "RequestCancelled": (),
+    "InvalidResponse": (),
+    "NegotiationFailed": _ANY,
+}
+"""What must have happened before a call may fail in this way."""

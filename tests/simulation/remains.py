@@ -1,0 +1,46 @@
+"""What machines still hold: the one place of the simulator that looks into them."""
+
+# What must not be left is not to be seen from outside: that is what makes it a leak.
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sansmcp import Client, Server
+
+
+def unsent_bytes(server: Server) -> int:
+    """Bytes that wait for all readers."""
+    return server._core.unsent.total  # noqa: SLF001
+
+
+def of_server(server: Server) -> Iterator[str]:
+    """What a server has that nobody wants any more, once all clients have left."""
+    core, legacy = server._core, server._legacy  # noqa: SLF001
+    if server.is_busy:
+        yield "is busy"
+    for what, left in (
+        ("unsent bytes", core.unsent.total),
+        ("paused exchanges", core.paused),
+        ("requests of unknown principals", core.authenticating),
+        ("stateless calls", core.stateless),
+        ("sessions", server.sessions),
+        ("open pipes", core.outlets),
+    ):
+        if left:
+            yield f"has {what}: {left}"
+    if server.next_deadline() is not None:
+        yield f"has timers: {list(core.timers._entries)[:3]}"  # noqa: SLF001
+    if legacy is not None and legacy.streams._streams:  # noqa: SLF001
+        yield f"has streams: {list(legacy.streams._streams)[:3]}"  # noqa: SLF001
+    if legacy is not None and legacy.streams._waiting:  # noqa: SLF001
+        yield "waits for the store"
+
+
+def of_client(client: Client) -> Iterator[str]:
+    """What a client has that is closed."""
+    if client.next_deadline() is not None:
+        yield f"has a deadline: {client.next_deadline()}"
+    if client._core.exchanges:  # noqa: SLF001
+        yield f"has exchanges: {list(client._core.exchanges)}"  # noqa: SLF001

@@ -1,0 +1,716 @@
+"""A world: clients, instances of a server, stores and networks, in virtual time, from one seed.
+
+First accidents happen; then they stop, and everything has to come to its end within a bound of
+virtual time; then all clients close, and nothing may be left. What must never happen is looked for
+all the time, so a world needs no expectations of its own.
+"""
+
+from __future__ import annotations
+
+import signal
+import traceback
+import zlib
+from collections import Counter, deque
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import attrs
+
+from sansmcp import App, Client, Limits, ReconnectPolicy, Server, StateSeal
+from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
+from sansmcp.testing import VirtualClock, counting_tokens
+from sansmcp.trace import Tracer
+
+from . import remains
+from .fates import Fates
+from .network import Wire
+from .peers import Customer, Host, Instance, Made, NotingStore
+
+FEATURES = {
+    "cuts": 0.5,
+    "silence": 0.25,
+    "refusals": 0.3,
+    "stalls": 0.25,
+    "proxies": 0.2,
+    "windows": 0.3,
+    "fragments": 0.5,
+    "kills": 0.3,
+    "slow store": 0.5,
+    "store fails": 0.15,
+    "small store": 0.1,
+    "jumps": 0.15,
+    "cancels": 0.3,
+    "naps": 0.3,
+    "ends": 0.15,
+    "strangers": 0.3,
+    "small limits": 0.4,
+    "impatient": 0.15,
+    "silent users": 0.15,
+    "early closes": 0.15,
+    "noise": 0.2,
+}
+"""What a world may have, and how likely."""
+
+SOMETIMES = (
+    "answer lost",
+    "append overtaken",
+    "call cancelled",
+    "call connects again",
+    "call failed: Disconnected",
+    "call failed: JsonRpcError",
+    "call failed: ProcessEnded",
+    "call failed: RequestRefused",
+    "call failed: RequestTimeout",
+    "call failed: SessionLost",
+    "call finds a dead connection",
+    "call goes on at another instance",
+    "call goes on with answers",
+    "call made again",
+    "call polls",
+    "cancelled after the end",
+    "client given up",
+    "client reads no more for a while",
+    "connected by http+sse at 2024-11-05",
+    "connected by stdio at 2024-11-05",
+    "connected by stdio at 2025-03-26",
+    "connected by stdio at 2025-06-18",
+    "connected by stdio at 2025-11-25",
+    "connected by stdio at 2026-07-28",
+    "connected by streamable-http at 2025-03-26",
+    "connected by streamable-http at 2025-06-18",
+    "connected by streamable-http at 2025-11-25",
+    "connected by streamable-http at 2026-07-28",
+    "connection used again",
+    "entries have gone from the store",
+    "handler cancelled",
+    "handler lets its client go",
+    "handler waits",
+    "input required",
+    "instance killed",
+    "instance killed while a handler runs",
+    "instance killed while the store is at work",
+    "listener connects again",
+    "listener finds a dead connection",
+    "listener polls",
+    "listener stopped",
+    "notification not delivered",
+    "proxy closes a silent connection",
+    "question answered",
+    "question failed",
+    "question timed out",
+    "question withdrawn",
+    "replay in several pages",
+    "second reader",
+    "server reads no more for a while",
+    "server waits for a slow reader",
+    "session expired",
+    "slow reader given up",
+    "store failed",
+    "store failed, message lost",
+    "stream resumed from a cursor",
+)
+"""What has to be reached in some worlds, or nothing is proven about it."""
+
+_NOTHING: tuple[str, Any] = ("", None)
+_TRANSPORTS = {"http": ("streamable-http",), "sse": ("http+sse",)}
+
+_FAULTS_LAST = 25.0
+"""Seconds."""
+_SETTLING = 4000.0
+"""Seconds within which all calls have to end once there are no faults: questions stop clocks."""
+_LEAVING = 8000.0
+"""Seconds within which nothing may be left once all clients have closed."""
+_STEPS = 150_000
+"""Steps of a world. Most take a tenth of it at most."""
+_CPU = 8.0
+"""Seconds of processor time: a machine that never comes back costs so much."""
+
+
+class Stuck(BaseException):
+    """A world has taken too much processor time: something goes round in circles."""
+
+
+class Failed(BaseException):
+    """Something has happened that must not happen; the world ends."""
+
+
+@attrs.frozen(kw_only=True)
+class Errand:
+    """A call to be made, and what its handler does."""
+
+    name: str
+    method: str
+    params: dict[str, Any] | None
+    idempotent: bool | None
+    at: float
+    cancel_after: float | None
+    steps: tuple[tuple[str, Any], ...]
+    size: int
+    principal: str
+
+    @property
+    def shown(self) -> str:
+        """What its handler does, for a report."""
+        again = "" if not self.idempotent else " (idempotent)"
+        return f"{list(self.steps)}{again}"
+
+    @property
+    def fails_with(self) -> int | None:
+        """The code of the error that the handler raises, if it does."""
+        kind, value = self.steps[-1] if self.steps else _NOTHING
+        return value if kind == "fail" else None
+
+    @property
+    def may_raise(self) -> bool:
+        """Whether the handler asks the client, which is not possible everywhere."""
+        return any(kind in ("ask", "turn") for kind, _ in self.steps)
+
+    @property
+    def reports(self) -> list[float]:
+        """The progress that the handler reports."""
+        return [n + 1 for n, (kind, _) in enumerate(self.steps) if kind == "progress"]
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether it may run more than once."""
+        return bool(self.idempotent) or self.method != "tools/call"
+
+
+class World:
+    """One simulated run."""
+
+    def __init__(
+        self, seed: int, without: frozenset[str] = frozenset(), *, story: bool = False
+    ) -> None:
+        fates = self.fates = Fates(seed, without)
+        self.story: deque[str] | None = deque(maxlen=4000) if story else None
+        self.clock = VirtualClock()
+        self.features = {
+            name for name, rate in FEATURES.items() if fates.strikes(f"feature {name}", rate)
+        }
+        self.is_faulty = True
+        self.is_closing = False
+        self.problem: str | None = None
+        self.causes: set[str] = {
+            name for name in ("impatient", "sessions") if name in self.features
+        }
+        self.touched: dict[Host, None] = {}
+        self.errands: dict[str, Errand] = {}
+        self.entered: Counter[str] = Counter()
+        self.rounds: Counter[tuple[str, int]] = Counter()
+        self.homes: dict[str, Instance] = {}
+        self.greetings: Counter[tuple[str, int]] = Counter()
+        self.reached: set[str] = set()
+        self.states: set[int] = set()
+        self.schedule = 0
+        self.steps = 0
+        self.latency = fates.pick("latency", (0.0, 0.001, 0.01, 0.2))
+        self.rate = fates.pick("rate", (0.1, 0.3, 0.6))
+        self._draw_servers()
+        self._draw_clients()
+        self._draw_accidents()
+
+    # What it is made of
+
+    def _draw_servers(self) -> None:
+        fates, small = self.fates, "small limits" in self.features
+        pick = fates.pick
+        self.resumable = pick("resumable", (True, True, True, False))
+        self.shared = self.resumable and pick("shared", (True, True, False))
+        self.authentication = pick("authentication", (True, False))
+        self.sessions = pick("sessions", (True, True, True, True, True, False))
+        turns = self.resumable and pick("multi turn", (True, False))
+        little = "small store" in self.features
+        self.limits = Limits(
+            max_unsent_bytes=pick("unsent", (200, 2000)) if small else 256 * 1024,
+            replay_page_entries=pick("page", (1, 2, 3)) if small else 128,
+            max_queued_events=pick("events", (1, 2, 5)) if small else 1024,
+            max_pending_entries=pick("pending", (1, 2, 5)) if small else 256,
+            max_seen_event_ids=pick("seen", (1, 4, 256)) if small else 256,
+            max_open_posts=pick("posts", (1, 2, 16)) if small else 16,
+            follow_interval=pick("follow", (0.2, 0.25, 1.0)),
+            session_idle_timeout=pick("idle", (300.0, 1800.0)),
+            stored_age=pick("age", (400.0, 900.0)),
+            stored_entries=pick("entries", (20, 60)) if little else 100_000,
+            input_timeout=pick("input", (5.0, 100.0)) if "silent users" in self.features else 600.0,
+        )
+        if little:
+            self.causes.add("evicted")
+        self.settings: dict[str, Any] = {
+            "http_sse": "/sse",
+            "resumable": self.resumable,
+            "shared_store": self.shared,
+            "multi_turn": turns,
+            "sessions": self.sessions,
+            "listening": pick("listening", (True, True, False)),
+            "stream_after": pick("stream after", (None, None, 0.0, 0.05, 1.0)),
+            "retry": pick("retry", (None, 0.1, 1.0)),
+            "authentication": self.authentication,
+            "limits": self.limits,
+        }
+        self.store = NotingStore(self.limits) if self.shared else None
+        self.turns = turns
+        count = pick("instances", (1, 1, 2, 3))
+        self.instances: list[Instance] = []
+        self._generation = 0
+        for number in range(count):
+            self.instances.append(self._new_instance(f"s{number}", number))
+        self.all_instances = list(self.instances)
+        self.processes: list[Instance] = []
+
+    def _new_instance(self, name: str, index: int) -> Instance:
+        store = self.store
+        if store is None and self.resumable:
+            store = NotingStore(self.limits)
+        self._generation += 1
+        full = f"{name}.{self._generation}"
+        instance = Instance(self, full, index, self._new_server(full, self.settings), store)
+        if self.strikes(f"{full} kill", self.rate * ("kills" in self.features)):
+            instance.kill_at = 1 + int(150 * self.fates.number(f"{full} kill at") ** 2)
+        return instance
+
+    def _new_server(self, name: str, settings: dict[str, Any]) -> Server:
+        app = App("world", capabilities={"tools": {"listChanged": True}})
+        for method in ("tools/call", "tools/list", "resources/read"):
+            app.handler(method)(_unused)
+        return Server(
+            app,
+            new_token=counting_tokens(f"token-of-{name.replace('.', '-')}"),
+            seal=StateSeal(keys=(b"0123456789abcdef",), clock=lambda: self.clock.now, lifetime=1e6),
+            trace=self._tracer(name),
+            **settings,
+        )
+
+    def _tracer(self, name: str) -> Tracer | None:
+        if self.story is None:
+            return None
+        return Tracer(name, lambda line: self.tell(f"    {line}"))
+
+    def _draw_clients(self) -> None:
+        fates, pick = self.fates, self.fates.pick
+        self.customers: list[Customer] = []
+        for index in range(pick("clients", (1, 1, 2, 2, 3))):
+            name = f"c{index}"
+            if index and not fates.strikes(name, 1.0):
+                continue
+            kind = pick(f"{name} kind", ("http",) * 7 + ("sse", "stdio", "any"))
+            versions = {
+                "http": (pick(f"{name} version", tuple(REVISIONS)[1:]),),
+                "sse": ("2024-11-05",),
+                "stdio": (pick(f"{name} version", tuple(REVISIONS)),),
+                "any": tuple(REVISIONS)
+                if pick(f"{name} all", (True, False))
+                else HANDSHAKE_VERSIONS,
+            }[kind]
+            principal = pick(f"{name} principal", ("alice", "bob"))
+            impatient = "impatient" in self.features
+            timeout = pick(f"{name} timeout", (1.0, 5.0, 20.0)) if impatient else 200.0
+            target: Any = "http://localhost/sse" if kind == "sse" else "http://localhost/mcp"
+            client = Client(
+                ["server"] if kind == "stdio" else target,
+                name=name,
+                jitter=fates.stream(f"{name} jitter"),
+                versions=versions,
+                capabilities={"elicitation": {}},
+                headers={} if kind == "stdio" else {"Authorization": principal},
+                transports=_TRANSPORTS.get(kind, ("streamable-http", "http+sse")),
+                listen=pick(f"{name} listen", (True, False)),
+                multi_turn=pick(f"{name} multi turn", (True, False)),
+                timeout=timeout,
+                total_timeout=2 * timeout,
+                connect_timeout=pick(f"{name} connect", (5.0, 300.0)) if impatient else 300.0,
+                reconnect=ReconnectPolicy(initial=0.2, cap=2.0, attempts=60),
+                limits=self.limits,
+                trace=self._tracer(name),
+            )
+            customer = Customer(self, name, 10 + index, client, kind)
+            self.customers.append(customer)
+            self._draw_errands(customer, principal)
+            self.clock.call_at(0.0, lambda customer=customer: self._start(customer))  # type: ignore[misc]
+
+    def _start(self, customer: Customer) -> None:
+        customer.client.start(now=customer.now)
+        customer.touch()
+
+    def _draw_errands(self, customer: Customer, principal: str) -> None:
+        fates, pick = self.fates, self.fates.pick
+        for number in range(pick(f"{customer.name} calls", (1, 1, 2, 3, 4))):
+            name = f"{customer.name}.{number}"
+            if (number or customer.index > 10) and not fates.strikes(name, 1.0):
+                continue
+            method = pick(f"{name} method", ("tools/call",) * 5 + ("resources/read", "tools/list"))
+            params: dict[str, Any] | None = {"name": "t", "arguments": {"call": name}}
+            if method == "resources/read":
+                params = {"uri": "x:y", "arguments": {"call": name}}
+            elif method == "tools/list":
+                params = None
+            cancels = "cancels" in self.features and fates.strikes(f"{name} cancel", 0.5)
+            at = fates.between(f"{name} at", 0.0, 3.0)
+            cancel_after = pick(f"{name} cancel after", (0.0, 0.01, 0.1, 0.5, 2.0, 8.0))
+            errand = Errand(
+                name=name,
+                method=method,
+                params=params,
+                idempotent=pick(f"{name} idempotent", (None, True)),
+                at=at,
+                cancel_after=cancel_after * (0.5 + fates.number(name)) if cancels else None,
+                steps=() if method == "tools/list" else tuple(self._draw_steps(name)),
+                size=pick(f"{name} size", (0, 0, 100, 3000, 20_000)),
+                principal=principal,
+            )
+            self.errands[name] = errand
+            self.clock.call_at(at, lambda errand=errand: customer.go(errand))  # type: ignore[misc]
+
+    def _draw_steps(self, name: str) -> list[tuple[str, Any]]:
+        fates, pick = self.fates, self.fates.pick
+        steps: list[tuple[str, Any]] = []
+        style = pick(f"{name} style", ("plain", "plain", "chatty", "polling", "turns", "asks"))
+        kinds = ["sleep", "sleep", "progress", "mark"] + {
+            "plain": ["sleep"],
+            "chatty": ["progress", "mark", "mark"],
+            "polling": ["disconnect", "disconnect"],
+            "turns": ["turn"],
+            "asks": ["ask"],
+        }[style]
+        for number in range(pick(f"{name} steps", (0, 1, 3, 5, 8))):
+            step = f"{name} step {number}"
+            if not fates.strikes(step, 1.0):
+                continue
+            kind = pick(f"{step} kind", kinds)
+            values: dict[str, tuple[Any, ...]] = {
+                "sleep": (0.0, 0.0, 0.02, 0.5, 3.0),
+                "progress": (0, 100, 500),
+                "mark": (0, 100, 500, 2000),
+                "disconnect": (None, 0.0, 0.3),
+                "ask": (5.0, 100.0),
+                "turn": (1, 1, 2),
+            }
+            steps.append((kind, pick(f"{step} value", values[kind])))
+        if fates.strikes(f"{name} fails", 0.05):
+            steps.append(("fail", -32050))
+        return steps
+
+    def _draw_accidents(self) -> None:
+        """Draw what happens at a time of its own."""
+        fates, later = self.fates, self.clock.call_at
+        for number in range(1, 4):
+            for instance in self.instances:
+                later(5.0 * number, lambda i=instance, n=number: self._current(i).tick(n))  # type: ignore[misc]
+            for customer in self.customers:
+                later(1.7 * number, lambda c=customer, n=number: c.greet(n))  # type: ignore[misc]
+        for host in (*self.customers, *self.instances):
+            for feature, act in (
+                ("naps", self._nap),
+                ("jumps", self._jump),
+                ("ends", self._end),
+                ("early closes", self._close),
+                ("strangers", self._stranger),
+            ):
+                name = f"{host.name} {feature}"
+                if feature in self.features and fates.strikes(name, 0.6):
+                    at = 15 * fates.number(f"{name} at") ** 2
+                    later(at, lambda h=host, act=act: act(h))  # type: ignore[misc]
+
+    # Accidents
+
+    def _nap(self, host: Host) -> None:
+        host = self._current(host)
+        host.nap(self.fates.pick(f"{host.name} nap", (0.5, 5.0, 20.0)))
+
+    def _jump(self, host: Host) -> None:
+        host = self._current(host)
+        self.causes.add("jump")
+        host.jump(self.fates.pick(f"{host.name} jump", (1.0, 30.0, 200.0, 4000.0)))
+
+    def _end(self, host: Host) -> None:
+        host = self._current(host)
+        if isinstance(host, Instance):
+            self.tell(f"{host.name} ends its sessions")
+            host.end_sessions()
+
+    def _close(self, host: Host) -> None:
+        if isinstance(host, Customer):
+            host.close(early=True)
+
+    def _stranger(self, host: Host) -> None:
+        """Somebody reads a stream of a client, as a second connection of it would."""
+        if not isinstance(host, Customer) or not host.gets:
+            return
+        effect = host.gets[-1]
+        instance = self.route(host, f"{host.name} stranger")
+        if instance is None:
+            return
+        self.reach("second reader")
+        self.tell(f"a second reader of a stream of {host.name}")
+        host.causes.add("ghost")
+        wire = Wire(self, f"{host.name} stranger", instance, None, None)
+        lines = [b"%b %b HTTP/1.1" % (effect.head.method, effect.head.target), b"host: localhost"]
+        lines += [b"%b: %b" % header for header in effect.head.headers]
+        wire.send(b"\r\n".join(lines) + b"\r\n\r\n")
+        self.clock.call_later(self.fates.pick(f"{host.name} reads", (0.1, 3.0)), wire.close)
+
+    def _current(self, host: Any) -> Any:
+        """The instance that has taken the place of one."""
+        if isinstance(host, Instance) and host.index < len(self.instances):
+            return self.instances[host.index]
+        return host
+
+    def kill(self, instance: Instance) -> None:
+        """An instance is gone; another one takes its place after a while."""
+        self.tell(f"{instance.name} is killed")
+        self.reach("instance killed")
+        self.causes.add("kill")
+        if instance.pipes is not None:
+            instance.pipes.exit(-9)
+            return
+        instance.die()
+        is_silent = "silence" in self.features and self.fates.number(f"{instance.name} dies") < 0.5
+        for wire in tuple(instance.wires):
+            wire.break_down("silent" if is_silent else "reset")
+        delay = self.fates.pick(f"{instance.name} restarts after", (0.0, 0.5, 5.0))
+
+        def restart() -> None:
+            self.tell(f"{instance.name} is started again")
+            fresh = self._new_instance(f"s{instance.index}", instance.index)
+            self.instances[instance.index] = fresh
+            self.all_instances.append(fresh)
+            fresh.touch()
+
+        self.clock.call_later(delay, restart)
+
+    # What its parts want of it
+
+    def route(self, customer: Customer, name: str) -> Instance | None:
+        """Where a new connection goes; None: nowhere."""
+        alive = [instance for instance in self.instances if instance.is_alive]
+        if not alive:
+            return None
+        is_free = self.shared and customer.transport != "http+sse" and self.sessions
+        if not is_free or customer.version in ("", "2024-11-05"):
+            chosen = self.instances[customer.index % len(self.instances)]
+            return chosen if chosen.is_alive else None
+        return self.fates.pick(f"{name} route", alive)
+
+    def new_process(self, customer: Customer) -> Instance:
+        """Start a server process."""
+        self._generation += 1
+        name = f"p{self._generation}"
+        settings = {**self.settings, "shared_store": False, "multi_turn": False}
+        settings.update(resumable=False, authentication=False)
+        instance = Instance(self, name, 20, self._new_server(name, settings), None)
+        if self.strikes(f"{name} kill", self.rate * ("kills" in self.features)):
+            instance.kill_at = 1 + int(12 * self.fates.number(f"{name} kill at"))
+        self.processes.append(instance)
+        return instance
+
+    def strikes(self, name: str, rate: float) -> bool:
+        """Whether an accident happens now."""
+        return self.is_faulty and self.fates.strikes(name, rate)
+
+    def tell(self, text: str) -> None:
+        """Note what happens, for a report."""
+        if self.story is not None:
+            self.story.append(f"{self.clock.now:9.3f}  {text}")
+
+    def reach(self, what: str) -> None:
+        """Note a state that is rare."""
+        self.reached.add(what)
+
+    def note(self, index: int, kind: str) -> None:
+        """Note where all machines stand."""
+        state = (
+            index,
+            len(kind),
+            kind[0],
+            *(
+                (
+                    c.client.state.name,
+                    min(c.carries, 3),
+                    sum(m.end is None for m in c.calls.values()),
+                )
+                for c in self.customers
+            ),
+            *(
+                (
+                    i.is_alive,
+                    len(i.server.sessions),
+                    len(i.scripts),
+                    min(len(i.wires), 4),
+                    i.pending,
+                )
+                for i in self.instances
+            ),
+        )
+        self.states.add(hash_of(state))
+        self.schedule = hash_of((self.schedule, index, kind))
+
+    def fail(self, text: str) -> None:
+        """Something has happened that must not."""
+        self.tell(f"FAILED: {text}")
+        if self.problem is None:
+            self.problem = text
+        raise Failed(text)
+
+    def enters(self, errand: Errand, start: int, instance: Instance) -> None:
+        """A handler begins, or goes on with the next turn."""
+        if start == 0:
+            self.entered[errand.name] += 1
+            if self.entered[errand.name] > 1:
+                self.reach("call made again")
+                if not errand.is_safe:
+                    self.fail(f"{errand.name} runs twice")
+        else:
+            self.rounds[errand.name, start] += 1
+            self.reach("call goes on with answers")
+            if instance is not self.homes.get(errand.name):
+                self.reach("call goes on at another instance")
+            if self.rounds[errand.name, start] > 1 and not errand.is_safe:
+                self.fail(f"{errand.name} goes on twice from step {start}")
+        self.homes[errand.name] = instance
+
+    def greeted(self, params: Any) -> None:
+        """A notification of a client has come."""
+        greeting = (params["from"], params["number"])
+        self.greetings[greeting] += 1
+        if self.greetings[greeting] > 1:
+            self.fail(f"the notification {greeting} comes twice")
+
+    def check_completed(self, customer: Customer, made: Made, result: Any) -> None:
+        """A call has its result: it is its own, and nothing that was said before is missing."""
+        errand = made.errand
+        if errand.method == "tools/list":
+            return
+        if result["call"] != errand.name or len(result["pad"]) != errand.size:
+            self.fail(f"{errand.name} gets the result of {result['call']}")
+        if not self.entered[errand.name]:
+            self.fail(f"{errand.name} has a result and was never run")
+        if errand.fails_with is not None:
+            self.fail(f"{errand.name} has a result, and raises")
+        is_complete = self.entered[errand.name] == 1 and not (
+            (customer.causes | self.causes) & {"store", "evicted", "kill", "ghost", "jump"}
+        )
+        if is_complete and max([self.rounds[errand.name, n] for n in range(9)]) <= 1:
+            if made.reports != errand.reports:
+                self.fail(f"{errand.name} reported {made.reports}, not {errand.reports}")
+            marks = [step for _, step in made.marks]
+            expected = [n for n, (kind, _) in enumerate(errand.steps) if kind == "mark"]
+            if marks != expected:
+                self.fail(f"{errand.name} told {marks}, not {expected}")
+
+    def check_store(self, store: NotingStore) -> None:
+        """A store stays within its bounds."""
+        if store.count > self.limits.stored_entries or store.size > self.limits.stored_bytes:
+            self.fail(f"the store holds {store.count} entries, {store.size} bytes")
+
+    # Running
+
+    def run(self) -> World:
+        """Let it happen. What went wrong is in ``problem``."""
+        old = signal.signal(signal.SIGPROF, _stuck)
+        signal.setitimer(signal.ITIMER_PROF, _CPU)
+        try:
+            self._run()
+        except Failed:
+            pass
+        except Stuck as stuck:
+            self.problem = f"goes round in circles: {_place(stuck)}"
+            self.tell(traceback.format_exc())
+        except Exception as error:
+            self.problem = f"a machine raises {error!r} {_place(error)}"
+            self.tell(traceback.format_exc())
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, old)
+        return self
+
+    def _run(self) -> None:
+        self._pass(_FAULTS_LAST, lambda: False)
+        self.tell("no accidents happen from now on")
+        self.is_faulty = False
+        for host in (*self.customers, *self.instances, *self.processes):
+            host.naps_until = -1.0
+            host.touch()
+        self._pass(self.clock.now + _SETTLING, self._is_settled)
+        for customer in self.customers:
+            for made in customer.calls.values():
+                if made.end is None:
+                    self.fail(f"{made.errand.name} never ends")
+        self._pass(self.clock.now + 5.0, lambda: False)
+        self.is_closing = True
+        for customer in self.customers:
+            customer.close(early=False)
+        self._pass(self.clock.now + _LEAVING, lambda: False)
+        self._check_nothing_left()
+
+    def _is_settled(self) -> bool:
+        return all(customer.is_done for customer in self.customers)
+
+    def _pass(self, until: float, is_over: Callable[[], bool]) -> None:
+        """Let time pass until then, or until nothing happens any more."""
+        while True:
+            self._settle()
+            if is_over():
+                return
+            when = self.clock.next_time
+            if when is None or when > until:
+                self.clock.now = until
+                return
+            self.steps += 1
+            if self.steps > _STEPS:
+                self.fail(f"still busy after {_STEPS} steps, at {self.clock.now:.1f} s")
+            self.clock.run_next()
+
+    def _settle(self) -> None:
+        turns = 0
+        while self.touched:
+            turns += 1
+            if turns > _STEPS:
+                self.fail("the machines keep each other busy for ever")
+            host = next(iter(self.touched))
+            del self.touched[host]
+            host.drain()
+            self._check_bounds(host)
+
+    def _check_bounds(self, host: Host) -> None:
+        if isinstance(host, Instance) and host.is_alive:
+            unsent = remains.unsent_bytes(host.server)
+            if unsent > self.limits.max_total_unsent_bytes:
+                self.fail(f"{host.name}: {unsent} bytes wait")
+
+    def _check_nothing_left(self) -> None:
+        for customer in self.customers:
+            if customer.closed is None:
+                self.fail(f"{customer.name} does not close")
+            if customer.carries:
+                self.fail(f"{customer.name} has connections in use after its end")
+            for left in remains.of_client(customer.client):
+                self.fail(f"{customer.name} {left} after its end")
+        for instance in (*self.all_instances, *self.processes):
+            if not instance.is_alive:
+                continue
+            if instance.scripts:
+                self.fail(f"{instance.name} runs handlers: {list(instance.scripts)}")
+            if instance.wires:
+                self.fail(f"{instance.name} has connections")
+            for left in remains.of_server(instance.server):
+                self.fail(f"{instance.name} {left} after all clients have left")
+
+
+def hash_of(value: Any) -> int:
+    """A number that is the same in every process."""
+    return zlib.crc32(repr(value).encode())
+
+
+def _unused(call: Any) -> None:
+    raise AssertionError("machines call no handlers")
+
+
+def _stuck(signum: int, frame: FrameType | None) -> None:
+    raise Stuck
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    last = [frame for frame in frames if "/sansmcp/" in frame.filename] or frames
+    return f"at {last[-1].filename.rpartition('/sansmcp/')[2]}:{last[-1].lineno}"
