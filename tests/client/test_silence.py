@@ -164,3 +164,17 @@ def test_a_server_that_still_has_the_broken_standalone_stream_is_asked_again() -
     again.open_stream()
     again.event(notification("x"))
     assert len(bench.events) == 1
+
+
+def test_what_a_silent_stream_has_said_about_reconnecting_counts_for_the_next_polls(
+    bench: Bench,
+) -> None:
+    """Seed 3475068536091 of the simulator: its ``retry`` was forgotten with its connection."""
+    _, asked = open_call(bench)
+    asked.feed(BodyData(b"retry: 7000\n\n"))
+    bench.wait(IDLE)
+    resumed = bench.take("GET")
+    resumed.open_stream()
+    resumed.end()
+    events = reconnections(bench)
+    assert [event.delay for event in events] == [0.0, pytest.approx(7.0, rel=0.1)]

@@ -125,6 +125,7 @@ class Cursor:
             deadline = self._exchange.last_heard + limit
             self._core.timers.set(Timer.STREAM_IDLE, self, deadline)
         else:
+            self._note_retry()
             self._core.abort(self._exchange)
             reason = f"the connection was silent for {limit:g} s (stream_idle_timeout)"
             if self._exchange.response is None:
