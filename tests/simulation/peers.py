@@ -175,7 +175,7 @@ class Host(abc.ABC):
             times = times + 1 if when == self.world.clock.now else 0
             self._spun = (self.world.clock.now, times)
             if times > _SPINS:
-                self.world.fail("deadlines", f"{self.name}: a deadline stays in the past")
+                self.world.fail(f"{self.name}: a deadline stays in the past")
             self._time_passes(max(self.now, deadline))
         self.touch()
 
@@ -189,6 +189,8 @@ class Made:
     end: CallCompleted | CallFailed | None = None
     reports: list[float] = attrs.field(factory=list[float])
     marks: list[tuple[int, int]] = attrs.field(factory=list[tuple[int, int]])
+    heard: int = 0
+    """How many messages had come of it when its connection was lost last."""
 
 
 class Customer(Host):
@@ -246,7 +248,9 @@ class Customer(Host):
             now=self.now,
         )
         self.calls[handle] = Made(errand)
-        if errand.cancel_after is not None:
+        if errand.cancel_after == 0.0:
+            self.cancel(handle)  # before anything of it is sent
+        elif errand.cancel_after is not None:
             self.world.clock.call_later(errand.cancel_after, lambda: self.cancel(handle))
         self.touch()
 
@@ -297,7 +301,7 @@ class Customer(Host):
                 self._reconnects(event)
             case Closed(error):
                 if self.closed is not None:
-                    self.world.fail("one end", f"{self.name} is closed twice")
+                    self.world.fail(f"{self.name} is closed twice")
                 self.closed = event
                 if error is not None:
                     self.world.reach("client given up")
@@ -306,11 +310,11 @@ class Customer(Host):
                 self.listener_stopped = True
                 self.world.reach("listener stopped")
             case Violation() | Noise():
-                self.world.fail("protocol", f"{self.name}: {event}")
+                self.world.fail(f"{self.name}: {event}")
             case _:
                 self._happened_beside(event)
         if self.closed is not None and not isinstance(event, Closed):
-            self.world.fail("one end", f"{self.name}: {type(event).__name__} after Closed")
+            self.world.fail(f"{self.name}: {type(event).__name__} after Closed")
 
     def _happened_beside(self, event: ClientEvent) -> None:
         if isinstance(event, ServerWithdrew):
@@ -324,13 +328,13 @@ class Customer(Host):
         """Something may only happen for one of these causes."""
         if not (self.causes | self.world.causes) & set(causes):
             known = sorted(self.causes | self.world.causes)
-            self.world.fail("causes", f"{self.name}: without cause: {what} (of {known})")
+            self.world.fail(f"{self.name}: without cause: {what} (of {known})")
 
     def _ended(self, made: Made, event: CallCompleted | CallFailed) -> None:
         errand = made.errand
         self.world.tell(f"{self.name}: {errand.name} ends: {event}")
         if made.end is not None:
-            self.world.fail("one end", f"{errand.name} ends twice: {made.end} and {event}")
+            self.world.fail(f"{errand.name} ends twice: {made.end} and {event}")
         made.end = event
         if isinstance(event, CallCompleted):
             self.world.check_completed(self, made, event.result)
@@ -342,7 +346,7 @@ class Customer(Host):
         errand = made.errand
         if isinstance(error, JsonRpcError) and error.code == errand.fails_with:
             return
-        if errand.may_raise:
+        if errand.may_raise and not isinstance(error, RequestTimeout):
             return
         causes = _CAUSES[type(error).__name__]
         if isinstance(error, RequestRefused) and self.kind in ("sse", "any"):
@@ -351,12 +355,10 @@ class Customer(Host):
 
     def _progressed(self, made: Made, progress: float) -> None:
         if made.end is not None:
-            self.world.fail("order", f"{made.errand.name}: progress after the end")
+            self.world.fail(f"{made.errand.name}: progress after the end")
         is_again = self.world.entered[made.errand.name] > 1
         if made.reports and progress <= made.reports[-1] and not is_again:
-            self.world.fail(
-                "order", f"{made.errand.name}: progress {progress} after {made.reports}"
-            )
+            self.world.fail(f"{made.errand.name}: progress {progress} after {made.reports}")
         made.reports.append(progress)
 
     def _notified(self, handle: int | None, method: str, params: Any) -> None:
@@ -364,32 +366,32 @@ class Customer(Host):
             tick = (params["from"], params["number"])
             self.ticks[tick] += 1
             if params["to"] != self.name:
-                self.world.fail("isolation", f"{self.name} is told what is for {params['to']}")
+                self.world.fail(f"{self.name} is told what is for {params['to']}")
             if self.ticks[tick] > 1:
-                self.world.fail("order", f"{self.name} is told {tick} twice")
+                self.world.fail(f"{self.name} is told {tick} twice")
             return
         if method != MARK:
             return
         mark = params["data"]
         owners = [made for made in self.calls.values() if made.errand.name == mark["call"]]
         if not owners:
-            self.world.fail("isolation", f"{self.name} is told something of {mark['call']}")
+            self.world.fail(f"{self.name} is told something of {mark['call']}")
             return
         made = owners[0]
         if handle is not None and self.calls[handle] is not made:
-            self.world.fail("isolation", f"{mark} is told as of {self.calls[handle].errand.name}")
+            self.world.fail(f"{mark} is told as of {self.calls[handle].errand.name}")
         place = (mark["run"], mark["step"])
         if made.marks and place <= made.marks[-1]:
-            self.world.fail("order", f"{made.errand.name}: {place} is told after {made.marks}")
+            self.world.fail(f"{made.errand.name}: {place} is told after {made.marks}")
         if isinstance(made.end, CallCompleted) and self.world.entered[made.errand.name] == 1:
-            self.world.fail("order", f"{made.errand.name}: {place} is told after the end")
+            self.world.fail(f"{made.errand.name}: {place} is told after the end")
         made.marks.append(place)
 
     def _asked(self, event: ServerAsked) -> None:
         params = event.request.params or {}
         marker = params["marker"]
         if marker[0].split(".")[0] != self.name:
-            self.world.fail("isolation", f"{self.name} is asked {marker}")
+            self.world.fail(f"{self.name} is asked {marker}")
             return
         name = f"answer {marker}"
         delay = self.world.fates.pick(f"{name} after", (0.0, 0.0, 0.1, 1.0, 3.0))
@@ -411,12 +413,31 @@ class Customer(Host):
         else:
             self.world.clock.call_later(delay, answer)
 
+    def lacks_answer(self, what: str, seconds: float) -> None:
+        """A server has waited in vain for an answer that its application has given."""
+        if seconds > 60:
+            self._needs(what, *_CAUSES["RequestTimeout"], "stall", "nap", "ghost", "end")
+
     def _reconnects(self, event: Reconnecting) -> None:
         kind = "listener" if event.call is None else "call"
         how = "polls" if event.attempt == 0 else "connects again"
         if "silent" in event.reason:
             how = "finds a dead connection"
         self.world.reach(f"{kind} {how}")
+        if event.call is not None:
+            self._check_reconnecting(self.calls[event.call], event)
+
+    def _check_reconnecting(self, made: Made, event: Reconnecting) -> None:
+        """Attempts are counted anew after progress, and the server's ``retry`` is waited for."""
+        name, heard = made.errand.name, len(made.reports) + len(made.marks)
+        if event.attempt > 1 and heard > made.heard and self.version != "2026-07-28":
+            self.world.fail(f"{name}: attempt {event.attempt}, although messages have come")
+        made.heard = heard
+        asked = [value for kind, value in made.errand.steps if kind == "disconnect"]
+        waits = [value for value in (*asked, self.world.settings["retry"]) if value is not None]
+        is_poll = event.attempt == 0 and "silent" not in event.reason
+        if is_poll and self.world.settings["retry"] and event.delay < min(waits):
+            self.world.fail(f"{name}: polls after {event.delay} s, and not {min(waits)}")
 
     # Connections
 
@@ -620,7 +641,7 @@ class Instance(Host):
             for id in _ID.findall(data):
                 text = id.decode().strip()
                 if not text.endswith("-0") and text not in self.store.ids:
-                    self.world.fail("stored first", f"{self.name} sends {text} before it is stored")
+                    self.world.fail(f"{self.name} sends {text} before it is stored")
 
     # The store
 
@@ -723,7 +744,7 @@ class Instance(Host):
             case StoreFailed(lost=lost):
                 self.world.reach("store failed, message lost" if lost else "store failed")
             case Noise():
-                self.world.fail("protocol", f"{self.name}: noise {event.line!r}")
+                self.world.fail(f"{self.name}: noise {event.line!r}")
             case _:
                 pass
 
@@ -736,7 +757,7 @@ class Instance(Host):
         errand = self.world.errands[name]
         principal = call.session.principal
         if principal not in ("", errand.principal):
-            self.world.fail("isolation", f"{name} comes as of {principal!r}")
+            self.world.fail(f"{name} comes as of {principal!r}")
         start = 0 if call.turn.state is None else call.turn.state["step"]
         self.world.tell(f"{self.name} runs {name} from step {start}")
         self.world.enters(errand, start, self)
@@ -755,9 +776,9 @@ class Instance(Host):
         for question, answer in answers.items():
             marker = [name, call.turn.state["step"] - 1, question]
             if answer["content"]["marker"] != marker:
-                self.world.fail("answers", f"{name} gets the answer {answer} to {marker}")
+                self.world.fail(f"{name} gets the answer {answer} to {marker}")
         if len(answers) != call.turn.state["questions"]:
-            self.world.fail("answers", f"{name} gets {len(answers)} answers")
+            self.world.fail(f"{name} gets {len(answers)} answers")
         return True
 
     def _script(self, call: Call, errand: Errand, start: int, run: int) -> Script:
@@ -801,14 +822,15 @@ class Instance(Host):
     def _check_answer(self, answered: ClientAnswered, marker: Any) -> None:
         try:
             result = answered.result()
-        except RequestTimeout:
+        except RequestTimeout as error:
             self.world.reach("question timed out")
+            self.world.asked_in_vain(marker, error)
         except CallError:
             self.world.reach("question failed")
         else:
             self.world.reach("question answered")
             if result["content"]["marker"] != marker:
-                self.world.fail("answers", f"{marker} is answered {result}")
+                self.world.fail(f"{marker} is answered {result}")
 
     def _go_on(self, call: Call, value: Any) -> None:
         """Let a script go on to its next pause, or to its end."""

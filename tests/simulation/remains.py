@@ -8,11 +8,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sansmcp import Client, Server
+from sansmcp.client.calls import ClientCall
+from sansmcp.client.legacy.cursor import Cursor
+from sansmcp.server.legacy.sessions import Session
+from sansmcp.states import CursorState, SessionState
+from sansmcp.timers import Timer
 
 
 def unsent_bytes(server: Server) -> int:
     """Bytes that wait for all readers."""
     return server._core.unsent.total  # noqa: SLF001
+
+
+def timers_of_the_ended(machine: Client | Server) -> Iterator[str]:
+    """Timers of what has ended: they keep it in memory, and may do something to it."""
+    timers = machine._core.timers  # noqa: SLF001
+    for key in (*timers._entries, *timers._unplaced):  # noqa: SLF001
+        match key:
+            case _, ClientCall(is_over=True) | Cursor(state=CursorState.CLOSED):
+                yield "a timer of a call that has ended"
+            case _, Session(state=SessionState.ENDED):
+                yield "a timer of a session that has ended"
+            case Timer.CLIENT_ANSWER, (Session(asked=asked), int(id)) if id not in asked:
+                yield "a timer of a question that is answered"
+            case _:
+                pass
 
 
 def of_server(server: Server) -> Iterator[str]:
