@@ -97,20 +97,6 @@ def test_a_request_waits_until_its_session_is_looked_up() -> None:
     assert failed.status == 503
 
 
-def test_a_session_that_is_found_when_its_request_has_left_becomes_idle() -> None:
-    """It was kept for ever."""
-    instances = Instances()
-    session = instances.open_session()
-    other = instances[1]
-    other.store_works = False
-    other.post(PING, session).gone()
-    other.use_store_once()
-    assert [found.principal for found in other.server.sessions] == [""]
-    other.store_works = True
-    other.wait(2 * other.server.limits.stored_age)
-    assert not other.server.sessions
-
-
 def test_there_are_only_so_many_sessions_at_an_instance() -> None:
     first, second = Instances(limits=Limits(max_sessions=1))
     session, other = first.open_session(), second.open_session()

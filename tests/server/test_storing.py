@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import warnings
 from typing import Any
-from weakref import WeakSet
 
 import attrs
 import pytest
@@ -14,7 +12,6 @@ from sansmcp import Entry, Limits, LocalProtocolError, MemoryStore, StreamKey
 from sansmcp.effects import StoreAppend, StoreDrop, StoreEffect, StoreRead
 from sansmcp.events import MessageLost, StoreFailed
 from sansmcp.hosting.stores import check_synchronous
-from sansmcp.server.legacy.streams import Stream
 
 from .bench import Bench, methods, say
 
@@ -313,33 +310,3 @@ def test_failures_after_the_first_say_so() -> None:
         talk()
     again = [event.again for event in bench.events if isinstance(event, StoreFailed)]
     assert again == [False, True, False]
-
-
-@pytest.mark.parametrize("sessions", [True, False])
-@pytest.mark.parametrize("is_late", [True, False])
-def test_what_the_store_fails_to_keep_is_forgotten_with_its_session(
-    sessions: bool, is_late: bool
-) -> None:
-    bench = Bench(store_works=False, sessions=sessions)
-    session = bench.open_session() if sessions else None
-    before = _streams()
-    talk, call = bench.call(session)
-    say(bench, call, "a")
-    streams = WeakSet(_streams() - before)
-    assert len(streams) == 1
-    talk.gone()
-    if not is_late:
-        bench.fail_store_once()
-    bench.do(call.respond, {})
-    if session is not None:
-        assert bench.send("DELETE", {"mcp-session-id": session}).status == 200
-    if is_late:
-        bench.fail_store_once()
-    bench.events.clear()
-    del talk, call
-    gc.collect()
-    assert len(streams) == 0
-
-
-def _streams() -> set[Stream]:
-    return {each for each in gc.get_objects() if isinstance(each, Stream)}

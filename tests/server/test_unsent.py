@@ -165,18 +165,3 @@ def test_the_stream_of_http_sse_takes_its_session_along() -> None:
     kinds: list[Any] = [type(event) for event in bench.events]
     assert SessionClosed in kinds
     assert bench.server.sessions == ()
-
-
-def test_who_leaves_a_complete_response_unread_leaves_nothing_behind() -> None:
-    """The timer of its comments went on, and its session was busy for ever."""
-    bench = Bench()
-    talk, call = in_a_session(bench, bench.open_session())
-    stopped(talk)
-    bench.do(call.respond, {"text": TEXT})
-    assert unsent(talk) > len(TEXT)
-    talk.gone()
-    assert unsent(talk) == 0
-    bench.wait(2 * bench.server.limits.session_idle_timeout)
-    assert unsent(talk) == 0
-    assert bench.server.sessions == ()
-    assert bench.server.next_deadline() is None
