@@ -16,7 +16,7 @@ requirement = pytest.mark.requirement
 # Cancelling
 
 
-@requirement("CANCEL-B-001", "CANCEL-B-005", "CANCEL-B-006")
+@requirement("CANCEL-B-001", "CANCEL-B-002", "CANCEL-B-005", "CANCEL-B-006")
 def test_cancelling(bench: Bench) -> None:
     handle, asked = bench.call()
     assert bench.do(bench.client.cancel, handle, "bored") is True
@@ -37,6 +37,8 @@ def test_cancelling(bench: Bench) -> None:
     assert bench.events == []
     asked2.event(response(asked2.id))
     assert bench.events == [CallCompleted(other, {})]
+    assert bench.do(bench.client.cancel, other) is False
+    assert bench.requests == []
 
 
 def test_cancelling_before_the_handshake_is_done() -> None:

@@ -33,6 +33,7 @@ from .bench import (
     LATEST,
     ONCE,
     URL,
+    Bench,
     error,
     initialized,
     notification,
@@ -77,6 +78,9 @@ def test_the_handshake(version: str, header: str | None) -> None:
     asked = bench.take()
     assert asked.effect.url == HOST + ENDPOINT
     assert asked.effect.head.target == ENDPOINT.encode()
+    elsewhere = Bench()
+    elsewhere.do(elsewhere.client.start)
+    assert asked.json == elsewhere.take().json  # as on Streamable HTTP
     assert asked.json["params"]["protocolVersion"] == LATEST
     assert asked.header("content-type") == "application/json"
     assert asked.header("mcp-protocol-version") is None

@@ -22,6 +22,22 @@ def test_a_listener_gets_what_belongs_to_no_call(bench: Bench) -> None:
     assert not listener.ended
 
 
+@requirement("SHTTP-S-023")
+@pytest.mark.parametrize("streams", [True, False])
+def test_no_answer_goes_to_a_listener(bench: Bench, streams: bool) -> None:
+    key = bench.open_session()
+    listener = bench.get(key)
+    talk, call = bench.call(key)
+    if streams:
+        bench.wait(0)
+        talk.gone()
+    bench.do(call.respond, {"a": 1})
+    assert listener.messages == []
+    answered = bench.get(key, talk.last_id).messages if streams else [talk.json]
+    assert [message["result"] for message in answered] == [{"a": 1}]
+    assert listener.messages == []
+
+
 def test_what_was_said_before_anybody_listened_is_kept(bench: Bench) -> None:
     key = bench.open_session()
     session = bench.server.sessions[0]

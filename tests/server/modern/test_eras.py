@@ -133,8 +133,9 @@ def test_alone_there_is_only_post(
 
 @requirement("VERS-S-015", "HEADERS-S-011")
 def test_alone_a_missing_header_is_a_failure(alone: ModernBench) -> None:
-    talk = alone.post(modern(1))
+    talk = alone.ask(modern(1), {"mcp-protocol-version": None})
     expect(talk, 400, "header_mismatch", -32020, id=1)
+    expect(alone.post(modern(1)), 400, "header_mismatch", -32020, id=1)
     expect(alone.post(notification("notifications/x")), 400, "header_mismatch", -32020)
 
 
