@@ -70,9 +70,13 @@ def too_steep(
     def steepness(length: int, cut: Cut) -> float:
         return growth(lambda size: cost(prepared(decoder, make, size, cut())), length * shortest)
 
+    longest = 8
     if decoder in WAITING:
         shortest = KIB
-    found = {name: steepness(length, cut) for name, (length, cut) in CHUNKINGS.items()}
+        longest = 2 if cost is steps else 8  # many times a KiB, which takes long to trace
+    found = {
+        name: steepness(min(length, longest), cut) for name, (length, cut) in CHUNKINGS.items()
+    }
     return {name: steepness for name, steepness in found.items() if steepness > TOO_MUCH}
 
 
