@@ -91,6 +91,8 @@ class Wire:
     """What the client's end carries."""
     arrived: deque[bytes] = attrs.field(factory=deque[bytes], init=False)
     """What the client's end could read."""
+    seen: bytes = attrs.field(default=b"", init=False)
+    """What has come to a stranger."""
     client_gone: bool = attrs.field(default=False, init=False)
     """The client's end is closed, or knows that the connection is."""
     server_gone: bool = attrs.field(default=False, init=False)
@@ -287,6 +289,7 @@ class Wire:
         if self.client_gone:
             self._underway -= len(data)
         elif self.owner is None:
+            self.seen += data
             self._underway -= len(data)
             self.pull()
         else:

@@ -717,6 +717,16 @@ class Instance(Host):
         self.server.publish("notifications/tools/list_changed", now=self.now)
         self.touch()
 
+    def drain_calls(self) -> None:
+        """Take nothing new."""
+        self.server.drain(now=self.now)
+        self.touch()
+
+    def shut_down(self) -> None:
+        """End what runs."""
+        self.server.shut_down(now=self.now)
+        self.touch()
+
     def end_sessions(self) -> None:
         """End all sessions."""
         if self.is_alive:
@@ -874,6 +884,7 @@ _ANY = (
     "sessions",
     "impatient",
     "nap",
+    "stop",
 )
 _EXPIRES = ("kill", "end", "store", "evicted", "jump", "sessions")
 _CAUSES = {
@@ -881,7 +892,7 @@ _CAUSES = {
     "SessionLost": _EXPIRES,
     "RequestTimeout": ("silence", "kill", "store", "jump", "evicted", "impatient", "unanswered"),
     "JsonRpcError": (*_ANY, "unanswered", "declined"),
-    "RequestRefused": (*_EXPIRES, "limits"),
+    "RequestRefused": (*_EXPIRES, "stop"),
     "ProcessEnded": ("kill",),
     "RequestCancelled": (),
     "InvalidResponse": (),

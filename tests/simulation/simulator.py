@@ -45,6 +45,7 @@ FEATURES = {
     "naps": 0.3,
     "ends": 0.15,
     "strangers": 0.3,
+    "stops": 0.2,
     "small limits": 0.4,
     "impatient": 0.15,
     "silent users": 0.15,
@@ -408,6 +409,7 @@ class World:
                 ("ends", self._end),
                 ("early closes", self._close),
                 ("strangers", self._stranger),
+                ("stops", self._stop),
             ):
                 name = f"{host.name} {feature}"
                 if feature in self.features and fates.strikes(name, 0.6):
@@ -436,36 +438,61 @@ class World:
             host.close(early=True)
 
     def _stranger(self, host: Host) -> None:
-        """Somebody reads a stream of a client, as a second connection of it would."""
+        """Somebody reads a stream of a client: a second connection of it, or another principal."""
         if not isinstance(host, Customer) or not host.gets:
             return
-        effect = host.gets[-1]
-        instance = self.route(host, f"{host.name} stranger")
+        effect, name = host.gets[-1], f"{host.name} stranger"
+        instance = self.route(host, name)
         if instance is None:
             return
-        self.reach("second reader")
-        self.tell(f"a second reader of a stream of {host.name}")
-        host.causes.add("ghost")
-        wire = Wire(self, f"{host.name} stranger", instance, None, None)
+        is_foreign = self.authentication and self.fates.number(name) < 0.5
+        if not is_foreign:
+            host.causes.add("ghost")
+        self.reach("stranger at a stream" if is_foreign else "second reader")
+        self.tell(f"a {'stranger' if is_foreign else 'second reader'} at a stream of {host.name}")
+        wire = Wire(self, name, instance, None, None)
         lines = [b"%b %b HTTP/1.1" % (effect.head.method, effect.head.target), b"host: localhost"]
-        lines += [b"%b: %b" % header for header in effect.head.headers]
+        lines += [
+            b"%b: %b" % (key, b"mallory" if is_foreign and key == b"authorization" else value)
+            for key, value in effect.head.headers
+        ]
         wire.send(b"\r\n".join(lines) + b"\r\n\r\n")
-        self.clock.call_later(self.fates.pick(f"{host.name} reads", (0.1, 3.0)), wire.close)
 
-    def _current(self, host: Any) -> Any:
-        """The instance that has taken the place of one."""
-        if isinstance(host, Instance) and host.index < len(self.instances):
-            return self.instances[host.index]
-        return host
+        def leave() -> None:
+            if is_foreign and wire.seen.startswith(b"HTTP/1.1 200"):
+                self.fail("isolation", f"a stranger reads a stream of {host.name}")
+            wire.close()
 
-    def kill(self, instance: Instance) -> None:
-        """An instance is gone; another one takes its place after a while."""
-        self.tell(f"{instance.name} is killed")
-        self.reach("instance killed")
-        self.causes.add("kill")
-        if instance.pipes is not None:
-            instance.pipes.exit(-9)
+        self.clock.call_later(self.fates.pick(f"{host.name} reads", (0.1, 3.0)), leave)
+
+    def _stop(self, host: Host) -> None:
+        """An instance stops as it should: it takes nothing new, and ends what runs on."""
+        instance = self._current(host)
+        if not isinstance(instance, Instance) or not instance.is_alive:
             return
+        self.tell(f"{instance.name} stops")
+        self.reach("instance stopped")
+        self.causes.add("stop" if self.shared else "end")
+        self.causes.add("stop")
+        instance.drain_calls()
+        grace = self.fates.pick(f"{instance.name} grace", (0.0, 1.0, 5.0))
+        self.clock.call_later(grace, lambda: self._shut_down(instance))
+
+    def _shut_down(self, instance: Instance) -> None:
+        if not instance.is_alive:
+            return
+        instance.shut_down()
+
+        def leave() -> None:
+            if instance.is_alive:
+                if instance.scripts or instance.server.is_busy:
+                    self.fail("nothing left", f"{instance.name} runs calls after its end")
+                self.replace(instance)
+
+        self.clock.call_later(3.0, leave)
+
+    def replace(self, instance: Instance) -> None:
+        """An instance is gone; another one takes its place after a while."""
         instance.die()
         is_silent = "silence" in self.features and self.fates.number(f"{instance.name} dies") < 0.5
         for wire in tuple(instance.wires):
@@ -480,6 +507,22 @@ class World:
             fresh.touch()
 
         self.clock.call_later(delay, restart)
+
+    def _current(self, host: Any) -> Any:
+        """The instance that has taken the place of one."""
+        if isinstance(host, Instance) and host.index < len(self.instances):
+            return self.instances[host.index]
+        return host
+
+    def kill(self, instance: Instance) -> None:
+        """An instance is gone, without a word."""
+        self.tell(f"{instance.name} is killed")
+        self.reach("instance killed")
+        self.causes.add("kill")
+        if instance.pipes is not None:
+            instance.pipes.exit(-9)
+            return
+        self.replace(instance)
 
     # What its parts want of it
 
