@@ -33,7 +33,7 @@ class Tally:
     states: set[int] = attrs.field(factory=set[int])
     schedules: set[int] = attrs.field(factory=set[int])
     reached: Counter[str] = attrs.field(factory=Counter[str])
-    failures: list[tuple[int, str]] = attrs.field(factory=list[tuple[int, str]])
+    failures: list[tuple[int, str, str]] = attrs.field(factory=list[tuple[int, str, str]])
 
     def add(self, other: Tally) -> None:
         """Count what another has counted."""
@@ -56,7 +56,7 @@ def run_seeds(first: int) -> Tally:
         tally.schedules.add(world.schedule)
         tally.reached.update(world.reached)
         if world.problem is not None:
-            tally.failures.append((seed, world.problem))
+            tally.failures.append((seed, world.problem, world.checker))
             break
     return tally
 
@@ -99,6 +99,7 @@ def show_failure(seed: int, seconds: float) -> None:
 
 
 def main() -> int:
+    """Run worlds; 1 if one fails."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, help="run this seed only")
@@ -109,10 +110,11 @@ def main() -> int:
     began = time.monotonic()
     if options.seed is not None:
         world = World(options.seed).run()
-        print(f"seed {options.seed}: {world.problem or 'no failure'}, {world.steps} steps")
+        print(f"seed {options.seed}: {world.problem or 'no failure'}")
         if world.problem is not None:
+            print(f"checker: {world.checker}", flush=True)
             show_failure(options.seed, options.shrink)
-        return 0 if world.problem is None else 1
+        return int(world.problem is not None)
     first = int.from_bytes(os.urandom(4), "big") * 1000 if options.first is None else options.first
     print(f"seeds from {first}", flush=True)
     total = Tally()
@@ -120,9 +122,10 @@ def main() -> int:
         total.add(tally)
         if total.failures:
             break
-    for seed, problem in total.failures[:1]:
-        print(f"seed {seed} fails after {time.monotonic() - began:.1f} s: {problem}", flush=True)
-        print(f"run it again: python -m tests.simulation --seed {seed}")
+    for seed, problem, checker in total.failures[:1]:
+        print(f"seed {seed} fails after {time.monotonic() - began:.1f} s: {problem}")
+        print(f"checker: {checker}")
+        print(f"run it again: python -m tests.simulation --seed {seed}", flush=True)
         if options.shrink:
             show_failure(seed, options.shrink)
     missed = [name for name in SOMETIMES if name not in total.reached]
@@ -133,7 +136,7 @@ def main() -> int:
         f"{len(total.schedules)} schedules, {len(SOMETIMES) - len(missed)} sometimes of "
         f"{len(SOMETIMES)}, {len(total.failures)} failures (seeds {first}-{first + total.runs - 1})"
     )
-    return 1 if total.failures else 0
+    return int(bool(total.failures))
 
 
 if __name__ == "__main__":

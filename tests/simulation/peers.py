@@ -175,7 +175,7 @@ class Host(abc.ABC):
             times = times + 1 if when == self.world.clock.now else 0
             self._spun = (self.world.clock.now, times)
             if times > _SPINS:
-                self.world.fail(f"{self.name}: a deadline stays in the past")
+                self.world.fail("deadlines", f"{self.name}: a deadline stays in the past")
             self._time_passes(max(self.now, deadline))
         self.touch()
 
@@ -301,7 +301,7 @@ class Customer(Host):
                 self._reconnects(event)
             case Closed(error):
                 if self.closed is not None:
-                    self.world.fail(f"{self.name} is closed twice")
+                    self.world.fail("one end", f"{self.name} is closed twice")
                 self.closed = event
                 if error is not None:
                     self.world.reach("client given up")
@@ -310,11 +310,11 @@ class Customer(Host):
                 self.listener_stopped = True
                 self.world.reach("listener stopped")
             case Violation() | Noise():
-                self.world.fail(f"{self.name}: {event}")
+                self.world.fail("protocol", f"{self.name}: {event}")
             case _:
                 self._happened_beside(event)
         if self.closed is not None and not isinstance(event, Closed):
-            self.world.fail(f"{self.name}: {type(event).__name__} after Closed")
+            self.world.fail("one end", f"{self.name}: {type(event).__name__} after Closed")
 
     def _happened_beside(self, event: ClientEvent) -> None:
         if isinstance(event, ServerWithdrew):
@@ -328,13 +328,13 @@ class Customer(Host):
         """Something may only happen for one of these causes."""
         if not (self.causes | self.world.causes) & set(causes):
             known = sorted(self.causes | self.world.causes)
-            self.world.fail(f"{self.name}: without cause: {what} (of {known})")
+            self.world.fail("causes", f"{self.name}: without cause: {what} (of {known})")
 
     def _ended(self, made: Made, event: CallCompleted | CallFailed) -> None:
         errand = made.errand
         self.world.tell(f"{self.name}: {errand.name} ends: {event}")
         if made.end is not None:
-            self.world.fail(f"{errand.name} ends twice: {made.end} and {event}")
+            self.world.fail("one end", f"{errand.name} ends twice: {made.end} and {event}")
         made.end = event
         if isinstance(event, CallCompleted):
             self.world.check_completed(self, made, event.result)
@@ -355,10 +355,12 @@ class Customer(Host):
 
     def _progressed(self, made: Made, progress: float) -> None:
         if made.end is not None:
-            self.world.fail(f"{made.errand.name}: progress after the end")
+            self.world.fail("order", f"{made.errand.name}: progress after the end")
         is_again = self.world.entered[made.errand.name] > 1
         if made.reports and progress <= made.reports[-1] and not is_again:
-            self.world.fail(f"{made.errand.name}: progress {progress} after {made.reports}")
+            self.world.fail(
+                "order", f"{made.errand.name}: progress {progress} after {made.reports}"
+            )
         made.reports.append(progress)
 
     def _notified(self, handle: int | None, method: str, params: Any) -> None:
@@ -366,32 +368,32 @@ class Customer(Host):
             tick = (params["from"], params["number"])
             self.ticks[tick] += 1
             if params["to"] != self.name:
-                self.world.fail(f"{self.name} is told what is for {params['to']}")
+                self.world.fail("isolation", f"{self.name} is told what is for {params['to']}")
             if self.ticks[tick] > 1:
-                self.world.fail(f"{self.name} is told {tick} twice")
+                self.world.fail("order", f"{self.name} is told {tick} twice")
             return
         if method != MARK:
             return
         mark = params["data"]
         owners = [made for made in self.calls.values() if made.errand.name == mark["call"]]
         if not owners:
-            self.world.fail(f"{self.name} is told something of {mark['call']}")
+            self.world.fail("isolation", f"{self.name} is told something of {mark['call']}")
             return
         made = owners[0]
         if handle is not None and self.calls[handle] is not made:
-            self.world.fail(f"{mark} is told as of {self.calls[handle].errand.name}")
+            self.world.fail("isolation", f"{mark} is told as of {self.calls[handle].errand.name}")
         place = (mark["run"], mark["step"])
         if made.marks and place <= made.marks[-1]:
-            self.world.fail(f"{made.errand.name}: {place} is told after {made.marks}")
+            self.world.fail("order", f"{made.errand.name}: {place} is told after {made.marks}")
         if isinstance(made.end, CallCompleted) and self.world.entered[made.errand.name] == 1:
-            self.world.fail(f"{made.errand.name}: {place} is told after the end")
+            self.world.fail("order", f"{made.errand.name}: {place} is told after the end")
         made.marks.append(place)
 
     def _asked(self, event: ServerAsked) -> None:
         params = event.request.params or {}
         marker = params["marker"]
         if marker[0].split(".")[0] != self.name:
-            self.world.fail(f"{self.name} is asked {marker}")
+            self.world.fail("isolation", f"{self.name} is asked {marker}")
             return
         name = f"answer {marker}"
         delay = self.world.fates.pick(f"{name} after", (0.0, 0.0, 0.1, 1.0, 3.0))
@@ -431,13 +433,17 @@ class Customer(Host):
         """Attempts are counted anew after progress, and the server's ``retry`` is waited for."""
         name, heard = made.errand.name, len(made.reports) + len(made.marks)
         if event.attempt > 1 and heard > made.heard and self.version != "2026-07-28":
-            self.world.fail(f"{name}: attempt {event.attempt}, although messages have come")
+            self.world.fail(
+                "reconnecting", f"{name}: attempt {event.attempt}, although messages have come"
+            )
         made.heard = heard
         asked = [value for kind, value in made.errand.steps if kind == "disconnect"]
         waits = [value for value in (*asked, self.world.settings["retry"]) if value is not None]
         is_poll = event.attempt == 0 and "silent" not in event.reason
         if is_poll and self.world.settings["retry"] and event.delay < min(waits):
-            self.world.fail(f"{name}: polls after {event.delay} s, and not {min(waits)}")
+            self.world.fail(
+                "reconnecting", f"{name}: polls after {event.delay} s, and not {min(waits)}"
+            )
 
     # Connections
 
@@ -641,7 +647,7 @@ class Instance(Host):
             for id in _ID.findall(data):
                 text = id.decode().strip()
                 if not text.endswith("-0") and text not in self.store.ids:
-                    self.world.fail(f"{self.name} sends {text} before it is stored")
+                    self.world.fail("stored first", f"{self.name} sends {text} before it is stored")
 
     # The store
 
@@ -754,7 +760,7 @@ class Instance(Host):
             case StoreFailed(lost=lost):
                 self.world.reach("store failed, message lost" if lost else "store failed")
             case Noise():
-                self.world.fail(f"{self.name}: noise {event.line!r}")
+                self.world.fail("protocol", f"{self.name}: noise {event.line!r}")
             case _:
                 pass
 
@@ -767,7 +773,7 @@ class Instance(Host):
         errand = self.world.errands[name]
         principal = call.session.principal
         if principal not in ("", errand.principal):
-            self.world.fail(f"{name} comes as of {principal!r}")
+            self.world.fail("isolation", f"{name} comes as of {principal!r}")
         start = 0 if call.turn.state is None else call.turn.state["step"]
         self.world.tell(f"{self.name} runs {name} from step {start}")
         self.world.enters(errand, start, self)
@@ -786,9 +792,9 @@ class Instance(Host):
         for question, answer in answers.items():
             marker = [name, call.turn.state["step"] - 1, question]
             if answer["content"]["marker"] != marker:
-                self.world.fail(f"{name} gets the answer {answer} to {marker}")
+                self.world.fail("answers", f"{name} gets the answer {answer} to {marker}")
         if len(answers) != call.turn.state["questions"]:
-            self.world.fail(f"{name} gets {len(answers)} answers")
+            self.world.fail("answers", f"{name} gets {len(answers)} answers")
         return True
 
     def _script(self, call: Call, errand: Errand, start: int, run: int) -> Script:
@@ -840,7 +846,7 @@ class Instance(Host):
         else:
             self.world.reach("question answered")
             if result["content"]["marker"] != marker:
-                self.world.fail(f"{marker} is answered {result}")
+                self.world.fail("answers", f"{marker} is answered {result}")
 
     def _go_on(self, call: Call, value: Any) -> None:
         """Let a script go on to its next pause, or to its end."""

@@ -54,6 +54,28 @@ FEATURES = {
 }
 """What a world may have, and how likely."""
 
+CHECKERS = {
+    "one end": "a call ends once, and nothing follows Closed",
+    "end in time": "once there are no accidents, each call ends within a bound of virtual time",
+    "causes": "a call or a session fails only if something has happened that explains it",
+    "executions": "a handler runs, or goes on, once for each call that may not be repeated",
+    "results": "a result is that of its own call, which has run",
+    "answers": "a handler gets the answers to its own questions",
+    "order": "progress and notifications of a call come in order, none twice, none after the end",
+    "gaps": "a call that ran once, and completed, has told everything that it had to tell",
+    "isolation": "nothing of another principal, session or call",
+    "protocol": "no client sees a violation, or noise, of our own server",
+    "reconnecting": "attempts are counted anew after progress, and a poll waits for `retry`",
+    "stored first": "an event id is sent only when the store has its entry",
+    "bounds": "unsent bytes, stores and rounds stay within their limits",
+    "deadlines": "no deadline stays in the past",
+    "timers": "nothing that has ended has a timer",
+    "quiet": "machines do not keep themselves or each other busy for ever",
+    "no exceptions": "machines raise nothing",
+    "nothing left": "when all clients have left, servers and clients hold nothing",
+}
+"""What is looked for, by name."""
+
 SOMETIMES = (
     "answer lost",
     "append overtaken",
@@ -194,6 +216,7 @@ class World:
         self.is_faulty = True
         self.is_closing = False
         self.problem: str | None = None
+        self.checker = ""
         self.causes: set[str] = {
             name for name in ("impatient", "sessions") if name in self.features
         }
@@ -590,11 +613,12 @@ class World:
         self.states.add(hash_of(state))
         self.schedule = hash_of((self.schedule, index, kind))
 
-    def fail(self, text: str) -> None:
-        """Something has happened that must not."""
+    def fail(self, checker: str, text: str) -> None:
+        """Something has happened that must not, as one of ``CHECKERS`` says."""
+        assert checker in CHECKERS, checker
         self.tell(f"FAILED: {text}")
         if self.problem is None:
-            self.problem = text
+            self.problem, self.checker = text, checker
         raise Failed(text)
 
     def enters(self, errand: Errand, start: int, instance: Instance) -> None:
@@ -604,17 +628,17 @@ class World:
             if self.entered[errand.name] > 1:
                 self.reach("call made again")
                 if not errand.is_safe:
-                    self.fail(f"{errand.name} runs twice")
+                    self.fail("executions", f"{errand.name} runs twice")
         else:
             self.rounds[errand.name, start] += 1
             rounds = sum(1 for name, _ in self.rounds if name == errand.name)
             if rounds > self.limits.max_rounds:
-                self.fail(f"{errand.name} has asked {rounds} times")
+                self.fail("bounds", f"{errand.name} has asked {rounds} times")
             self.reach("call goes on with answers")
             if instance is not self.homes.get(errand.name):
                 self.reach("call goes on at another instance")
             if self.rounds[errand.name, start] > 1 and not errand.is_safe:
-                self.fail(f"{errand.name} goes on twice from step {start}")
+                self.fail("executions", f"{errand.name} goes on twice from step {start}")
         self.homes[errand.name] = instance
 
     def greeted(self, params: Any) -> None:
@@ -622,7 +646,7 @@ class World:
         greeting = (params["from"], params["number"])
         self.greetings[greeting] += 1
         if self.greetings[greeting] > 1:
-            self.fail(f"the notification {greeting} comes twice")
+            self.fail("executions", f"the notification {greeting} comes twice")
 
     def asked_in_vain(self, marker: Any, error: RequestTimeout) -> None:
         """A question has timed out, which its client has answered unless something has happened."""
@@ -635,26 +659,26 @@ class World:
         if errand.method == "tools/list":
             return
         if result["call"] != errand.name or len(result["pad"]) != errand.size:
-            self.fail(f"{errand.name} gets the result of {result['call']}")
+            self.fail("results", f"{errand.name} gets the result of {result['call']}")
         if not self.entered[errand.name]:
-            self.fail(f"{errand.name} has a result and was never run")
+            self.fail("results", f"{errand.name} has a result and was never run")
         if errand.fails_with is not None:
-            self.fail(f"{errand.name} has a result, and raises")
+            self.fail("results", f"{errand.name} has a result, and raises")
         is_complete = self.entered[errand.name] == 1 and not (
             (customer.causes | self.causes) & {"store", "evicted", "kill", "ghost", "jump"}
         )
         if is_complete and max([self.rounds[errand.name, n] for n in range(9)]) <= 1:
             if made.reports != errand.reports:
-                self.fail(f"{errand.name} reported {made.reports}, not {errand.reports}")
+                self.fail("gaps", f"{errand.name} reported {made.reports}, not {errand.reports}")
             marks = [step for _, step in made.marks]
             expected = [n for n, (kind, _) in enumerate(errand.steps) if kind == "mark"]
             if marks != expected:
-                self.fail(f"{errand.name} told {marks}, not {expected}")
+                self.fail("gaps", f"{errand.name} told {marks}, not {expected}")
 
     def check_store(self, store: NotingStore) -> None:
         """A store stays within its bounds."""
         if store.count > self.limits.stored_entries or store.size > self.limits.stored_bytes:
-            self.fail(f"the store holds {store.count} entries, {store.size} bytes")
+            self.fail("bounds", f"the store holds {store.count} entries, {store.size} bytes")
 
     # Running
 
@@ -667,10 +691,11 @@ class World:
         except Failed:
             pass
         except Stuck as stuck:
-            self.problem = f"goes round in circles: {_place(stuck)}"
+            self.problem, self.checker = f"goes round in circles {_place(stuck)}", "quiet"
             self.tell(traceback.format_exc())
         except Exception as error:
             self.problem = f"a machine raises {error!r} {_place(error)}"
+            self.checker = "no exceptions"
             self.tell(traceback.format_exc())
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
@@ -688,7 +713,7 @@ class World:
         for customer in self.customers:
             for made in customer.calls.values():
                 if made.end is None:
-                    self.fail(f"{made.errand.name} never ends")
+                    self.fail("end in time", f"{made.errand.name} never ends")
         self._pass(self.clock.now + 5.0, lambda: False)
         self.is_closing = True
         for customer in self.customers:
@@ -711,7 +736,7 @@ class World:
                 return
             self.steps += 1
             if self.steps > _STEPS:
-                self.fail(f"still busy after {_STEPS} steps, at {self.clock.now:.1f} s")
+                self.fail("quiet", f"still busy after {_STEPS} steps, at {self.clock.now:.1f} s")
             self.clock.run_next()
 
     def _settle(self) -> None:
@@ -719,37 +744,39 @@ class World:
         while self.touched:
             turns += 1
             if turns > _STEPS:
-                self.fail("the machines keep each other busy for ever")
+                self.fail("quiet", "the machines keep each other busy for ever")
             host = next(iter(self.touched))
             del self.touched[host]
             host.drain()
             for left in remains.timers_of_the_ended(host.machine):
-                self.fail(f"{host.name} has {left}")
+                self.fail("timers", f"{host.name} has {left}")
             self._check_bounds(host)
 
     def _check_bounds(self, host: Host) -> None:
         if isinstance(host, Instance) and host.is_alive:
             unsent = remains.unsent_bytes(host.server)
             if unsent > self.limits.max_total_unsent_bytes:
-                self.fail(f"{host.name}: {unsent} bytes wait")
+                self.fail("bounds", f"{host.name}: {unsent} bytes wait")
 
     def _check_nothing_left(self) -> None:
         for customer in self.customers:
             if customer.closed is None:
-                self.fail(f"{customer.name} does not close")
+                self.fail("nothing left", f"{customer.name} does not close")
             if customer.carries:
-                self.fail(f"{customer.name} has connections in use after its end")
+                self.fail("nothing left", f"{customer.name} has connections in use after its end")
             for left in remains.of_client(customer.client):
-                self.fail(f"{customer.name} {left} after its end")
+                self.fail("nothing left", f"{customer.name} {left} after its end")
         for instance in (*self.all_instances, *self.processes):
             if not instance.is_alive:
                 continue
             if instance.scripts:
-                self.fail(f"{instance.name} runs handlers: {list(instance.scripts)}")
+                self.fail(
+                    "nothing left", f"{instance.name} runs handlers: {list(instance.scripts)}"
+                )
             if instance.wires:
-                self.fail(f"{instance.name} has connections")
+                self.fail("nothing left", f"{instance.name} has connections")
             for left in remains.of_server(instance.server):
-                self.fail(f"{instance.name} {left} after all clients have left")
+                self.fail("nothing left", f"{instance.name} {left} after all clients have left")
 
 
 def hash_of(value: Any) -> int:
