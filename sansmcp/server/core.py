@@ -97,6 +97,8 @@ class ServerCore:
     """The calls that run and belong to no session, of whatever revision."""
     draining: bool = attrs.field(default=False, init=False)
     """Nothing new is taken."""
+    has_stopped: bool = attrs.field(default=False, init=False)
+    """The server has ended its sessions, and opens none for a late answer of the store."""
     paused: set[Driven] = attrs.field(factory=set["Driven"], init=False)
     """Who must not read before the application has taken events."""
     authenticating: dict[ServerExchange, bytes | None] = attrs.field(

@@ -20,6 +20,7 @@ from ..errors import RemoteProtocolError
 from ..events import BadRequest
 from ..http import BodyData, BodyEnd, RequestHead, ResponseHead
 from ..states import EXCHANGE, ExchangeEvent, ExchangeState, advance
+from ..timers import Timer
 
 if TYPE_CHECKING:
     from .core import ServerCore
@@ -167,12 +168,14 @@ class ServerExchange:
         self._response, self._end = None, None
         self._take_chunks()
         self._body.clear()
+        self._core.timers.stop(Timer.KEEP_ALIVE, self)
 
     def give_up(self) -> None:
         """Break the response off, and drop what waits."""
         self._take_chunks()
         self.is_given_up = True
         self._response, self._end = None, Abort()
+        self._core.timers.stop(Timer.KEEP_ALIVE, self)
         self.wake()
 
     def discard(self) -> None:
@@ -209,6 +212,7 @@ class ServerExchange:
             self._add(body)
         if not self.is_given_up:
             self._end = end
+        self._core.timers.stop(Timer.KEEP_ALIVE, self)
         self.wake()
 
     def _add(self, data: bytes) -> None:

@@ -434,6 +434,7 @@ class Server(StoreCompletions):
         their handlers are cancelled (CallCancelled).
         """
         self.drain(now=now)
+        self._core.has_stopped = True
         self._modern.subscriptions.end_all()
         for call in tuple(self._core.stateless):
             call.abandon(refusals.shutting_down(call.request.id))
@@ -483,7 +484,6 @@ class Server(StoreCompletions):
         """Nothing more will happen on an exchange."""
         self._core.paused.discard(exchange)
         self._core.authenticating.pop(exchange, None)
-        self._core.timers.stop(Timer.KEEP_ALIVE, exchange)
         exchange.answer = None
         source, exchange.source = exchange.source, None
         if source is not None:

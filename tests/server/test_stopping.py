@@ -166,3 +166,31 @@ def test_a_stop_without_grace_answers_every_kind_of_call(begin: Callable[[], Beg
     assert not bench.server.is_busy
     assert not any(call.is_running for call in calls)
     bench.wait(3600)
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_an_instance_that_has_stopped_takes_no_session_of_others(is_late: bool) -> None:
+    """Neither for a request that comes late, nor when the store answers late."""
+    first, second = Instances()
+    session = first.open_session()
+    second.store_works = is_late
+    talk = None if is_late else second.get(session)
+    second.do(second.server.shut_down)
+    if talk is None:
+        talk = second.get(session)
+    else:
+        second.use_store_once()
+    assert (talk.status, talk.ended) == (503, True)
+    assert talk.error["data"]["reason"] == "shutting_down"
+    assert second.server.sessions == ()
+    assert len(first.server.sessions) == 1
+
+
+def test_a_stream_is_not_resumed_at_an_instance_that_has_stopped() -> None:
+    first, second = Instances()
+    session = first.open_session()
+    talk, call = first.call(session)
+    first.do(call.notify, "notifications/progress-of-ours")
+    second.do(second.server.shut_down)
+    resumed = second.get(session, talk.events[0].id)
+    assert (resumed.status, resumed.ended) == (503, True)

@@ -154,6 +154,17 @@ def test_a_reader_that_takes_nothing_gets_no_pile_of_comments(bench: Bench) -> N
 # Nothing is left behind
 
 
+def test_nothing_is_added_to_a_stream_after_its_end() -> None:
+    """A slow reader has not taken the end when the next comment would be due."""
+    bench = Bench(stream_after=0)
+    talk, call = bench.call(bench.open_session())
+    talk.reads = False
+    bench.do(call.respond, {})
+    unsent = talk.exchange.unsent
+    bench.wait(bench.server.limits.keep_alive_interval)
+    assert talk.exchange.unsent == unsent
+
+
 def test_finished_streams_leave_nothing_in_the_machine(bench: Bench) -> None:
     session = bench.open_session()
     for _ in range(50):

@@ -20,6 +20,7 @@ from ...errors import RemoteProtocolError
 from ...revisions import REVISIONS
 from ...store import Entry, Page, StreamKey
 from ...types import Secret
+from .. import refusals
 from ..core import ServerCore
 from .logs import store_failed
 from .sessions import Session, SessionTable
@@ -109,7 +110,12 @@ class SharedSession:
         self._done(refusal)
 
     def _adopt(self, data: bytes) -> Session:
-        """Another instance has opened it. Raises RemoteProtocolError if there are too many here."""
+        """Take in a session that another instance has opened.
+
+        Raises RemoteProtocolError if there are too many here, or this instance has stopped.
+        """
+        if self._core.has_stopped:
+            raise refusals.shutting_down()
         self._table.make_room(self._key.principal)
         about = json.decode(data, self._core.limits.max_json_depth)
         revision = REVISIONS[about["revision"]]
