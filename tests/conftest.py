@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Generator
 
 import hypothesis
 import pytest
 
 from sansmcp import Verdicts
+
+from .benches import hours_after
 
 # How long an example takes says something of the machine, nothing of the code. Each run has other
 # examples, and the suite is run often.
@@ -54,3 +57,10 @@ def nothing_is_known_of_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients of one program share what they find out; each test is a program of its own."""
     if (module := sys.modules.get("sansmcp_local._client")) is not None:
         monkeypatch.setattr(module, "_VERDICTS", Verdicts())
+
+
+@pytest.fixture(autouse=True)
+def benches_live_on() -> Generator[None, None, None]:
+    """See :mod:`tests.benches`."""
+    with hours_after():
+        yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -23,6 +23,9 @@ from sansmcp import (
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import CallFailed, ClientEvent
 from sansmcp.revisions import HANDSHAKE_VERSIONS
+from sansmcp.states import ClientState
+
+from ..benches import Machine, TimedBench
 
 try:
     from typing import Unpack
@@ -44,6 +47,12 @@ class Asked:
     bench: Bench
     effect: OpenExchange
     aborted: bool = False
+    ended: bool = False
+    """Whether the response has come to its end, or was broken off by the server."""
+
+    @property
+    def is_over(self) -> bool:
+        return self.aborted or self.ended
 
     @property
     def method(self) -> str:
@@ -64,6 +73,7 @@ class Asked:
 
     def feed(self, *parts: ResponseHead | BodyData | BodyEnd | PeerGone) -> None:
         for part in parts:
+            self.ended = self.ended or isinstance(part, BodyEnd | PeerGone)
             self.bench.client.receive(self.effect.exchange, part, now=self.bench.now)
             self.bench.settle()
 
@@ -106,13 +116,12 @@ class Asked:
         self.feed(PeerGone(reason))
 
 
-class Bench:
+class Bench(TimedBench):
     """A client, what it asks for, what it tells, and the time."""
 
     def __init__(
         self, *, jitter: float = 0.5, url: str = URL, **settings: Unpack[ClientSettings]
     ) -> None:
-        self.now = 0.0
         options: ClientSettings = {
             "reconnect": POLICY,
             "listen": False,
@@ -126,6 +135,7 @@ class Bench:
         self.takes_events = True
         self.is_paused = False
         self._asked: dict[int, Asked] = {}
+        super().__init__()
 
     def settle(self) -> None:
         if self.takes_events:
@@ -147,13 +157,24 @@ class Bench:
         self.settle()
         return result
 
-    def wait(self, seconds: float) -> None:
-        end = self.now + seconds
-        while (deadline := self.client.next_deadline()) is not None and deadline <= end:
-            self.now = max(self.now, deadline)
-            self.client.handle_timeout(now=self.now)
-            self.settle()
-        self.now = end
+    @property
+    def machines(self) -> Sequence[Machine]:
+        return (self.client,)
+
+    def stall(self) -> None:
+        """Let the application take no events."""
+        self.takes_events = False
+
+    def stop(self) -> None:
+        """Close the client; its server stays silent."""
+        self.takes_events = True
+        self.do(self.client.close)
+
+    def check_stopped(self) -> None:
+        """The client is closed, and every exchange has ended or was broken off."""
+        assert self.client.state is ClientState.CLOSED
+        assert isinstance(self.client.next_effect(), Idle)
+        assert [asked for asked in self._asked.values() if not asked.is_over] == []
 
     def take(self, method: str = "POST") -> Asked:
         """The one request that the client has made."""

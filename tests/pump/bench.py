@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import h11
@@ -20,6 +21,8 @@ from sansmcp import (
 from sansmcp.effects import Authenticate, CloseConnection, SendBytes, ServerEffect, Wake
 from sansmcp.events import CallReceived, ServerEvent
 from sansmcp.testing import counting_tokens
+
+from ..benches import Machine, TimedBench
 
 try:
     from typing import Unpack
@@ -73,13 +76,12 @@ class Answer:
         return reason
 
 
-class Bench:
+class Bench(TimedBench):
     """A server and one connection to it."""
 
     def __init__(self, *, authentication: bool = False, **settings: Unpack[ServerSettings]) -> None:
         app = App("bench")
         app.handler("tools/call")(lambda: None)
-        self.now = 0.0
         settings.setdefault("http11", HTTP11)
         self.server = Server(
             app, new_token=counting_tokens(), authentication=authentication, **settings
@@ -88,12 +90,17 @@ class Bench:
         self.connection = ServerConnection(self.server, host=self, now=0.0)
         self.sent = b""
         self.closed = False
+        self.reads = True
+        """Whether the peer takes what is sent."""
         self.idle: Idle | None = None
         self.calls: list[Call] = []
         self.asked: list[Authenticate] = []
+        super().__init__()
 
     def wake(self) -> None:
         """There is something to send."""
+        if not self.reads:
+            return
         while not isinstance(effect := self.connection.next_effect(), Idle):
             if isinstance(effect, SendBytes):
                 assert not self.closed
@@ -130,19 +137,25 @@ class Bench:
             self.settle()
         return self
 
-    def wait(self, seconds: float) -> Bench:
-        end = self.now + seconds
-        while True:
-            deadlines = (self.connection.next_deadline(), self.server.next_deadline())
-            due = min((d for d in deadlines if d is not None and d <= end), default=None)
-            if due is None:
-                break
-            self.now = max(self.now, due)
-            self.connection.handle_timeout(now=self.now)
-            self.server.handle_timeout(now=self.now)
-            self.settle()
-        self.now = end
-        return self
+    @property
+    def machines(self) -> Sequence[Machine]:
+        return (self.connection, self.server)
+
+    def stall(self) -> None:
+        self.reads = False
+
+    def stop(self) -> None:
+        """Stop without grace; what has not ended by then is broken off."""
+        self.reads = True
+        self.server.shut_down(now=self.now)
+        self.settle()
+        self.connection.connection_lost(now=self.now)
+        self.settle()
+
+    def check_stopped(self) -> None:
+        assert self.closed
+        assert not self.server.is_busy
+        assert self.server.sessions == ()
 
     def answers(self, *methods: str) -> list[Answer]:
         """What was sent, as responses to requests with these methods; by default to POSTs."""

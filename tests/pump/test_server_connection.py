@@ -196,5 +196,7 @@ def test_empty_lines_before_a_request_are_ignored(lines: bytes, size: int | None
     assert [answer.status for answer in bench.answers()] == [200, 200]
     keep_alive_timeout = bench.server.limits.keep_alive_timeout
     assert bench.connection.next_deadline() == keep_alive_timeout
-    bench.feed(b"\r").wait(1).feed(b"\n" + post(INITIALIZE))
+    bench.feed(b"\r")
+    bench.wait(1)
+    bench.feed(b"\n" + post(INITIALIZE))
     assert [answer.status for answer in bench.answers()] == [200, 200, 200]

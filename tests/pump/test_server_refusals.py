@@ -221,7 +221,9 @@ def outcome(bench: Bench) -> tuple[int, bytes | str] | None:
 def test_damaged_requests_do_not_depend_on_pieces(place: int, junk: bytes, size: int) -> None:
     request = post(INITIALIZE)
     damaged = request[:place] + junk + request[place:]
-    whole, pieces = Bench().feed(damaged).wait(200), Bench().feed(damaged, size).wait(200)
+    whole, pieces = Bench().feed(damaged), Bench().feed(damaged, size)
+    whole.wait(200)
+    pieces.wait(200)
     assert outcome(whole) == outcome(pieces)
     assert whole.closed
     assert pieces.closed

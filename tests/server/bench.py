@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sansmcp
@@ -37,6 +37,8 @@ from sansmcp.effects import (
 )
 from sansmcp.events import BadRequest, CallReceived, ServerEvent
 from sansmcp.testing import counting_tokens
+
+from ..benches import Machine, TimedBench
 
 if TYPE_CHECKING:
     from sansmcp import MemoryStore
@@ -77,6 +79,13 @@ class Talk:
         self.paused = False
         self.reads = True
         """Whether the driver pulls what is to be sent."""
+        if bench.lives_on:
+            bench.talks.append(self)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the response was sent in full, or broken off."""
+        return self.ended or self.aborted
 
     def feed(self, part: RequestHead | BodyData | BodyEnd | PeerGone) -> Talk:
         self.bench.server.receive(self.exchange, part, now=self.bench.now)
@@ -142,7 +151,7 @@ class Talk:
         return self.events[-1].last_event_id
 
 
-class Bench:
+class Bench(TimedBench):
     """A server, its store, its application's events, and the time."""
 
     def __init__(
@@ -156,7 +165,6 @@ class Bench:
         authentication: bool = False,
         **settings: Unpack[ServerSettings],
     ) -> None:
-        self.now = 0.0
         self.server = Server(
             app or example_app(),
             new_token=counting_tokens(tokens),
@@ -173,7 +181,10 @@ class Bench:
         """The requests whose principal the server wants to know."""
         self.events: list[ServerEvent] = []
         self.takes_events = True
+        self.talks: list[Talk] = []
+        """All that were begun, if the bench lives on."""
         self.ids = itertools.count(1)
+        super().__init__()
 
     @functools.cached_property
     def store(self) -> MemoryStore:
@@ -214,14 +225,38 @@ class Bench:
         self.server.store_failed(self.waiting.pop(0), "disk full", now=self.now)
         self.settle()
 
-    def wait(self, seconds: float) -> None:
-        """Let time pass, with everything that is due in it."""
-        end = self.now + seconds
-        while (deadline := self.server.next_deadline()) is not None and deadline <= end:
-            self.now = max(self.now, deadline)
-            self.server.handle_timeout(now=self.now)
-            self.settle()
-        self.now = end
+    @property
+    def machines(self) -> Sequence[Machine]:
+        return (self.server,)
+
+    def stall(self) -> None:
+        """Let nobody read, and the server take nothing new."""
+        self.server.drain(now=self.now)
+        for talk in self.talks:
+            talk.reads = False
+
+    def stop(self) -> None:
+        """Stop without grace; what has not ended by then is broken off."""
+        self.takes_events = self.store_works = True
+        self.server.shut_down(now=self.now)
+        for talk in self.talks:
+            talk.reads = True
+            talk.pull()
+        self.settle()
+        while self.waiting:
+            self.use_store_once()
+        for talk in self.talks:
+            if not talk.is_over:
+                talk.gone()
+
+    def check_stopped(self) -> None:
+        """No call runs, there are no sessions, and nothing is to be sent."""
+        assert not self.server.is_busy
+        assert self.server.sessions == ()
+        assert isinstance(self.server.next_effect(), Idle)
+        for talk in self.talks:
+            assert talk.exchange.is_done
+            assert isinstance(self.server.next_effect_of(talk.exchange), Idle)
 
     def do(self, action: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """Let the application do something now."""

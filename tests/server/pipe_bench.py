@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sansmcp import App, Call, Idle, ServerPipe, ServerSettings
 from sansmcp.effects import CloseConnection, SendBytes
 
+from ..benches import Machine, TimedBench
 from .bench import LATEST, Bench, initialize, notification, request
 
 if TYPE_CHECKING:
@@ -20,13 +21,14 @@ except ImportError:
     from typing_extensions import Unpack
 
 
-class Pipe:
+class Pipe(TimedBench):
     """The server's end of stdio, and what came out of it."""
 
     def __init__(
         self, app: App | None = None, *, grace: float = 5.0, **settings: Unpack[ServerSettings]
     ) -> None:
         self.bench = Bench(app, resumable=False, **settings)
+        super().__init__()
         self.grace = grace
         self.output = b""
         self.closed = False
@@ -70,20 +72,21 @@ class Pipe:
                     self.idle = idle
                     return
 
-    def wait(self, seconds: float) -> None:
-        """Let time pass, with everything that is due in it."""
-        bench = self.bench
-        end = bench.now + seconds
-        while (deadline := self.next_deadline()) is not None and deadline <= end:
-            bench.now = max(bench.now, deadline)
-            bench.server.handle_timeout(now=bench.now)
-            self.pipe.handle_timeout(now=bench.now)
-            self.settle()
-        bench.now = end
+    @property
+    def machines(self) -> Sequence[Machine]:
+        return (self.bench.server, self.pipe)
 
-    def next_deadline(self) -> float | None:
-        deadlines = (self.bench.server.next_deadline(), self.pipe.next_deadline())
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+    def stall(self) -> None:
+        self.reads = False
+
+    def stop(self) -> None:
+        """Let the client go."""
+        self.reads = True
+        self.lose()
+
+    def check_stopped(self) -> None:
+        assert self.closed
+        assert not self.bench.server.is_busy
 
     # Messages
 
