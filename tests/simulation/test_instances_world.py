@@ -57,8 +57,8 @@ WAYS = {
 IN_PLACE = "requests in place"
 """The handler stays, and waits where it is."""
 PLACES = ["one instance", "any instance", "the one that has asked is killed"]
-RUNS = 230
-"""Of each cell: together more than two thousand."""
+RUNS = 30
+"""Of each cell; ``make simulate`` runs worlds of this kind by the thousand."""
 
 
 def question(value: int) -> InputRequest:
