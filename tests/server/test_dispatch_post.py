@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sansmcp import REVISIONS
+from sansmcp.events import ClientNotified
 
 from .bench import (
     BOTH,
@@ -172,7 +173,7 @@ def test_sessions(bench: Bench) -> None:
     assert bench.post(PING, session, principal="alice").status == 200
 
 
-@requirement("SHTTP-S-002", "SHTTP-S-003", "JSONRPC-B-018")
+@requirement("SHTTP-S-002", "JSONRPC-B-018")
 @pytest.mark.parametrize(
     "message",
     [
@@ -189,6 +190,20 @@ def test_notifications_and_answers_are_accepted(bench: Bench, message: Any) -> N
     talk = bench.post(message, bench.open_session())
     assert (talk.status, talk.body, talk.ended) == (202, b"", True)
     assert talk.header("content-type") is None
+
+
+@requirement("SHTTP-S-003")
+@pytest.mark.parametrize(
+    "message", [notification("notifications/x"), {"jsonrpc": "2.0", "id": 1, "result": {}}]
+)
+def test_notifications_and_answers_that_are_refused(bench: Bench, message: Any) -> None:
+    session = bench.open_session()
+    expect(bench.post(message), 400, "session_required")
+    expect(bench.post(message, "unknown"), 404, "session_not_found")
+    expect(bench.post(message, session, "1900-01-01"), 400, "unsupported_version", -32022)
+    malformed = bench.post({**message, "jsonrpc": "1.0"}, session)
+    expect(malformed, 400, "invalid_message", id=message.get("id"))
+    assert not any(isinstance(event, ClientNotified) for event in bench.events)
 
 
 @requirement("JSONRPC-B-025")

@@ -166,6 +166,16 @@ def test_an_answer_that_crosses_is_ignored(process: ModernProcess, fails: bool) 
     assert other != id
 
 
+@requirement("CANCEL-S-003")
+def test_a_server_cannot_cancel_a_call(process: ModernProcess) -> None:
+    """It may end a subscription like that, and nothing else."""
+    handle, id = process.make()
+    process.say(notification("notifications/cancelled", requestId=id, reason="no time"))
+    assert process.events == []
+    process.say(response(id))
+    assert process.events == [CallCompleted(handle, {})]
+
+
 @requirement("CANCEL-C-005")
 def test_what_is_answered_is_not_cancelled(process: ModernProcess) -> None:
     handle, id = process.make()

@@ -142,6 +142,7 @@ def test_the_name_is_repeated_in_a_header(
 ) -> None:
     _, asked = bench.call(method, params=params)
     assert asked.header("mcp-name") == name
+    assert asked.header("mcp-method") == method
 
 
 @requirement("HEADERS-C-006", "HEADERS-C-015", "HEADERS-C-016")

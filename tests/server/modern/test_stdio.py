@@ -141,6 +141,7 @@ def test_a_client_that_does_not_read_makes_handlers_wait() -> None:
 # Notifications
 
 
+@requirement("JSONRPC-B-018")
 def test_notifications_are_told() -> None:
     pipe = Pipe().say(heard("notifications/x"))
     assert pipe.said == []
