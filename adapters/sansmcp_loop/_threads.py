@@ -31,8 +31,13 @@ class CallFromThread(Call):
         """What the threads wait for that are in a method. Under the lock, as is ``cancelled``: what
         is added after the cancellation would be waited for for ever.
         """
-        self._current: Future[Any]
-        """The outcome of the method that is being carried out in the loop."""
+        self._current: Future[Any] | None = None
+        """The outcome of the method that is being carried out in the loop, or was the last one."""
+
+    @property
+    def is_working(self) -> bool:
+        """True unless its thread waits for the loop."""
+        return self._current is None or self._current.done()
 
     def cancel(self) -> None:
         """Record that the call is cancelled, and end the waits of all its methods."""
@@ -71,6 +76,7 @@ class CallFromThread(Call):
         """Let the machine go on, and the thread as soon as the client keeps up."""
         self._serving.settle()
         outcome = self._current
+        assert outcome is not None
         if self._call.congested:
             self._serving.loop.spawn(self._wait_for_room, outcome)
         else:
@@ -79,6 +85,7 @@ class CallFromThread(Call):
 
     def wait_for_answer(self, id: int) -> None:
         """Let the thread go on with the client's answer."""
+        assert self._current is not None
         self._serving.questions[self._call, id] = _Answer(self._answered, id, self._current)
         self._serving.settle()
 
@@ -127,6 +134,11 @@ class HandlerThreads:
     def is_idle(self) -> bool:
         """Whether no handler runs, or waits for a thread."""
         return not self._calls
+
+    @property
+    def is_working(self) -> bool:
+        """Whether a handler runs, or waits for a thread, and does not wait for the loop."""
+        return any(handle.is_working for handle in self._calls)
 
     def start(self, call: sansmcp.Call, handler: Handler) -> None:
         """Run a handler as soon as there is a thread for it."""

@@ -25,6 +25,7 @@ EXTRA_OF = {
     "sansmcp_cli": "cli",
     "sansmcp_httpx": "httpx",
     "sansmcp_loop": "trio",
+    "sansmcp_pytest": "pytest",
     "sansmcp_trio": "trio",
 }
 """The extra that brings what a package needs beyond the requirements of all."""
@@ -176,6 +177,10 @@ def test_what_is_installed_can_be_run(site: Path, tmp_path: Path) -> None:
     printed = run("-m", "sansmcp_cli", "--version", cwd=tmp_path, PYTHONPATH=str(site))
     assert printed == f"sansmcp {sansmcp.__version__}\n"
     assert entries("options.entry_points", "console_scripts") == ["sansmcp = sansmcp_cli:main"]
+
+
+def test_pytest_finds_its_plugin() -> None:
+    assert entries("options.entry_points", "pytest11") == ["sansmcp = sansmcp_pytest.plugin"]
 
 
 def test_the_lowest_versions_are_those_of_the_constraints() -> None:

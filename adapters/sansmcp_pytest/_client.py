@@ -1,0 +1,280 @@
+"""A client on the simulated network."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import sansmcp
+import sansmcp_loop
+from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
+from sansmcp.events import ClientEvent
+from sansmcp.handles import ClientHandle, OnProgress
+from sansmcp.messages import Params
+from sansmcp_loop import Answerer, Clock, Task, current_loop
+
+from ._network import Connection, Network
+from ._server import Server, serve
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class LoopClient(sansmcp_loop.AwaitableClient):
+    """Runs the machine of a client in the event loop."""
+
+    def __init__(
+        self, core: sansmcp.Client, server: Server, answers: Mapping[str, Answerer] | None
+    ) -> None:
+        loop = current_loop()
+        clock = Clock(loop, self.next_deadline, self.handle_timeout)
+        super().__init__(core, loop, clock, answers)
+        self._timekeeper = loop.spawn(clock.run)
+        self._pool = sansmcp.ConnectionPool(core)
+        self._server = server
+        self._ends: set[ClientEnd] = set()
+
+    def settle(self) -> None:
+        super().settle()
+        for end in self._ends:
+            end.wire.to_client.hold(self.is_paused)
+
+    def perform(self, effect: ClientEffect) -> None:
+        match effect:
+            case OpenExchange():
+                self._begin(effect)
+            case AbortExchange(exchange=exchange):
+                self._pool.release(exchange, now=self.now())
+            case _:
+                raise AssertionError("a client of a URL starts no process")
+
+    def over(self, exchange: int) -> None:
+        """An exchange has ended, and its connection is free."""
+        self._pool.release(exchange, now=self.now())
+
+    def forget(self, end: ClientEnd) -> None:
+        """A connection is gone."""
+        self._ends.discard(end)
+
+    def _begin(self, effect: OpenExchange) -> None:
+        connection, request = self._pool.begin(effect, now=self.now())
+        if connection.host is None:
+            wire = self._server.accept()
+            if wire is None:
+                asyncio.get_running_loop().call_soon(self._refused, effect.exchange, connection)
+                return
+            connection.host = wire.client = ClientEnd(self, wire, connection)
+            self._ends.add(connection.host)
+        connection.host.send(effect.exchange, request)
+
+    def _refused(self, exchange: int, connection: sansmcp.ClientConnection) -> None:
+        connection.connection_lost("connection refused", now=self.now())
+        self.over(exchange)
+        self.settle()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> Task:
+        return self._loop.spawn(_await, work)
+
+    async def _end(self) -> None:
+        self._timekeeper.cancel()
+        self._pool.close()
+
+
+async def _await(work: Coroutine[Any, Any, None]) -> None:
+    await work
+
+
+class ClientEnd:
+    """The client's end of a connection."""
+
+    def __init__(
+        self, client: LoopClient, wire: Connection, connection: sansmcp.ClientConnection
+    ) -> None:
+        self.wire = wire
+        self._client = client
+        self._connection = connection
+        self._exchange = 0
+        self._is_open = True
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it is open, as far as is known, and nothing has come."""
+        return self._is_open and self.wire.to_client.is_quiet
+
+    def send(self, exchange: int, request: bytes) -> None:
+        """Send the request of an exchange."""
+        self._exchange = exchange
+        self.wire.send_to_server(request)
+
+    def close(self) -> None:
+        """Close it, whatever is under way."""
+        self._leave()
+        self.wire.close_by_client()
+
+    def read(self, data: bytes) -> None:
+        if self._connection.is_done:
+            self.close()  # it was not asked for
+            return
+        self._connection.receive_data(data, now=self._client.now())
+        self._go_on()
+
+    def read_end(self) -> None:
+        self._leave()
+        self._connection.receive_eof(now=self._client.now())
+        self._go_on()
+
+    def lose(self, reason: str) -> None:
+        self._leave()
+        self._connection.connection_lost(reason, now=self._client.now())
+        self._go_on()
+
+    def wake(self) -> None:
+        """Send more: a client sends its requests at once."""
+
+    def _leave(self) -> None:
+        self._is_open = False
+        self._client.forget(self)
+
+    def _go_on(self) -> None:
+        if self._connection.is_done:
+            self._client.over(self._exchange)
+        self._client.settle()
+
+
+class PendingCall:
+    """A call that is under way; made by :meth:`Client.start`."""
+
+    def __init__(self, network: Network, task: asyncio.Task[Any]) -> None:
+        self._network = network
+        self._task = task
+
+    @property
+    def is_done(self) -> bool:
+        """True if the call has ended."""
+        return self._task.done()
+
+    def result(self) -> Any:
+        """Wait for the end of the call; return its result, or raise its CallError."""
+        return self._network.loop.run(_result(self._task))
+
+    def cancel(self) -> None:
+        """Cancel the call, and tell the server."""
+        self._task.cancel()
+        self._network.sleep(0)
+
+
+async def _result(task: asyncio.Task[Any]) -> Any:
+    await asyncio.wait([task])
+    return task.result()
+
+
+class Client(ClientHandle[Any, None]):
+    """A client that is connected; made by ``mcp_client(app)``.
+
+    Its methods let virtual time pass until they have their result, and raise
+    :class:`sansmcp.CallError` if there is none.
+
+    Attributes:
+        events: what has happened so far and belongs to no call: notifications, reconnections, a
+            lost session.
+    """
+
+    def __init__(self, network: Network, client: LoopClient) -> None:
+        self._network = network
+        self._client = client
+        self.events: list[ClientEvent] = []
+
+    def call(
+        self,
+        method: str,
+        params: Params | None = None,
+        *,
+        on_progress: OnProgress[None] | None = None,
+        **options: Unpack[sansmcp.CallOptions],
+    ) -> Any:
+        """Make any request, and wait for its result."""
+        return self.start(method, params, on_progress=on_progress, **options).result()
+
+    def start(
+        self,
+        method: str,
+        params: Params | None = None,
+        *,
+        on_progress: OnProgress[None] | None = None,
+        **options: Unpack[sansmcp.CallOptions],
+    ) -> PendingCall:
+        """Begin any request; it goes on while virtual time passes."""
+        work = self._client.call(method, params, on_progress=on_progress, **options)
+        task = self._network.loop.create_task(work)
+        self._network.sleep(0)
+        return PendingCall(self._network, task)
+
+    def notify(
+        self, method: str, params: Params | None = None, *, meta: Mapping[str, Any] | None = None
+    ) -> None:
+        """Send a notification."""
+        self._network.loop.run(self._client.notify(method, params, meta=meta))
+
+    def close(self) -> None:
+        """End the session. Calls under way fail with RequestCancelled. May be called twice."""
+        self._network.loop.run(self._client.aclose())
+
+    async def open(self) -> None:
+        """Do the handshake, and collect events from now on."""
+        self._collecting = asyncio.create_task(self._collect())
+        await self._client
+        self.connected = self._client.connected
+
+    async def _collect(self) -> None:
+        async for event in self._client.events():
+            self.events.append(event)
+
+
+class Connect(Protocol):
+    """The fixture ``mcp_client``."""
+
+    def __call__(
+        self,
+        server: sansmcp.App | Server,
+        *,
+        answers: Mapping[str, Answerer] | None = None,
+        **settings: Unpack[sansmcp.ClientSettings],
+    ) -> Client:
+        """Connect a client over the simulated network.
+
+        Args:
+            server: an application, which gets a server with default settings; or a server made by
+                ``mcp_server``.
+            answers: for each request that the server may make, a function, async or plain, from the
+                :class:`sansmcp.ServerRequest` to the result.
+            settings: see :class:`sansmcp.Client`; ``versions`` says how old the client is.
+
+        Raises:
+            CallError: the handshake failed.
+        """
+        ...
+
+
+def connect(
+    network: Network,
+    server: sansmcp.App | Server,
+    *,
+    answers: Mapping[str, Answerer] | None = None,
+    **settings: Unpack[sansmcp.ClientSettings],
+) -> Client:
+    """Connect a client over a network; see :class:`Connect`."""
+    if isinstance(server, sansmcp.App):
+        server = serve(network, server)
+    jitter = random.Random(f"{network.seed}/jitter").random
+    core = sansmcp.Client(server.url, jitter=jitter, **settings)
+
+    async def begin() -> Client:
+        client = Client(network, LoopClient(core, server, answers))
+        await client.open()
+        return client
+
+    client = network.loop.run(begin())
+    network.at_end.append(client.close)
+    return client

@@ -1,0 +1,235 @@
+"""A server on the simulated network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import sansmcp
+import sansmcp_loop
+from sansmcp import ConnectionInfo, Idle
+from sansmcp.messages import Params
+from sansmcp_local import new_server, pull
+from sansmcp_loop import THREADS, Clock, current_loop
+
+from ._network import Connection, Network
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+_EPOCH = 1.7e9
+"""The date at which virtual time begins, for states that carry one."""
+
+
+class Serving(sansmcp_loop.Serving):
+    """Runs the machine of a server in the event loop."""
+
+    def __init__(
+        self,
+        core: sansmcp.Server,
+        store: sansmcp.Store,
+        threads: int,
+        authenticate: sansmcp.Authenticator | None,
+    ) -> None:
+        loop = current_loop()
+        clock = Clock(loop, self.next_deadline, self.handle_timeout)
+        super().__init__(core, store, loop, clock, threads=threads, authenticate=authenticate)
+        self._checking = 0
+        self._timekeeper = loop.spawn(clock.run)
+        self.connections: set[ServerEnd] = set()
+        self.has_ended = False
+
+    def is_working(self) -> bool:
+        """Whether a function of the application works in a thread."""
+        return self._checking > 0 or self._threads.is_working
+
+    def run_plain(
+        self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]
+    ) -> None:
+        def checked(outcome: Any, error: Exception | None) -> None:
+            self._checking -= 1
+            done(outcome, error)
+
+        self._checking += 1
+        super().run_plain(work, checked)
+
+    async def stop(self, grace: float) -> None:
+        """Stop as real servers do."""
+        await self.shut_down(grace)
+        self.has_ended = True
+        for connection in tuple(self.connections):
+            connection.wake()
+        await self.flush(lambda: not self.connections)
+        self._timekeeper.cancel()
+
+    def vanish(self) -> None:
+        """Stop without a word."""
+        self._timekeeper.cancel()
+        self.leave_threads()
+
+
+class ServerEnd:
+    """The server's end of a connection."""
+
+    def __init__(self, serving: Serving, wire: Connection) -> None:
+        self._serving = serving
+        self._wire = wire
+        self._connection = sansmcp.ServerConnection(serving.core, host=self, now=serving.now())
+        self._timer: asyncio.TimerHandle | None = None
+        self.connection = ConnectionInfo(peer=("127.0.0.1", 50000))
+        """What ``authenticate`` is told of it."""
+        serving.connections.add(self)
+
+    def read(self, data: bytes) -> None:
+        self._connection.receive_data(data, now=self._serving.now())
+        self._go_on()
+
+    def read_end(self) -> None:
+        self._connection.receive_eof(now=self._serving.now())
+        self._go_on()
+
+    def lose(self, reason: str) -> None:
+        self._leave()
+        self._connection.connection_lost(now=self._serving.now())
+        self._serving.settle()
+
+    def wake(self) -> None:
+        """Send what there is to send."""
+        if self._wire.is_full or self not in self._serving.connections:
+            return
+        data, idle = pull(self._connection)
+        if data:
+            self._wire.send_to_client(data)
+        if idle is None or self._serving.has_ended:
+            self._leave()
+            self._wire.close_by_server()
+        else:
+            self._wire.to_server.hold(idle is Idle.PAUSED)
+            self._set_timer()
+
+    def _leave(self) -> None:
+        self._serving.connections.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        deadline = self._connection.next_deadline()
+        if deadline is not None:
+            self._timer = asyncio.get_running_loop().call_at(deadline, self._handle_timeout)
+
+    def _handle_timeout(self) -> None:
+        self._connection.handle_timeout(now=self._serving.now())
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._serving.drive()
+        self.wake()
+        self._serving.settle()
+
+
+class Server:
+    """A server of an application; made by ``mcp_server(app)``."""
+
+    def __init__(self, network: Network, serving: Serving, grace: float) -> None:
+        self._network = network
+        self._serving = serving
+        self._grace = grace
+        self._is_up = True
+
+    @property
+    def url(self) -> str:
+        """The URL of its MCP endpoint."""
+        return str(sansmcp.Url("http", "localhost", 80, self._serving.core.path))
+
+    def publish(self, method: str, params: Params | None = None) -> None:
+        """Tell the clients that something has changed; see :meth:`sansmcp.Server.publish`."""
+
+        async def publish() -> None:
+            self._serving.publish(method, params)
+
+        self._network.loop.run(publish())
+
+    def stop(self) -> None:
+        """Stop: no new requests, ``grace`` seconds for those that run, an end for every stream."""
+        if self._is_up:
+            self._is_up = False
+            self._network.loop.run(self._serving.stop(self._grace))
+
+    def kill(self) -> None:
+        """Vanish with all connections, as a process that is killed. Handlers are not stopped."""
+        if self._is_up:
+            self._is_up = False
+            self._serving.vanish()
+            self._network.cut()
+
+    def accept(self) -> Connection | None:
+        """Open a connection of a client; None if that is refused."""
+        wire = self._network.open() if self._is_up else None
+        if wire is not None:
+            wire.server = ServerEnd(self._serving, wire)
+        return wire
+
+
+class Serve(Protocol):
+    """The fixture ``mcp_server``."""
+
+    def __call__(
+        self,
+        app: sansmcp.App,
+        *,
+        store: sansmcp.Store | None = None,
+        resumable: bool = True,
+        grace: float = 5.0,
+        authenticate: sansmcp.Authenticator | None = None,
+        **settings: Unpack[sansmcp.ServerSettings],
+    ) -> Server:
+        """Make a server of an application, on the simulated network.
+
+        Handlers are async functions of asyncio, or plain functions, each of which runs in a thread.
+
+        Args:
+            app: the application.
+            store: where streams are kept for clients that come back; in memory if None.
+            resumable: False: keep nothing.
+            grace: seconds that running calls get when the server stops.
+            authenticate: says who makes each request (:data:`sansmcp.Authenticator`).
+            settings: see :class:`sansmcp.Server`.
+        """
+        ...
+
+
+def serve(
+    network: Network,
+    app: sansmcp.App,
+    *,
+    store: sansmcp.Store | None = None,
+    resumable: bool = True,
+    grace: float = 5.0,
+    authenticate: sansmcp.Authenticator | None = None,
+    **settings: Unpack[sansmcp.ServerSettings],
+) -> Server:
+    """Make a server on a network; see :class:`Serve`."""
+    settings.setdefault(
+        "seal", sansmcp.StateSeal(keys=(bytes(32),), clock=lambda: _EPOCH + network.now)
+    )
+    core = new_server(
+        app,
+        store,
+        resumable=resumable,
+        authentication=authenticate is not None,
+        function="mcp_server",
+        **settings,
+    )
+    kept = sansmcp.MemoryStore(core.limits) if store is None else store
+
+    async def begin() -> Serving:
+        return Serving(core, kept, THREADS, authenticate)
+
+    serving = network.loop.run(begin())
+    network.loop.workers.append(serving.is_working)
+    server = Server(network, serving, grace)
+    network.at_end.append(server.stop)
+    return server

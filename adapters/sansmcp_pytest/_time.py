@@ -1,0 +1,107 @@
+"""An event loop of asyncio whose time is virtual: where nothing can happen, it is later at once.
+
+Time stands still while code runs, however long that takes. While a thread works or a real socket is
+waited for, time passes as usual.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from sansmcp_loop import current_loop
+
+T = TypeVar("T")
+
+_A_DAY = 86400.0
+
+_TURN = 1e-9
+"""Seconds that a turn of the loop takes. asyncio runs timers up to a nanosecond early: one that
+finds itself too early, and is set again, would be too early for ever if no time passed at all.
+"""
+
+
+class _Selector(selectors.DefaultSelector):
+    """Passes the time that the loop wants to wait for, unless something real may end the wait."""
+
+    def __init__(self, is_working: Callable[[], bool]) -> None:
+        super().__init__()
+        self.now = 0.0
+        self._is_working = is_working
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.now += _TURN
+        ready = super().select(0)
+        if ready or (timeout is not None and timeout <= 0):
+            return ready
+        # One file is the loop's own, by which threads wake it.
+        if timeout is None or self._is_working() or len(self.get_map()) > 1:
+            ready = super().select(timeout)
+        if timeout is not None and not ready:
+            self.now += timeout
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop that never waits for a timer."""
+
+    def __init__(self) -> None:
+        self._in_threads = 0
+        self.workers: list[Callable[[], bool]] = []
+        """Each says whether a thread works that the loop does not know."""
+        self._virtual = _Selector(self._is_working)
+        super().__init__(self._virtual)
+
+    def time(self) -> float:
+        """Return the seconds that have passed since the loop was made."""
+        return self._virtual.now
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> Any:
+        """Run a function in a thread; time passes as usual meanwhile."""
+        future = super().run_in_executor(executor, func, *args)
+        self._in_threads += 1
+        future.add_done_callback(self._returned)
+        return future
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end, and return its result.
+
+        Raises:
+            AssertionError: it has not ended after a day of virtual time, or this is called in a
+                task of an event loop.
+        """
+        with suppress(RuntimeError):
+            current_loop()
+            work.close()
+            raise AssertionError(
+                "The fixtures of sansmcp wait for results themselves, in an event loop of their "
+                "own; use them in a plain test function (def, not async def)"
+            )
+        task = self.create_task(work)
+        timer = self.call_later(_A_DAY, task.cancel)
+        try:
+            return self.run_until_complete(task)
+        except asyncio.CancelledError:
+            raise AssertionError("Still waiting after a day of virtual time") from None
+        finally:
+            timer.cancel()
+
+    def end(self) -> None:
+        """Cancel all tasks, and close the loop."""
+        while tasks := asyncio.all_tasks(self):
+            for task in tasks:
+                task.cancel()
+            self.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self.run_until_complete(self.shutdown_asyncgens())
+        self.close()
+
+    def _returned(self, future: asyncio.Future[Any]) -> None:
+        self._in_threads -= 1
+
+    def _is_working(self) -> bool:
+        return self._in_threads > 0 or any(is_working() for is_working in self.workers)
