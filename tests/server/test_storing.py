@@ -186,6 +186,22 @@ class BrokenStore(MemoryStore):
         raise OSError("disk gone")
 
 
+def test_a_session_that_ends_leaves_no_stream_whose_last_message_is_then_not_stored() -> None:
+    """Seed 4122227748042 of the simulator: such streams stayed in memory for ever."""
+    bench = Bench(store_works=False)
+    talk, call = bench.call(bench.open_session())
+    say(bench, call, "a")
+    bench.use_store_once()
+    talk.gone()
+    bench.do(call.respond, {})
+    (session,) = bench.server.sessions
+    bench.do(bench.server.end_session, session, "")
+    bench.fail_store_once()
+    legacy = bench.server._legacy  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
+    assert legacy is not None
+    assert legacy.streams._streams == {}  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
+
+
 def test_what_a_store_raises_is_a_failure_of_the_store() -> None:
     bench = Bench(store=BrokenStore())
     session = bench.open_session()

@@ -290,8 +290,7 @@ class Session(Caller):
             stream.detach(exchange)
             exchange.stop()
         for stream in tuple(self._streams):
-            if not stream.is_ending:
-                stream.close()
+            stream.close()
             self.table.tidy(stream)
         self._core.timers.stop(Timer.SESSION_IDLE, self)
         if everywhere and self._core.resumable and self.id is not None:

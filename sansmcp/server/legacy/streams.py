@@ -228,10 +228,12 @@ class Stream:
         return True
 
     def close(self) -> None:
-        """Nothing follows, and no answer either: the session has ended."""
-        self.finished = self._is_orphan = True
-        self._unstored.clear()
-        self.detach_reader()
+        """The session has ended: nothing follows but a last message that the store is getting."""
+        self._is_orphan = True
+        if not self.is_ending:
+            self.finished = True
+            self._unstored.clear()
+            self.detach_reader()
 
     # The reader
 
