@@ -66,6 +66,7 @@ from sansmcp.events import (
     ServerEvent,
     ServerNotified,
     ServerWithdrew,
+    SessionClosed,
     SessionExpired,
     StoreFailed,
     Violation,
@@ -73,6 +74,7 @@ from sansmcp.events import (
 from sansmcp.http11.pool import ConnectionPool
 from sansmcp.meta import LOG_LEVEL
 from sansmcp.process import Output, ProcessPart
+from sansmcp.server.calls import Caller
 
 from .network import Pipes, Wire
 
@@ -261,6 +263,7 @@ class Customer(Host):
         if self.client.cancel(handle, now=self.now):
             self.world.reach("call cancelled")
             made.is_cancelled = True
+            self.world.cancelled[made.errand.name] = self.world.clock.now
         else:
             self.world.reach("cancelled after the end")
         self.touch()
@@ -296,7 +299,7 @@ class Customer(Host):
                 self._asked(event)
             case SessionExpired():
                 self.world.reach("session expired")
-                self._needs(f"{event}", *(_ANY if self.kind in ("sse", "any") else _EXPIRES))
+                self.needs(f"{event}", *(_ANY if self.kind in ("sse", "any") else _EXPIRES))
             case Reconnecting():
                 self._reconnects(event)
             case Closed(error):
@@ -305,7 +308,7 @@ class Customer(Host):
                 self.closed = event
                 if error is not None:
                     self.world.reach("client given up")
-                    self._needs(f"Closed: {error!r}", *_ANY)
+                    self.needs(f"Closed: {error!r}", *_ANY)
             case ListenerStopped():
                 self.listener_stopped = True
                 self.world.reach("listener stopped")
@@ -322,9 +325,9 @@ class Customer(Host):
         elif isinstance(event, NotDelivered):
             self.world.reach("notification not delivered")
             if not self.closes_early and not self.world.is_closing:
-                self._needs(f"{event.reason}", *_ANY)
+                self.needs(f"{event.reason}", *_ANY)
 
-    def _needs(self, what: str, *causes: str) -> None:
+    def needs(self, what: str, *causes: str) -> None:
         """Something may only happen for one of these causes."""
         if not (self.causes | self.world.causes) & set(causes):
             known = sorted(self.causes | self.world.causes)
@@ -351,7 +354,7 @@ class Customer(Host):
         causes = _CAUSES[type(error).__name__]
         if isinstance(error, RequestRefused) and self.kind in ("sse", "any"):
             causes = _ANY  # its stream has broken, and only the server knows that yet
-        self._needs(f"{errand.name} failed: {error!r}", *causes)
+        self.needs(f"{errand.name} failed: {error!r}", *causes)
 
     def _progressed(self, made: Made, progress: float) -> None:
         if made.end is not None:
@@ -418,7 +421,11 @@ class Customer(Host):
     def lacks_answer(self, what: str, seconds: float) -> None:
         """A server has waited in vain for an answer that its application has given."""
         if seconds > 60:
-            self._needs(what, *_CAUSES["RequestTimeout"], "stall", "nap", "ghost", "end")
+            self.needs(what, *_CAUSES["RequestTimeout"], "stall", "nap", "ghost", "end")
+
+    def is_ignored(self, what: str) -> None:
+        """A server goes on with what its application has cancelled."""
+        self.needs(what, *_ANY)
 
     def _reconnects(self, event: Reconnecting) -> None:
         kind = "listener" if event.call is None else "call"
@@ -578,6 +585,8 @@ class Instance(Host):
         self._awaited: dict[Call, int] = {}
         self._store_free_at = 0.0
         self._store_uses = 0
+        self._used: set[Caller] = set()
+        """The sessions that have made calls here."""
 
     @property
     def machine(self) -> Server:
@@ -745,7 +754,12 @@ class Instance(Host):
         self.world.note(self.index, type(event).__name__)
         match event:
             case CallReceived(call):
+                self._used.add(call.session)
                 self._received(call)
+            case SessionClosed(session, reason) if "not used" in reason:
+                self.world.reach("unused session ended for another one")
+                if session in self._used:
+                    self.world.fail("causes", f"{self.name} ends a used session: {reason}")
             case CallCancelled(call):
                 self.world.reach("handler cancelled")
                 if call in self.scripts:
@@ -801,6 +815,7 @@ class Instance(Host):
         """What a handler does, from one step on."""
         for number in range(start, len(errand.steps)):
             kind, value = errand.steps[number]
+            self.world.check_wanted(errand)
             if kind in ("progress", "mark"):
                 while call.congested:
                     self.world.reach("handler waits")
@@ -833,6 +848,7 @@ class Instance(Host):
                     return InputRequired(questions, {"step": number + 1, "questions": value})
                 case _:
                     raise JsonRpcError(value, "planned")
+        self.world.check_wanted(errand)
         return {"content": [], "call": errand.name, "pad": "x" * errand.size}
 
     def _check_answer(self, answered: ClientAnswered, marker: Any) -> None:

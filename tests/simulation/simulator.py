@@ -18,7 +18,9 @@ from typing import Any
 import attrs
 
 from sansmcp import App, Client, Limits, ReconnectPolicy, Server, StateSeal
+from sansmcp.codecs import jsonrpc
 from sansmcp.errors import RequestTimeout
+from sansmcp.messages import Request
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
 from sansmcp.testing import VirtualClock, counting_tokens
 from sansmcp.trace import Tracer
@@ -45,6 +47,7 @@ FEATURES = {
     "naps": 0.3,
     "ends": 0.15,
     "strangers": 0.3,
+    "visitors": 0.15,
     "stops": 0.2,
     "small limits": 0.4,
     "impatient": 0.15,
@@ -129,6 +132,7 @@ SOMETIMES = (
     "server reads no more for a while",
     "server waits for a slow reader",
     "session expired",
+    "unused session ended for another one",
     "slow reader given up",
     "store failed",
     "store failed, message lost",
@@ -222,6 +226,8 @@ class World:
         }
         self.touched: dict[Host, None] = {}
         self.errands: dict[str, Errand] = {}
+        self.cancelled: dict[str, float] = {}
+        """When calls were cancelled."""
         self.entered: Counter[str] = Counter()
         self.rounds: Counter[tuple[str, int]] = Counter()
         self.homes: dict[str, Instance] = {}
@@ -255,6 +261,7 @@ class World:
             max_rounds=pick("rounds", (1, 2, 32)) if small else 32,
             max_seen_event_ids=pick("seen", (1, 4, 256)) if small else 256,
             max_open_posts=pick("posts", (1, 2, 16)) if small else 16,
+            max_sessions=pick("most sessions", (4, 6)) if "visitors" in self.features else 10_000,
             follow_interval=pick("follow", (0.2, 0.25, 1.0)),
             session_idle_timeout=pick("idle", (300.0, 1800.0)),
             stored_age=pick("age", (400.0, 900.0)),
@@ -432,6 +439,7 @@ class World:
                 ("ends", self._end),
                 ("early closes", self._close),
                 ("strangers", self._stranger),
+                ("visitors", self._visit),
                 ("stops", self._stop),
             ):
                 name = f"{host.name} {feature}"
@@ -459,6 +467,28 @@ class World:
     def _close(self, host: Host) -> None:
         if isinstance(host, Customer):
             host.close(early=True)
+
+    def _visit(self, host: Host) -> None:
+        """Many open sessions that they never use, and those who work in theirs may lose none."""
+        host = self._current(host)
+        if not isinstance(host, Instance) or not host.is_alive:
+            return
+        self.tell(f"{host.name} has visitors")
+        self.causes.add("sessions")
+        params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "-"}}
+        body = jsonrpc.encode(Request(0, "initialize", params))
+        lines = [
+            b"POST /mcp HTTP/1.1",
+            b"host: localhost",
+            b"accept: application/json, text/event-stream",
+            b"content-type: application/json",
+            b"authorization: visitor",
+            b"content-length: %d" % len(body),
+        ]
+        for number in range(8):
+            wire = Wire(self, f"{host.name} visitor {number}", host, None, None)
+            wire.send(b"\r\n".join(lines) + b"\r\n\r\n" + body)
+            self.clock.call_later(3.0, wire.close)
 
     def _stranger(self, host: Host) -> None:
         """Somebody reads a stream of a client: a second connection of it, or another principal."""
@@ -650,8 +680,18 @@ class World:
 
     def asked_in_vain(self, marker: Any, error: RequestTimeout) -> None:
         """A question has timed out, which its client has answered unless something has happened."""
-        (customer,) = [each for each in self.customers if marker[0].startswith(f"{each.name}.")]
-        customer.lacks_answer(f"{marker} timed out", error.seconds)
+        self._owner_of(marker[0]).lacks_answer(f"{marker} timed out", error.seconds)
+
+    def check_wanted(self, errand: Errand) -> None:
+        """A handler goes on; its call was not cancelled long ago, unless something has happened."""
+        bound = 15.0 if self.features & {"slow store", "naps"} else 5.0
+        if self.clock.now - self.cancelled.get(errand.name, self.clock.now) > bound:
+            what = f"{errand.name} runs {bound} s after it was cancelled"
+            self._owner_of(errand.name).is_ignored(what)
+
+    def _owner_of(self, errand: str) -> Customer:
+        (customer,) = [each for each in self.customers if errand.startswith(f"{each.name}.")]
+        return customer
 
     def check_completed(self, customer: Customer, made: Made, result: Any) -> None:
         """A call has its result: it is its own, and nothing that was said before is missing."""
