@@ -26,7 +26,8 @@ from ..patches import Ending, Patch, attempt, read_patches
 BUGS = Path(__file__).parent
 _NONE = Patch(name="none", about="", hunks=())
 _FAILURE = re.compile(
-    r"^seed (?P<seed>\d+) fails after (?P<seconds>[\d.]+) s: (?P<problem>.*)$", re.MULTILINE
+    r"^seed (?P<seed>\d+) fails after (?P<seconds>[\d.]+) s: .*\nchecker: (?P<checker>.*)$",
+    re.MULTILINE,
 )
 """What the simulator prints of the first world that fails."""
 _STARTING = 60.0
@@ -40,14 +41,14 @@ class Row:
     name: str
     ending: Ending
     said: str
-    """What failed, or why the patch is stale."""
+    """Which checker has found it, or why it was not found."""
     seconds: float
     seed: str = ""
 
     def __str__(self) -> str:
         what = self.said if self.ending is Ending.FOUND else self.ending.value.upper()
         more = self.seed if self.ending is Ending.FOUND else self.said
-        return f"{self.name:40} | {what[:60]:60} | {self.seconds:5.1f} s | {more}".rstrip(" |")
+        return f"{self.name:40} | {what:14} | {self.seconds:5.1f} s | {more}".rstrip(" |")
 
 
 def main() -> int:
@@ -109,7 +110,7 @@ def _try(bug: Patch, seconds: float) -> Row:
     return Row(
         name=bug.name,
         ending=Ending.FOUND,
-        said=re.sub(r"\b[csp]\d[\w.]*", "it", failure["problem"]),
+        said=failure["checker"],
         seconds=float(failure["seconds"]),
         seed=seed,
     )
