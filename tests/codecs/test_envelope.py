@@ -80,6 +80,7 @@ def test_a_gateway_gives_a_request_another_id_and_leaves_the_rest_alone() -> Non
         (b'"method":"m","\\u006dethod":"n"', None),
         (b'"method":"m","x":{"a":1,"a":2}', None),
         (b'"method":"m","\\ud800":1', None),
+        (b'"method":"m","\\uD800":1', None),
         (b'"method":1', None),
         (b'"result":1', None),
         (b'"id":1,"error":[]', None),
@@ -111,6 +112,7 @@ def test_what_is_outside_keeps_the_rules(members: bytes, expected: Envelope | No
         (b"1e999", "number_too_large"),
         (b"9" * 5000, "number_too_large"),
         (b'["\\ud800"]', "lone_surrogate"),
+        (b'["\\uD800"]', "lone_surrogate"),
     ],
 )
 def test_what_is_inside_is_judged_when_it_is_opened(payload: bytes, reason: str) -> None:

@@ -110,6 +110,52 @@ def test_many_threads_report_and_ask(serve: Serve) -> None:
 
 
 @everywhere
+def test_questions_are_answered_in_reverse_order(serve: Serve) -> None:
+    """Of all handlers that wait the one goes on whose answer has come; the first is the last."""
+    app = sansmcp.App("threads", "1")
+    waiting = 20
+
+    @app.handler("tools/call")
+    def work(call: ThreadCall) -> Any:
+        number = str(call.params["arguments"]["number"])
+        return call.ask("elicitation/create", {"message": number, "requestedSchema": {}})
+
+    async def main() -> list[int]:
+        all_asked = asyncio.Event()
+        asked: list[int] = []
+        ended = [asyncio.Event() for _ in range(waiting)]
+        order: list[int] = []
+
+        async def answer(request: Any) -> Any:
+            asked.append(int(request.params["message"]))
+            if len(asked) == waiting:
+                all_asked.set()
+            await all_asked.wait()
+            place = asked.index(int(request.params["message"]))
+            if place + 1 < waiting:
+                await ended[asked[place + 1]].wait()
+            return {"action": "accept", "content": {}}
+
+        async def call(client: sansmcp_asyncio.Client, number: int) -> None:
+            await client.call_tool("work", {"number": number})
+            order.append(number)
+            ended[number].set()
+
+        async with sansmcp_asyncio.connect(
+            serve(app).url,
+            answers={"elicitation/create": answer},
+            capabilities={"elicitation": {}},
+            versions=HANDSHAKE_VERSIONS,
+        ) as client:
+            calls = [call(client, number) for number in range(waiting)]
+            await asyncio.wait_for(asyncio.gather(*calls), PATIENCE)
+        assert order == asked[::-1]
+        return order
+
+    assert len(asyncio.run(main())) == waiting
+
+
+@everywhere
 @pytest.mark.parametrize("act", ["progress", "notify", "ask", "sleep"])
 def test_many_threads_are_cancelled(serve: Serve, act: str) -> None:
     """Row C5 of the review: what each does when its client cancels raises, whatever it is."""

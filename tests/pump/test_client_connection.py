@@ -130,6 +130,15 @@ def test_interim_responses_are_skipped(size: int | None) -> None:
     assert bench.connection.is_reusable
 
 
+@pytest.mark.parametrize("size", [1, None])
+@pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
+def test_a_response_without_a_body_ends_with_its_head(status: bytes, size: int | None) -> None:
+    """RFC 9112 section 6.3: it has no content-length either, and the connection stays open."""
+    bench = Bench().feed(b"HTTP/1.1 " + status + b"\r\n\r\n", size)
+    assert bench.connection.is_done
+    assert bench.connection.is_reusable
+
+
 @pytest.mark.parametrize("extra", [b"connection: close\r\n"])
 def test_a_connection_that_is_to_be_closed_is_not_used_again(extra: bytes) -> None:
     bench = Bench().feed(response(extra=extra))

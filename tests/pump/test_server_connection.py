@@ -186,6 +186,7 @@ def test_a_client_that_waits_is_refused_without_its_body(bench: Bench) -> None:
     assert not bench.closed
     bench.wait(2)
     assert bench.closed
+    assert bench.sent.count(b"HTTP/1.1 ") == 1
 
 
 @pytest.mark.parametrize("size", [1, None])

@@ -81,6 +81,20 @@ def test_rounds_at_one_instance_after_the_other() -> None:
     assert instances.entered == []
 
 
+def test_the_rounds_of_a_parked_call_are_limited() -> None:
+    """They are counted in the store, so it makes no difference which instance goes on."""
+    instances = Instances(limits=Limits(max_rounds=2))
+    session, talk, questions = ask(instances)
+    instances[1].post(answer_to(questions[-1]), session)
+    instances[1].do(instances[1].last_call().respond, InputRequired({"again": NAME}))
+    instances.wait(0.5)
+    instances[0].post(answer_to(talk.messages[-1]), session)
+    call = instances[0].last_call()
+    with pytest.raises(LocalProtocolError, match="2 times"):
+        call.respond(InputRequired({"again": NAME}), now=instances[0].now)
+    assert call.is_running
+
+
 def test_answers_at_several_instances_enter_the_handler_once() -> None:
     instances = Instances(3)
     session, _, questions = ask(instances, "a", "b", "c")

@@ -157,6 +157,19 @@ def test_an_idle_session_expires() -> None:
     assert bench.server.next_deadline() is None
 
 
+@pytest.mark.parametrize(
+    "message",
+    [notification("notifications/roots/list_changed"), {"jsonrpc": "2.0", "id": 9, "result": {}}],
+)
+def test_a_session_that_only_notifies_or_answers_is_used(message: dict[str, Any]) -> None:
+    bench = Bench(limits=Limits(session_idle_timeout=60))
+    session = bench.open_session()
+    for _ in range(3):
+        bench.wait(0.9 * 60)
+        assert bench.post(message, session).status == 202
+    assert bench.server.sessions
+
+
 def test_a_busy_session_does_not_expire() -> None:
     bench = Bench(limits=Limits(session_idle_timeout=60))
     session = bench.open_session()
