@@ -161,7 +161,8 @@ def encode(value: Any) -> bytes:
 def _is_strict(value: Any) -> bool:
     """Whether a value has JSON's own types only; subclasses and models are left to the plain path.
 
-    What it finds is written by msgspec as the plain path writes it.
+    What it finds is written by msgspec as the plain path writes it, but for exponents: 1e300 and
+    1e+300 are the same number.
     """
     containers = [value]
     for each in containers:  # grows while it is walked

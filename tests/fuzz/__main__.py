@@ -24,7 +24,7 @@ from .shrinking import failure_of, shrunk
 from .targets import CORPUS, TARGETS
 
 BUILD = Path("build/fuzz")
-OPTIONS = ("-print_final_stats=1", "-timeout=120", "-rss_limit_mb=2048", "-max_len=8192")
+OPTIONS = ("-print_final_stats=1", "-timeout=120", "-rss_limit_mb=2048", "-max_len=5000")
 
 _EXECUTIONS = re.compile(r"stat::number_of_executed_units: (\d+)")
 _COVERAGE = re.compile(r"cov: (\d+) ft: (\d+)")

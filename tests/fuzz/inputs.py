@@ -55,7 +55,7 @@ def mutated(data: bytes, random: Mutator, others: Sequence[bytes]) -> bytes:
     return joined(seed, *parts)
 
 
-_SAID = {
+SAID = {
     b"SESSION": re.compile(rb"mcp-session-id: ([!-~]+)"),
     b"CURSOR": re.compile(rb"\nid: ([!-~]+)"),
     b"STATE": re.compile(rb'"requestState":"([^"]*)"'),
@@ -72,7 +72,7 @@ class Said:
 
     def hear(self, output: bytes) -> None:
         """Note the last of each that the server has just sent."""
-        for word, pattern in _SAID.items():
+        for word, pattern in SAID.items():
             if found := pattern.findall(output):
                 self.words[word] = found[-1]
 

@@ -174,9 +174,11 @@ def _damage(path: Path, kind: int, numbers: bytes, text: bytes) -> None:
 
 def _execute(path: Path, statement: str) -> None:
     """Change the file as a program would that knows nothing of its rules."""
-    with contextlib.closing(sqlite3.connect(path)) as database, contextlib.suppress(sqlite3.Error):
-        database.execute("PRAGMA ignore_check_constraints = ON")
-        database.execute("DROP TRIGGER added")
-        database.execute("DROP TRIGGER removed")
+    with (
+        contextlib.closing(sqlite3.connect(path)) as database,
+        contextlib.suppress(sqlite3.Error, UnicodeDecodeError),  # it is beyond changing
+    ):
+        database.execute("DROP TRIGGER IF EXISTS added")
+        database.execute("DROP TRIGGER IF EXISTS removed")
         database.execute(statement)
         database.commit()
