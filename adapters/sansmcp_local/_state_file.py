@@ -24,9 +24,14 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from sansmcp import RemoteProtocolError
+from sansmcp.codecs.json import decode
+
 if TYPE_CHECKING:
     from typing import Self
 
+_DEPTH = 8
+"""How deep a state file may nest; one that a server has written nests twice."""
 
 _SLACK = 2.0
 """Seconds by which the beginning of a process may seem to be later than that of its server."""
@@ -120,9 +125,9 @@ def read_state(path: str | os.PathLike[str]) -> State | None:
 
 def _load(path: Path) -> State | None:
     try:
-        found: Any = json.loads(path.read_text(encoding="utf-8"))
-        return _state_from(found)
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        # json.loads() would overflow the C stack of CPython 3.13 where a file nests deep.
+        return _state_from(decode(path.read_bytes(), _DEPTH))
+    except (OSError, RemoteProtocolError, ValueError, KeyError, TypeError, OverflowError):
         return None
 
 
