@@ -1,5 +1,5 @@
 # make demo     watch the library survive a server and a network that disconnect
-# make test     everything that has to hold, the way CI checks it
+# make test     what has to hold, in five minutes; make thorough: further cases of it
 # make conformance   the official conformance suite, against every adapter
 # make requirements  which rules of the protocol are proven, and docs/requirements.md
 # make requirements-proof  break rules of the protocol, and see the tests of each fail
@@ -18,12 +18,22 @@ CORE = tests/codecs tests/vocabulary tests/client tests/server tests/pump tests/
 # Compiled files save each worker ten seconds of rewriting assertions, and each process of a test some.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check core others tests conformance simulate requirements requirements-proof bench bench-quick bench-plots format clean
+.PHONY: demo test check quick core others thorough tests conformance simulate requirements requirements-proof bench bench-quick bench-plots format clean
 
 demo: $(VENV)/installed-cli
 	$(BIN)/sansmcp demo
 
-test: check core others
+# The static checks run beside the tests, which wait for much.
+test: $(VENV)/installed-dev
+	$(MAKE) --jobs 2 check quick
+
+quick:
+	$(MAKE) core
+	$(MAKE) others
+
+# What make test leaves out.
+thorough: $(VENV)/installed-dev
+	$(PYTEST) -n 3 -m thorough
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check
@@ -35,14 +45,15 @@ check: $(VENV)/installed-dev
 core: $(VENV)/installed-dev
 	$(PYTEST) $(CORE) --cov
 
-# The rest needs no measuring of coverage, which takes time.
+# The rest needs no measuring of coverage, which takes time. It waits for sockets and processes: a
+# third worker makes use of that.
 others: $(VENV)/installed-dev
-	$(PYTEST) $(CORE:%=--ignore=%)
+	$(PYTEST) -n 3 -m "not thorough" $(CORE:%=--ignore=%)
 
 # All tests, nothing else: for other versions of Python, or of the dependencies
 # (CONSTRAINTS="--constraint tests/lowest.txt").
 tests: $(VENV)/installed-dev
-	$(PYTEST)
+	$(PYTEST) -n 3
 
 # The verdicts are in build/conformance.json, too.
 conformance: $(VENV)/installed-dev

@@ -52,6 +52,7 @@ def run(root: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.thorough
 def test_the_tests_of_the_stateless_revisions_pass_without_the_others(
     without_sessions: Path,
 ) -> None:
@@ -60,6 +61,7 @@ def test_the_tests_of_the_stateless_revisions_pass_without_the_others(
     assert passed > 500
 
 
+@pytest.mark.thorough
 def test_a_test_that_needs_both_would_be_noticed(without_sessions: Path) -> None:
     with pytest.raises(AssertionError, match="failed"):
         run(without_sessions, "pytest", *OPTIONS, "both_eras", MODERN_TESTS[0])
