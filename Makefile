@@ -42,8 +42,9 @@ check: $(VENV)/installed-dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 # The core, and what it publishes for tests of others: these reach every branch of it.
+COVERAGE = --cov
 core: $(VENV)/installed-dev
-	$(PYTEST) $(CORE) --cov
+	$(PYTEST) $(CORE) $(COVERAGE)
 
 # The rest needs no measuring of coverage, which takes time. It waits for sockets and processes: a
 # third worker makes use of that.
