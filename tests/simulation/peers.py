@@ -88,6 +88,7 @@ _SPINS = 50
 """How often a machine may have something to do at one time."""
 MARK = "notifications/message"
 TICK = "notifications/com.example/tick"
+CHANGED = "notifications/tools/list_changed"
 HELLO = "notifications/com.example/hello"
 
 
@@ -211,7 +212,13 @@ class Customer(Host):
         self.closed: Closed | None = None
         self.listener_stopped = False
         self.closes_early = False
+        self.offers: tuple[str, ...] = ()
+        """The revisions that it speaks."""
+        self.has_listener = False
+        """Whether it opens the standalone stream."""
         self.ticks: Counter[tuple[str, int]] = Counter()
+        self.changes: Counter[int | None] = Counter()
+        """How often it was told of changes, by the calls that listen."""
         self.gets: list[OpenExchange] = []
         """Requests that resume a stream."""
         self.process: Pipes | None = None
@@ -233,7 +240,14 @@ class Customer(Host):
     @property
     def is_done(self) -> bool:
         """Whether all its calls have ended."""
-        return all(made.end is not None for made in self.calls.values())
+        return all(made.end or made.errand.lasts for made in self.calls.values())
+
+    def listens(self, *, modern: bool) -> bool:
+        """Whether it wants to be told what belongs to no call, at the newest revision or before."""
+        if modern:
+            return self.offers == ("2026-07-28",)
+        has_stream = self.kind in ("sse", "stdio") or (self.kind == "http" and self.has_listener)
+        return has_stream and self.offers != ("2026-07-28",) and not self.listener_stopped
 
     # The application
 
@@ -367,6 +381,8 @@ class Customer(Host):
         made.reports.append(progress)
 
     def _notified(self, handle: int | None, method: str, params: Any) -> None:
+        if method == CHANGED:
+            self.changes[handle] += 1
         if method == TICK:
             tick = (params["from"], params["number"])
             self.ticks[tick] += 1
@@ -420,7 +436,7 @@ class Customer(Host):
 
     def lacks_answer(self, what: str, seconds: float) -> None:
         """A server has waited in vain for an answer that its application has given."""
-        if seconds > 60:
+        if seconds > 60 and not self.closes_early:
             self.needs(what, *_CAUSES["RequestTimeout"], "stall", "nap", "ghost", "end")
 
     def is_ignored(self, what: str) -> None:
@@ -729,7 +745,7 @@ class Instance(Host):
         for session in self.server.sessions:
             params = {"from": self.name, "number": number, "to": session.client_info.get("name")}
             session.notify(TICK, params, now=self.now)
-        self.server.publish("notifications/tools/list_changed", now=self.now)
+        self.server.publish(CHANGED, now=self.now)
         self.touch()
 
     def drain_calls(self) -> None:

@@ -21,6 +21,7 @@ from sansmcp import App, Client, Limits, ReconnectPolicy, Server, StateSeal
 from sansmcp.codecs import jsonrpc
 from sansmcp.errors import RequestTimeout
 from sansmcp.messages import Request
+from sansmcp.meta import LISTEN
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
 from sansmcp.testing import VirtualClock, counting_tokens
 from sansmcp.trace import Tracer
@@ -71,6 +72,7 @@ CHECKERS = {
     "reconnecting": "attempts are counted anew after progress, and a poll waits for `retry`",
     "stored first": "an event id is sent only when the store has its entry",
     "bounds": "unsent bytes, stores and rounds stay within their limits",
+    "listening": "who listens is told, once there are no accidents",
     "deadlines": "no deadline stays in the past",
     "timers": "nothing that has ended has a timer",
     "quiet": "machines do not keep themselves or each other busy for ever",
@@ -121,6 +123,10 @@ SOMETIMES = (
     "listener finds a dead connection",
     "listener polls",
     "listener stopped",
+    "listener told in the end",
+    "subscriber told in the end",
+    "instance stopped",
+    "stranger at a stream",
     "notification not delivered",
     "proxy closes a silent connection",
     "question answered",
@@ -142,6 +148,25 @@ SOMETIMES = (
 
 _NOTHING: tuple[str, Any] = ("", None)
 _TRANSPORTS = {"http": ("streamable-http",), "sse": ("http+sse",)}
+
+_LAST = 99
+"""The number of what is told in the end."""
+_DEAFENS = frozenset(
+    (
+        "silence",
+        "kill",
+        "stop",
+        "end",
+        "jump",
+        "ghost",
+        "evicted",
+        "store",
+        "stall",
+        "impatient",
+        "sessions",
+    )
+)
+"""After these a client may listen to what is dead, without a way to know it."""
 
 _FAULTS_LAST = 25.0
 """Seconds."""
@@ -200,6 +225,11 @@ class Errand:
         return [n + 1 for n, (kind, _) in enumerate(self.steps) if kind == "progress"]
 
     @property
+    def lasts(self) -> bool:
+        """Whether it listens for changes, for as long as its client does."""
+        return self.method == LISTEN
+
+    @property
     def is_safe(self) -> bool:
         """Whether it may run more than once."""
         return bool(self.idempotent) or self.method != "tools/call"
@@ -214,8 +244,9 @@ class World:
         fates = self.fates = Fates(seed, without)
         self.story: deque[str] | None = deque(maxlen=4000) if story else None
         self.clock = VirtualClock()
+        mood = fates.pick("mood", (0.3, 1.0, 1.0))
         self.features = {
-            name for name, rate in FEATURES.items() if fates.strikes(f"feature {name}", rate)
+            name for name, rate in FEATURES.items() if fates.strikes(f"feature {name}", mood * rate)
         }
         self.is_faulty = True
         self.is_closing = False
@@ -248,7 +279,7 @@ class World:
         fates, small = self.fates, "small limits" in self.features
         pick = fates.pick
         self.resumable = pick("resumable", (True, True, True, False))
-        self.shared = self.resumable and pick("shared", (True, True, False))
+        self.shared = self.resumable and pick("shared", (True, True, True, False))
         self.authentication = pick("authentication", (True, False))
         self.sessions = pick("sessions", (True, True, True, True, True, False))
         turns = self.resumable and pick("multi turn", (True, False))
@@ -284,7 +315,7 @@ class World:
         }
         self.store = NotingStore(self.limits) if self.shared else None
         self.turns = turns
-        count = pick("instances", (1, 1, 2, 3))
+        count = pick("instances", (1, 2, 2, 3))
         self.instances: list[Instance] = []
         self._generation = 0
         for number in range(count):
@@ -358,6 +389,8 @@ class World:
                 trace=self._tracer(name),
             )
             customer = Customer(self, name, 10 + index, client, kind)
+            customer.offers = versions
+            customer.has_listener = pick(f"{name} listen", (True, False))
             self.customers.append(customer)
             self._draw_errands(customer, principal)
             self.clock.call_at(0.0, lambda customer=customer: self._start(customer))  # type: ignore[misc]
@@ -394,6 +427,24 @@ class World:
             )
             self.errands[name] = errand
             self.clock.call_at(at, lambda errand=errand: customer.go(errand))  # type: ignore[misc]
+
+        if customer.listens(modern=True) and fates.strikes(f"{customer.name} listens", 0.6):
+            self._draw_listening(customer, principal)
+
+    def _draw_listening(self, customer: Customer, principal: str) -> None:
+        errand = Errand(
+            name=f"{customer.name}.listen",
+            method=LISTEN,
+            params={"notifications": {"toolsListChanged": True}},
+            idempotent=None,
+            at=self.fates.between(f"{customer.name} listens at", 0.0, 3.0),
+            cancel_after=None,
+            steps=(),
+            size=0,
+            principal=principal,
+        )
+        self.errands[errand.name] = errand
+        self.clock.call_at(errand.at, lambda: customer.go(errand))
 
     def _draw_steps(self, name: str) -> list[tuple[str, Any]]:
         fates, pick = self.fates, self.fates.pick
@@ -538,7 +589,8 @@ class World:
 
         def leave() -> None:
             if instance.is_alive:
-                if instance.scripts or instance.server.is_busy:
+                is_left = instance.scripts or instance.server.is_busy
+                if is_left and not instance.naps:
                     self.fail("nothing left", f"{instance.name} runs calls after its end")
                 self.replace(instance)
 
@@ -696,7 +748,9 @@ class World:
     def check_completed(self, customer: Customer, made: Made, result: Any) -> None:
         """A call has its result: it is its own, and nothing that was said before is missing."""
         errand = made.errand
-        if errand.method == "tools/list":
+        if errand.lasts and not {"stop", "nap"} & self.causes:
+            self.fail("causes", f"{errand.name} is over, and no server has stopped")
+        if errand.lasts or errand.method == "tools/list":
             return
         if result["call"] != errand.name or len(result["pad"]) != errand.size:
             self.fail("results", f"{errand.name} gets the result of {result['call']}")
@@ -752,14 +806,40 @@ class World:
         self._pass(self.clock.now + _SETTLING, self._is_settled)
         for customer in self.customers:
             for made in customer.calls.values():
-                if made.end is None:
+                if made.end is None and not made.errand.lasts:
                     self.fail("end in time", f"{made.errand.name} never ends")
-        self._pass(self.clock.now + 5.0, lambda: False)
+        self._check_listeners()
+        linger = self.fates.pick("linger", (5.0, 5.0, 450.0))
+        self._pass(self.clock.now + linger, lambda: False)
         self.is_closing = True
         for customer in self.customers:
             customer.close(early=False)
         self._pass(self.clock.now + _LEAVING, lambda: False)
         self._check_nothing_left()
+
+    def _check_listeners(self) -> None:
+        """Who listens is told, unless it cannot know that its connection is dead."""
+        self._pass(self.clock.now + 60.0, lambda: False)
+        heard = {customer: customer.changes.copy() for customer in self.customers}
+        for instance in (*self.instances, *self.processes):
+            instance.tick(_LAST)
+        self._pass(self.clock.now + 30.0, lambda: False)
+        for customer in self.customers:
+            if (customer.causes | self.causes) & _DEAFENS or customer.client.state.name != "READY":
+                continue
+            if customer.listens(modern=False) and self.sessions_of(customer):
+                self.reach("listener told in the end")
+                if not any(number == _LAST for _, number in customer.ticks):
+                    self.fail("listening", f"{customer.name} listens, and is told nothing")
+            for handle, made in customer.calls.items():
+                if made.errand.lasts and made.end is None:
+                    self.reach("subscriber told in the end")
+                    if customer.changes[handle] == heard[customer][handle]:
+                        self.fail("listening", f"{made.errand.name} is told nothing")
+
+    def sessions_of(self, customer: Customer) -> bool:
+        """Whether a server has something for a client that belongs to no call."""
+        return customer.kind != "http" or (self.sessions and bool(self.settings["listening"]))
 
     def _is_settled(self) -> bool:
         return all(customer.is_done for customer in self.customers)
