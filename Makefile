@@ -4,6 +4,7 @@
 # make requirements  which rules of the protocol are proven, and docs/requirements.md
 # make requirements-proof  break rules of the protocol, and see the tests of each fail
 # make simulate SECONDS=600   worlds of fresh seeds, until one fails or the time is over
+# make fuzz SECONDS=600   100,000 mutations, then fuzzing by coverage for so long
 # make bench    parsers, servers, clients and more next to others; make bench-quick: in two minutes
 # make bench-plots   put the plots of the last runs into the checkout
 # make format   put the code into its shape
@@ -18,7 +19,7 @@ CORE = tests/codecs tests/vocabulary tests/client tests/server tests/pump tests/
 # Compiled files save each worker ten seconds of rewriting assertions, and each process of a test some.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check quick core others thorough tests conformance simulate requirements requirements-proof bench bench-quick bench-plots format clean
+.PHONY: demo test check quick core others thorough tests conformance simulate requirements requirements-proof fuzz bench bench-quick bench-plots format clean
 
 demo: $(VENV)/installed-cli
 	$(BIN)/sansmcp demo
@@ -70,6 +71,11 @@ requirements: $(VENV)/installed-dev
 # PROOF="--draw 5" tries five of them.
 requirements-proof: $(VENV)/installed-dev
 	$(BIN)/python -m tests.requirements_proof $(PROOF)
+
+# SECONDS are those by coverage, all targets together.
+fuzz: $(VENV)/installed-dev $(VENV)/installed-fuzz
+	SANSMCP_FUZZ_SEEDS=10 $(PYTEST) tests/fuzz/test_servers.py tests/fuzz/test_clients.py
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
 bench: $(VENV)/installed-bench
 	$(BIN)/python -m benchmarks.parsers
