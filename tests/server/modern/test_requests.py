@@ -87,6 +87,15 @@ def test_there_are_no_event_ids_and_nothing_is_stored(bench: ModernBench) -> Non
     assert large.header("content-type") == JSON
 
 
+def test_a_stream_that_has_begun_is_not_begun_again(bench: ModernBench) -> None:
+    """The time after which it would have begun by itself comes later."""
+    talk, call = bench.start()
+    bench.do(call.notify, "notifications/a")
+    assert bench.server.next_deadline() == bench.server.limits.keep_alive_interval
+    bench.wait(1)
+    assert methods(talk) == ["notifications/a"]
+
+
 def test_a_quiet_stream_is_kept_alive() -> None:
     bench = ModernBench(limits=Limits(keep_alive_interval=10))
     talk, call = bench.start()
