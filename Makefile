@@ -1,5 +1,5 @@
 # make demo     watch the library survive a server and a network that disconnect
-# make test     what has to hold, in five minutes; make thorough: further cases of it
+# make test     everything that has to hold; make thorough: further cases of it
 # make conformance   the official conformance suite, against every adapter
 # make requirements  which rules of the protocol are proven, and docs/requirements.md
 # make requirements-proof  break rules of the protocol, and see the tests of each fail

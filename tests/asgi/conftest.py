@@ -37,7 +37,13 @@ Start = Callable[[Any, socket.socket, ExitStack], None]
 
 
 def _uvicorn(app: Any, listener: socket.socket, stack: ExitStack) -> None:
-    config = uvicorn.Config(app, ws="none", log_level="critical", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        app,
+        ws="none",
+        log_level="critical",
+        timeout_graceful_shutdown=1,
+        timeout_keep_alive=KEEP_ALIVE,
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
@@ -49,11 +55,19 @@ def _uvicorn(app: Any, listener: socket.socket, stack: ExitStack) -> None:
     stack.callback(stop)
 
 
+KEEP_ALIVE = 60
+"""Seconds without a request after which a connection is closed.
+
+By default five, which a busy machine may take between two requests: the second one is lost.
+"""
+
+
 def _config(listener: socket.socket) -> Config:
     config = Config()
     config.bind = [f"fd://{listener.detach()}"]
     config.loglevel = "CRITICAL"
     config.graceful_timeout = 0.5
+    config.keep_alive_timeout = KEEP_ALIVE
     return config
 
 
