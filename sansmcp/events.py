@@ -187,7 +187,10 @@ class CallFailed:
 
 @attrs.frozen(kw_only=True)
 class ProgressReceived:
-    """The server reports progress of a call. ``progress`` grows from report to report."""
+    """The server reports progress of a call.
+
+    ``progress`` grows from report to report; it begins anew where the call is made again.
+    """
 
     call: int
     progress: float

@@ -736,7 +736,7 @@ class World:
 
     def check_wanted(self, errand: Errand) -> None:
         """A handler goes on; its call was not cancelled long ago, unless something has happened."""
-        bound = 15.0 if self.features & {"slow store", "naps"} else 5.0
+        bound = 30.0 if self.features & {"slow store", "naps"} else 5.0
         if self.clock.now - self.cancelled.get(errand.name, self.clock.now) > bound:
             what = f"{errand.name} runs {bound} s after it was cancelled"
             self._owner_of(errand.name).is_ignored(what)
