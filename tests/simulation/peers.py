@@ -373,7 +373,7 @@ class Customer(Host):
     def _progressed(self, made: Made, progress: float) -> None:
         if made.end is not None:
             self.world.fail("order", f"{made.errand.name}: progress after the end")
-        is_again = self.world.entered[made.errand.name] > 1
+        is_again = self.world.is_repeated(made.errand)
         if made.reports and progress <= made.reports[-1] and not is_again:
             self.world.fail(
                 "order", f"{made.errand.name}: progress {progress} after {made.reports}"
@@ -404,7 +404,7 @@ class Customer(Host):
         place = (mark["run"], mark["step"])
         if made.marks and place <= made.marks[-1]:
             self.world.fail("order", f"{made.errand.name}: {place} is told after {made.marks}")
-        if isinstance(made.end, CallCompleted) and self.world.entered[made.errand.name] == 1:
+        if isinstance(made.end, CallCompleted) and not self.world.is_repeated(made.errand):
             self.world.fail("order", f"{made.errand.name}: {place} is told after the end")
         made.marks.append(place)
 
@@ -809,7 +809,7 @@ class Instance(Host):
         self.world.enters(errand, start, self)
         if start and not self._are_answers(call, name):
             return
-        self.scripts[call] = self._script(call, errand, start, self.world.entered[name])
+        self.scripts[call] = self._script(call, errand, start, self.world.entries[name])
         self._go_on(call, None)
 
     def _are_answers(self, call: Call, name: str) -> bool:
