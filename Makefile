@@ -4,6 +4,7 @@
 # make requirements  which rules of the protocol are proven, and docs/requirements.md
 # make requirements-proof  break rules of the protocol, and see the tests of each fail
 # make simulate SECONDS=600   worlds of fresh seeds, until one fails or the time is over
+# make planted  plant bugs, and see the simulator find them; PLANTED="--draw 3", or names
 # make fuzz SECONDS=600   100,000 mutations, then fuzzing by coverage for so long
 # make bench    parsers, servers, clients and more next to others; make bench-quick: in two minutes
 # make bench-plots   put the plots of the last runs into the checkout
@@ -19,7 +20,7 @@ CORE = tests/codecs tests/vocabulary tests/client tests/server tests/pump tests/
 # Compiled files save each worker ten seconds of rewriting assertions, and each process of a test some.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check quick core others thorough tests conformance simulate requirements requirements-proof fuzz bench bench-quick bench-plots format clean
+.PHONY: demo test check quick core others thorough tests conformance simulate planted requirements requirements-proof fuzz bench bench-quick bench-plots format clean
 
 demo: $(VENV)/installed-cli
 	$(BIN)/sansmcp demo
@@ -64,6 +65,9 @@ conformance: $(VENV)/installed-dev
 SECONDS = 60
 simulate: $(VENV)/installed-dev
 	$(BIN)/python -m tests.simulation --seconds $(SECONDS)
+
+planted: $(VENV)/installed-dev
+	$(BIN)/python -m tests.planted $(PLANTED)
 
 requirements: $(VENV)/installed-dev
 	$(BIN)/python -m tests.house.requirements
