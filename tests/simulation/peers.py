@@ -219,6 +219,8 @@ class Customer(Host):
         self.ticks: Counter[tuple[str, int]] = Counter()
         self.changes: Counter[int | None] = Counter()
         """How often it was told of changes, by the calls that listen."""
+        self.answered: set[tuple[Any, ...]] = set()
+        """The questions that its application has answered."""
         self.gets: list[OpenExchange] = []
         """Requests that resume a stream."""
         self.process: Pipes | None = None
@@ -424,7 +426,8 @@ class Customer(Host):
         def answer() -> None:
             if self.closed is None:
                 result = {"action": "accept", "content": {"marker": marker}}
-                self.client.respond(request_id, result, now=self.now)
+                if self.client.respond(request_id, result, now=self.now):
+                    self.answered.add(tuple(marker))
                 self.touch()
 
         if self.world.strikes(f"{name} declined", 0.05):
@@ -434,10 +437,11 @@ class Customer(Host):
         else:
             self.world.clock.call_later(delay, answer)
 
-    def lacks_answer(self, what: str, seconds: float) -> None:
-        """A server has waited in vain for an answer that its application has given."""
-        if seconds > 60 and not self.closes_early:
-            self.needs(what, *_CAUSES["RequestTimeout"], "stall", "nap", "ghost", "end")
+    def lacks_answer(self, marker: Any, seconds: float) -> None:
+        """A server has waited in vain for an answer; this is no wonder if there was none."""
+        if seconds > 60 and tuple(marker) in self.answered and not self.closes_early:
+            causes = (*_CAUSES["RequestTimeout"], "stall", "nap", "ghost", "end", "stop")
+            self.needs(f"the answer to {marker} has not arrived", *causes)
 
     def is_ignored(self, what: str) -> None:
         """A server goes on with what its application has cancelled."""

@@ -745,7 +745,8 @@ class World:
 
     def asked_in_vain(self, marker: Any, error: RequestTimeout) -> None:
         """A question has timed out, which its client has answered unless something has happened."""
-        self._owner_of(marker[0]).lacks_answer(f"{marker} timed out", error.seconds)
+        if self.entered[marker[0]] == 1:
+            self._owner_of(marker[0]).lacks_answer(marker, error.seconds)
 
     def check_wanted(self, errand: Errand) -> None:
         """A handler goes on; its call was not cancelled long ago, unless something has happened.
