@@ -6,6 +6,7 @@
 # make simulate SECONDS=600   worlds of fresh seeds, until one fails or the time is over
 # make planted  plant bugs, and see the simulator find them; PLANTED="--draw 3", or names
 # make fuzz SECONDS=600   100,000 mutations, then fuzzing by coverage for so long
+# make chaos    clients and servers of several libraries, with a network that breaks between them
 # make bench    parsers, servers, clients and more next to others; make bench-quick: in two minutes
 # make bench-plots   put the plots of the last runs into the checkout
 # make format   put the code into its shape
@@ -20,7 +21,7 @@ CORE = tests/codecs tests/vocabulary tests/client tests/server tests/pump tests/
 # Compiled files save each worker ten seconds of rewriting assertions, and each process of a test some.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check quick core others thorough tests conformance simulate planted requirements requirements-proof fuzz bench bench-quick bench-plots format clean
+.PHONY: demo test check quick core others thorough tests conformance simulate planted requirements requirements-proof fuzz chaos bench bench-quick bench-plots format clean
 
 demo: $(VENV)/installed-cli
 	$(BIN)/sansmcp demo
@@ -80,6 +81,10 @@ requirements-proof: $(VENV)/installed-dev
 fuzz: $(VENV)/installed-dev $(VENV)/installed-fuzz
 	SANSMCP_FUZZ_SEEDS=10 $(PYTEST) tests/fuzz/test_servers.py tests/fuzz/test_clients.py
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
+
+# CHAOS="--fastmcp /path/to/python" adds FastMCP, from an environment that has it.
+chaos: $(VENV)/installed-dev
+	$(BIN)/python -m tests.interop.chaos --write docs/testing.md $(CHAOS)
 
 bench: $(VENV)/installed-bench
 	$(BIN)/python -m benchmarks.parsers
