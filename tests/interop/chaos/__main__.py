@@ -21,6 +21,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
@@ -48,11 +49,11 @@ PAIRS = (
     *((library, "sansmcp") for library in LIBRARIES[1:]),
     *(("sansmcp", library) for library in LIBRARIES[1:]),
 )
-QUIET_AFTER = 40
+QUIET_AFTER = 60
 """Seconds after which a run has no further faults."""
 LONGEST = 300
 """Seconds after which a client is killed."""
-STARTED_WITHIN = 60
+STARTED_WITHIN = 240
 
 
 @attrs.frozen
@@ -117,6 +118,11 @@ class Bench:
             port = free_port()
             stack.enter_context(_started(self._server(run.server, port), environment))
             _wait_for(port)
+            arguments = (run.era, str(self._calls), f"{run.seed}")
+            client = stack.enter_context(_started(self._client(run.client, arguments), environment))
+            assert client.stdout is not None
+            assert client.stdin is not None
+            client.stdout.readline()  # it is ready
             url = f"http://127.0.0.1:{port}/mcp"
             command = ("--listen", "127.0.0.1:0", "--upstream", url, "--seed", str(run.seed))
             chaos = stack.enter_context(
@@ -130,8 +136,8 @@ class Bench:
             )
             assert chaos.stdout is not None
             here, quiet_at = chaos.stdout.readline().strip(), time.time() + QUIET_AFTER + 1
-            arguments = (here, run.era, str(self._calls), f"{run.seed}", str(quiet_at))
-            client = stack.enter_context(_started(self._client(run.client, arguments), environment))
+            client.stdin.write(f"{here} {quiet_at}\n")
+            client.stdin.flush()
             lines = _lines_of(client)
             chaos.send_signal(signal.SIGINT)
             network = chaos.stdout.read()
@@ -183,7 +189,12 @@ def _started(
     command: Sequence[str], environment: dict[str, str]
 ) -> Generator[subprocess.Popen[str], None, None]:
     with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     ) as process:
         try:
             yield process
@@ -205,12 +216,12 @@ def _wait_for(port: int) -> None:
 
 def _lines_of(client: subprocess.Popen[str]) -> list[str]:
     """What it prints until it ends, or has to be killed."""
-    try:
-        out, _ = client.communicate(timeout=LONGEST)
-    except subprocess.TimeoutExpired:
-        client.kill()
-        out, _ = client.communicate()
-    return out.splitlines()
+    killing = threading.Timer(LONGEST, client.kill)
+    killing.start()
+    assert client.stdout is not None
+    lines = client.stdout.read().splitlines()
+    killing.cancel()
+    return lines
 
 
 COLUMNS = (

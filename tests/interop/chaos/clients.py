@@ -1,9 +1,10 @@
 """Clients that make calls one after the other and print what came of each, as a line of JSON.
 
-``python clients.py LIBRARY URL ERA CALLS PREFIX QUIET_AT``. A call gets the library's own timeout,
-and is given up as hung where it has not ended long after that. After two failures in a row the
-client is closed and another one opened. When the clock shows ``QUIET_AT`` the network is well
-again: the client that is open then makes one more call.
+``python clients.py LIBRARY ERA CALLS PREFIX``. It prints a line when its library is imported, and
+is sent one then, with the URL of the server and a time. A call gets the library's own timeout, and
+is given up as hung where it has not ended long after that. After two failures in a row the client
+is closed and another one opened. At that time the network is well again: the client that is
+open then makes one more call.
 
 What the client in ``../node/chaos_client.mjs`` does is the same.
 """
@@ -204,5 +205,8 @@ async def main(library: str, url: str, era: str, calls: int, prefix: str, quiet_
 
 
 if __name__ == "__main__":
-    _, LIBRARY, URL, ERA, CALLS, PREFIX, QUIET_AT = sys.argv
+    _, LIBRARY, ERA, CALLS, PREFIX = sys.argv
+    importlib.import_module("sansmcp_asyncio" if LIBRARY == "sansmcp" else LIBRARY)
+    say(ready=LIBRARY)
+    URL, QUIET_AT = sys.stdin.readline().split()
     anyio.run(main, LIBRARY, URL, ERA, int(CALLS), PREFIX, float(QUIET_AT))

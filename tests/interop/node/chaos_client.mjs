@@ -1,14 +1,16 @@
-// A client made with the official TypeScript SDK: `node chaos_client.mjs URL ERA CALLS PREFIX
-// QUIET_AT`. It does what ../chaos/clients.py does, and prints the same.
+// A client made with the official TypeScript SDK: `node chaos_client.mjs ERA CALLS PREFIX`. It does
+// what ../chaos/clients.py does, and prints the same.
 
+import { createInterface } from 'node:readline/promises';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 
-const [url, era, calls, prefix, quietAt] = process.argv.slice(2);
+const [era, calls, prefix] = process.argv.slice(2);
 const TIMEOUT = 10_000;
 const HUNG = 25_000;
 const OPENINGS = 5;
 const MODERN = '2026-07-28';
 
+let url, quietAt;
 const say = (what) => console.log(JSON.stringify(what));
 const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 const name = (error) => `${error.name}: ${error.message}`.slice(0, 200);
@@ -68,5 +70,7 @@ async function main() {
   await orHung(client.close());
 }
 
+say({ ready: 'TypeScript' });
+[url, quietAt] = (await createInterface({ input: process.stdin }).question('')).split(' ');
 await main();
 process.exit(0);
