@@ -8,7 +8,7 @@ import sys
 
 import sansmcp
 
-from . import _bench, _call, _chaos, _demo, _probe, _serve
+from . import _bench, _call, _chaos, _check, _demo, _probe, _serve
 from ._advice import advice
 from ._say import Mistake, say, say_error
 
@@ -50,6 +50,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(takes_command=False)
     parser.add_argument("--version", action="version", version=f"sansmcp {sansmcp.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (_serve, _call, _probe, _bench, _chaos, _demo):
+    for module in (_serve, _call, _probe, _bench, _chaos, _check, _demo):
         module.add_to(commands)
     return parser

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import signal
 import sqlite3
@@ -16,6 +15,7 @@ import sansmcp
 from sansmcp_stores import SqliteStore
 
 from ._adapters import adapter_of, add_adapter
+from ._load import load
 from ._say import Commands, Mistake, say, tracer
 from ._target import add_revision, versions_of
 
@@ -135,15 +135,7 @@ def _explain(error: OSError, options: argparse.Namespace) -> str:
 
 def _load(reference: str) -> sansmcp.App:
     """The application that ``module:name`` means; the current directory is searched, too."""
-    module_name, _, name = reference.partition(":")
-    if not all(part.isidentifier() for part in module_name.split(".")):
-        raise Mistake(f"Not MODULE:APP: {reference!r}; a module is named as in Python, without .py")
-    sys.path.insert(0, "")
-    try:
-        found = getattr(importlib.import_module(module_name), name or "app")
-    except (ImportError, AttributeError) as error:
-        hint = "; name a module as in Python, without .py" if module_name.endswith(".py") else ""
-        raise Mistake(f"Cannot load the application {reference!r}: {error}{hint}") from error
+    found = load(reference, "app", "application")
     if not isinstance(found, sansmcp.App):
         raise Mistake(f"{reference!r} is {type(found).__name__}, and no sansmcp.App")
     return found

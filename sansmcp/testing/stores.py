@@ -43,25 +43,19 @@ ALL = 10**9
 
 def check_store(new_store: NewStore) -> None:
     """Raises AssertionError for a store that does not do what :class:`sansmcp.Store` says."""
-    for check in (_is_synchronous, _keeps_everything, _lets_one_succeed, _keeps_logs_apart):
-        check(new_store(Limits(), lambda: 0.0))
-    for seed in range(20):
-        _does_what_the_model_does(new_store, seed)
-    _stays_within_its_bounds(new_store)
-    _lets_who_uses_most_give_way(new_store)
-    for jump in (3600, -3600):
-        _survives_a_clock_that_jumps(new_store, jump)
+    for check in STORE_CHECKS:
+        check(new_store)
 
 
 def check_shared_store(first: Store, second: Store) -> None:
     """Raises AssertionError unless two ways to one empty store show the same, at once."""
     assert first.append(KEY, _entries(1, 2), now=0)
-    assert _seen(second.read(KEY, 0, limit=9, max_bytes=ALL)) == (list(_entries(1, 2)), 2)
+    _same(_seen(second.read(KEY, 0, limit=9, max_bytes=ALL)), (list(_entries(1, 2)), 2))
     assert second.append(KEY, _entries(3), now=0)
     assert not first.append(KEY, _entries(3, 4), now=0), "only one of two may succeed"
     assert first.append(KEY, _entries(4), now=0)
     for store in (first, second):
-        assert _seen(store.read(KEY, 2, limit=9, max_bytes=ALL)) == (list(_entries(3, 4)), 4)
+        _same(_seen(store.read(KEY, 2, limit=9, max_bytes=ALL)), (list(_entries(3, 4)), 4))
     second.drop(KEY.principal, KEY.session)
     assert first.read(KEY, 0, limit=9, max_bytes=ALL) is None
     for store in (first, second):
@@ -69,8 +63,9 @@ def check_shared_store(first: Store, second: Store) -> None:
         assert is_durable(store) == is_durable(other), "all ways to one store have one is_durable"
 
 
-def _is_synchronous(store: Store) -> None:
-    """What it returns can be used at once, and what it says of itself is of the right kind."""
+def is_synchronous(new_store: NewStore) -> None:
+    """Methods are synchronous; append gives a bool, read a Page or None, is_durable is a bool."""
+    store = new_store(Limits(), lambda: 0.0)
     check_synchronous(store)
     assert store.append(KEY, _entries(1), now=0) is True
     assert store.append(KEY, _entries(1), now=0) is False
@@ -80,8 +75,9 @@ def _is_synchronous(store: Store) -> None:
     assert has_secret(store) or not hasattr(store, "secret"), "secret must be bytes"
 
 
-def _keeps_everything(store: Store) -> None:
-    """Whatever the data and the kind; in pages of any size."""
+def keeps_everything(new_store: NewStore) -> None:
+    """It gives back all entries, whatever their data and kind, in pages of any size."""
+    store = new_store(Limits(), lambda: 0.0)
     entries = [
         Entry(seq, data, kind=kind)
         for seq, (kind, data) in enumerate(
@@ -93,25 +89,27 @@ def _keeps_everything(store: Store) -> None:
     assert store.append(KEY, (last,), now=0)
     for after in range(last.seq + 2):
         page = store.read(KEY, after, limit=3, max_bytes=ALL)
-        assert _seen(page) == ([*entries, last][after : after + 3], last.seq)
+        _same(_seen(page), ([*entries, last][after : after + 3], last.seq))
         assert page is not None
         assert (page.last.final, page.last.kind) == (True, EntryKind.MESSAGE)
     page = store.read(KEY, 2, limit=9, max_bytes=1)
-    assert _seen(page) == (entries[2:3], last.seq), "one entry at least, however large"
+    _same(_seen(page), (entries[2:3], last.seq), "one entry at least, however large")
     assert store.read(KEY, 0, limit=9, max_bytes=len(entries[1].data)) is not None
 
 
-def _lets_one_succeed(store: Store) -> None:
-    """Of those who append the same number; the others change nothing."""
+def lets_one_succeed(new_store: NewStore) -> None:
+    """Of all who append the same number one succeeds; the others change nothing."""
+    store = new_store(Limits(), lambda: 0.0)
     assert store.append(KEY, _entries(5, 6), now=0), "a log may begin anywhere"
     for wrong in (_entries(6), _entries(5), _entries(1), _entries(8), _entries(6, 7)):
         assert not store.append(KEY, wrong, now=0)
-    assert _seen(store.read(KEY, 4, limit=9, max_bytes=ALL)) == (list(_entries(5, 6)), 6)
+    _same(_seen(store.read(KEY, 4, limit=9, max_bytes=ALL)), (list(_entries(5, 6)), 6))
     assert store.append(KEY, _entries(7), now=0)
 
 
-def _keeps_logs_apart(store: Store) -> None:
-    """What is another's does not exist."""
+def keeps_logs_apart(new_store: NewStore) -> None:
+    """A log of another principal, session or name is another log."""
+    store = new_store(Limits(), lambda: 0.0)
     assert store.append(KEY, _entries(1), now=0)
     for stranger in STRANGERS:
         assert store.read(stranger, 0, limit=9, max_bytes=ALL) is None
@@ -119,16 +117,20 @@ def _keeps_logs_apart(store: Store) -> None:
         assert store.append(stranger, _entries(1, 2), now=0)
     store.drop(STRANGERS[0].principal, STRANGERS[0].session)
     assert store.read(STRANGERS[0], 0, limit=9, max_bytes=ALL) is None
-    assert _seen(store.read(STRANGERS[1], 0, limit=9, max_bytes=ALL)) == (list(_entries(1, 2)), 2)
-    assert _seen(store.read(KEY, 0, limit=9, max_bytes=ALL)) == (list(_entries(1)), 1)
+    _same(_seen(store.read(STRANGERS[1], 0, limit=9, max_bytes=ALL)), (list(_entries(1, 2)), 2))
+    _same(_seen(store.read(KEY, 0, limit=9, max_bytes=ALL)), (list(_entries(1)), 1))
     store.drop(KEY.principal, KEY.session)
     for gone in (KEY, STRANGERS[4]):
         assert store.read(gone, 0, limit=9, max_bytes=ALL) is None
 
 
-def _does_what_the_model_does(new_store: NewStore, seed: int) -> None:
-    """Also when what it keeps grows old."""
-    die = _Die(seed)
+def does_what_the_model_does(new_store: NewStore) -> None:
+    """It answers as MemoryStore does, also when what it keeps grows old."""
+    for seed in range(20):
+        _follow_the_model(new_store, _Die(seed))
+
+
+def _follow_the_model(new_store: NewStore, die: _Die) -> None:
     limits = Limits(stored_age=30)
     clock = VirtualClock()
     store, model = new_store(limits, lambda: clock.now), MemoryStore(limits)
@@ -149,11 +151,11 @@ def _does_what_the_model_does(new_store: NewStore, seed: int) -> None:
         for each in keys:
             after, limit, most = die.roll(last[each] + 2), 1 + die.roll(5), die.roll(30)
             expected = model.read(each, after, limit=limit, max_bytes=most)
-            assert _seen(store.read(each, after, limit=limit, max_bytes=most)) == _seen(expected)
+            _same(_seen(store.read(each, after, limit=limit, max_bytes=most)), _seen(expected))
 
 
-def _stays_within_its_bounds(new_store: NewStore) -> None:
-    """And never leaves a hole: what is left of a log is its end."""
+def stays_within_its_bounds(new_store: NewStore) -> None:
+    """It keeps no more than its limits say; what is left of a log is its end."""
     for limits in (Limits(stored_entries=12), Limits(stored_bytes=40_000)):
         store = new_store(limits, lambda: 0.0)
         keys = [StreamKey("", f"session {number}", "stream") for number in range(3)]
@@ -171,7 +173,7 @@ def _stays_within_its_bounds(new_store: NewStore) -> None:
             assert sum(len(entry.data) for entry in kept) <= limits.stored_bytes
 
 
-def _lets_who_uses_most_give_way(new_store: NewStore) -> None:
+def lets_who_uses_most_give_way(new_store: NewStore) -> None:
     """Who uses little loses nothing by another principal, or by another session of its own."""
     for limits in (Limits(stored_entries=60), Limits(stored_bytes=100_000)):
         for flooded in ("other", KEY.principal):
@@ -180,11 +182,16 @@ def _lets_who_uses_most_give_way(new_store: NewStore) -> None:
             for number in range(150):
                 key = StreamKey(flooded, "flooded", f"stream {number}")
                 assert store.append(key, (Entry(1, bytes(900)),), now=0)
-            assert _seen(store.read(KEY, 0, limit=9, max_bytes=ALL)) == (list(_entries(1, 2)), 2)
+            _same(_seen(store.read(KEY, 0, limit=9, max_bytes=ALL)), (list(_entries(1, 2)), 2))
 
 
-def _survives_a_clock_that_jumps(new_store: NewStore, jump: float) -> None:
-    """What was stored shortly before is kept, and what grows old after it goes."""
+def survives_a_clock_that_jumps(new_store: NewStore) -> None:
+    """What was stored shortly before a jump is kept, and what grows old after it goes."""
+    for jump in (3600, -3600):
+        _jump(new_store, jump)
+
+
+def _jump(new_store: NewStore, jump: float) -> None:
     limits = Limits(stored_age=90)
     clock = VirtualClock()
     store = new_store(limits, lambda: clock.now)
@@ -193,11 +200,24 @@ def _survives_a_clock_that_jumps(new_store: NewStore, jump: float) -> None:
     clock.now += jump
     assert store.append(other, _entries(1), now=clock.now)
     assert store.append(KEY, _entries(2), now=clock.now)
-    assert _seen(store.read(KEY, 0, limit=9, max_bytes=ALL)) == (list(_entries(1, 2)), 2)
+    _same(_seen(store.read(KEY, 0, limit=9, max_bytes=ALL)), (list(_entries(1, 2)), 2))
     for seq in range(2, 10):
         clock.now += 20
         assert store.append(other, _entries(seq), now=clock.now)
     assert store.read(KEY, 0, limit=9, max_bytes=ALL) is None
+
+
+STORE_CHECKS: tuple[Callable[[NewStore], None], ...] = (
+    is_synchronous,
+    keeps_everything,
+    lets_one_succeed,
+    keeps_logs_apart,
+    does_what_the_model_does,
+    stays_within_its_bounds,
+    lets_who_uses_most_give_way,
+    survives_a_clock_that_jumps,
+)
+"""What :func:`check_store` checks, by functions that say it."""
 
 
 class _Die:
@@ -218,3 +238,7 @@ def _entries(*seqs: int) -> tuple[Entry, ...]:
 
 def _seen(page: Page | None) -> tuple[list[Entry], int] | None:
     return None if page is None else (list(page.entries), page.last.seq)
+
+
+def _same(got: object, wanted: object, why: str = "read") -> None:
+    assert got == wanted, f"{why}: got {got!r}, and not {wanted!r}"

@@ -36,7 +36,16 @@ def test_the_version() -> None:
 def test_help_names_all_commands() -> None:
     shown = run("--help")
     assert shown.status == 0
-    for name in ("serve", "call", "probe", "bench", "chaos", "demo"):
+    for name in (
+        "serve",
+        "call",
+        "probe",
+        "bench",
+        "chaos",
+        "check-store",
+        "check-adapter",
+        "demo",
+    ):
         assert re.search(rf"^\s+{name}\s", shown.out, re.MULTILINE)
 
 

@@ -1,0 +1,135 @@
+"""``sansmcp check-store`` and ``sansmcp check-adapter``: a report that can be read."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from sansmcp.testing import check_adapter
+from sansmcp.testing.check_adapter.check import Broken, Check
+from sansmcp.testing.stores import STORE_CHECKS
+
+from .conftest import run, run_here
+
+STORES = """
+import sansmcp
+from sansmcp_stores import SqliteStore
+
+def factory(place, limits, clock):
+    return SqliteStore(place, limits, clock=clock, patience=60)
+
+def memory(place, limits, clock):
+    return sansmcp.MemoryStore(limits)
+
+class Alone(sansmcp.MemoryStore):
+    is_durable = True
+
+    def read(self, key, after, *, limit, max_bytes):
+        return super().read(key, after, limit=limit + 1, max_bytes=max_bytes)
+
+def wrong(place, limits, clock):
+    return Alone(limits)
+
+def failing(place, limits, clock):
+    raise OSError("no such disk")
+
+number = 7
+"""
+
+SUBJECTS = """
+class Subject:
+    lacks = {}
+
+    def connect(self, target, **settings):
+        raise NotImplementedError
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "my_stores.py").write_text(STORES)
+    (tmp_path / "my_subjects.py").write_text(SUBJECTS)
+    return tmp_path
+
+
+def test_a_store_that_is_right(folder: Path) -> None:
+    done = run("check-store", "my_stores", cwd=folder)
+    assert (done.status, done.err) == (0, "")
+    count = len(STORE_CHECKS) + 3
+    *lines, last = done.out.splitlines()
+    assert last == f"{count} checks: {count} passed, 0 failed, 0 not applicable"
+    assert {line[:6] for line in lines} == {"pass  "}
+    assert "pass  lets_one_of_many_processes_succeed" in lines
+
+
+def test_a_store_that_is_not_shared(folder: Path) -> None:
+    done = run("check-store", "my_stores:memory", cwd=folder)
+    assert done.status == 0
+    assert done.out.endswith("8 passed, 0 failed, 3 not applicable\n")
+    assert "n/a   shows_one_state_to_all\n      the store does not outlive" in done.out
+
+
+def test_a_store_that_is_wrong(folder: Path) -> None:
+    done = run("check-store", "my_stores:wrong", cwd=folder)
+    assert done.status == 1
+    assert "FAIL  keeps_everything\n      Seen: read: got ([Entry(" in done.out
+    assert "      Needed: Of 4 threads that append the same number at the same" in done.out
+    assert done.out.endswith("11 checks: 6 passed, 5 failed, 0 not applicable\n")
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+def test_a_factory_that_raises(folder: Path) -> None:
+    done = run("check-store", "my_stores:failing", cwd=folder)
+    assert done.status == 1
+    assert "Seen: it raised OSError('no such disk')" in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("check-store", "my_stores:nothing"), "Cannot load the factory 'my_stores:nothing'"),
+        (("check-store", "my_stores.py"), "Cannot load the factory 'my_stores.py'"),
+        (("check-store", "a b"), "Not MODULE:FACTORY: 'a b'"),
+        (("check-store", "my_stores:number"), "'my_stores:number' is int, and no function"),
+        (("check-adapter", "my_stores:number"), "'my_stores:number' is int, and no ClientSubject"),
+    ],
+)
+def test_what_cannot_be_checked(folder: Path, words: tuple[str, ...], said: str) -> None:
+    done = run(*words, cwd=folder)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith(f"sansmcp: {said}")
+
+
+def test_an_adapter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def passes(subject: object) -> None:
+        pass
+
+    def fails(subject: object) -> None:
+        raise Broken("two connections, and not one")
+
+    checks = tuple(
+        Check[check_adapter.ClientSubject](run.__name__, "Use one.", frozenset(), run)
+        for run in (passes, fails)
+    )
+    monkeypatch.setattr(check_adapter, "client_checks", lambda: checks)
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    done = run_here("check-adapter", "my_subjects:Subject")
+    assert done.status == 1
+    assert done.out == (
+        "pass  passes\n"
+        "FAIL  fails\n"
+        "      Seen: two connections, and not one\n"
+        "      Needed: Use one.\n"
+        "2 checks: 1 passed, 1 failed, 0 not applicable\n"
+    )
+
+
+def test_every_check_of_an_adapter_is_reported(folder: Path) -> None:
+    done = run("check-adapter", "my_subjects:Subject", cwd=folder)
+    assert done.status == 1
+    count = len(check_adapter.client_checks())
+    assert f"\n{count} checks: " in done.out
+    assert f"FAIL  {check_adapter.client_checks()[0]}\n" in done.out
+    assert "it raised NotImplementedError()" in done.out
