@@ -206,7 +206,8 @@ async def main(library: str, url: str, era: str, calls: int, prefix: str, quiet_
 
 if __name__ == "__main__":
     _, LIBRARY, ERA, CALLS, PREFIX = sys.argv
-    importlib.import_module("sansmcp_asyncio" if LIBRARY == "sansmcp" else LIBRARY)
-    say(ready=LIBRARY)
+    MODULE = importlib.import_module("sansmcp_asyncio" if LIBRARY == "sansmcp" else LIBRARY)
+    # Some import the most of it when this is first used.
+    say(ready=str(MODULE.connect if LIBRARY == "sansmcp" else MODULE.Client))
     URL, QUIET_AT = sys.stdin.readline().split()
     anyio.run(main, LIBRARY, URL, ERA, int(CALLS), PREFIX, float(QUIET_AT))
