@@ -342,16 +342,16 @@ class Call:
     def cancel(self, reason: str) -> None:
         """The client wants no answer any more; not for applications."""
         self.state = advance(CALL, self.state, CallEvent.CANCEL)
+        self._core.events.append(CallCancelled(self, reason))
         self._leave(withdraw=False)
         self._answer.withdraw()
-        self._core.events.append(CallCancelled(self, reason))
 
     def abandon(self, refusal: RemoteProtocolError) -> None:
         """The server ends before there is an answer; not for applications."""
         self.state = advance(CALL, self.state, CallEvent.CANCEL)
+        self._core.events.append(CallCancelled(self, "the server shuts down"))
         self._leave(withdraw=False)
         self._answer.respond(jsonrpc.encode(refusal.reply), refusal.http_status)
-        self._core.events.append(CallCancelled(self, "the server shuts down"))
 
     def _ask(self, method: str, params: Params | None, timeout: float) -> int | None:
         """Make a request to the client; None if it has left."""

@@ -251,7 +251,7 @@ def test_when_the_stream_is_gone_so_is_everything_else(client: SseClient) -> Non
     bench.do(call.ask, "roots/list", timeout=60)
     session = client.session
     client.stream.gone()
-    assert [type(event) for event in bench.events] == [ClientAnswered, CallCancelled, SessionClosed]
+    assert [type(event) for event in bench.events] == [CallCancelled, ClientAnswered, SessionClosed]
     assert bench.events[-1] == SessionClosed(session, "the client has closed its stream")
     assert bench.server.sessions == ()
     assert bench.do(call.respond, {}) is False

@@ -115,7 +115,7 @@ def test_an_answered_call_withdraws_its_questions(bench: Bench) -> None:
 def test_a_cancelled_call_ends_its_questions(bench: Bench) -> None:
     session, _, call, _ = ask(bench)
     bench.post(notification("notifications/cancelled", requestId=call.request.id), session)
-    assert [type(event) for event in bench.events] == [ClientAnswered, CallCancelled]
+    assert [type(event) for event in bench.events] == [CallCancelled, ClientAnswered]
 
 
 # What may be asked

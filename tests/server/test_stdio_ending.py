@@ -86,7 +86,7 @@ def test_calls_that_take_too_long_are_left_behind() -> None:
     pipe.wait(2.9)
     assert call.is_running
     pipe.wait(0.1)
-    assert pipe.events == [ClientAnswered, CallCancelled, SessionClosed]
+    assert pipe.events == [CallCancelled, ClientAnswered, SessionClosed]
     assert pipe.bench.do(call.respond, {}) is False
     expect_nothing_left(pipe)
 
@@ -129,7 +129,7 @@ def test_when_nobody_reads_any_more_everything_ends_at_once() -> None:
     pipe.output = b""
     pipe.lose().lose()
     assert closed_with(pipe) == "the output is closed"
-    assert pipe.events == [ClientAnswered, CallCancelled, CallCancelled, SessionClosed]
+    assert pipe.events == [CallCancelled, ClientAnswered, CallCancelled, SessionClosed]
     assert not first.is_running
     assert pipe.bench.do(second.respond, {}) is False
     assert pipe.bench.do(session.notify, "x") is False
