@@ -299,10 +299,10 @@ class World:
             max_seen_event_ids=pick("seen", (1, 4, 256)) if small else 256,
             max_open_posts=pick("posts", (1, 2, 16)) if small else 16,
             max_sessions=pick("most sessions", (4, 6)) if "visitors" in self.features else 10_000,
-            follow_interval=pick("follow", (0.2, 0.25, 1.0)),
+            follow_interval=1.0 if little else pick("follow", (0.2, 0.25, 1.0)),
             session_idle_timeout=pick("idle", (300.0, 1800.0)),
             stored_age=pick("age", (400.0, 900.0)),
-            stored_entries=pick("entries", (20, 60)) if little else 100_000,
+            stored_entries=pick("entries", (60, 150)) if little else 100_000,
             input_timeout=pick("input", (5.0, 100.0)) if "silent users" in self.features else 600.0,
         )
         if little:
