@@ -10,7 +10,7 @@ import pytest
 from sansmcp import Call
 from sansmcp.events import CallCancelled, CallReceived
 
-from .bench import LATEST, Bench, Talk, request
+from .bench import LATEST, Bench, Talk, request, say
 from .instances import Instances
 from .modern.bench import ModernBench, modern
 from .pipe_bench import Pipe
@@ -194,3 +194,20 @@ def test_a_stream_is_not_resumed_at_an_instance_that_has_stopped() -> None:
     second.do(second.server.shut_down)
     resumed = second.get(session, talk.events[0].id)
     assert (resumed.status, resumed.ended) == (503, True)
+
+
+def test_the_error_of_a_stop_waits_for_a_slow_store() -> None:
+    """It was thrown away where an append before it was under way: the client waited in vain."""
+    instances = Instances()
+    session = instances.open_session()
+    first, other = instances
+    talk, call = first.call(session)
+    first.store_works = False
+    say(first, call, "a")
+    first.do(first.server.shut_down)
+    while first.waiting:
+        first.use_store_once()
+    assert talk.ended
+    resumed = other.get(session, talk.events[0].id)
+    assert resumed.ended
+    assert resumed.messages[-1]["error"]["data"]["reason"] == "shutting_down"

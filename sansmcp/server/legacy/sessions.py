@@ -283,14 +283,14 @@ class Session(Caller):
         if self.outlet is not None:
             self.outlet.close()
         for exchange, stream in self._readers.items():
-            if stream.is_ending:
+            if stream.is_ending(everywhere=everywhere):
                 continue
             if not everywhere:
                 stream.disconnect(self._core.retry_ms)
             stream.detach(exchange)
             exchange.stop()
         for stream in tuple(self._streams):
-            stream.close()
+            stream.close(everywhere=everywhere)
             self.table.tidy(stream)
         self._core.timers.stop(Timer.SESSION_IDLE, self)
         if everywhere and self._core.resumable and self.id is not None:

@@ -120,10 +120,15 @@ class Stream:
         is_written = self.finished or self.written_elsewhere
         return is_written and self._appending is None and self.reader is None
 
-    @property
-    def is_ending(self) -> bool:
-        """Whether the store is getting the last entry: the reader is given it, and ends, then."""
-        return self._appending is not None and self._appending.entries[-1].final
+    def is_ending(self, *, everywhere: bool) -> bool:
+        """Whether the store is getting the last entry: the reader is given it, and ends, then.
+
+        ``everywhere``: its session ends for all instances, so that nothing more is to be stored.
+        """
+        if self._appending is None:
+            return False
+        coming = () if everywhere else self._unstored
+        return (*self._appending.entries, *coming)[-1].final
 
     def announce(self) -> None:
         """Let the log of a call begin with an entry that tells all instances that there is one.
@@ -227,10 +232,10 @@ class Stream:
             self.lose_reader()
         return True
 
-    def close(self) -> None:
+    def close(self, *, everywhere: bool) -> None:
         """The session has ended: nothing follows but a last message that the store is getting."""
         self._is_orphan = True
-        if not self.is_ending:
+        if not self.is_ending(everywhere=everywhere):
             self.finished = True
             self._unstored.clear()
             self.detach_reader()
