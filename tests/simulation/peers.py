@@ -702,6 +702,8 @@ class Instance(Host):
             if self.is_alive:
                 done = self._store_does(effect, fails)
                 world.clock.call_later(late, lambda: self._completed(done))
+                if world.fates.number(f"{name} twice") < 0.1 and not fails:
+                    world.clock.call_later(late + 0.01, lambda: self._told_again(done))
 
         if slow or late or self._store_free_at > world.clock.now:
             world.clock.call_at(self._store_free_at, use)
@@ -711,6 +713,12 @@ class Instance(Host):
     def _completed(self, done: Any) -> None:
         self.pending -= 1
         if self.is_alive:
+            done()
+            self.touch()
+
+    def _told_again(self, done: Any) -> None:
+        if self.is_alive:
+            self.world.reach("store answers twice")
             done()
             self.touch()
 

@@ -141,6 +141,7 @@ SOMETIMES = (
     "session expired",
     "unused session ended for another one",
     "slow reader given up",
+    "store answers twice",
     "store failed",
     "store failed, message lost",
     "stream resumed from a cursor",
@@ -745,8 +746,10 @@ class World:
 
     def asked_in_vain(self, marker: Any, error: RequestTimeout) -> None:
         """A question has timed out, which its client has answered unless something has happened."""
-        if self.entered[marker[0]] == 1:
-            self._owner_of(marker[0]).lacks_answer(marker, error.seconds)
+        owner = self._owner_of(marker[0])
+        ended = [made.errand.name for made in owner.calls.values() if made.end is not None]
+        if self.entered[marker[0]] == 1 and marker[0] not in ended:
+            owner.lacks_answer(marker, error.seconds)
 
     def check_wanted(self, errand: Errand) -> None:
         """A handler goes on; its call was not cancelled long ago, unless something has happened.
