@@ -127,8 +127,9 @@ class Stream:
         """
         if self._appending is None:
             return False
-        coming = () if everywhere else self._unstored
-        return (*self._appending.entries, *coming)[-1].final
+        waits = self._unstored and not everywhere
+        last = self._unstored[-1] if waits else self._appending.entries[-1]
+        return last.final
 
     def announce(self) -> None:
         """Let the log of a call begin with an entry that tells all instances that there is one.
