@@ -27,7 +27,7 @@ def test_a_bug_fits_the_code(bug: Patch) -> None:
 
 @pytest.mark.parametrize("bug", PATCHES, ids=lambda bug: bug.name)
 def test_a_bug_says_what_it_breaks_and_what_a_user_suffers(bug: Patch) -> None:
-    breaks, suffers = bug.about.split("\n\n")
+    breaks, suffers, *not_found = bug.about.split("\n\n")
     assert len(breaks.splitlines()) == 1
-    assert breaks.endswith(".")
-    assert suffers.endswith(".")
+    assert all(text.endswith(".") for text in (breaks, suffers, *not_found))
+    assert [text.partition(": ")[0] for text in not_found] in ([], ["Not found"])
