@@ -1,4 +1,4 @@
-"""Names of settings that nobody has: said for the function that was called, with what there is."""
+"""Report an unknown setting in the name of the function that was called, with those there are."""
 
 from __future__ import annotations
 
