@@ -284,6 +284,44 @@ def test_a_store_that_fails_lets_the_client_answer_again() -> None:
     assert len(instances.entered) == 1
 
 
+def test_an_instance_that_has_stopped_takes_no_more_answers() -> None:
+    """It took the last one and did not go on: the client waited for its timeout (simulated)."""
+    instances = Instances(3)
+    session, talk, (question,) = ask(instances)
+    _, second, third = instances
+    second.post(PING, session)
+    second.store_works = False
+    answered = second.post(answer_to(question), session)
+    for _ in ("session", "turn", "answers"):
+        second.use_store_once()
+    second.do(second.server.shut_down)
+    while second.waiting:
+        second.use_store_once()
+    assert (answered.status, answered.error["data"]["reason"]) == (503, "shutting_down")
+    assert third.post(answer_to(question), session).status == 202
+    third.do(third.last_call().respond, {})
+    instances.wait(0.5)
+    assert talk.messages[-1] == result("original")
+
+
+def test_a_call_whose_last_answer_is_stored_by_an_instance_that_has_stopped_ends() -> None:
+    instances = Instances()
+    session, talk, (question,) = ask(instances)
+    second = instances[1]
+    second.post(PING, session)
+    second.store_works = False
+    second.post(answer_to(question), session)
+    for _ in ("session", "turn", "answers", "cancellation"):
+        second.use_store_once()
+    second.do(second.server.shut_down)
+    while second.waiting:
+        second.use_store_once()
+    instances.wait(0.5)
+    assert talk.messages[-1]["error"]["data"]["reason"] == "shutting_down"
+    assert talk.ended
+    assert not any(isinstance(event, CallReceived) for event in second.events)
+
+
 def test_a_store_that_fails_while_a_call_is_parked_loses_the_call() -> None:
     bench = Bench(store_works=False)
     session = bench.open_session(capabilities=ALL)

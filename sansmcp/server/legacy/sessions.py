@@ -61,8 +61,7 @@ class _Reading:
 
     def catch_up(self) -> None:
         """Everything was sent: read on, if the log goes on."""
-        if self._stream.reader is self._exchange:
-            self._stream.catch_up()
+        self._stream.catch_up()
 
     def over(self) -> None:
         """The exchange is over; the log stays."""

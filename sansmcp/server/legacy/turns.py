@@ -267,6 +267,9 @@ class Delivery:
             self._done()
 
     def _add_or_end(self, cancellation: Page | None) -> None:
+        if self._core.has_stopped:  # another instance will take the same answers, and go on
+            self._refuse(refusals.shutting_down())
+            return
         if cancellation is not None and cancellation.last.seq > 1:
             stream = self._session.find_stream(self._turn.stream)
             stream.take_over(self._turn.seq)
@@ -289,11 +292,15 @@ class Delivery:
 
     def _go_on(self, parked: Parked) -> None:
         """All answers are there, and it was us who added the last one: enter the handler again."""
-        session = self._session
-        if session.state is SessionState.ENDED:
+        session, is_stopped = self._session, self._core.has_stopped
+        if session.state is SessionState.ENDED and not is_stopped:
             return
         stream = session.find_stream(self._turn.stream)
         stream.take_over(self._turn.seq)
+        if is_stopped:  # no other instance will go on: the call ends as those that run here do
+            error = refusals.shutting_down(parked.request.id)
+            stream.append(jsonrpc.encode(error.reply), final=True)
+            return
         names, exchange = parked.names, self._exchange
         answers = Answers({names[id]: answer for id, answer in self._given.items()})
         call = Call(
