@@ -219,7 +219,10 @@ class ServerAsked:
 
 @attrs.frozen
 class ServerWithdrew:
-    """The server does not want the answer to its request any more."""
+    """The server does not want the answer to its request any more.
+
+    Do not answer it: a server that was started again may use the same id for its next request.
+    """
 
     request_id: RequestId
     reason: str

@@ -46,7 +46,8 @@ class Client(sansmcp_loop.AwaitableClient):
     async def _end(self) -> None:
         if self._timekeeper is not None:
             self._timekeeper.cancel()
-        for task in (*self._answering.values(), *self._carrying.values()):
+        answering = [task for _, task in self._answering.values()]
+        for task in (*answering, *self._carrying.values()):
             task.cancel()
         # The httpx client must not be closed while one of them uses it.
         await self._loop.surely(self._carried_all)

@@ -107,7 +107,7 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
         super().__init__(core, answers, self._is_open, self._is_closed)
         self._loop = loop
         self._clock = clock
-        self._answering: dict[RequestId, Task] = {}
+        self._answering: dict[RequestId, tuple[sansmcp.ServerRequest, Task]] = {}
         self._reports = 0
         """Progress reports that async functions of the application have still to deal with."""
         self._is_over = False
@@ -231,14 +231,17 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
     def _happened(self, event: ClientEvent) -> None:
         match event:
             case ServerWithdrew(request_id) if request_id in self._answering:
-                self._answering.pop(request_id).cancel()
+                super()._happened(event)
+                _, task = self._answering.pop(request_id)
+                task.cancel()
             case _:
                 super()._happened(event)
 
     def _respond(self, request: sansmcp.ServerRequest, result: Any) -> None:
         """Answer at once, or in a task if the function of the application is async."""
         if inspect.isawaitable(result):
-            self._answering[request.id] = self._run(self._respond_later(request, result))
+            task = self._run(self._respond_later(request, result))
+            self._answering[request.id] = request, task
         else:
             super()._respond(request, result)
 
@@ -252,7 +255,9 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
             self._answer_with(request, RuntimeError())
             raise
         finally:
-            self._answering.pop(request.id, None)
+            answering, _ = self._answering.get(request.id, (None, None))
+            if answering is request:
+                del self._answering[request.id]
             self.settle()
 
     def unexpected(self, error: Exception) -> None:

@@ -88,6 +88,8 @@ class ClientHost(ClientHandle[Result, Done], MachineHost):
         """Who waits for the end of which call."""
         self._asked: dict[RequestId, ServerRequest] = {}
         """What the server has asked, in order, until the application's function is called."""
+        self._unanswered: dict[RequestId, ServerRequest] = {}
+        """What the server waits for. A server that was started again uses its ids again."""
         self._events: deque[ClientEvent] = deque()
         """What belongs to no call, for the application to take."""
         self.keeps_events = False
@@ -232,9 +234,11 @@ class ClientHost(ClientHandle[Result, Done], MachineHost):
             case ServerAsked(handle, request):
                 params = request.params or {}
                 call = self._originating(handle)
-                self._asked[request.id] = ServerRequest(request.id, request.method, params, call)
+                asked = ServerRequest(request.id, request.method, params, call)
+                self._asked[request.id] = self._unanswered[request.id] = asked
             case ServerWithdrew(request_id):
                 self._asked.pop(request_id, None)
+                self._unanswered.pop(request_id, None)
             case _:
                 if not self._take(event):
                     self.observe(event)
@@ -288,6 +292,7 @@ class ClientHost(ClientHandle[Result, Done], MachineHost):
     def _answer(self, request: ServerRequest) -> None:
         """Answer a request of the server with what the application's function for it returns."""
         if request.method not in self._answers:
+            del self._unanswered[request.id]
             self.core.decline(request.id, now=self.now())
             return
         try:
@@ -300,7 +305,13 @@ class ClientHost(ClientHandle[Result, Done], MachineHost):
 
         Raises LocalProtocolError if that is not JSON. In an event loop it may be an awaitable.
         """
-        self.core.respond(request.id, result, now=self.now())
+        if self._is_wanted(request):
+            self.core.respond(request.id, result, now=self.now())
+            del self._unanswered[request.id]
+
+    def _is_wanted(self, request: ServerRequest) -> bool:
+        """Whether the server waits for this answer, and not for one to a later request."""
+        return self._unanswered.get(request.id) is request
 
     def _fail(self, request: ServerRequest, error: Exception) -> None:
         """Answer a request of the server with what the application's function has raised."""
@@ -310,10 +321,11 @@ class ClientHost(ClientHandle[Result, Done], MachineHost):
 
     def _answer_with(self, request: ServerRequest, *errors: Exception) -> None:
         """Answer with the first of these errors that can be sent."""
-        for error in errors:
+        for error in errors if self._is_wanted(request) else ():
             try:
                 self.core.fail_with(request.id, error, now=self.now())
             except Exception as failure:
                 self.answer_failed(request, failure)
             else:
+                del self._unanswered[request.id]
                 return

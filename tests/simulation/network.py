@@ -138,6 +138,11 @@ class Wire:
         if not self.swallows:
             self.world.clock.call_at(self._next_up(), self._server_eof)
 
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the server's end waits for the client's to take something."""
+        return self._blocked
+
     def send(self, data: bytes) -> None:
         """Carry bytes to the server."""
         self._carry(data, up=True)

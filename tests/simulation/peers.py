@@ -72,6 +72,7 @@ from sansmcp.events import (
     Violation,
 )
 from sansmcp.http11.pool import ConnectionPool
+from sansmcp.messages import RequestId
 from sansmcp.meta import LOG_LEVEL
 from sansmcp.process import Output, ProcessPart
 from sansmcp.server.calls import Caller
@@ -221,6 +222,8 @@ class Customer(Host):
         """How often it was told of changes, by the calls that listen."""
         self.answered: set[tuple[Any, ...]] = set()
         """The questions that its application has answered."""
+        self.questions: dict[RequestId, ServerAsked] = {}
+        """What servers have asked and not withdrawn: one that starts again uses its ids again."""
         self.gets: list[OpenExchange] = []
         """Requests that resume a stream."""
         self.process: Pipes | None = None
@@ -338,6 +341,7 @@ class Customer(Host):
     def _happened_beside(self, event: ClientEvent) -> None:
         if isinstance(event, ServerWithdrew):
             self.world.reach("question withdrawn")
+            self.questions.pop(event.request_id, None)
         elif isinstance(event, NotDelivered):
             self.world.reach("notification not delivered")
             if not self.closes_early and not self.world.is_closing:
@@ -423,8 +427,10 @@ class Customer(Host):
             delay = 200.0
         request_id = event.request.id
 
+        self.questions[request_id] = event
+
         def answer() -> None:
-            if self.closed is None:
+            if self.closed is None and self.questions.get(request_id) is event:
                 result = {"action": "accept", "content": {"marker": marker}}
                 if self.client.respond(request_id, result, now=self.now):
                     self.answered.add(tuple(marker))

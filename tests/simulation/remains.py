@@ -58,6 +58,18 @@ def of_server(server: Server) -> Iterator[str]:
         yield "waits for the store"
 
 
+def of_ended_calls(server: Server) -> Iterator[str]:
+    """What a server holds of calls that have ended, while their clients are still there."""
+    for session in server.sessions:
+        for stream in session._streams:  # noqa: SLF001
+            is_of_a_call = stream not in session._standalone  # noqa: SLF001
+            if is_of_a_call and not (session.calls or stream.finished or stream.written_elsewhere):
+                yield f"keeps the stream of a call open: {stream.key}"
+        for exchange, stream in session._readers.items():  # noqa: SLF001
+            if stream.reader is not exchange and not exchange.host.is_blocked:
+                yield f"keeps a response open that nothing is sent to: {stream.key}"
+
+
 def of_client(client: Client) -> Iterator[str]:
     """What a client has that is closed."""
     if client.next_deadline() is not None:

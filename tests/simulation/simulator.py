@@ -832,6 +832,7 @@ class World:
         self._check_listeners()
         linger = self.fates.pick("linger", (5.0, 5.0, 450.0))
         self._pass(self.clock.now + linger, lambda: False)
+        self._check_ended_calls()
         self.is_closing = True
         for customer in self.customers:
             customer.close(early=False)
@@ -898,6 +899,11 @@ class World:
             unsent = remains.unsent_bytes(host.server)
             if unsent > self.limits.max_total_unsent_bytes:
                 self.fail("bounds", f"{host.name}: {unsent} bytes wait")
+
+    def _check_ended_calls(self) -> None:
+        for instance in (*self.instances, *self.processes):
+            for left in remains.of_ended_calls(instance.server) if instance.is_alive else ():
+                self.fail("nothing left", f"{instance.name} {left}")
 
     def _check_nothing_left(self) -> None:
         for customer in self.customers:

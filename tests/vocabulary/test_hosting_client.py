@@ -91,6 +91,18 @@ class Host(ClientHost[Promise, None]):
     def roots(self, request: ServerRequest) -> Any:
         return object()
 
+    def _respond(self, request: ServerRequest, result: Any) -> None:
+        if "later" not in request.params:
+            super()._respond(request, result)
+
+    def answer_later(self, request: ServerRequest) -> None:
+        """Answer as hosts do whose functions are async."""
+        super()._respond(request, {"heard": request.params["later"]})
+
+    def fail_later(self, request: ServerRequest) -> None:
+        """Answer that the function has failed."""
+        self._answer_with(request, RuntimeError())
+
     def now(self) -> float:
         return self.bench.now
 
@@ -272,6 +284,21 @@ def test_all_is_answered_that_is_asked_at_once(bench: HostBench) -> None:
     _, asked = bench.ask()
     asked.feed(at_once(*(request(id, "elicitation/create") for id in "ab")))
     assert [answer.json["id"] for answer in bench.requests] == ["a", "b"]
+
+
+def test_a_late_answer_is_not_given_to_another_request_of_the_same_id(bench: HostBench) -> None:
+    """A server that was started again counts from 1 again (found by the simulator)."""
+    _, asked = bench.ask(request(1, "elicitation/create", later="first"))
+    asked.event(notification("notifications/cancelled", requestId=1))
+    asked.event(request(1, "elicitation/create", later="second"))
+    first, second = bench.host.requests
+    bench.host.answer_later(first)
+    bench.host.fail_later(first)
+    bench.settle()
+    assert bench.requests == []
+    bench.host.answer_later(second)
+    bench.settle()
+    assert bench.take().json["result"] == {"heard": "second"}
 
 
 def test_events_are_kept_for_who_takes_them() -> None:
