@@ -113,7 +113,8 @@ class _Process(asyncio.SubprocessProtocol):
             self._to_write.append(data)
         elif data is None:
             _stdin(self._transport).close()
-        elif self._has_input:
+        elif self._has_input and not _stdin(self._transport).is_closing():
+            # uvloop raises RuntimeError otherwise, and closes before it calls pipe_connection_lost.
             _stdin(self._transport).write(data)
 
     def pause(self, *, is_paused: bool) -> None:
