@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from sansmcp import Call
+from sansmcp import Call, InputRequired
 from sansmcp.events import CallCancelled, CallReceived
 
-from .bench import LATEST, Bench, Talk, request, say
+from .bench import LATEST, Bench, Talk, methods, request, say
 from .instances import Instances
 from .modern.bench import ModernBench, modern
 from .pipe_bench import Pipe
 from .sse_bench import SseClient
+from .test_rounds import ALL, NAME
 
 Begun = tuple[Bench, list[Call], Callable[[], list[Any]]]
 """A server, the calls that run, and what their clients have been sent as answers."""
@@ -211,3 +212,21 @@ def test_the_error_of_a_stop_waits_for_a_slow_store() -> None:
     resumed = other.get(session, talk.events[0].id)
     assert resumed.ended
     assert resumed.messages[-1]["error"]["data"]["reason"] == "shutting_down"
+
+
+def test_questions_that_wait_for_a_slow_store_survive_a_stop() -> None:
+    """A parked call was lost: its client waited for the timeout (found by the simulator)."""
+    instances = Instances()
+    session = instances.open_session(capabilities=ALL)
+    first, other = instances
+    talk, call = first.call(session)
+    say(first, call, "a")
+    first.store_works = False
+    say(first, call, "b")
+    first.do(call.respond, InputRequired({"name": NAME}))
+    first.do(first.server.shut_down)
+    while first.waiting:
+        first.use_store_once()
+    assert talk.ended
+    resumed = other.get(session, talk.last_id)
+    assert methods(resumed) == ["b", "elicitation/create"]

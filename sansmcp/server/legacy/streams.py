@@ -234,11 +234,16 @@ class Stream:
         return True
 
     def close(self, *, everywhere: bool) -> None:
-        """The session has ended: nothing follows but a last message that the store is getting."""
+        """The session has ended: nothing follows.
+
+        What was said before is still stored, unless the session has ended ``everywhere``; a reader
+        that waits for the last message gets it.
+        """
         self._is_orphan = True
         if not self.is_ending(everywhere=everywhere):
             self.finished = True
-            self._unstored.clear()
+            if everywhere:
+                self._unstored.clear()
             self.detach_reader()
 
     # The reader
