@@ -118,12 +118,14 @@ def test_a_file_that_is_damaged_is_an_error_of_sqlite(tmp_path: Path, change: st
     other = sqlite3.connect(tmp_path / "a.db")
     other.executescript(f"DROP TRIGGER added; DROP TRIGGER removed; {change}")
     other.close()
-    with pytest.raises(sqlite3.DatabaseError, match=r"damaged|malformed"):
+    with pytest.raises(sqlite3.DatabaseError) as raised:
         store = SqliteStore(tmp_path / "a.db", Limits(stored_entries=100))
         with contextlib.closing(store):
             store.read(KEY, 0, limit=9, max_bytes=99)
             store.append(KEY, (Entry(4, b"x"),), now=0)
             store.append(KEY, (Entry(5, b"x"),), now=0)
+    # Of its own tables SQLite itself says what is wrong; with Python 3.10 that is nothing.
+    assert "sqlite_master" in change or "damaged" in str(raised.value)
 
 
 class _FailingOnce(sqlite3.Connection):
