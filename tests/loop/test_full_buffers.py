@@ -1,5 +1,8 @@
 """A server that stops while its sockets are full: readers get what there is for them (row F8)."""
 
+# How long a server waits for slow readers is a constant of its module.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import json
