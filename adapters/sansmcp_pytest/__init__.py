@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "Connect", "Fault", "Network", "PendingCall", "Serve", "Server"]
 
-# pytest imports this package in each of its runs, whatever it tests: so it brings nothing along,
-# not even what other packages do this with (sansmcp.later).
+# pytest imports this package in each of its runs, also where no test uses a fixture: so it imports
+# nothing, not even what other packages do this with (sansmcp.later).
 _HOMES = {
     "._client": ("Client", "Connect", "PendingCall"),
     "._network": ("Fault", "Network"),

@@ -236,7 +236,7 @@ async def test_silence_swallows_and_keeps_the_connection() -> None:
         assert await reader.readexactly(4) == b"0123"
         link = await here.ended()
         here.relay.is_quiet = True
-        writer.write(1000 * b"x\n")  # which nobody answers
+        writer.write(1000 * b"x\n")  # without an answer
         await writer.drain()
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(reader.read(1), 0.3)

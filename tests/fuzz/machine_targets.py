@@ -233,7 +233,7 @@ def cursors(data: bytes) -> None:
         place = EventId.decode(cursor.decode("latin-1"))
         if answer.startswith(b"HTTP/1.1 200 ") and cursor.strip(b" \t"):
             assert place is not None, "what is no cursor was taken for one"
-            assert place.stream.encode() in known, "a stream of nobody, or of another session"
+            assert place.stream.encode() in known, "a stream of no session, or of another one"
             _check_resumed(place, answer)
         peer.end()
         assert peer.is_closed

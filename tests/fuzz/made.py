@@ -1,4 +1,4 @@
-"""Makes the part of the corpus that nobody has to be asked for: ``python -m tests.fuzz.made``."""
+"""Make the part of the corpus that needs no recording: ``python -m tests.fuzz.made``."""
 
 from __future__ import annotations
 

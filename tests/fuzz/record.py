@@ -67,7 +67,7 @@ class Recording:
         ]
 
     def _exchanges(self) -> list[tuple[bytes, bytes]]:
-        """Requests and their responses. Nobody here sends two requests at once."""
+        """Requests and their responses. No client here sends two requests at once."""
         exchanges: list[list[bytes]] = []
         last: dict[int, list[bytes]] = {}
         for connection, is_client, data in self.said:

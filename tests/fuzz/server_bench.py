@@ -139,7 +139,7 @@ def http_corpus(session: bytes, cursor: bytes) -> list[bytes]:
 
 
 class World:
-    """A server, whoever is connected, and the time."""
+    """A server, its connections, and the time."""
 
     steps = 0
     """Effects performed and events taken so far, those of connections included."""
@@ -261,7 +261,7 @@ class Peer:
 
 
 class Bystander:
-    """Somebody else's session, which everything else must leave alone."""
+    """The session of a bystander, which all other requests must leave alone."""
 
     def __init__(self, world: World) -> None:
         self.peer = Peer(world, ServerConnection)
