@@ -2,7 +2,10 @@
 
 The core has no clock. Whoever drives it passes ``now`` (seconds of any monotonic clock, as a
 float), asks for the next deadline, and calls ``handle_timeout(now)`` when that has come, or
-earlier, or twice: only what is due happens.
+earlier, or twice: only what is due happens. A clock that is put forward makes deadlines come early.
+One that is put back, which a monotonic clock never is, makes those that are set come late, by as
+many seconds; nothing raises, and no deadline is lost. The clocks of different instances need not
+agree.
 """
 
 from __future__ import annotations

@@ -114,8 +114,8 @@ class Host(abc.ABC):
         self.world = world
         self.name = name
         self.index = index
-        self.offset = 0.0
-        """By how much its clock is ahead."""
+        self.offset = world.fates.pick(f"{name} clock starts at", (0.0, 0.0, 1e6))
+        """By how much its clock is ahead: clocks of different machines have nothing in common."""
         self.naps_until = -1.0
         """When its application takes events again."""
         self._armed: float | None = None
@@ -149,8 +149,9 @@ class Host(abc.ABC):
         self.world.touched[self] = None
 
     def jump(self, seconds: float) -> None:
-        """Its clock is put forward."""
+        """Its clock is put forward, or back."""
         self.world.tell(f"the clock of {self.name} jumps by {seconds} s")
+        self.world.reach("clock put forward" if seconds > 0 else "clock put back")
         self.offset += seconds
         self._time_passes(self.now)
         self.touch()
@@ -731,6 +732,7 @@ class Instance(Host):
     def _store_does(self, effect: StoreEffect, fails: bool) -> Any:
         """Do it; returns what tells the machine."""
         store, server = self.store, self.server
+        now = self.world.clock.now if self.world.shared else self.now
         assert store is not None
         if fails:
             self.world.causes.add("store")
@@ -738,7 +740,7 @@ class Instance(Host):
             return lambda: server.store_failed(effect, "it was told to", now=self.now)
         match effect:
             case StoreAppend(stream=key, entries=entries):
-                if store.append(key, entries, now=self.now):
+                if store.append(key, entries, now=now):
                     self.world.check_store(store)
                     return lambda: server.stored(effect, now=self.now)
                 self.world.reach("append overtaken")

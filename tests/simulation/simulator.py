@@ -101,6 +101,8 @@ SOMETIMES = (
     "cancelled after the end",
     "client given up",
     "client reads no more for a while",
+    "clock put back",
+    "clock put forward",
     "connected by http+sse at 2024-11-05",
     "connected by stdio at 2024-11-05",
     "connected by stdio at 2025-03-26",
@@ -514,7 +516,8 @@ class World:
     def _jump(self, host: Host) -> None:
         host = self._current(host)
         self.causes.add("jump")
-        host.jump(self.fates.pick(f"{host.name} jump", (1.0, 30.0, 200.0, 4000.0)))
+        seconds = (1.0, 30.0, 200.0, 4000.0, -0.1, -5.0, -200.0)
+        host.jump(self.fates.pick(f"{host.name} jump", seconds))
 
     def _end(self, host: Host) -> None:
         host = self._current(host)
