@@ -76,6 +76,7 @@ from sansmcp.messages import RequestId
 from sansmcp.meta import LOG_LEVEL
 from sansmcp.process import Output, ProcessPart
 from sansmcp.server.calls import Caller
+from sansmcp_stores import SqliteStore
 
 from .network import Pipes, Wire
 
@@ -94,17 +95,24 @@ HELLO = "notifications/com.example/hello"
 
 
 @attrs.define(eq=False)
-class NotingStore(MemoryStore):
-    """Notes which events it has had."""
+class NotingStore:
+    """Notes which events a store has had."""
 
-    ids: set[str] = attrs.field(factory=set[str], init=False)
+    store: MemoryStore | SqliteStore
+    ids: set[str] = attrs.field(factory=set[str])
+    """Shared by those who open the same file."""
 
     def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> bool:
         """Add entries, and note their ids."""
-        is_added = MemoryStore.append(self, key, entries, now=now)
+        is_added = self.store.append(key, entries, now=now)
         if is_added:
             self.ids.update(f"{key.stream}-{entry.seq}" for entry in entries)
         return is_added
+
+    def close(self) -> None:
+        """Close its file, if it has one."""
+        if isinstance(self.store, SqliteStore):
+            self.store.close()
 
 
 class Host(abc.ABC):
@@ -646,6 +654,8 @@ class Instance(Host):
     def die(self) -> None:
         """It is gone, without a word."""
         self.is_alive = False
+        if self.store is not None and self.store is not self.world.store:
+            self.store.close()
         if self.scripts:
             self.world.reach("instance killed while a handler runs")
         if self.pending:
@@ -741,19 +751,19 @@ class Instance(Host):
         match effect:
             case StoreAppend(stream=key, entries=entries):
                 if store.append(key, entries, now=now):
-                    self.world.check_store(store)
+                    self.world.check_store(store.store)
                     return lambda: server.stored(effect, now=self.now)
                 self.world.reach("append overtaken")
                 return lambda: server.overtaken(effect, now=self.now)
             case StoreRead(stream=key, after=after, limit=limit, max_bytes=most):
-                page = store.read(key, after, limit=limit, max_bytes=most)
+                page = store.store.read(key, after, limit=limit, max_bytes=most)
                 if page is None or (page.entries and page.entries[0].seq > after + 1):
                     self.world.reach("entries have gone from the store")
                 elif len(page.entries) == limit and page.last.seq > page.entries[-1].seq:
                     self.world.reach("replay in several pages")
                 return lambda: server.replayed(effect, page, now=self.now)
             case _:
-                store.drop(effect.principal, effect.session)
+                store.store.drop(effect.principal, effect.session)
                 return lambda: None
 
     # The application

@@ -13,12 +13,23 @@ import traceback
 import zlib
 from collections import Counter, deque
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any
 
 import attrs
 
-from sansmcp import App, Client, Limits, ReconnectPolicy, Server, StateSeal
+from sansmcp import (
+    App,
+    Client,
+    Limits,
+    MemoryStore,
+    ReconnectPolicy,
+    Server,
+    StateSeal,
+    httptools_pump,
+)
 from sansmcp.codecs import jsonrpc
 from sansmcp.errors import RequestTimeout
 from sansmcp.messages import Request
@@ -26,6 +37,8 @@ from sansmcp.meta import LISTEN
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
 from sansmcp.testing import VirtualClock, counting_tokens
 from sansmcp.trace import Tracer
+from sansmcp.wire import Http11
+from sansmcp_stores import SqliteStore
 
 from . import remains
 from .fates import Fates
@@ -54,6 +67,8 @@ FEATURES = {
     "small limits": 0.4,
     "impatient": 0.15,
     "silent users": 0.15,
+    "files": 0.12,
+    "httptools": 0.3,
     "early closes": 0.15,
     "noise": 0.2,
 }
@@ -143,15 +158,21 @@ SOMETIMES = (
     "session expired",
     "unused session ended for another one",
     "slow reader given up",
+    "heads read by httptools",
     "store answers twice",
     "store failed",
     "store failed, message lost",
+    "store in a file",
+    "store in a file used after a restart",
     "stream resumed from a cursor",
 )
 """What has to be reached in some worlds, or nothing is proven about it."""
 
 _NOTHING: tuple[str, Any] = ("", None)
 _TRANSPORTS = {"http": ("streamable-http",), "sse": ("http+sse",)}
+
+_FAST_FOLDER = "/dev/shm" if Path("/dev/shm").is_dir() else None
+"""Where to synchronise a file costs nothing, if there is such a place."""
 
 _LAST = 99
 """The number of what is told in the end."""
@@ -322,7 +343,16 @@ class World:
             "authentication": self.authentication,
             "limits": self.limits,
         }
-        self.store = NotingStore(self.limits) if self.shared else None
+        self.store: NotingStore | None = None
+        """One in memory that all instances share."""
+        self.folder: TemporaryDirectory[str] | None = None
+        """Where files of stores are."""
+        self._stored: set[str] = set()
+        if self.resumable and "files" in self.features:
+            self.reach("store in a file")
+            self.folder = TemporaryDirectory(prefix="sansmcp-world-", dir=_FAST_FOLDER)
+        elif self.shared:
+            self.store = NotingStore(MemoryStore(self.limits))
         self.turns = turns
         count = pick("instances", (1, 2, 2, 3))
         self.instances: list[Instance] = []
@@ -333,15 +363,23 @@ class World:
         self.processes: list[Instance] = []
 
     def _new_instance(self, name: str, index: int) -> Instance:
-        store = self.store
-        if store is None and self.resumable:
-            store = NotingStore(self.limits)
         self._generation += 1
         full = f"{name}.{self._generation}"
-        instance = Instance(self, full, index, self._new_server(full, self.settings), store)
+        server = self._new_server(full, self.settings)
+        instance = Instance(self, full, index, server, self._store_of(full))
         if self.strikes(f"{full} kill", self.rate * ("kills" in self.features)):
             instance.kill_at = 1 + int(150 * self.fates.number(f"{full} kill at") ** 2)
         return instance
+
+    def _store_of(self, name: str) -> NotingStore | None:
+        """What an instance opens when it is started; stores that are not shared are empty then."""
+        if self.folder is not None:
+            path = f"{self.folder.name}/{'all' if self.shared else name}"
+            file = SqliteStore(path, self.limits, clock=lambda: self.clock.now)
+            return NotingStore(file, self._stored)
+        if self.store is not None or not self.resumable:
+            return self.store
+        return NotingStore(MemoryStore(self.limits))
 
     def _new_server(self, name: str, settings: dict[str, Any]) -> Server:
         app = App("world", capabilities={"tools": {"listChanged": True}})
@@ -352,8 +390,16 @@ class World:
             new_token=counting_tokens(f"token-of-{name.replace('.', '-')}"),
             seal=StateSeal(keys=(b"0123456789abcdef",), clock=lambda: self.clock.now, lifetime=1e6),
             trace=self._tracer(name),
+            http11=self._http11(name),
             **settings,
         )
+
+    def _http11(self, name: str) -> Http11 | None:
+        """What reads heads of HTTP; None: the default."""
+        if "httptools" not in self.features or self.fates.number(f"{name} reads heads") < 0.5:
+            return None
+        self.reach("heads read by httptools")
+        return httptools_pump.HTTP11
 
     def _tracer(self, name: str) -> Tracer | None:
         if self.story is None:
@@ -396,6 +442,7 @@ class World:
                 reconnect=ReconnectPolicy(initial=0.2, cap=2.0, attempts=60),
                 limits=self.limits,
                 trace=self._tracer(name),
+                http11=self._http11(name),
             )
             customer = Customer(self, name, 10 + index, client, kind)
             customer.offers = versions
@@ -618,6 +665,8 @@ class World:
 
         def restart() -> None:
             self.tell(f"{instance.name} is started again")
+            if self.folder is not None and self.shared:
+                self.reach("store in a file used after a restart")
             fresh = self._new_instance(f"s{instance.index}", instance.index)
             self.instances[instance.index] = fresh
             self.all_instances.append(fresh)
@@ -795,8 +844,10 @@ class World:
             if marks != expected:
                 self.fail("gaps", f"{errand.name} told {marks}, not {expected}")
 
-    def check_store(self, store: NotingStore) -> None:
+    def check_store(self, store: MemoryStore | SqliteStore) -> None:
         """A store stays within its bounds."""
+        if isinstance(store, SqliteStore):
+            return  # it counts in its file; its own tests look there
         if store.count > self.limits.stored_entries or store.size > self.limits.stored_bytes:
             self.fail("bounds", f"the store holds {store.count} entries, {store.size} bytes")
 
@@ -820,7 +871,15 @@ class World:
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
             signal.signal(signal.SIGPROF, old)
+            self._close_files()
         return self
+
+    def _close_files(self) -> None:
+        for instance in self.all_instances:
+            if instance.store is not None:
+                instance.store.close()
+        if self.folder is not None:
+            self.folder.cleanup()
 
     def _run(self) -> None:
         self._pass(_FAULTS_LAST, lambda: False)
