@@ -320,6 +320,7 @@ class Wire:
         """The server's end has to wait for the client's to take something."""
         if not self._blocked:
             self._blocked = True
+            self.blame("slow")
             self.world.reach("server waits for a slow reader")
             self._watch(self._taken)
 

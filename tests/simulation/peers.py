@@ -10,7 +10,7 @@ import abc
 import itertools
 import re
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
@@ -240,6 +240,8 @@ class Customer(Host):
         self._wires: dict[Wire, None] = {}
         self._numbers: Iterator[int] = itertools.count()
         self._paused = False
+        self._opened: set[int] = set()
+        """The exchanges that it was told to open."""
 
     @property
     def machine(self) -> Client:
@@ -394,6 +396,8 @@ class Customer(Host):
                 "order", f"{made.errand.name}: progress {progress} after {made.reports}"
             )
         made.reports.append(progress)
+        if not is_again:
+            self._check_gaps(made, made.reports, made.errand.reports)
 
     def _notified(self, handle: int | None, method: str, params: Any) -> None:
         if method == CHANGED:
@@ -422,6 +426,13 @@ class Customer(Host):
         if isinstance(made.end, CallCompleted) and not self.world.is_repeated(made.errand):
             self.world.fail("order", f"{made.errand.name}: {place} is told after the end")
         made.marks.append(place)
+        if not self.world.is_repeated(made.errand):
+            self._check_gaps(made, [step for _, step in made.marks], made.errand.marks)
+
+    def _check_gaps(self, made: Made, told: Sequence[float], expected: Sequence[float]) -> None:
+        """Fail if something that the handler has said before was left out."""
+        if told != expected[: len(told)]:
+            self.world.fail("gaps", f"{made.errand.name} told {told} of {expected}")
 
     def _asked(self, event: ServerAsked) -> None:
         params = event.request.params or {}
@@ -553,6 +564,8 @@ class Customer(Host):
             case OpenExchange():
                 self._open(effect)
             case AbortExchange(exchange=exchange):
+                if exchange not in self._opened:
+                    self.world.fail("effects", f"{self.name} aborts {exchange} before it opens it")
                 connection = self._pool.carrying.get(exchange)
                 self._pool.release(exchange, now=self.now)
                 if connection is not None and connection.host is not None:
@@ -575,6 +588,7 @@ class Customer(Host):
         if effect.head.values(b"last-event-id"):
             self.world.reach("stream resumed from a cursor")
             self.gets.append(effect)
+        self._opened.add(effect.exchange)
         connection, data = self._pool.begin(effect, now=self.now)
         if connection.host is None:
             name = f"{self.name} wire {next(self._numbers)}"
@@ -750,7 +764,11 @@ class Instance(Host):
             return lambda: server.store_failed(effect, "it was told to", now=self.now)
         match effect:
             case StoreAppend(stream=key, entries=entries):
+                page = store.store.read(key, 0, limit=1, max_bytes=1)
                 if store.append(key, entries, now=now):
+                    if page is not None and entries[0].seq != page.last.seq + 1:
+                        text = f"{key.stream} ends with {page.last.seq}, and takes {entries[0].seq}"
+                        self.world.fail("stores", text)
                     self.world.check_store(store.store)
                     return lambda: server.stored(effect, now=self.now)
                 self.world.reach("append overtaken")
@@ -959,7 +977,7 @@ _CAUSES = {
     "Disconnected": _ANY,
     "SessionLost": _EXPIRES,
     "RequestTimeout": ("silence", "kill", "store", "jump", "evicted", "impatient", "unanswered"),
-    "JsonRpcError": (*_ANY, "unanswered", "declined"),
+    "JsonRpcError": (*_ANY, "unanswered", "declined", "slow"),
     "RequestRefused": (*_EXPIRES, "stop"),
     "ProcessEnded": ("kill",),
     "RequestCancelled": (),
