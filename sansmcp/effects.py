@@ -74,7 +74,8 @@ class StoreAppend:
     Stored means: a reader that comes later, from another process after a crash if the store
     promises that much, finds the entries. Where the first of them is not the next of a log that
     there is, nothing is to be appended: tell ``server.overtaken(effect, now=...)``. On failure tell
-    ``server.store_failed(effect, why, now=...)``.
+    ``server.store_failed(effect, why, now=...)``, also where it is not known whether the append was
+    done. Do not repeat it then: the second attempt could be overtaken by the first.
     """
 
     stream: StreamKey

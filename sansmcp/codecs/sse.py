@@ -32,6 +32,11 @@ KEEP_ALIVE = b":\n\n"
 seconds.
 """
 
+FORGET_ID = b"id:\n\n"
+"""A block that empties the reader's last event id: from here on the stream cannot be resumed. It
+has no data, so it is not dispatched.
+"""
+
 _BOM = b"\xef\xbb\xbf"
 
 _PATIENCE = 1024

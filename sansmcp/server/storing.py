@@ -55,7 +55,10 @@ class StoreCompletions:
             self._streams.settle(user)
 
     def store_failed(self, effect: StoreEffect, reason: str, *, now: float) -> None:
-        """A store effect could not be performed, and will not be."""
+        """A store effect could not be performed, and will not be.
+
+        An append may have been performed all the same, in whole or in part, if its reply got lost.
+        """
         self._core.now = now
         user = self._streams.take(effect)
         is_lost = user is not None and not user.failed(effect)

@@ -13,7 +13,8 @@ from sansmcp.effects import StoreAppend, StoreDrop, StoreEffect, StoreRead
 from sansmcp.events import MessageLost, StoreFailed
 from sansmcp.hosting.stores import check_synchronous
 
-from .bench import Bench, methods, say
+from .bench import Bench, methods, request, say
+from .instances import Instances
 
 requirement = pytest.mark.requirement
 
@@ -117,12 +118,42 @@ def test_when_the_store_fails_the_reader_still_gets_the_message() -> None:
     say(bench, call, "a", "b")
     bench.fail_store_once()
     assert methods(talk) == ["a", "b"]
-    assert [bool(event.id) for event in talk.events] == [True, False, False]
+    ids = [event.id for event in talk.events]
+    assert ids == [talk.events[0].id, "", None, None]
+    assert talk.last_id == ""  # the client shall not come back: a GET finds nothing
     assert bench.do(call.disconnect) is False
     bench.do(call.respond, {})
     assert methods(talk) == ["a", "b", "answer"]
     assert talk.ended
     assert bench.events == [StoreFailed("disk full", lost=False)]
+
+
+def test_what_was_told_without_the_store_is_not_told_again() -> None:
+    """A failed append may have been done: its client must not ask another instance for it."""
+    first, second = instances = Instances()
+    session = instances.open_session()
+    talk, call = first.call(session)
+    say(first, call, "a")
+    id = talk.last_id
+    first.store_works = False
+    say(first, call, "b")
+    (append,) = first.waiting
+    assert isinstance(append, StoreAppend)
+    first.store.append(append.stream, append.entries, now=first.now)
+    first.fail_store_once()
+    assert (methods(talk), talk.last_id) == (["a", "b"], "")
+    assert methods(second.get(session, id)) == ["b"]
+
+
+def test_a_client_that_has_no_id_is_told_to_forget_none() -> None:
+    bench = Bench(shared_store=True)
+    session = bench.open_session()
+    bench.store_works = False
+    talk = bench.post(request(1), session)
+    bench.use_store_once()  # the session is looked for
+    say(bench, bench.last_call(), "a")
+    bench.fail_store_once()
+    assert [event.id for event in talk.events] == [None]
 
 
 def test_when_the_store_fails_without_a_reader_that_is_said() -> None:

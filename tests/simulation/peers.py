@@ -724,7 +724,7 @@ class Instance(Host):
             world.is_faulty
             and "store fails" in world.features
             and not isinstance(effect, StoreDrop)
-            and world.strikes(name, 0.4 * world.rate)
+            and world.strikes(name, world.rate * world.fates.pick("store rate", (0.05, 0.4)))
         )
         self.pending += 1
         self._store_free_at = max(self._store_free_at, world.clock.now) + slow
@@ -759,9 +759,7 @@ class Instance(Host):
         now = self.world.clock.now if self.world.shared else self.now
         assert store is not None
         if fails:
-            self.world.causes.add("store")
-            self.world.tell(f"{self.name}: the store fails: {effect}")
-            return lambda: server.store_failed(effect, "it was told to", now=self.now)
+            return self._store_fails(store, effect, now)
         match effect:
             case StoreAppend(stream=key, entries=entries):
                 page = store.store.read(key, 0, limit=1, max_bytes=1)
@@ -783,6 +781,22 @@ class Instance(Host):
             case _:
                 store.store.drop(effect.principal, effect.session)
                 return lambda: None
+
+    def _store_fails(self, store: NotingStore, effect: StoreEffect, now: float) -> Any:
+        """It fails, or does it, or a part of it, and its reply gets lost."""
+        world, server = self.world, self.server
+        world.causes.add("store")
+        how = "before"
+        if isinstance(effect, StoreAppend):
+            how = world.fates.pick(f"{self.name} {self._store_uses} fails", _FAILURES)
+            entries = effect.entries if how != "torn" else effect.entries[:-1]
+            if how != "before" and entries:
+                world.reach(f"append {how}")
+                store.append(effect.stream, entries, now=now)
+        world.tell(f"{self.name}: the store fails ({how}): {effect}")
+        if how == "repeated" and isinstance(effect, StoreAppend):
+            return lambda: server.overtaken(effect, now=self.now)
+        return lambda: server.store_failed(effect, "it was told to", now=self.now)
 
     # The application
 
@@ -956,6 +970,10 @@ class Instance(Host):
             call.fail_with(error, now=self.now)
 
 
+_FAILURES = ("before", "before", "done", "torn", "repeated")
+"""What a store that fails has done with an append: nothing; all, but the reply is lost; a part; or
+all, and the host has tried again, and was told that somebody else was faster.
+"""
 _ANY = (
     "cut",
     "refused",

@@ -101,7 +101,10 @@ CHECKERS = {
 
 SOMETIMES = (
     "answer lost",
+    "append done",
     "append overtaken",
+    "append repeated",
+    "append torn",
     "call cancelled",
     "call connects again",
     "call failed: Disconnected",

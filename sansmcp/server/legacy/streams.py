@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from ...codecs.event_id import EventId
-from ...codecs.sse import encode_event
+from ...codecs.sse import FORGET_ID, encode_event
 from ...effects import StoreAppend, StoreEffect, StoreRead
 from ...states import ExchangeState
 from ...store import Entry, EntryKind, Page, StreamKey
@@ -357,7 +357,11 @@ class Stream:
     def _go_unstored(self) -> bool:
         """Go on without the store: the reader may still get what it would have got next.
 
-        Returns False if it does not.
+        Its client is told to forget its last id. The append that failed may have been done, in
+        whole or in part (the reply of a store can get lost), and another instance would replay it
+        to a client that has been given the same messages here, without ids.
+
+        Returns False if the reader gets nothing.
         """
         assert self._appending is not None
         entries = (*self._appending.entries, *self._unstored)
@@ -366,6 +370,8 @@ class Stream:
         is_read = self._is_read_up_to(entries[0].seq - 1) and not self.written_elsewhere
         if not is_read:
             self.lose_reader()
+        elif self.reader is not None and self._id(self._position) is not None:
+            self.reader.send(FORGET_ID)
         self.logged = False
         self._give(entries)
         self._stored = self._position = entries[-1].seq
