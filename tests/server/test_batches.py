@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sansmcp import Limits
-from sansmcp.events import BadRequest, CallReceived, ClientNotified
+from sansmcp.events import BadRequest, CallCancelled, CallReceived, ClientNotified
 
 from .bench import Bench, notification, request
 
@@ -89,6 +89,19 @@ def test_a_cancelled_element_gets_no_answer(bench: Bench) -> None:
     _, second = (event.call for event in calls(bench))
     bench.post(notification("notifications/cancelled", requestId=1), session, None)
     bench.do(second.respond, {})
+    assert [answer["id"] for answer in talk.json] == [2]
+
+
+@pytest.mark.parametrize("place", [1, 2])
+def test_a_batch_that_cancels_its_own_call(bench: Bench, place: int) -> None:
+    session = bench.open_session(VERSION)
+    batch = [request(1), request(2)]
+    batch.insert(place, notification("notifications/cancelled", requestId=1))
+    talk = bench.post(batch, session, None)
+    (_, second), end = calls(bench), bench.events[-1]
+    assert isinstance(end, CallCancelled)
+    assert end.call.request.id == 1
+    bench.do(second.call.respond, {})
     assert [answer["id"] for answer in talk.json] == [2]
 
 

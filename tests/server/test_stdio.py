@@ -275,6 +275,7 @@ def test_a_client_on_stdio_cannot_be_sent_away() -> None:
 def test_a_batch_is_answered_by_one_array() -> None:
     pipe = Pipe().open("2025-03-26")
     pipe.say([request(1), notification("notifications/x"), request("b", "ping"), request(3)])
+    assert isinstance(pipe.bench.events.pop(), ClientNotified)
     third, first = pipe.bench.last_call(), pipe.bench.last_call()
     assert pipe.bench.do(third.respond, {})
     assert pipe.bench.do(first.notify, "notifications/message")

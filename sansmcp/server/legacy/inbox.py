@@ -101,16 +101,19 @@ class Inbox:
     ) -> bool:
         """Take in a batch: one answer for each request, and each element that is no message.
 
-        ``new_answer`` makes the form for so many answers. Returns False if none is wanted. Source:
-        2025-03-26 basic: Batching.
+        ``new_answer`` makes the form for so many answers. Returns False if none is wanted. Calls
+        start together, so that what follows the first of them can cancel any. Source: 2025-03-26
+        basic: Batching.
         """
         wants = [item for item in batch.items if isinstance(item, Request | RemoteProtocolError)]
+        is_started = False
         for item in batch.items:
             if not isinstance(item, Request | RemoteProtocolError):
                 self.take(session, item)
-        if wants:
-            self.start(wants, new_answer(len(wants)))
-        return bool(wants)
+            elif not is_started:
+                is_started = True
+                self.start(wants, new_answer(len(wants)))
+        return is_started
 
     def start(self, items: Sequence[Request | RemoteProtocolError], answer: AnswerForm) -> None:
         """Start calls that came together, and answer at once what needs no application."""
