@@ -17,6 +17,8 @@ from sansmcp.effects import CloseConnection, SendBytes
 from sansmcp.http11.client import ClientConnection
 from sansmcp.process import ErrorEnd, ErrorOutput, OutputEnd, ProcessExit
 
+from .gathering import Gatherer
+
 if TYPE_CHECKING:
     from .peers import Customer, Instance
     from .simulator import World
@@ -389,8 +391,12 @@ class Pipes:
     _eof: bool = attrs.field(default=False, init=False)
     _armed: float | None = attrs.field(default=None, init=False)
     _closing: bool = attrs.field(default=False, init=False)
+    _up: Gatherer = attrs.field(init=False)
+    _down: Gatherer = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._up = Gatherer(self.world, self._send_up)
+        self._down = Gatherer(self.world, self._send_down)
         self.pipe = ServerPipe(self.instance.server, host=self, now=self.instance.now)
         narrow = self.world.fates.strikes(f"{self.name} narrow", 0.4 * self.world.is_faulty)
         self._window = 50 if narrow else 64 * 1024
@@ -412,6 +418,15 @@ class Pipes:
 
     def write(self, data: bytes) -> None:
         """Carry bytes to the server."""
+        self._up.add(data, at_once=not self._gathers)
+
+    @property
+    def _gathers(self) -> bool:
+        """Whether something between the two makes batches of their messages."""
+        is_known = self.owner.version == "2025-03-26"
+        return is_known and self.world.is_faulty and "batches" in self.world.features
+
+    def _send_up(self, data: bytes) -> None:
         cut = int(self.world.fates.number(f"{self.name} {len(data)}") * len(data))
         for piece in (data[:cut], data[cut:]):
             if piece:
@@ -419,6 +434,7 @@ class Pipes:
 
     def close(self) -> None:
         """The client closes the server's input."""
+        self._up.flush()
         self._later(self._end)
 
     def exit(self, status: int) -> None:
@@ -427,6 +443,7 @@ class Pipes:
             return
         self.is_over = True
         self.instance.die()
+        self._down.flush()
         for part in (OutputEnd(), ErrorEnd(), ProcessExit(status)):
             self._later(lambda part=part: self.owner.hear(part))  # type: ignore[misc]
 
@@ -439,8 +456,7 @@ class Pipes:
                 return
             effect = self.pipe.next_effect()
             if isinstance(effect, SendBytes):
-                self._underway += len(effect.data)
-                self._later(lambda data=effect.data: self._arrive(data))  # type: ignore[misc]
+                self._down.add(effect.data, at_once=not self._gathers)
             elif isinstance(effect, CloseConnection):
                 self._closing = True
                 self._later(lambda: self.exit(0))
@@ -459,6 +475,10 @@ class Pipes:
 
     def _later(self, act: Callable[[], None]) -> None:
         self.world.clock.call_later(self.world.latency, act)
+
+    def _send_down(self, data: bytes) -> None:
+        self._underway += len(data)
+        self._later(lambda: self._arrive(data))
 
     def _arrive(self, data: bytes) -> None:
         if self.world.is_faulty and "noise" in self.world.features and data.startswith(b"{"):

@@ -7,7 +7,6 @@ all the time, so a world needs no expectations of its own.
 
 from __future__ import annotations
 
-import math
 import signal
 import traceback
 import zlib
@@ -41,6 +40,7 @@ from sansmcp.wire import Http11
 from sansmcp_stores import SqliteStore
 
 from . import remains
+from .batches import PRINCIPAL, VERSION, Batcher
 from .fates import Fates
 from .network import Wire
 from .peers import Customer, Host, Instance, Made, NotingStore
@@ -68,6 +68,7 @@ FEATURES = {
     "impatient": 0.15,
     "silent users": 0.15,
     "files": 0.12,
+    "batches": 0.15,
     "httptools": 0.3,
     "early closes": 0.15,
     "noise": 0.2,
@@ -105,6 +106,9 @@ SOMETIMES = (
     "append overtaken",
     "append repeated",
     "append torn",
+    "batch answered",
+    "batch answered by a stream",
+    "batch of lines",
     "call cancelled",
     "call connects again",
     "call failed: Disconnected",
@@ -178,6 +182,9 @@ _TRANSPORTS = {"http": ("streamable-http",), "sse": ("http+sse",)}
 
 _FAST_FOLDER = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Where to synchronise a file costs nothing, if there is such a place."""
+
+_UNASKING = ("sleep", "progress", "mark", "fail")
+"""What a handler does whose client cannot be asked or sent away."""
 
 _LAST = 99
 """The number of what is told in the end."""
@@ -432,6 +439,8 @@ class World:
                 if pick(f"{name} all", (True, False))
                 else HANDSHAKE_VERSIONS,
             }[kind]
+            if "batches" in self.features and fates.number(f"{name} batches") < 0.4:
+                kind, versions = "stdio", (VERSION,)
             principal = pick(f"{name} principal", ("alice", "bob"))
             impatient = "impatient" in self.features
             timeout = pick(f"{name} timeout", (1.0, 5.0, 20.0)) if impatient else 200.0
@@ -558,6 +567,7 @@ class World:
                 ("strangers", self._stranger),
                 ("visitors", self._visit),
                 ("stops", self._stop),
+                ("batches", self._batch),
             ):
                 name = f"{host.name} {feature}"
                 if feature in self.features and fates.strikes(name, 0.6):
@@ -607,6 +617,30 @@ class World:
             wire = Wire(self, f"{host.name} visitor {number}", host, None, None)
             wire.send(b"\r\n".join(lines) + b"\r\n\r\n" + body)
             self.clock.call_later(3.0, wire.close)
+
+    def _batch(self, host: Host) -> None:
+        """A client of another make posts a batch."""
+        host = self._current(host)
+        if not isinstance(host, Instance) or not host.is_alive:
+            return
+        name = f"b{host.index}"
+        calls: list[str] = []
+        for number in range(self.fates.pick(f"{name} calls", (1, 2, 3))):
+            call = f"{name}.{number}"
+            steps = [step for step in self._draw_steps(call) if step[0] in _UNASKING]
+            calls.append(call)
+            self.errands[call] = Errand(
+                name=call,
+                method="tools/call",
+                params=None,
+                idempotent=None,
+                at=self.clock.now,
+                cancel_after=None,
+                steps=tuple(steps),
+                size=0,
+                principal=PRINCIPAL,
+            )
+        Batcher(self, name, host, tuple(calls))
 
     def _stranger(self, host: Host) -> None:
         """Somebody reads a stream of a client: a second connection of it, or another principal."""
@@ -821,8 +855,10 @@ class World:
         Without sessions a cancellation cannot be matched, and one that is sent before its call has
         arrived may come first.
         """
-        customer, name = self._owner_of(errand.name), errand.name
-        cancelled_at = self.cancelled.get(name, math.inf)
+        name = errand.name
+        if name not in self.cancelled:
+            return
+        customer, cancelled_at = self._owner_of(name), self.cancelled[name]
         can_be_cancelled = self.sessions or customer.version == "2026-07-28"
         bound = 30.0 if self.features & {"slow store", "naps"} else 5.0
         if can_be_cancelled and self.began[name] < cancelled_at < self.clock.now - bound:
