@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from collections.abc import Generator
@@ -12,6 +13,7 @@ import pytest
 from sansmcp import Verdicts
 
 from .benches import hours_after
+from .leftovers import freeze_what_is_there
 
 # How long an example takes says something of the machine, nothing of the code. Each run has other
 # examples, and the suite is run often.
@@ -27,6 +29,19 @@ hypothesis.settings.load_profile("untimed")
 # press it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Collecting makes many objects and hardly any garbage.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave all that is there out of later searches for garbage.
+
+    It outlives every test, and many tests search: for what they have left, for what memory holds.
+    """
+    gc.enable()
+    freeze_what_is_there()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

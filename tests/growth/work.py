@@ -88,13 +88,11 @@ def held() -> int:
 @contextmanager
 def tracing() -> Generator[None]:
     """Let Python keep account of its memory."""
-    gc.freeze()  # what was there before need not be searched for garbage
     tracemalloc.start()
     try:
         yield
     finally:
         tracemalloc.stop()
-        gc.unfreeze()
 
 
 def run(pieces: Iterable[object]) -> None:
