@@ -23,6 +23,7 @@ from sansmcp import Url
 from sansmcp.testing.check_adapter import raw_client
 from sansmcp.testing.check_adapter.raw_client import Connection, Peer, result_of
 
+from ..thorough import in_seeds
 from .mutations import Mutator
 from .program import OWN_HTTP, SERVERS
 from .server_bench import (
@@ -315,10 +316,11 @@ def attacked(name: str, log: Path, count: int, seed: int) -> Counter[int]:
     return statuses
 
 
+@in_seeds(1, 5)
 @pytest.mark.parametrize("name", SERVERS)
-def test_requests(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """5,000 requests, one or two on a connection."""
+def test_requests(name: str, seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,000 requests by each seed, one or two on a connection."""
     monkeypatch.setattr(raw_client, "MOMENT", PATIENCE)
-    statuses = attacked(name, tmp_path / "log", 5000, seed=0)
-    assert statuses[200] > 100
+    statuses = attacked(name, tmp_path / "log", 1000 * len(seeds), seed=seeds[0])
+    assert statuses[200] > 20 * len(seeds)
     assert statuses[500] == 0

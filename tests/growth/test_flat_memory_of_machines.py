@@ -273,14 +273,14 @@ class Forgetful(ClientBench):
         self._asked.clear()
 
 
-def test_ten_thousand_finished_calls_leave_nothing_with_the_client() -> None:
+def test_thousands_of_finished_calls_leave_nothing_with_the_client() -> None:
     with tracing():
         bench = Forgetful()
         bench.connect()
-        for _ in range(1000):
+        for _ in range(500):
             bench.call_and_finish()
         before = held()
-        for _ in range(10_000):
+        for _ in range(2500):
             bench.call_and_finish()
         assert held() < before + NOISE
 

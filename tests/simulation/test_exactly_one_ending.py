@@ -14,6 +14,7 @@ from sansmcp.events import CallCompleted, CallFailed
 from sansmcp.states import ClientState
 
 from ..client.bench import Asked, Bench, initialized, notification, response
+from ..thorough import always
 
 requirement = pytest.mark.requirement
 ANSWER = json.dumps(response(1, {"a": "ä"})).encode()
@@ -73,6 +74,8 @@ BEHAVIOURS: dict[str, Callable[[Asked], None]] = {
         str(status): refuse(status) for status in (200, 202, 204, 400, 401, 404, 405, 406, 429, 500)
     },
 }
+AFTERWARDS = ("refused", "hangs", "opens and closes", "replays", "404", "405", "500")
+"""What may follow where a response was cut."""
 
 
 def serve(bench: Bench, behaviour: Callable[[Asked], None]) -> None:
@@ -119,11 +122,13 @@ def check(
 @requirement("SHTTP-B-001", "RESUME-C-002")
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("name", STREAMS)
-def test_every_truncation_point_of_every_response(name: str, clean: bool) -> None:
+@pytest.mark.parametrize("turn", always(range(len(AFTERWARDS)), lambda turn: turn == 0))
+def test_every_truncation_point_of_every_response(turn: int, name: str, clean: bool) -> None:
+    """At each point one of the behaviours follows; in so many turns all of them do."""
     kind, body = STREAMS[name]
     for cut in range(len(body) + 1):
-        for behaviour in ("refused", "hangs", "opens and closes", "replays", "404", "405", "500"):
-            check(kind, body, cut, behaviour, clean=clean, idempotent=False)
+        behaviour = AFTERWARDS[(cut + turn) % len(AFTERWARDS)]
+        check(kind, body, cut, behaviour, clean=clean, idempotent=False)
 
 
 @given(

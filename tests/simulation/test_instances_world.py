@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -46,6 +46,7 @@ from sansmcp.server.legacy.turns import Delivery
 from sansmcp.testing import Link, Pair, counting_tokens
 
 from ..stores.strangers import Attempt, Spy, attempts, initialize
+from ..thorough import in_seeds
 
 requirement = pytest.mark.requirement
 
@@ -57,8 +58,6 @@ WAYS = {
 IN_PLACE = "requests in place"
 """The handler stays, and waits where it is."""
 PLACES = ["one instance", "any instance", "the one that has asked is killed"]
-RUNS = 30
-"""Of each cell; ``make simulate`` runs worlds of this kind by the thousand."""
 
 
 def question(value: int) -> InputRequest:
@@ -267,37 +266,32 @@ class World:
         return found
 
 
-def problems(way: str, place: str, runs: int = RUNS) -> list[str]:
+def problems(way: str, place: str, seeds: range) -> Iterator[str]:
+    """What goes wrong in worlds of one kind; ``make simulate`` runs such by the thousand."""
     # A call of the stateless revision whose response breaks is made again, round by round.
     once = way != "results"
-    worlds = {seed: World(way, place, seed).run() for seed in range(runs)}
-    return [
-        f"seed {seed}: {text}"
-        for seed, world in worlds.items()
-        for text in world.problems(once=once)
-    ]
+    for seed in seeds:
+        for text in World(way, place, seed).run().problems(once=once):
+            yield f"seed {seed}: {text}"
 
 
 @requirement("MTURN-S-009", "MTURN-S-011", "MTURN-B-001", "MRTR-S-010", "MRTR-S-011")
+@in_seeds(8, 30)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("way", WAYS)
-def test_a_call_completes_once_with_the_right_answer(way: str, place: str) -> None:
-    assert problems(way, place) == []
+def test_a_call_completes_once_with_the_right_answer(way: str, place: str, seeds: range) -> None:
+    assert list(problems(way, place, seeds)) == []
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("way", WAYS)
-def test_a_few_runs_of_each_kind(way: str, place: str) -> None:
-    assert problems(way, place, 3) == []
-
-
+@in_seeds(20, 100)
 @pytest.mark.parametrize("place", PLACES[:2])
-def test_an_answer_finds_the_handler_that_waits_for_it(place: str) -> None:
-    assert problems(IN_PLACE, place, 100) == []
+def test_an_answer_finds_the_handler_that_waits_for_it(place: str, seeds: range) -> None:
+    assert list(problems(IN_PLACE, place, seeds)) == []
 
 
-def test_a_cancellation_finds_the_handler_that_waits_for_an_answer() -> None:
-    for seed in range(100):
+@in_seeds(20, 100)
+def test_a_cancellation_finds_the_handler_that_waits_for_an_answer(seeds: range) -> None:
+    for seed in seeds:
         world = World(IN_PLACE, PLACES[1], seed)
         world.pair.link.mean_cut = None
         pair = world.pair
@@ -313,12 +307,12 @@ def test_planted_bug_nobody_looks_for_answers(monkeypatch: pytest.MonkeyPatch) -
         """Does not look."""
 
     monkeypatch.setattr(Watch, "look", blind)
-    assert any("failed" in text for text in problems(IN_PLACE, PLACES[1], 20))
+    assert any("failed" in text for text in problems(IN_PLACE, PLACES[1], range(20)))
 
 
 def test_planted_bug_who_was_overtaken_goes_on_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Delivery, "overtaken", Delivery.stored)
-    assert problems("requests", PLACES[1], 60) != []
+    assert any(problems("requests", PLACES[1], range(60)))
 
 
 def test_planted_bug_who_comes_back_goes_on_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,7 +322,8 @@ def test_planted_bug_who_comes_back_goes_on_once_more(monkeypatch: pytest.Monkey
         self._done()
 
     monkeypatch.setattr(Delivery, "_come_back", twice)
-    assert any("times" in text for text in problems("multi-turn streams", PLACES[1], 60))
+    found = problems("multi-turn streams", PLACES[1], range(60))
+    assert any("times" in text for text in found)
 
 
 def test_planted_bug_a_store_that_lets_everybody_succeed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,7 +336,7 @@ def test_planted_bug_a_store_that_lets_everybody_succeed(monkeypatch: pytest.Mon
         return True
 
     monkeypatch.setattr(MemoryStore, "append", careless)
-    assert problems("requests", PLACES[1], 60) != []
+    assert any(problems("requests", PLACES[1], range(60)))
 
 
 def test_planted_bug_nobody_looks_what_others_write(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,4 +344,4 @@ def test_planted_bug_nobody_looks_what_others_write(monkeypatch: pytest.MonkeyPa
         """Does not look."""
 
     monkeypatch.setattr(Stream, "look", blind)
-    assert any("ended 0 times" in text for text in problems("requests", PLACES[1], 20))
+    assert any("ended 0 times" in text for text in problems("requests", PLACES[1], range(20)))

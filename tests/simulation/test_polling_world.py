@@ -19,6 +19,8 @@ from sansmcp.events import (
 )
 from sansmcp.testing import Link, Pair, counting_tokens
 
+from ..thorough import in_seeds
+
 ROUNDS = 1000
 
 
@@ -106,10 +108,13 @@ def test_polling_keeps_no_call_alive() -> None:
     assert pair.requests == []
 
 
+@in_seeds(40, 100)
 @pytest.mark.parametrize("mean_cut", [800.0, 1500.0])
-def test_no_client_fails_to_open_because_its_connections_break(mean_cut: float) -> None:
+def test_no_client_fails_to_open_because_its_connections_break(
+    mean_cut: float, seeds: range
+) -> None:
     """Row A3 of the review: 7 of 20 seeds of an example failed at ``initialize``."""
-    for seed in range(100):
+    for seed in seeds:
         chance = random.Random(seed).random
         server = Server(App("fragile"), new_token=counting_tokens())
         client = Client("http://localhost/mcp", jitter=chance, versions=("2025-11-25",))
