@@ -400,7 +400,7 @@ class Call:
 
     def _leave(self, *, withdraw: bool) -> None:
         """The call ends: the session forgets it, and so do the questions to the client."""
-        self._core.stateless.discard(self)
+        self._core.stateless.pop(self, None)
         self.session.calls.pop(self.request.id, None)
         self.session.touch()
         for id in tuple(self._asked):

@@ -80,7 +80,7 @@ class Channel:
     """Each is asked in turn; the last one takes everything."""
 
     def __attrs_post_init__(self) -> None:
-        self._core.outlets.add(self._outlet)
+        self._core.outlets[self._outlet] = None
 
     @property
     def is_full(self) -> bool:
@@ -95,7 +95,7 @@ class Channel:
     def must_wait(self, driven: Driven) -> bool:
         """Whether that is so; whoever drives the channel is woken when it is no more."""
         if self._core.is_full:
-            self._core.paused.add(driven)
+            self._core.paused[driven] = None
         return self._core.is_full
 
     def wake(self, driven: Driven) -> None:
@@ -125,6 +125,6 @@ class Channel:
     def end(self, reason: str, *, now: float) -> None:
         """The channel is gone, and what was said on it with it."""
         self._core.now = now
-        self._core.outlets.discard(self._outlet)
+        self._core.outlets.pop(self._outlet, None)
         for era in self._eras:
             era.end(reason)

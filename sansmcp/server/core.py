@@ -93,20 +93,20 @@ class ServerCore:
     """
     unsent: Shares[ServerExchange] = attrs.field(factory=Shares["ServerExchange"], init=False)
     """Bytes that wait for the peers of exchanges."""
-    stateless: set[Call] = attrs.field(factory=set["Call"], init=False)
-    """The calls that run and belong to no session, of whatever revision."""
+    stateless: dict[Call, None] = attrs.field(factory=dict["Call", None], init=False)
+    """The calls that run and belong to no session, of whatever revision; oldest first."""
     draining: bool = attrs.field(default=False, init=False)
     """Nothing new is taken."""
     has_stopped: bool = attrs.field(default=False, init=False)
     """The server has ended its sessions, and opens none for a late answer of the store."""
-    paused: set[Driven] = attrs.field(factory=set["Driven"], init=False)
-    """Who must not read before the application has taken events."""
+    paused: dict[Driven, None] = attrs.field(factory=dict["Driven", None], init=False)
+    """Who must not read before the application has taken events, in the order of their waiting."""
     authenticating: dict[ServerExchange, bytes | None] = attrs.field(
         factory=dict["ServerExchange", "bytes | None"], init=False
     )
     """The requests whose principal is not known yet, each with its body once that is complete."""
-    outlets: set[Outlet] = attrs.field(factory=set["Outlet"], init=False)
-    """Those of the channels that are open."""
+    outlets: dict[Outlet, None] = attrs.field(factory=dict["Outlet", None], init=False)
+    """Those of the channels that are open, oldest first."""
 
     def __attrs_post_init__(self) -> None:
         self.retry_ms = milliseconds_of(self.retry)

@@ -482,7 +482,7 @@ class Server(StoreCompletions):
 
     def _over(self, exchange: ServerExchange) -> None:
         """Nothing more will happen on an exchange."""
-        self._core.paused.discard(exchange)
+        self._core.paused.pop(exchange, None)
         self._core.authenticating.pop(exchange, None)
         exchange.answer = None
         source, exchange.source = exchange.source, None
@@ -497,7 +497,7 @@ class Server(StoreCompletions):
         if is_asking and exchange in self._core.authenticating:
             return Idle.PAUSED
         if is_asking and self._core.is_full:
-            self._core.paused.add(exchange)
+            self._core.paused[exchange] = None
             return Idle.PAUSED
         return Idle.NEED_DATA
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sansmcp import App, JsonRpcError, Limits, LocalProtocolError
+from sansmcp.effects import Wake
 from sansmcp.events import CallReceived, ClientNotified
 from sansmcp.messages import Notification
 from sansmcp.states import CallState
@@ -322,3 +323,20 @@ def test_the_application_may_be_slow(bench: Bench) -> None:
     assert not waiting.paused
     assert [type(event) for event in bench.events] == [CallReceived, CallReceived]
     waiting.gone()
+
+
+def test_who_has_waited_longest_is_read_first() -> None:
+    bench = Bench(limits=Limits(max_queued_events=1))
+    session = bench.open_session()
+    bench.takes_events = False
+    bench.post(request(1), session)
+    waiting = [Talk(bench) for _ in range(20)]
+    for talk in waiting:
+        talk.pull()
+    bench.server.next_event()
+    woken: list[Any] = []
+    while isinstance(effect := bench.server.next_effect(), Wake):
+        woken.append(effect.exchange)
+    assert woken == [talk.exchange for talk in waiting]
+    for talk in waiting:
+        talk.gone()

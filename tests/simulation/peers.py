@@ -382,6 +382,9 @@ class Customer(Host):
             return
         if errand.may_raise and not isinstance(error, RequestTimeout):
             return
+        if "Read your event stream" in str(error) and "small limits" in self.world.features:
+            self.world.reach("asked for more before it has read")
+            return
         causes = _CAUSES[type(error).__name__]
         if isinstance(error, RequestRefused) and self.kind in ("sse", "any"):
             causes = _ANY  # its stream has broken, and only the server knows that yet

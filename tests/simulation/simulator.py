@@ -106,6 +106,7 @@ SOMETIMES = (
     "append overtaken",
     "append repeated",
     "append torn",
+    "asked for more before it has read",
     "batch answered",
     "batch answered by a stream",
     "batch of lines",

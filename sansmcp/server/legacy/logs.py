@@ -65,7 +65,7 @@ class StreamTable:
         return self.core.limits
 
     def new(
-        self, principal: str, session: Secret | None, siblings: set[Stream], *, polling: bool
+        self, principal: str, session: Secret | None, siblings: dict[Stream, None], *, polling: bool
     ) -> Stream:
         """A new stream: with a log if there is a store, registered so that readers find it.
 
@@ -75,17 +75,17 @@ class StreamTable:
             return Stream(key=None, polling=False, table=self)
         key = StreamKey(principal, session.reveal() if session else "", self.core.token())
         stream = self._streams[key] = Stream(key, polling, self, siblings=siblings)
-        siblings.add(stream)
+        siblings[stream] = None
         stream.keep()
         return stream
 
-    def find(self, key: StreamKey, siblings: set[Stream], *, polling: bool) -> Stream:
+    def find(self, key: StreamKey, siblings: dict[Stream, None], *, polling: bool) -> Stream:
         """The stream of that name; one that nobody here knows may be in the store."""
         stream = self._streams.get(key)
         if stream is None:
             stream = Stream(key, polling, self, written_elsewhere=True, siblings=siblings)
             self._streams[key] = stream
-            siblings.add(stream)
+            siblings[stream] = None
         return stream
 
     def lose(self, key: StreamKey) -> None:
@@ -108,7 +108,7 @@ class StreamTable:
             self.core.timers.stop(Timer.FOLLOW, stream)
             self.core.timers.stop(Timer.STORED, stream)
             self._streams.pop(stream.key, None)
-            stream.siblings.discard(stream)
+            stream.siblings.pop(stream, None)
 
     def put(self, effect: StoreAppend | StoreRead, user: StoreUser) -> None:
         """Ask for a use of the store; :meth:`take` gives the user back when it is done."""

@@ -96,8 +96,8 @@ class Session(Caller):
     """The exchanges that are event streams, and what they read."""
     _standalone: list[Stream] = attrs.field(factory=lambda: [], init=False)
     """The standalone streams, the one whose reader came last at the end."""
-    _streams: set[Stream] = attrs.field(factory=lambda: set(), init=False)
-    """All streams that are written here and not settled."""
+    _streams: dict[Stream, None] = attrs.field(factory=lambda: {}, init=False)
+    """All streams that are written here and not settled, oldest first."""
     _last_id: int = attrs.field(default=0, init=False)
 
     def __repr__(self) -> str:
@@ -156,7 +156,7 @@ class Session(Caller):
         """A call runs here from now on; its cancellation may come to another instance."""
         super().begin(call)
         if not self.can_be_told:
-            self._core.stateless.add(call)
+            self._core.stateless[call] = None
         if self.is_shared:
             log = self.log_key(cancellation_log(call.request.id))
             Watch(

@@ -66,7 +66,7 @@ class Stream:
     """Only the store knows what follows in this log: it was finished before, or somebody else goes
     on with it.
     """
-    siblings: set[Stream] = attrs.field(factory=set["Stream"])
+    siblings: dict[Stream, None] = attrs.field(factory=dict["Stream", None])
     """The streams of the same session that are not settled."""
 
     logged: bool = attrs.field(init=False)

@@ -153,7 +153,7 @@ class Modern:
         turn = self._turn(request, caller)
         call = Call(self._core, caller, request, answer, turn)
         caller.begin(call)
-        self._core.stateless.add(call)
+        self._core.stateless[call] = None
         if request.method == DISCOVER:
             call.respond(self._discovered(), now=self._core.now)
         else:
