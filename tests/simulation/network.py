@@ -170,6 +170,7 @@ class Wire:
                 self.world.clock.call_at(self._stalled_until, self._nudge)
         if self._blocked and not self.server_gone:
             self.pull()
+            self.instance.touch()
         return data
 
     def lose(self, reason: str) -> None:
@@ -299,6 +300,7 @@ class Wire:
             self.seen += data
             self._underway -= len(data)
             self.pull()
+            self.instance.touch()
         else:
             self.arrived.append(data)
             self.owner.touch()

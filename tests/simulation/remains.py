@@ -65,9 +65,27 @@ def of_ended_calls(server: Server) -> Iterator[str]:
             is_of_a_call = stream not in session._standalone  # noqa: SLF001
             if is_of_a_call and not (session.calls or stream.finished or stream.written_elsewhere):
                 yield f"keeps the stream of a call open: {stream.key}"
+
+
+def stuck_readers(server: Server) -> Iterator[str]:
+    """Event streams that are open and go on by nothing: no page, peer, append or timer.
+
+    The server has performed all its effects, so what goes on by itself has done so.
+    """
+    for session in server.sessions:
         for exchange, stream in session._readers.items():  # noqa: SLF001
-            if stream.reader is not exchange and not exchange.host.is_blocked:
+            if exchange.is_done or exchange.unsent or exchange.host.is_blocked:
+                continue
+            if stream.reader is not exchange:
                 yield f"keeps a response open that nothing is sent to: {stream.key}"
+            elif stream._reading is None and stream._appending is None:  # noqa: SLF001
+                last = stream.next_seq - 1
+                if stream.written_elsewhere:
+                    last = stream._stored  # noqa: SLF001
+                if stream._position < last:  # noqa: SLF001
+                    yield f"has a reader that is behind, and reads nothing: {stream.key}"
+                elif stream.finished and not stream.written_elsewhere:
+                    yield f"keeps a response open that has come to its end: {stream.key}"
 
 
 def of_client(client: Client) -> Iterator[str]:

@@ -88,6 +88,7 @@ CHECKERS = {
     "protocol": "no client sees a violation, or noise, of our own server",
     "reconnecting": "attempts are counted anew after progress, and a poll waits for `retry`",
     "stored first": "an event id is sent only when the store has its entry",
+    "readers": "an open event stream waits for something, and ends when its log does",
     "stores": "a store adds to a log only the number after its last",
     "effects": "a client breaks off only requests that it has made",
     "bounds": "unsent bytes, stores and rounds stay within their limits",
@@ -1008,6 +1009,8 @@ class World:
             unsent = remains.unsent_bytes(host.server)
             if unsent > self.limits.max_total_unsent_bytes:
                 self.fail("bounds", f"{host.name}: {unsent} bytes wait")
+            for stuck in remains.stuck_readers(host.server):
+                self.fail("readers", f"{host.name} {stuck}")
 
     def _check_ended_calls(self) -> None:
         for instance in (*self.instances, *self.processes):
