@@ -386,9 +386,18 @@ class Customer(Host):
             self.world.reach("asked for more before it has read")
             return
         causes = _CAUSES[type(error).__name__]
+        is_away = any(kind == "disconnect" for kind, _ in errand.steps)
+        if errand.name in self.world.stopped and not is_away and self.kind != "stdio":
+            self._check_last_answer(made, error)
         if isinstance(error, RequestRefused) and self.kind in ("sse", "any"):
             causes = _ANY  # its stream has broken, and only the server knows that yet
         self.needs(f"{errand.name} failed: {error!r}", *causes)
+
+    def _check_last_answer(self, made: Made, error: CallError) -> None:
+        """Fail if a call was not answered that its server has ended by a stop, and nothing else."""
+        others = (self.causes | self.world.causes) - {"stop", "end by stop"}
+        if not others and not isinstance(error, JsonRpcError):
+            self.world.fail("causes", f"{made.errand.name} gets no answer of the stop: {error!r}")
 
     def _progressed(self, made: Made, progress: float) -> None:
         if made.end is not None:
@@ -645,6 +654,11 @@ class Instance(Host):
         """What it drives."""
         return self.server
 
+    @property
+    def running(self) -> set[str]:
+        """The names of the calls whose handlers run."""
+        return {_errand_of(call) for call in self.scripts}
+
     def drain(self) -> None:
         """Perform all effects and take all events."""
         while self._goes_on():
@@ -864,7 +878,7 @@ class Instance(Host):
         if method == "tools/list":
             call.respond({"tools": []}, now=self.now)
             return
-        name = (call.request.params or {})["arguments"]["call"]
+        name = _errand_of(call)
         errand = self.world.errands[name]
         principal = call.session.principal
         if principal not in ("", errand.principal):
@@ -977,12 +991,17 @@ _FAILURES = ("before", "before", "done", "torn", "repeated")
 """What a store that fails has done with an append: nothing; all, but the reply is lost; a part; or
 all, and the host has tried again, and was told that somebody else was faster.
 """
+def _errand_of(call: Call) -> str:
+    return str((call.request.params or {})["arguments"]["call"])
+
+
 _ANY = (
     "cut",
     "refused",
     "silence",
     "kill",
     "end",
+    "end by stop",
     "stall",
     "jump",
     "store",
@@ -993,7 +1012,7 @@ _ANY = (
     "nap",
     "stop",
 )
-_EXPIRES = ("kill", "end", "store", "evicted", "jump", "sessions")
+_EXPIRES = ("kill", "end", "end by stop", "store", "evicted", "jump", "sessions")
 _CAUSES = {
     "Disconnected": _ANY,
     "SessionLost": _EXPIRES,

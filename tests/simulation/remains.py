@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from sansmcp import Client, Server
+from sansmcp import Client, Server, ServerConnection
 from sansmcp.client.calls import ClientCall
 from sansmcp.client.legacy.cursor import Cursor
 from sansmcp.server.legacy.sessions import Session
-from sansmcp.states import CursorState, SessionState
+from sansmcp.states import CursorState, ExchangeState, SessionState
 from sansmcp.timers import Timer
 
 
@@ -56,6 +56,13 @@ def of_server(server: Server) -> Iterator[str]:
         yield f"has streams: {list(legacy.streams._streams)[:3]}"  # noqa: SLF001
     if legacy is not None and legacy.streams._waiting:  # noqa: SLF001
         yield "waits for the store"
+
+
+def open_responses(connections: Iterable[ServerConnection]) -> Iterator[str]:
+    """Requests that have arrived and are not answered to their end."""
+    for connection in connections:
+        if connection.exchange.state in (ExchangeState.DECIDING, ExchangeState.STREAMING):
+            yield f"has not answered {connection.exchange}"
 
 
 def of_ended_calls(server: Server) -> Iterator[str]:

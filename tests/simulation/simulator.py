@@ -196,6 +196,7 @@ _DEAFENS = frozenset(
         "kill",
         "stop",
         "end",
+        "end by stop",
         "jump",
         "ghost",
         "evicted",
@@ -303,6 +304,8 @@ class World:
         self.errands: dict[str, Errand] = {}
         self.cancelled: dict[str, float] = {}
         """When calls were cancelled."""
+        self.stopped: set[str] = set()
+        """Calls whose handlers were running at an instance when it stopped."""
         self.began: dict[str, float] = {}
         """When their handlers were entered first."""
         self.entered: Counter[str] = Counter()
@@ -679,8 +682,9 @@ class World:
             return
         self.tell(f"{instance.name} stops")
         self.reach("instance stopped")
-        self.causes.add("stop" if self.shared else "end")
         self.causes.add("stop")
+        if not self.shared:
+            self.causes.add("end by stop")
         instance.drain_calls()
         grace = self.fates.pick(f"{instance.name} grace", (0.0, 1.0, 5.0))
         self.clock.call_later(grace, lambda: self._shut_down(instance))
@@ -688,7 +692,12 @@ class World:
     def _shut_down(self, instance: Instance) -> None:
         if not instance.is_alive:
             return
+        self.stopped |= instance.running
         instance.shut_down()
+
+        def look() -> None:
+            if instance.scripts and instance.is_alive and not instance.naps:
+                self.fail("nothing left", f"{instance.name} runs calls after its end")
 
         def leave() -> None:
             if instance.is_alive and instance.pending:  # a host waits for its store
@@ -696,9 +705,12 @@ class World:
             elif instance.is_alive:
                 is_left = instance.scripts or instance.server.is_busy
                 if is_left and not instance.naps:
-                    self.fail("nothing left", f"{instance.name} runs calls after its end")
+                    self.fail("nothing left", f"{instance.name} is busy after its end")
+                for left in remains.open_responses(wire.server for wire in instance.wires):
+                    self.fail("nothing left", f"{instance.name} {left} after its end")
                 self.replace(instance)
 
+        self.clock.call_later(0.001, look)
         self.clock.call_later(3.0, leave)
 
     def replace(self, instance: Instance) -> None:
