@@ -45,7 +45,7 @@ def test_the_server_shuts_down_in_between(method: str) -> None:
     session = bench.open_session()
     talk = begin(bench, method, session, message=request(1) if method == "POST" else None)
     bench.do(bench.server.shut_down)
-    assert talk.feed(BodyEnd()).status == 404
+    assert talk.feed(BodyEnd()).status == 503
     assert talk.ended
 
 

@@ -10,7 +10,7 @@ import pytest
 from sansmcp import Call, InputRequired
 from sansmcp.events import CallCancelled, CallReceived
 
-from .bench import LATEST, Bench, Talk, methods, request, say
+from .bench import LATEST, Bench, Talk, expect, methods, request, say
 from .instances import Instances
 from .modern.bench import ModernBench, modern
 from .pipe_bench import Pipe
@@ -230,3 +230,20 @@ def test_questions_that_wait_for_a_slow_store_survive_a_stop() -> None:
     assert talk.ended
     resumed = other.get(session, talk.last_id)
     assert methods(resumed) == ["b", "elicitation/create"]
+
+
+def test_a_session_that_a_stop_has_ended_is_not_unknown() -> None:
+    """At 404 the client broke off a call whose error was being stored (found by the simulator)."""
+    bench = Bench()
+    session = bench.open_session()
+    talk, call = bench.call(session)
+    say(bench, call, "a")
+    bench.store_works = False
+    bench.do(bench.server.shut_down)
+    assert not talk.ended
+    expect(bench.post(request(2), session), 503, "shutting_down", id=2)
+    expect(bench.get(session), 503, "shutting_down")
+    while bench.waiting:
+        bench.use_store_once()
+    assert talk.ended
+    assert talk.messages[-1]["error"]["data"]["reason"] == "shutting_down"

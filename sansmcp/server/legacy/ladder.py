@@ -16,6 +16,7 @@ import attrs
 from ...codecs import headers
 from ...codecs.event_id import EventId
 from ...codecs.jsonrpc import Batch
+from ...errors import RemoteProtocolError
 from ...messages import ErrorResponse, Message, Request, RequestId, Response
 from ...meta import PROTOCOL_VERSION
 from ...revisions import ASSUMED_VERSION, REVISIONS, Revision
@@ -43,11 +44,6 @@ class AskedInSession(Asked):
         self.session_id = headers.single(self.head.values(SESSION_ID))
 
     @property
-    def is_shared(self) -> bool:
-        """True if sessions that other instances have opened are known here."""
-        return self.table.is_shared
-
-    @property
     def is_stateless(self) -> bool:
         """Whether the header names a revision without sessions."""
         named = REVISIONS.get(self.version or "")
@@ -57,6 +53,16 @@ class AskedInSession(Asked):
     def session(self) -> Session | None:
         """The session that the request belongs to, if it lives and is this principal's."""
         return self.table.find(self.head.principal, self.session_id)
+
+    def unknown_session(self, request_id: RequestId | None = None) -> RemoteProtocolError:
+        """Return the refusal where ``session`` is None.
+
+        A server that has stopped has ended its sessions, whose last responses may be under way. At
+        404 their clients would drop these calls and open a new session; so it is 503.
+        """
+        if self.table.has_stopped and not self.table.is_shared:
+            return refusals.shutting_down(request_id)
+        return refusals.session_not_found(is_shared=self.table.is_shared, request_id=request_id)
 
     @property
     def revision(self) -> Revision:
@@ -113,7 +119,7 @@ def session_lives(asked: AskedInSession) -> None:
     Source: 2025-03-26 basic/transports: Session Management.
     """
     if asked.endpoint.sessions and asked.session_id is not None and asked.session is None:
-        raise refusals.session_not_found(is_shared=asked.is_shared)
+        raise asked.unknown_session()
 
 
 def session_given(asked: AskedInSession, request_id: RequestId | None = None) -> None:
@@ -204,7 +210,7 @@ def check_message(asked: AskedInSession, message: Message | Batch) -> None:
     if asked.endpoint.sessions:
         session_given(asked, request_id)
         if asked.session is None:
-            raise refusals.session_not_found(is_shared=asked.is_shared, request_id=request_id)
+            raise asked.unknown_session(request_id)
 
 
 def _check_version(asked: AskedInSession, request_id: RequestId | None) -> None:

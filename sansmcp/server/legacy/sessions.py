@@ -333,6 +333,11 @@ class SessionTable:
         """True if sessions that other instances have opened are known here."""
         return self._core.shared_store
 
+    @property
+    def has_stopped(self) -> bool:
+        """True if the server has ended its sessions to stop."""
+        return self._core.has_stopped
+
     def __iter__(self) -> Iterator[Session]:
         return iter(tuple(self._sessions.values()))
 
