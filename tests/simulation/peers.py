@@ -235,6 +235,8 @@ class Customer(Host):
         """What servers have asked and not withdrawn: one that starts again uses its ids again."""
         self.gets: list[OpenExchange] = []
         """Requests that resume a stream."""
+        self.in_session: list[OpenExchange] = []
+        """Requests that name a session."""
         self.process: Pipes | None = None
         self._pool = ConnectionPool(client)
         self._wires: dict[Wire, None] = {}
@@ -600,6 +602,8 @@ class Customer(Host):
         if effect.head.values(b"last-event-id"):
             self.world.reach("stream resumed from a cursor")
             self.gets.append(effect)
+        if effect.head.values(b"mcp-session-id"):
+            self.in_session.append(effect)
         self._opened.add(effect.exchange)
         connection, data = self._pool.begin(effect, now=self.now)
         if connection.host is None:
@@ -638,6 +642,8 @@ class Instance(Host):
         self.wires: dict[Wire, None] = {}
         self.pipes: Pipes | None = None
         self.scripts: dict[Call, Script] = {}
+        self.stops = False
+        """It takes nothing new, and ends soon."""
         self.kill_at: int | None = None
         """Before which of its effects and events it dies."""
         self.pending = 0
@@ -991,6 +997,8 @@ _FAILURES = ("before", "before", "done", "torn", "repeated")
 """What a store that fails has done with an append: nothing; all, but the reply is lost; a part; or
 all, and the host has tried again, and was told that somebody else was faster.
 """
+
+
 def _errand_of(call: Call) -> str:
     return str((call.request.params or {})["arguments"]["call"])
 

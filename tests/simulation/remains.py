@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from sansmcp import Client, Server, ServerConnection
 from sansmcp.client.calls import ClientCall
 from sansmcp.client.legacy.cursor import Cursor
+from sansmcp.server.exchange import ServerExchange
 from sansmcp.server.legacy.sessions import Session
 from sansmcp.states import CursorState, ExchangeState, SessionState
 from sansmcp.timers import Timer
@@ -58,11 +59,11 @@ def of_server(server: Server) -> Iterator[str]:
         yield "waits for the store"
 
 
-def open_responses(connections: Iterable[ServerConnection]) -> Iterator[str]:
+def open_responses(connections: Iterable[ServerConnection]) -> Iterator[ServerExchange]:
     """Requests that have arrived and are not answered to their end."""
     for connection in connections:
         if connection.exchange.state in (ExchangeState.DECIDING, ExchangeState.STREAMING):
-            yield f"has not answered {connection.exchange}"
+            yield connection.exchange
 
 
 def of_ended_calls(server: Server) -> Iterator[str]:

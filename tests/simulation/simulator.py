@@ -155,7 +155,7 @@ SOMETIMES = (
     "listener told in the end",
     "subscriber told in the end",
     "instance stopped",
-    "stranger at a stream",
+    "stranger in a session",
     "notification not delivered",
     "proxy closes a silent connection",
     "question answered",
@@ -348,7 +348,7 @@ class World:
             follow_interval=1.0 if little else pick("follow", (0.2, 0.25, 1.0)),
             session_idle_timeout=pick("idle", (300.0, 1800.0)),
             stored_age=pick("age", (400.0, 900.0)),
-            stored_entries=pick("entries", (60, 150)) if little else 100_000,
+            stored_entries=pick("entries", (8, 20, 60, 150)) if little else 100_000,
             input_timeout=pick("input", (5.0, 100.0)) if "silent users" in self.features else 600.0,
         )
         if little:
@@ -529,7 +529,8 @@ class World:
     def _draw_steps(self, name: str) -> list[tuple[str, Any]]:
         fates, pick = self.fates, self.fates.pick
         steps: list[tuple[str, Any]] = []
-        style = pick(f"{name} style", ("plain", "plain", "chatty", "polling", "turns", "asks"))
+        styles = ("plain", "plain", "chatty", "polling", "turns", "asks")
+        style = pick("fashion", (None, None, None, *styles)) or pick(f"{name} style", styles)
         kinds = ["sleep", "sleep", "progress", "mark"] + {
             "plain": ["sleep"],
             "chatty": ["progress", "mark", "mark"],
@@ -537,13 +538,14 @@ class World:
             "turns": ["turn"],
             "asks": ["ask"],
         }[style]
-        for number in range(pick(f"{name} steps", (0, 1, 3, 5, 8))):
+        counts = (3, 8, 16) if style == "chatty" else (0, 1, 3, 5, 8)
+        for number in range(pick(f"{name} steps", counts)):
             step = f"{name} step {number}"
             if not fates.strikes(step, 1.0):
                 continue
             kind = pick(f"{step} kind", kinds)
             values: dict[str, tuple[Any, ...]] = {
-                "sleep": (0.0, 0.0, 0.02, 0.5, 3.0),
+                "sleep": (0.0, 0.0, 0.02, 0.5, 3.0, 12.0),
                 "progress": (0, 100, 500),
                 "mark": (0, 100, 500, 2000),
                 "disconnect": (None, 0.0, 0.3),
@@ -648,29 +650,36 @@ class World:
         Batcher(self, name, host, tuple(calls))
 
     def _stranger(self, host: Host) -> None:
-        """Somebody reads a stream of a client: a second connection of it, or another principal."""
-        if not isinstance(host, Customer) or not host.gets:
+        """A client's request comes a second time: a second reader of its stream, or a stranger.
+
+        The stranger has learnt the session id, and is another principal.
+        """
+        if not isinstance(host, Customer):
             return
-        effect, name = host.gets[-1], f"{host.name} stranger"
+        name = f"{host.name} stranger"
+        is_foreign = self.authentication and self.fates.number(name) < 0.7
+        effects = host.in_session if is_foreign else host.gets
         instance = self.route(host, name)
-        if instance is None:
+        if instance is None or not effects:
             return
-        is_foreign = self.authentication and self.fates.number(name) < 0.5
+        effect = self.fates.pick(f"{name} repeats", effects)
         if not is_foreign:
             host.causes.add("ghost")
-        self.reach("stranger at a stream" if is_foreign else "second reader")
-        self.tell(f"a {'stranger' if is_foreign else 'second reader'} at a stream of {host.name}")
+        self.reach("stranger in a session" if is_foreign else "second reader")
+        self.tell(f"a {'stranger' if is_foreign else 'second reader'} in a session of {host.name}")
         wire = Wire(self, name, instance, None, None)
         lines = [b"%b %b HTTP/1.1" % (effect.head.method, effect.head.target), b"host: localhost"]
         lines += [
             b"%b: %b" % (key, b"mallory" if is_foreign and key == b"authorization" else value)
             for key, value in effect.head.headers
         ]
-        wire.send(b"\r\n".join(lines) + b"\r\n\r\n")
+        if effect.body:
+            lines.append(b"content-length: %d" % len(effect.body))
+        wire.send(b"\r\n".join(lines) + b"\r\n\r\n" + effect.body)
 
         def leave() -> None:
-            if is_foreign and wire.seen.startswith(b"HTTP/1.1 200"):
-                self.fail("isolation", f"a stranger reads a stream of {host.name}")
+            if is_foreign and wire.seen.startswith(b"HTTP/1.1 2"):
+                self.fail("isolation", f"a stranger is served in a session of {host.name}")
             wire.close()
 
         self.clock.call_later(self.fates.pick(f"{host.name} reads", (0.1, 3.0)), leave)
@@ -678,8 +687,9 @@ class World:
     def _stop(self, host: Host) -> None:
         """An instance stops as it should: it takes nothing new, and ends what runs on."""
         instance = self._current(host)
-        if not isinstance(instance, Instance) or not instance.is_alive:
+        if not isinstance(instance, Instance) or not instance.is_alive or instance.stops:
             return
+        instance.stops = True
         self.tell(f"{instance.name} stops")
         self.reach("instance stopped")
         self.causes.add("stop")
@@ -689,10 +699,20 @@ class World:
         grace = self.fates.pick(f"{instance.name} grace", (0.0, 1.0, 5.0))
         self.clock.call_later(grace, lambda: self._shut_down(instance))
 
+    def _may_stop(self, instance: Instance) -> None:
+        """A handler is entered, which may be the moment in which its instance stops."""
+        if instance.pipes is not None:
+            return
+        name = f"{instance.name} stops at {sum(self.entries.values())}"
+        if "stops" in self.features and self.strikes(name, 0.3):
+            delay = self.fates.pick(f"{name} after", (0.0, 0.01, 0.3, 2.0))
+            self.clock.call_later(delay, lambda: self._stop(instance))
+
     def _shut_down(self, instance: Instance) -> None:
         if not instance.is_alive:
             return
         self.stopped |= instance.running
+        asked = set(remains.open_responses(wire.server for wire in instance.wires))
         instance.shut_down()
 
         def look() -> None:
@@ -706,8 +726,9 @@ class World:
                 is_left = instance.scripts or instance.server.is_busy
                 if is_left and not instance.naps:
                     self.fail("nothing left", f"{instance.name} is busy after its end")
-                for left in remains.open_responses(wire.server for wire in instance.wires):
-                    self.fail("nothing left", f"{instance.name} {left} after its end")
+                left = asked & set(remains.open_responses(wire.server for wire in instance.wires))
+                if left and "store" not in self.causes:
+                    self.fail("nothing left", f"{instance.name} has not ended {left}")
                 self.replace(instance)
 
         self.clock.call_later(0.001, look)
@@ -843,6 +864,7 @@ class World:
             if self.rounds[errand.name, start] > 1 and not errand.is_safe:
                 self.fail("executions", f"{errand.name} goes on twice from step {start}")
         self.homes[errand.name] = instance
+        self._may_stop(instance)
 
     def is_repeated(self, errand: Errand) -> bool:
         """Whether a call, or a round of it, was made again."""
