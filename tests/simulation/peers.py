@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import itertools
+import math
 import re
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
@@ -73,7 +74,7 @@ from sansmcp.events import (
 )
 from sansmcp.http11.pool import ConnectionPool
 from sansmcp.messages import RequestId
-from sansmcp.meta import LOG_LEVEL
+from sansmcp.meta import LISTEN, LOG_LEVEL, UPDATED
 from sansmcp.process import Output, ProcessPart
 from sansmcp.server.calls import Caller
 from sansmcp_stores import SqliteStore
@@ -91,6 +92,9 @@ _SPINS = 50
 MARK = "notifications/message"
 TICK = "notifications/com.example/tick"
 CHANGED = "notifications/tools/list_changed"
+SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
+TICKS = 5.0
+"""Seconds between what instances tell all clients."""
 HELLO = "notifications/com.example/hello"
 
 
@@ -229,6 +233,15 @@ class Customer(Host):
         self.ticks: Counter[tuple[str, int]] = Counter()
         self.changes: Counter[int | None] = Counter()
         """How often it was told of changes, by the calls that listen."""
+        self.updates: Counter[str] = Counter()
+        """The resources that it was told of."""
+        self.folder = f"x://{name}"
+        """What it may subscribe to."""
+        self.subscribes_at: float | None = None
+        """When it has first asked to be told of it."""
+        self.is_subscribed = False
+        """Whether a session of the handshake revisions has said that it is."""
+        self.unsubscribed_at = math.inf
         self.answered: set[tuple[Any, ...]] = set()
         """The questions that its application has answered."""
         self.questions: dict[RequestId, ServerAsked] = {}
@@ -274,6 +287,8 @@ class Customer(Host):
         if self.closed is not None or self.client.state.name in ("NEW", "CLOSING", "CLOSED"):
             return
         self.world.tell(f"{self.name} calls {errand.name}: {errand.method} {errand.shown}")
+        if errand.method in (LISTEN, SUBSCRIBE):
+            self.subscribes_at = self.world.clock.now
         handle = self.client.call(
             errand.method,
             errand.params,
@@ -331,6 +346,7 @@ class Customer(Host):
                 self._asked(event)
             case SessionExpired():
                 self.world.reach("session expired")
+                self.is_subscribed = False
                 self.needs(f"{event}", *(_ANY if self.kind in ("sse", "any") else _EXPIRES))
             case Reconnecting():
                 self._reconnects(event)
@@ -416,6 +432,8 @@ class Customer(Host):
     def _notified(self, handle: int | None, method: str, params: Any) -> None:
         if method == CHANGED:
             self.changes[handle] += 1
+        if method == UPDATED:
+            self._updated(params["uri"])
         if method == TICK:
             tick = (params["from"], params["number"])
             self.ticks[tick] += 1
@@ -447,6 +465,17 @@ class Customer(Host):
         """Fail if something that the handler has said before was left out."""
         if told != expected[: len(told)]:
             self.world.fail("gaps", f"{made.errand.name} told {told} of {expected}")
+
+    def _updated(self, uri: str) -> None:
+        """It is told of what it has subscribed to, once, and not when it has unsubscribed."""
+        self.updates[uri] += 1
+        if not uri.startswith(f"{self.folder}/") or self.subscribes_at is None:
+            self.world.fail("isolation", f"{self.name} is told of {uri}")
+        if self.updates[uri] > 1:
+            self.world.fail("order", f"{self.name} is told of {uri} twice")
+        told_at = TICKS * int(uri.rpartition("/")[2])
+        if told_at > self.unsubscribed_at and not (self.causes or self.world.shared):
+            self.world.fail("isolation", f"{self.name} has unsubscribed, and is told of {uri}")
 
     def _asked(self, event: ServerAsked) -> None:
         params = event.request.params or {}
@@ -831,6 +860,9 @@ class Instance(Host):
             params = {"from": self.name, "number": number, "to": session.client_info.get("name")}
             session.notify(TICK, params, now=self.now)
         self.server.publish(CHANGED, now=self.now)
+        for customer in self.world.customers if "resources" in self.world.features else ():
+            uri = f"{customer.folder}/{self.name}/{number}"
+            self.server.publish(UPDATED, {"uri": uri}, now=self.now)
         self.touch()
 
     def drain_calls(self) -> None:

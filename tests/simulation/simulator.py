@@ -43,7 +43,7 @@ from . import remains
 from .batches import PRINCIPAL, VERSION, Batcher
 from .fates import Fates
 from .network import Wire
-from .peers import Customer, Host, Instance, Made, NotingStore
+from .peers import SUBSCRIBE, TICKS, UNSUBSCRIBE, Customer, Host, Instance, Made, NotingStore
 
 FEATURES = {
     "cuts": 0.5,
@@ -69,6 +69,7 @@ FEATURES = {
     "silent users": 0.15,
     "files": 0.12,
     "batches": 0.15,
+    "resources": 0.25,
     "httptools": 0.3,
     "early closes": 0.15,
     "noise": 0.2,
@@ -153,6 +154,7 @@ SOMETIMES = (
     "listener polls",
     "listener stopped",
     "listener told in the end",
+    "subscriber of a resource told in the end",
     "subscriber told in the end",
     "instance stopped",
     "stranger in a session",
@@ -167,6 +169,7 @@ SOMETIMES = (
     "server reads no more for a while",
     "server waits for a slow reader",
     "session expired",
+    "unsubscribed",
     "unused session ended for another one",
     "slow reader given up",
     "heads read by httptools",
@@ -404,7 +407,10 @@ class World:
         return NotingStore(MemoryStore(self.limits))
 
     def _new_server(self, name: str, settings: dict[str, Any]) -> Server:
-        app = App("world", capabilities={"tools": {"listChanged": True}})
+        app = App(
+            "world",
+            capabilities={"tools": {"listChanged": True}, "resources": {"subscribe": True}},
+        )
         for method in ("tools/call", "tools/list", "resources/read"):
             app.handler(method)(_unused)
         return Server(
@@ -510,12 +516,43 @@ class World:
 
         if customer.listens(modern=True) and fates.strikes(f"{customer.name} listens", 0.6):
             self._draw_listening(customer, principal)
+        has_session = customer.kind in ("stdio", "sse") or self.sessions
+        is_old = customer.kind != "any" and not customer.listens(modern=True)
+        if "resources" in self.features and is_old and has_session:
+            self._draw_subscribing(customer, principal)
+
+    def _draw_subscribing(self, customer: Customer, principal: str) -> None:
+        """Let a client of the handshake revisions subscribe, and perhaps unsubscribe."""
+        fates, at = self.fates, 0.0
+        for method in (SUBSCRIBE, UNSUBSCRIBE):
+            name = f"{customer.name}.{method}"
+            if not fates.strikes(name, 0.7 if method == SUBSCRIBE else 0.3):
+                return
+            at += fates.between(f"{name} at", 0.0, 9.0)
+            errand = Errand(
+                name=name,
+                method=method,
+                params={"uri": customer.folder},
+                idempotent=True,
+                at=at,
+                cancel_after=None,
+                steps=(),
+                size=0,
+                principal=principal,
+            )
+            self.errands[name] = errand
+            self.clock.call_at(at, lambda errand=errand: customer.go(errand))  # type: ignore[misc]
 
     def _draw_listening(self, customer: Customer, principal: str) -> None:
         errand = Errand(
             name=f"{customer.name}.listen",
             method=LISTEN,
-            params={"notifications": {"toolsListChanged": True}},
+            params={
+                "notifications": {
+                    "toolsListChanged": True,
+                    "resourceSubscriptions": [f"{customer.folder}/"],
+                }
+            },
             idempotent=None,
             at=self.fates.between(f"{customer.name} listens at", 0.0, 3.0),
             cancel_after=None,
@@ -562,7 +599,7 @@ class World:
         fates, later = self.fates, self.clock.call_at
         for number in range(1, 4):
             for instance in self.instances:
-                later(5.0 * number, lambda i=instance, n=number: self._current(i).tick(n))  # type: ignore[misc]
+                later(TICKS * number, lambda i=instance, n=number: self._current(i).tick(n))  # type: ignore[misc]
             for customer in self.customers:
                 later(1.7 * number, lambda c=customer, n=number: c.greet(n))  # type: ignore[misc]
         for host in (*self.customers, *self.instances):
@@ -909,6 +946,12 @@ class World:
         errand = made.errand
         if errand.lasts and not {"stop", "nap"} & self.causes:
             self.fail("causes", f"{errand.name} is over, and no server has stopped")
+        if errand.method in (SUBSCRIBE, UNSUBSCRIBE):
+            customer.is_subscribed = errand.method == SUBSCRIBE
+            if errand.method == UNSUBSCRIBE:
+                self.reach("unsubscribed")
+                customer.unsubscribed_at = self.clock.now
+            return
         if errand.lasts or errand.method == "tools/list":
             return
         if result["call"] != errand.name or len(result["pad"]) != errand.size:
@@ -997,11 +1040,27 @@ class World:
                 self.reach("listener told in the end")
                 if not any(number == _LAST for _, number in customer.ticks):
                     self.fail("listening", f"{customer.name} listens, and is told nothing")
+                self._check_subscribed(customer)
             for handle, made in customer.calls.items():
                 if made.errand.lasts and made.end is None:
                     self.reach("subscriber told in the end")
                     if customer.changes[handle] == heard[customer][handle]:
                         self.fail("listening", f"{made.errand.name} is told nothing")
+                    if "resources" in self.features:
+                        self._check_updated(customer)
+
+    def _check_subscribed(self, customer: Customer) -> None:
+        """An instance tells those who have subscribed at it, by a stream that was opened at it."""
+        is_one = customer.kind != "http" or not self.shared or len(self.instances) == 1
+        if not (customer.is_subscribed and is_one):
+            return
+        self.reach("subscriber of a resource told in the end")
+        self._check_updated(customer)
+
+    def _check_updated(self, customer: Customer) -> None:
+        is_told = any(uri.endswith(f"/{_LAST}") for uri in customer.updates)
+        if not is_told and "small limits" not in self.features:  # a full buffer loses them
+            self.fail("listening", f"{customer.name} has subscribed, and is told nothing")
 
     def sessions_of(self, customer: Customer) -> bool:
         """Whether a server has something for a client that belongs to no call."""
