@@ -286,6 +286,8 @@ class Customer(Host):
         """Make a call."""
         if self.closed is not None or self.client.state.name in ("NEW", "CLOSING", "CLOSED"):
             return
+        if errand.method == UNSUBSCRIBE and not self.is_subscribed:
+            return
         self.world.tell(f"{self.name} calls {errand.name}: {errand.method} {errand.shown}")
         if errand.method in (LISTEN, SUBSCRIBE):
             self.subscribes_at = self.world.clock.now
