@@ -1,5 +1,6 @@
 # make demo     watch the library survive a server and a network that disconnect
 # make test     everything that has to hold; make thorough: further cases of it
+# make flakes RUNS=20  tests with sockets, processes and threads, several runs at a time: what fails?
 # make conformance   the official conformance suite, against every adapter
 # make requirements  which rules of the protocol are proven, and docs/requirements.md
 # make requirements-proof  break rules of the protocol, and see the tests of each fail
@@ -21,7 +22,7 @@ CORE = tests/codecs tests/vocabulary tests/client tests/server tests/pump tests/
 # Compiled files save each worker ten seconds of rewriting assertions, and each process of a test some.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check quick core others thorough tests conformance simulate planted requirements requirements-proof fuzz chaos bench bench-quick bench-plots format clean
+.PHONY: demo test check quick core others thorough tests flakes conformance simulate planted requirements requirements-proof fuzz chaos bench bench-quick bench-plots format clean
 
 demo: $(VENV)/installed-cli
 	$(BIN)/sansmcp demo
@@ -58,6 +59,11 @@ others: $(VENV)/installed-dev
 # (CONSTRAINTS="--constraint tests/lowest.txt").
 tests: $(VENV)/installed-dev
 	$(PYTEST) -n 3
+
+# TESTS=tests/loop runs a part of them.
+RUNS = 20
+flakes: $(VENV)/installed-dev
+	$(BIN)/python -m tests.flakes --runs $(RUNS) $(TESTS)
 
 # The verdicts are in build/conformance.json, too.
 conformance: $(VENV)/installed-dev
