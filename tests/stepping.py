@@ -8,6 +8,10 @@ from functools import partial
 from itertools import count, takewhile
 from typing import Any, TypeVar
 
+import pytest
+
+from .thorough import always
+
 _Result = TypeVar("_Result")
 
 Step = Callable[[int, Any], object]
@@ -33,10 +37,17 @@ def stepping(work: Coroutine[Any, Any, _Result], step: Step) -> Generator[Any, A
             go_on = partial(work.throw, error)
 
 
-def wherever(happens: Callable[[int], bool], every: int = 1) -> int:
+_SHARES = 3
+in_shares = pytest.mark.parametrize("share", always(range(_SHARES), lambda share: share == 0))
+"""Always disturb the first of three steps, and thoroughly the others."""
+
+
+def wherever(happens: Callable[[int], bool], share: int | None = None, every: int = 1) -> int:
     """Let something happen at the first step, at the second, and so on, as long as there is one.
 
     Takes a function that says whether anything has happened, and returns how often it did.
+    ``share``: take every third step only, from this one on; see :data:`in_shares`.
     ``every``: leave steps out, all but the first of so many.
     """
-    return sum(1 for _ in takewhile(happens, count(1, every)))
+    steps = count(1, every) if share is None else count(1 + share * every, _SHARES * every)
+    return sum(1 for _ in takewhile(happens, steps))
