@@ -237,6 +237,7 @@ def ends_of(length: int, how: str) -> list[tuple[int, bool]]:
     return [(event.call, isinstance(event, CallCompleted)) for event in ends]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("how", ["exit", "silence", "end", "close"])
 def test_every_truncation_ends_every_call_once(how: str) -> None:
     successes = [sum(ok for _, ok in ends_of(length, how)) for length in range(len(OUTPUT) + 1)]

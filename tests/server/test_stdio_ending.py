@@ -301,6 +301,7 @@ INPUT = b"".join(
 )
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("lost", [False, True])
 @pytest.mark.parametrize("every", [1, 2])
 def test_wherever_the_input_is_cut_each_call_ends_once(every: int, lost: bool) -> None:

@@ -95,6 +95,7 @@ class Waiting:
         return [talk.messages[-1] for talk in readers if talk.status == 200]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("version", "multi_turn"), WAYS)
 @given(posts=POSTS)
 def test_whatever_comes_before_the_answers(

@@ -135,6 +135,7 @@ def test_it_stays_within_its_bounds(steps: list[tuple[str, int, int, bool]]) -> 
 # What it costs
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("sessions", "logs", "count", "size"),
     [(1, 1, 5000, 100), (1, 3000, 1, 100), (3000, 1, 1, 100), (50, 10, 10, 50), (1, 1, 50, 10**5)],
@@ -160,6 +161,7 @@ def test_what_is_counted_is_what_python_takes(
     assert 0.75 * taken < store.size < 1.25 * taken
 
 
+@pytest.mark.no_cover
 def test_a_store_in_use_for_long_does_not_grow() -> None:
     """What has gone leaves nothing behind, whoever had to give way."""
     tracemalloc.start()

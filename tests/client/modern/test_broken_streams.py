@@ -265,6 +265,7 @@ def check(name: str, cut: int, behaviour: str, *, clean: bool, method: str) -> N
     assert bench.client.state is ClientState.CLOSED
 
 
+@pytest.mark.no_cover
 @requirement("MODERN-B-003")
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("name", RESPONSES)
