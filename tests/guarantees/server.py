@@ -7,22 +7,21 @@ appends again when it ends or is cancelled.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import trio
+from typing import TYPE_CHECKING, Any
 
 import sansmcp
-import sansmcp_asyncio
-import sansmcp_blocking
-import sansmcp_trio
 from sansmcp_stores import SqliteStore
 
 from .journal import CANCELLED, ENDED, STARTED, Journal
+
+# Each process imports the adapter that it uses, and no other one: many are started.
+
+if TYPE_CHECKING:
+    from sansmcp_threads import ThreadCall
 
 _LOOK = 0.02
 """Seconds between two looks for the file that ends a tool."""
@@ -53,7 +52,7 @@ def _blocking_app(journal: Journal) -> sansmcp.App:
     app = sansmcp.App("guarantees")
 
     @app.handler("tools/call")
-    def call_tool(call: sansmcp_blocking.Call) -> dict[str, Any]:
+    def call_tool(call: ThreadCall) -> dict[str, Any]:
         arguments: dict[str, Any] = call.params["arguments"]
         journal.write(arguments["call"], STARTED)
         step = CANCELLED
@@ -74,22 +73,47 @@ def _say(url: str) -> None:
     print(sansmcp.Url.parse(url).port, flush=True)
 
 
-async def _on_asyncio(journal: Journal, settings: dict[str, Any]) -> None:
-    app = _async_app(journal, asyncio.sleep)
-    async with sansmcp_asyncio.serve(app, **settings) as serving:
+def _serve_on_asyncio(journal: Journal, settings: dict[str, Any]) -> None:
+    import asyncio
+
+    import sansmcp_asyncio
+
+    async def main() -> None:
+        app = _async_app(journal, asyncio.sleep)
+        async with sansmcp_asyncio.serve(app, **settings) as serving:
+            _say(serving.url)
+            await asyncio.Event().wait()
+
+    asyncio.run(main())
+
+
+def _serve_on_trio(journal: Journal, settings: dict[str, Any]) -> None:
+    import trio
+
+    import sansmcp_trio
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+
+            async def serve(task_status: trio.TaskStatus[Any]) -> None:
+                app = _async_app(journal, trio.sleep)
+                await sansmcp_trio.serve(app, task_status=task_status, **settings)
+
+            serving = await nursery.start(serve)
+            _say(serving.url)
+
+    trio.run(main)
+
+
+def _serve_blocking(journal: Journal, settings: dict[str, Any]) -> None:
+    import sansmcp_blocking
+
+    with sansmcp_blocking.serve(_blocking_app(journal), **settings) as serving:
         _say(serving.url)
-        await asyncio.Event().wait()
+        serving.wait()
 
 
-async def _on_trio(journal: Journal, settings: dict[str, Any]) -> None:
-    async with trio.open_nursery() as nursery:
-
-        async def serve(task_status: trio.TaskStatus[Any]) -> None:
-            app = _async_app(journal, trio.sleep)
-            await sansmcp_trio.serve(app, task_status=task_status, **settings)
-
-        serving = await nursery.start(serve)
-        _say(serving.url)
+_SERVE = {"asyncio": _serve_on_asyncio, "trio": _serve_on_trio, "blocking": _serve_blocking}
 
 
 def main() -> None:
@@ -106,14 +130,7 @@ def main() -> None:
         settings["store"] = SqliteStore(file)
         settings["shared_store"] = True
         settings["seal"] = sansmcp.StateSeal(keys=(b"one key for all.",), clock=time.time)
-    if adapter == "asyncio":
-        asyncio.run(_on_asyncio(journal, settings))
-    elif adapter == "trio":
-        trio.run(_on_trio, journal, settings)
-    else:
-        with sansmcp_blocking.serve(_blocking_app(journal), **settings) as serving:
-            _say(serving.url)
-            serving.wait()
+    _SERVE[adapter](journal, settings)
 
 
 if __name__ == "__main__":
