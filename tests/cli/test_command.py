@@ -99,7 +99,7 @@ def test_the_demonstration_fits_the_terminal() -> None:
     shown = run("demo", "--seed", "7").out.splitlines()
     assert len(shown) <= 24
     assert max(map(len, shown)) <= 80
-    traced = run("demo", "--seed", "7", "--trace").out.splitlines()
+    traced = run("demo", "--seed", "7", "--calls", "3", "--trace").out.splitlines()
     assert max(map(len, traced)) <= 80
     assert len(traced) > 100
     assert any(line.startswith("network: a connection breaks") for line in traced)

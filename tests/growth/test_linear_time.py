@@ -49,8 +49,20 @@ CHUNKINGS: dict[str, tuple[int, Cut]] = {
 WAITING = (sse, sse_by_feed)
 """Decoders that let about a KiB wait before they look at it: shorter inputs tell nothing."""
 
+LONG = {
+    "CR only",
+    "blank lines",
+    "comments in one block",
+    "many ids in one block",
+    "unknown fields",
+}
+"""What keeps a decoder of events busy for long: its relatives always run."""
 STREAMS = [
-    pytest.param(decoder, make, id=f"{name}: {what}")
+    pytest.param(
+        *(decoder, make),
+        id=f"{name}: {what}",
+        marks=[pytest.mark.thorough] if decoder in WAITING and what in LONG else [],
+    )
     for name, (decoder, inputs) in DECODERS.items()
     for what, make in inputs.items()
 ]

@@ -25,7 +25,12 @@ import sansmcp_trio
 from sansmcp import JsonRpcError
 from sansmcp.events import ServerNotified
 
+from ..thorough import always
+
 VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
+_SOME_VERSIONS = always(VERSIONS, (VERSIONS[0], VERSIONS[-1]).__contains__)
+in_versions = pytest.mark.parametrize("version", _SOME_VERSIONS)
+"""Always in the oldest and the newest, and thoroughly in those between them."""
 SDK_SERVER = [sys.executable, str(Path(__file__).with_name("sdk_server.py"))]
 
 
@@ -232,7 +237,7 @@ class Person:
         self.notified.append(str(getattr(message, "method", message)))
 
 
-@pytest.fixture(params=VERSIONS)
+@pytest.fixture(params=_SOME_VERSIONS)
 def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """A protocol version, which their client offers instead of the newest it knows."""
     offered: str = request.param

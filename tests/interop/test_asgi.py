@@ -12,7 +12,7 @@ from sansmcp_cli import example
 
 from ..asgi.conftest import HOSTS, Host
 from . import asking
-from .conftest import VERSIONS, Person, follow_our_progress, use_our_server
+from .conftest import VERSIONS, Person, follow_our_progress, in_versions, use_our_server
 
 
 @pytest.mark.parametrize("kind", HOSTS)
@@ -25,7 +25,7 @@ async def test_their_client_uses_our_server(kind: str, version: str) -> None:
             await use_our_server(client)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@in_versions
 async def test_their_client_follows_our_streams(version: str) -> None:
     """At 2025-11-25 our server lets the client go in the middle; it comes back for the rest."""
     with Host("hypercorn-trio").serve(asgi_app(example.app, versions=(version,))) as url:

@@ -19,6 +19,7 @@ from .conftest import (
     Person,
     answer_their_questions,
     follow_our_progress,
+    in_versions,
     use_our_server,
     use_their_server,
 )
@@ -29,7 +30,7 @@ LOCAL = ("127.0.0.1", 0)
 # Our client, their server
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@in_versions
 def test_our_client_uses_their_server(sdk_url: str, version: str) -> None:
     async def use() -> None:
         async with sansmcp_asyncio.connect(sdk_url, versions=(version,)) as client:
@@ -56,7 +57,7 @@ def test_our_client_answers_their_questions(sdk_url: str, transport: str) -> Non
 # Their client, our server
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@in_versions
 def test_their_client_uses_our_server(version: str) -> None:
     async def use() -> None:
         async with (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 import httpx
-import pytest
 
 from sansmcp.events import ProgressReceived
 from sansmcp_httpx import connect, connect_blocking
@@ -13,14 +12,14 @@ from sansmcp_httpx import connect, connect_blocking
 from .conftest import (
     ANSWERS,
     CAPABILITIES,
-    VERSIONS,
     answer_their_questions,
+    in_versions,
     text,
     use_their_server,
 )
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@in_versions
 async def test_our_client_uses_their_server(sdk_url: str, version: str) -> None:
     async with (
         httpx.AsyncClient() as http,
@@ -40,7 +39,7 @@ async def test_our_client_answers_their_questions(sdk_url: str) -> None:
         await answer_their_questions(client)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@in_versions
 def test_our_blocking_client_uses_their_server(sdk_url: str, version: str) -> None:
     reports: list[ProgressReceived] = []
     began = time.monotonic()

@@ -19,10 +19,10 @@ from . import asking
 from .conftest import (
     ANSWERS,
     CAPABILITIES,
-    VERSIONS,
     Person,
     answer_their_questions,
     follow_our_progress,
+    in_versions,
     serve,
     text,
     use_our_server,
@@ -35,14 +35,14 @@ POLICY = ReconnectPolicy(initial=0.02)
 # Our client, their server
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@in_versions
 async def test_our_client_uses_their_server(sdk_url: str, version: str) -> None:
     async with sansmcp_trio.connect(sdk_url, versions=(version,)) as client:
         assert client.connected.version == version
         await use_their_server(client)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@in_versions
 async def test_our_client_follows_their_streams(sdk_url: str, version: str) -> None:
     """At 2025-11-25 the server closes the stream in the middle, and we come back for the rest."""
     reports: list[ProgressReceived] = []
@@ -83,7 +83,7 @@ async def test_a_call_to_their_server_times_out(sdk_url: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-@pytest.mark.parametrize("version", VERSIONS)
+@in_versions
 async def test_their_client_uses_our_server(version: str, mode: Any) -> None:
     async with trio.open_nursery() as nursery:
         serving = await serve(nursery, example.app, versions=(version,))
@@ -93,7 +93,7 @@ async def test_their_client_uses_our_server(version: str, mode: Any) -> None:
         serving.stop()
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@in_versions
 async def test_their_client_follows_our_streams(version: str) -> None:
     """At 2025-11-25 our server lets the client go in the middle; it comes back for the rest."""
     async with trio.open_nursery() as nursery:

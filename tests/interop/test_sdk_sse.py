@@ -21,11 +21,11 @@ from . import asking
 from .conftest import (
     ANSWERS,
     CAPABILITIES,
-    VERSIONS,
     Person,
     answer_their_questions,
     follow_our_progress,
     hear_their_announcements,
+    in_versions,
     sdk_server,
     serve,
     text,
@@ -44,7 +44,7 @@ def sdk_url() -> Iterator[str]:
 # Our client, their server
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@in_versions
 async def test_our_client_uses_their_server(sdk_url: str, version: str) -> None:
     async with sansmcp_trio.connect(
         sdk_url, transports=("http+sse",), versions=(version,)

@@ -22,11 +22,11 @@ from .conftest import (
     ANSWERS,
     CAPABILITIES,
     SDK_SERVER,
-    VERSIONS,
     Person,
     answer_their_questions,
     follow_our_progress,
     hear_their_announcements,
+    in_versions,
     text,
     use_our_server,
     use_their_server,
@@ -38,7 +38,7 @@ THEIR_SERVER = [*SDK_SERVER, "stdio"]
 # Our client, their server
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@in_versions
 async def test_our_client_uses_their_server(version: str) -> None:
     async with sansmcp_trio.connect(THEIR_SERVER, versions=(version,)) as client:
         assert (client.connected.transport, client.connected.version) == ("stdio", version)
