@@ -223,3 +223,12 @@ def test_a_refused_request_is_not_repeated(bench: Bench) -> None:
     asked.refuse(503)
     bench.wait(1000)
     assert bench.requests == []
+
+
+def test_reconnections_spread_out() -> None:
+    """The clients of a server that comes back do not come at once."""
+    policy = ReconnectPolicy(initial=1.0, cap=30.0)
+    for attempt in (1, 3, 9):
+        window = policy.delay(attempt, 0.0, 1.0)
+        delays = [policy.delay(attempt, 0.0, chance / 1000) for chance in range(1000)]
+        assert max(delays) - min(delays) >= 0.8 * window

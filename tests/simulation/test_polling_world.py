@@ -1,4 +1,7 @@
-"""A day of polling in virtual time: the server lets its client go at every step."""
+"""Long conversations in virtual time: a thousand polls, servers that come late, or are dead.
+
+The worlds of the simulator are short, and faults stop in them. These are longer than that.
+"""
 
 from __future__ import annotations
 
@@ -142,3 +145,22 @@ def test_a_server_that_starts_after_its_client() -> None:
         pair.run(6.0)
         (connected,) = [event for event in pair.events if isinstance(event, Connected)]
         assert connected.version == "2026-07-28"
+
+
+def test_the_client_of_a_dead_server_does_not_hammer_it() -> None:
+    """One client in the first hours: a bounded number of connections, then silence."""
+
+    def report(call: Call) -> Generator[float, None, None]:
+        for number in range(1, 10_000):
+            yield 1.0
+            call.progress(number, now=call.host.clock.now)
+
+    pair = new_pair(report, 3, mean_cut=None)
+    pair.client.call("tools/call", {}, idempotent=True, now=pair.clock.now)
+    pair.run(pair.clock.now + 5.0)
+    pair.link.up = False
+    pair.break_connections()
+    pair.requests.clear()
+    pair.run(9000.0)
+    assert 0 < len(pair.requests) <= 45
+    assert pair.client.next_deadline() is None

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from sansmcp import Entry, MemoryStore, StreamKey
+from sansmcp.client.modern.requests import StatelessCarrier
 from sansmcp.server.exchange import ServerExchange
 from sansmcp.server.legacy.streams import Stream
 
@@ -82,6 +83,13 @@ def plant_readers_that_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stream, "catch_up", blind)
 
 
+def plant_responses_that_break_unheard(monkeypatch: pytest.MonkeyPatch) -> None:
+    def careless(self: StatelessCarrier, reason: str | None) -> None:
+        """The one who wants the answer is not told."""
+
+    monkeypatch.setattr(StatelessCarrier, "ended", careless)
+
+
 def plant_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: ServerExchange) -> None:
         raise KeyError("planted")
@@ -104,6 +112,7 @@ def plant_a_circle(monkeypatch: pytest.MonkeyPatch) -> None:
         (plant_hasty_streams, ["stored first"]),
         (plant_a_store_that_loses, ["stored first", "gaps", "causes", "end in time", "stores"]),
         (plant_readers_that_stop, ["readers"]),
+        (plant_responses_that_break_unheard, ["causes", "end in time"]),
         (plant_an_exception, ["no exceptions"]),
         (plant_a_circle, ["quiet"]),
     ],
