@@ -26,6 +26,12 @@ from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp.states import ClientState
 
 from ..benches import Machine, TimedBench
+from ..messages import LATEST as LATEST
+from ..messages import error as error
+from ..messages import initialized as initialized
+from ..messages import notification as notification
+from ..messages import request as request
+from ..messages import response as response
 
 try:
     from typing import Unpack
@@ -33,7 +39,6 @@ except ImportError:
     from typing_extensions import Unpack
 
 URL = "http://localhost:8000/mcp"
-LATEST = "2025-11-25"
 SESSION = "session-secret-0001"
 POLICY = ReconnectPolicy(initial=1.0, cap=8.0, attempts=4)
 ONCE = ReconnectPolicy(attempts=0)
@@ -226,31 +231,3 @@ def only_failure(bench: Bench, handle: int) -> CallError:
     (event,) = [e for e in bench.take_events() if isinstance(e, CallFailed)]
     assert event.call == handle
     return event.error
-
-
-def initialized(id: Any, version: str = LATEST) -> dict[str, Any]:
-    return {
-        "jsonrpc": "2.0",
-        "id": id,
-        "result": {
-            "protocolVersion": version,
-            "capabilities": {"tools": {}},
-            "serverInfo": {"name": "server", "version": "1"},
-        },
-    }
-
-
-def response(id: Any, result: Any = None) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": id, "result": {} if result is None else result}
-
-
-def error(id: Any, code: int = -1, message: str = "no") -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}
-
-
-def notification(method: str, **params: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "method": method, "params": params}
-
-
-def request(id: Any, method: str, **params: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}

@@ -32,8 +32,9 @@ from sansmcp.process import ErrorEnd, Output, OutputEnd, ProcessExit
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
 from sansmcp.trace import Tracer
 
+from .. import messages as jsonrpc
 from .mutations import Mutator
-from .server_bench import MODERN
+from .server_bench import MODERN, message
 
 URL = "http://localhost:8000/mcp"
 CAPABILITIES = {"elicitation": {}, "sampling": {}, "roots": {"listChanged": True}}
@@ -46,17 +47,11 @@ CACHED: dict[str, Any] = {
 
 
 def answer(id: Any, result: Any) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", "id": id, "result": result}).encode()
+    return json.dumps(jsonrpc.response(id, result)).encode()
 
 
 def error(id: Any, **data: Any) -> bytes:
-    failure = {"code": -32022, "message": "no", "data": data}
-    return json.dumps({"jsonrpc": "2.0", "id": id, "error": failure}).encode()
-
-
-def say(method: str, id: Any = None, **params: Any) -> bytes:
-    members: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
-    return json.dumps(members if id is None else {**members, "id": id}).encode()
+    return json.dumps(jsonrpc.error(id, -32022, data=data)).encode()
 
 
 def messages(id: Any) -> list[bytes]:
@@ -76,14 +71,14 @@ def messages(id: Any) -> list[bytes]:
             {"resultType": "input_required", "inputRequests": {"q": question}, "requestState": "s"},
         ),
         error(id, supported=["2026-07-28", "2025-11-25"], requested="x"),
-        say("notifications/progress", progressToken=id, progress=0.5, total=1, message="half"),
-        say("notifications/message", level="info", data={"a": 1}),
-        say("notifications/tools/list_changed"),
-        say("notifications/cancelled", requestId="q"),
-        say("elicitation/create", "q", message="?", requestedSchema={"type": "object"}),
-        say("roots/list", 1),
-        say("ping", 2),
-        b"[" + say("ping", 3) + b"," + answer(id, {}) + b"]",
+        message("notifications/progress", progressToken=id, progress=0.5, total=1, message="half"),
+        message("notifications/message", level="info", data={"a": 1}),
+        message("notifications/tools/list_changed"),
+        message("notifications/cancelled", requestId="q"),
+        message("elicitation/create", "q", message="?", requestedSchema={"type": "object"}),
+        message("roots/list", 1),
+        message("ping", 2),
+        b"[" + message("ping", 3) + b"," + answer(id, {}) + b"]",
     ]
 
 

@@ -21,13 +21,14 @@ from sansmcp.codecs.buffer import PieceBuffer
 from sansmcp.effects import OpenExchange
 from sansmcp.testing import counting_tokens
 
+from ..messages import PING as PING
+
 Decoder: TypeAlias = Callable[[Iterable[bytes]], Iterator[None]]
 """Reads chunks; stops after each piece of work, however small."""
 
 Input: TypeAlias = Callable[[int], bytes]
 """Makes an input of about so many bytes."""
 
-PING = b'{"jsonrpc":"2.0","id":7,"method":"ping"}'
 NOTIFICATION = b'{"jsonrpc":"2.0","method":"notifications/message"}'
 _UNLIMITED = 1 << 30
 

@@ -23,6 +23,7 @@ from sansmcp.events import CallReceived, ServerEvent
 from sansmcp.testing import counting_tokens
 
 from ..benches import Machine, TimedBench
+from ..messages import PING as PING
 
 try:
     from typing import Unpack
@@ -33,7 +34,6 @@ INITIALIZE = (
     b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
     b'"capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}'
 )
-PING = b'{"jsonrpc":"2.0","id":7,"method":"ping"}'
 CALL = b'{"jsonrpc":"2.0","id":8,"method":"tools/call"}'
 HTTP11 = h11_pump.HTTP11
 """The implementation on the bench; see the fixture ``http11``."""

@@ -39,6 +39,11 @@ from sansmcp.events import BadRequest, CallReceived, ServerEvent
 from sansmcp.testing import counting_tokens
 
 from ..benches import Machine, TimedBench
+from ..messages import LATEST as LATEST
+from ..messages import PING as PING
+from ..messages import initialize as initialize
+from ..messages import notification as notification
+from ..messages import request as request
 
 if TYPE_CHECKING:
     from sansmcp import MemoryStore
@@ -51,8 +56,6 @@ except ImportError:
 JSON = "application/json"
 STREAM = "text/event-stream"
 BOTH = f"{JSON}, {STREAM}"
-LATEST = "2025-11-25"
-PING = b'{"jsonrpc":"2.0","id":7,"method":"ping"}'
 
 
 def example_app() -> App:
@@ -408,23 +411,3 @@ def expect(talk: Talk, status: int, reason: str, code: int = -32600, id: Any = N
     assert isinstance(event, BadRequest)
     assert isinstance(event.error, RemoteProtocolError)
     assert event.error.reason == reason
-
-
-def request(id: Any, method: str = "tools/call", **params: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
-
-
-def notification(method: str, **params: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "method": method, "params": params}
-
-
-def initialize(
-    version: str = LATEST, capabilities: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    return request(
-        0,
-        "initialize",
-        protocolVersion=version,
-        capabilities=dict(capabilities or {}),
-        clientInfo={"name": "bench", "version": "1"},
-    )
