@@ -15,25 +15,21 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
-PYTEST = $(BIN)/python -m pytest -q -n 2 --dist worksteal
+PYTEST = $(BIN)/python -m pytest -q --dist worksteal
 CORE = tests/codecs tests/vocabulary tests/client tests/server tests/pump tests/testing \
 	tests/stores/test_stores.py tests/trio/test_check_adapter.py
 
 # Compiled files save each worker ten seconds of rewriting assertions, and each process of a test some.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check quick core others thorough tests flakes conformance simulate planted requirements requirements-proof fuzz chaos bench bench-quick bench-plots format clean
+.PHONY: demo test check core others thorough tests flakes conformance simulate planted requirements requirements-proof fuzz chaos bench bench-quick bench-plots format clean
 
 demo: $(VENV)/installed-cli
 	$(BIN)/sansmcp demo
 
-# The static checks run beside the tests, which wait for much.
+# All at once, since most tests wait for much, and the static checks and the core for nothing.
 test: $(VENV)/installed-dev
-	$(MAKE) --jobs 2 check quick
-
-quick:
-	$(MAKE) core
-	$(MAKE) others
+	$(MAKE) --jobs 3 --output-sync=line check core others WORKERS=1
 
 # What make test leaves out.
 thorough: $(VENV)/installed-dev
@@ -47,8 +43,9 @@ check: $(VENV)/installed-dev
 
 # The core, and what it publishes for tests of others: these reach every branch of it.
 COVERAGE = --cov
+WORKERS = 2
 core: $(VENV)/installed-dev
-	$(PYTEST) $(CORE) $(COVERAGE)
+	$(PYTEST) -n $(WORKERS) $(CORE) $(COVERAGE)
 
 # The rest needs no measuring of coverage, which takes time. It waits for sockets and processes: a
 # third worker makes use of that.
@@ -85,7 +82,7 @@ requirements-proof: $(VENV)/installed-dev
 
 # SECONDS are those by coverage, all targets together.
 fuzz: $(VENV)/installed-dev $(VENV)/installed-fuzz
-	SANSMCP_FUZZ_SEEDS=10 $(PYTEST) tests/fuzz/test_servers.py tests/fuzz/test_clients.py
+	SANSMCP_FUZZ_SEEDS=10 $(PYTEST) -n 2 tests/fuzz/test_servers.py tests/fuzz/test_clients.py
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
 # CHAOS="--fastmcp /path/to/python" adds FastMCP, from an environment that has it.
