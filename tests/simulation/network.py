@@ -362,9 +362,12 @@ class Wire:
         deadline = None if self.server_gone else self.server.next_deadline()
         if deadline is not None and deadline != self._armed:
             self._armed = deadline
-            self.world.clock.call_at(deadline - self.instance.offset, self._due)
+            when = deadline - self.instance.offset
+            self.world.clock.call_at(when, lambda: self._due(deadline))
 
-    def _due(self) -> None:
+    def _due(self, armed: float) -> None:
+        if armed != self._armed:
+            return  # another one was set meanwhile
         self._armed = None
         if self.server_gone or self._blocked or not self.instance.is_alive:
             return
@@ -504,9 +507,12 @@ class Pipes:
         deadline = self.pipe.next_deadline()
         if deadline is not None and deadline != self._armed:
             self._armed = deadline
-            self.world.clock.call_at(deadline - self.instance.offset, self._due)
+            when = deadline - self.instance.offset
+            self.world.clock.call_at(when, lambda: self._due(deadline))
 
-    def _due(self) -> None:
+    def _due(self, armed: float) -> None:
+        if armed != self._armed:
+            return  # another one was set meanwhile
         self._armed = None
         if not self.is_over and self.instance.is_alive:
             deadline = self.pipe.next_deadline()

@@ -182,9 +182,11 @@ class Host(abc.ABC):
         when = max(deadline - self.offset, self.world.clock.now)
         if self._armed is None or when < self._armed:
             self._armed = when
-            self.world.clock.call_at(when, self._due)
+            self.world.clock.call_at(when, lambda: self._due(when))
 
-    def _due(self) -> None:
+    def _due(self, when: float) -> None:
+        if when != self._armed:
+            return  # an earlier one was set meanwhile
         self._armed = None
         deadline = self.machine.next_deadline()
         if deadline is not None and deadline <= self.now + 1e-6:
@@ -843,9 +845,11 @@ class Instance(Host):
         how = "before"
         if isinstance(effect, StoreAppend):
             how = world.fates.pick(f"{self.name} {self._store_uses} fails", _FAILURES)
-            entries = effect.entries if how != "torn" else effect.entries[:-1]
-            if how != "before" and entries:
+            if how == "done" and len(effect.entries) > 1:
+                how = "torn"
+            if how != "before":
                 world.reach(f"append {how}")
+                entries = effect.entries if how != "torn" else effect.entries[:-1]
                 store.append(effect.stream, entries, now=now)
         world.tell(f"{self.name}: the store fails ({how}): {effect}")
         if how == "repeated" and isinstance(effect, StoreAppend):
@@ -1027,9 +1031,9 @@ class Instance(Host):
             call.fail_with(error, now=self.now)
 
 
-_FAILURES = ("before", "before", "done", "torn", "repeated")
-"""What a store that fails has done with an append: nothing; all, but the reply is lost; a part; or
-all, and the host has tried again, and was told that somebody else was faster.
+_FAILURES = ("before", "done", "done", "repeated")
+"""What a store that fails has done with an append: nothing; all, or all but the last entry, and the
+reply is lost; or all, and the host has tried again, and was told that somebody else was faster.
 """
 
 
