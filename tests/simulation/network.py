@@ -63,7 +63,7 @@ def trouble_of(world: World, name: str) -> Trouble:
     ]
     stalls = fates.strikes(f"{name} stall", rate * ("stalls" in features))
     is_held = fates.strikes(f"{name} proxy", rate * ("proxies" in features))
-    is_narrow = fates.strikes(f"{name} narrow", rate * ("windows" in features))
+    is_narrow = fates.strikes(f"{name} narrow", 2 * rate * ("windows" in features))
     return Trouble(
         latency=latency,
         fragments=fates.strikes(f"{name} fragments", 0.7 * ("fragments" in features)),

@@ -51,12 +51,12 @@ FEATURES = {
     "refusals": 0.3,
     "stalls": 0.25,
     "proxies": 0.2,
-    "windows": 0.3,
+    "windows": 0.5,
     "fragments": 0.5,
     "kills": 0.3,
     "slow store": 0.5,
-    "store fails": 0.15,
-    "small store": 0.1,
+    "store fails": 0.25,
+    "small store": 0.15,
     "jumps": 0.15,
     "cancels": 0.3,
     "naps": 0.3,
@@ -64,7 +64,7 @@ FEATURES = {
     "strangers": 0.3,
     "visitors": 0.15,
     "stops": 0.2,
-    "small limits": 0.4,
+    "small limits": 0.5,
     "impatient": 0.15,
     "silent users": 0.15,
     "files": 0.12,
@@ -340,7 +340,7 @@ class World:
         turns = self.resumable and pick("multi turn", (True, False))
         little = "small store" in self.features
         self.limits = Limits(
-            max_unsent_bytes=pick("unsent", (200, 2000)) if small else 256 * 1024,
+            max_unsent_bytes=pick("unsent", (200, 200, 2000)) if small else 256 * 1024,
             replay_page_entries=pick("page", (1, 2, 3)) if small else 128,
             max_queued_events=pick("events", (1, 2, 5)) if small else 1024,
             max_pending_entries=pick("pending", (1, 2, 5)) if small else 256,
