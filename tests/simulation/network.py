@@ -194,6 +194,7 @@ class Wire:
                 self.instance.sends(effect.data)
                 self._carry(effect.data, up=False)
             elif isinstance(effect, CloseConnection):
+                self._check_close()
                 self._leave_server()
                 self.world.clock.call_at(self._next_down(), self._client_eof)
                 return
@@ -207,6 +208,21 @@ class Wire:
                 self.server.receive_data(self._unread.popleft(), now=self.instance.now)
                 self.instance.touch()
         self._arm()
+
+    def _check_close(self) -> None:
+        """Fail if the server closes a connection early that has carried complete exchanges.
+
+        What a slow reader takes late is pulled without a time, so its connection is older for the
+        server.
+        """
+        if self.owner is None or self.client is None:
+            return
+        is_idle = self.client.is_reusable and not self.client_gone
+        quiet_for = self.world.clock.now - self._last
+        is_early = quiet_for < self.instance.server.limits.keep_alive_timeout - 1.0
+        if is_idle and is_early and not {"jump", "slow"} & (self.owner.causes | self.world.causes):
+            text = f"{self.instance.name} closes {self.name} after {quiet_for:.1f} s without use"
+            self.world.fail("keep-alive", text)
 
     def server_lost(self) -> None:
         """The server's end learns that the connection is broken."""

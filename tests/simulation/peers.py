@@ -413,7 +413,14 @@ class Customer(Host):
             self._check_last_answer(made, error)
         if isinstance(error, RequestRefused) and self.kind in ("sse", "any"):
             causes = _ANY  # its stream has broken, and only the server knows that yet
+        if isinstance(error, RequestTimeout) and self._can_resume(made):
+            causes = tuple(cause for cause in causes if cause != "silence")
         self.needs(f"{errand.name} failed: {error!r}", *causes)
+
+    def _can_resume(self, made: Made) -> bool:
+        """Whether the client has had events of a call with ids: then no silence is for ever."""
+        is_stream = self.kind == "http" and self.version not in ("", "2026-07-28")
+        return is_stream and bool(made.reports or made.marks) and self.world.resumable
 
     def _check_last_answer(self, made: Made, error: CallError) -> None:
         """Fail if a call was not answered that its server has ended by a stop, and nothing else."""
