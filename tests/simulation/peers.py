@@ -360,6 +360,7 @@ class Customer(Host):
                 self.closed = event
                 if error is not None:
                     self.world.reach("client given up")
+                    self.world.reach(f"client given up: {type(error).__name__}")
                     self.needs(f"Closed: {error!r}", *_ANY)
             case ListenerStopped():
                 self.listener_stopped = True
