@@ -109,7 +109,6 @@ SOMETIMES = (
     "append overtaken",
     "append repeated",
     "append torn",
-    "asked for more before it has read",
     "batch answered",
     "batch answered by a stream",
     "batch of lines",
