@@ -29,7 +29,7 @@ demo: $(VENV)/installed-cli
 
 # All at once, since most tests wait for much, and the static checks and the core for nothing.
 test: $(VENV)/installed-dev
-	$(MAKE) --jobs 3 --output-sync=line check core others WORKERS=1
+	$(MAKE) --jobs 3 check core others WORKERS=1
 
 # What make test leaves out.
 thorough: $(VENV)/installed-dev
