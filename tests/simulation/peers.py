@@ -77,6 +77,8 @@ from sansmcp.messages import RequestId
 from sansmcp.meta import LISTEN, LOG_LEVEL, UPDATED
 from sansmcp.process import Output, ProcessPart
 from sansmcp.server.calls import Caller
+from sansmcp.server.legacy.elsewhere import cancellation_log
+from sansmcp.server.legacy.sessions import Session
 from sansmcp_stores import SqliteStore
 
 from .network import Pipes, Wire
@@ -319,6 +321,12 @@ class Customer(Host):
             self.world.reach("cancelled after the end")
         self.touch()
 
+    def _cancel_by_name(self, name: str) -> None:
+        """Cancel a call in the moment in which one of its questions is answered."""
+        (handle,) = [handle for handle, made in self.calls.items() if made.errand.name == name]
+        delay = self.world.fates.pick(f"{name} is cancelled after", (0.0, 0.01, 0.1))
+        self.world.clock.call_later(delay, lambda: self.cancel(handle))
+
     def greet(self, number: int) -> None:
         """Send a notification."""
         try:
@@ -509,6 +517,8 @@ class Customer(Host):
                 if self.client.respond(request_id, result, now=self.now):
                     self.answered.add(tuple(marker))
                 self.touch()
+                if "cancels" in self.world.features and self.world.strikes(f"{name} in vain", 0.7):
+                    self._cancel_by_name(marker[0])
 
         if self.world.strikes(f"{name} declined", 0.05):
             self.client.decline(request_id, now=self.now)
@@ -831,6 +841,8 @@ class Instance(Host):
                         text = f"{key.stream} ends with {page.last.seq}, and takes {entries[0].seq}"
                         self.world.fail("stores", text)
                     self.world.check_store(store.store)
+                    if key.stream.startswith(".cancelled.") and entries[0].seq == 2:
+                        self.world.stored_cancellations[key] = self.world.clock.now
                     return lambda: server.stored(effect, now=self.now)
                 self.world.reach("append overtaken")
                 return lambda: server.overtaken(effect, now=self.now)
@@ -937,10 +949,20 @@ class Instance(Host):
         start = 0 if call.turn.state is None else call.turn.state["step"]
         self.world.tell(f"{self.name} runs {name} from step {start}")
         self.world.enters(errand, start, self)
+        if start and isinstance(call.session, Session):
+            self._check_not_cancelled(call, call.session)
         if start and not self._are_answers(call, name):
             return
         self.scripts[call] = self._script(call, errand, start, self.world.entries[name])
         self._go_on(call, None)
+
+    def _check_not_cancelled(self, call: Call, session: Session) -> None:
+        """Fail if a call goes on whose cancellation has been in the store for long enough."""
+        key = session.log_key(cancellation_log(call.request.id))
+        stored_at = self.world.stored_cancellations.get(key, math.inf)
+        takes = 30.0 if self.world.features & {"slow store", "naps"} else 0.0
+        if stored_at + takes < self.world.clock.now:
+            self.world.fail("executions", f"{_errand_of(call)} goes on after its cancellation")
 
     def _are_answers(self, call: Call, name: str) -> bool:
         """Whether the answers are those to what was asked; else the call fails with one of them."""

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from sansmcp import Client, Server, ServerConnection
+from sansmcp import Client, Server
 from sansmcp.client.calls import ClientCall
 from sansmcp.client.legacy.cursor import Cursor
 from sansmcp.server.exchange import ServerExchange
 from sansmcp.server.legacy.sessions import Session
 from sansmcp.states import CursorState, ExchangeState, SessionState
 from sansmcp.timers import Timer
+
+from .network import Wire
 
 
 def unsent_bytes(server: Server) -> int:
@@ -59,11 +61,11 @@ def of_server(server: Server) -> Iterator[str]:
         yield "waits for the store"
 
 
-def open_responses(connections: Iterable[ServerConnection]) -> Iterator[ServerExchange]:
-    """Requests that have arrived and are not answered to their end."""
-    for connection in connections:
-        if connection.exchange.state in (ExchangeState.DECIDING, ExchangeState.STREAMING):
-            yield connection.exchange
+def open_responses(wires: Iterable[Wire]) -> set[ServerExchange]:
+    """Requests whose responses have not ended, although their readers are not slow."""
+    open_states = (ExchangeState.DECIDING, ExchangeState.STREAMING)
+    exchanges = (wire.server.exchange for wire in wires if not wire.is_blocked)
+    return {exchange for exchange in exchanges if exchange.state in open_states}
 
 
 def of_ended_calls(server: Server) -> Iterator[str]:

@@ -27,6 +27,7 @@ from sansmcp import (
     ReconnectPolicy,
     Server,
     StateSeal,
+    StreamKey,
     httptools_pump,
 )
 from sansmcp.codecs import jsonrpc
@@ -307,6 +308,8 @@ class World:
         self.errands: dict[str, Errand] = {}
         self.cancelled: dict[str, float] = {}
         """When calls were cancelled."""
+        self.stored_cancellations: dict[StreamKey, float] = {}
+        """When cancellations were left in the store for another instance."""
         self.stopped: set[str] = set()
         """Calls whose handlers were running at an instance when it stopped."""
         self.began: dict[str, float] = {}
@@ -499,6 +502,9 @@ class World:
                 params = None
             cancels = "cancels" in self.features and fates.strikes(f"{name} cancel", 0.5)
             at = fates.between(f"{name} at", 0.0, 3.0)
+            steps = [] if method == "tools/list" else self._draw_steps(name)
+            if cancels and fates.strikes(f"{name} lasts", 0.5):
+                steps.insert(0, ("sleep", 40.0))  # long enough to see whether it is cancelled
             cancel_after = pick(f"{name} cancel after", (0.0, 0.01, 0.1, 0.5, 2.0, 8.0))
             errand = Errand(
                 name=name,
@@ -507,7 +513,7 @@ class World:
                 idempotent=pick(f"{name} idempotent", (None, True)),
                 at=at,
                 cancel_after=cancel_after * (0.5 + fates.number(name)) if cancels else None,
-                steps=() if method == "tools/list" else tuple(self._draw_steps(name)),
+                steps=tuple(steps),
                 size=pick(f"{name} size", (0, 0, 100, 3000, 20_000)),
                 principal=principal,
             )
@@ -749,7 +755,7 @@ class World:
         if not instance.is_alive:
             return
         self.stopped |= instance.running
-        asked = set(remains.open_responses(wire.server for wire in instance.wires))
+        asked = remains.open_responses(instance.wires)
         instance.shut_down()
 
         def look() -> None:
@@ -763,7 +769,7 @@ class World:
                 is_left = instance.scripts or instance.server.is_busy
                 if is_left and not instance.naps:
                     self.fail("nothing left", f"{instance.name} is busy after its end")
-                left = asked & set(remains.open_responses(wire.server for wire in instance.wires))
+                left = asked & remains.open_responses(instance.wires)
                 if left and "store" not in self.causes:
                     self.fail("nothing left", f"{instance.name} has not ended {left}")
                 self.replace(instance)
