@@ -59,9 +59,7 @@ from .types import Era, Idle, Secret
 if TYPE_CHECKING:
     from .authentication import Authenticator, ConnectionInfo, PeerCredentials, Refusal
     from .client.client import Client
-    from .client.core import ReconnectPolicy
-    from .client.detection import Verdicts
-    from .client.settings import CallOptions, ClientSettings
+    from .client.options import CallOptions, ClientSettings, ReconnectPolicy, Verdicts
     from .codecs.event_id import EventId
     from .handles import (
         CallHandle,
@@ -90,9 +88,7 @@ else:
         globals(),
         {
             ".client.client": ("Client",),
-            ".client.core": ("ReconnectPolicy",),
-            ".client.detection": ("Verdicts",),
-            ".client.settings": ("CallOptions", "ClientSettings"),
+            ".client.options": ("CallOptions", "ClientSettings", "ReconnectPolicy", "Verdicts"),
             ".codecs.event_id": ("EventId",),
             ".handles": (
                 "CallHandle",

@@ -25,7 +25,7 @@ from .types import Era, elide
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .client.settings import CallOptions
+    from .client.options import CallOptions
     from .server.calls import Call, Caller
 
 Result = TypeVar("Result")

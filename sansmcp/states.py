@@ -48,45 +48,74 @@ class ClientState(Member):
     CLOSED = enum.auto()
 
 
-class ClientEvent(Member):
-    """What can happen to a client's conversation."""
+class OpeningState(Member):
+    """How far a client is in opening a conversation, and in ending it."""
 
-    START = enum.auto()
-    ANSWERED = enum.auto()
-    CONFIRMED = enum.auto()
-    DISCOVERED = enum.auto()
-    """The server needs no handshake."""
-    EXPIRED = enum.auto()
-    """The session is lost: the server does not know it any more, or its one stream broke. Or the
-    server does not speak the version in force any more.
-    """
+    NEW = enum.auto()
+    AWAITING_ENDPOINT = enum.auto()
+    """The event stream of HTTP+SSE was asked for; its first event names where messages go."""
+    PROBING = enum.auto()
+    """``server/discover`` is under way."""
+    PROBING_AGAIN = enum.auto()
+    """The same, at a version that the server has named: there is no third time."""
+    INITIALIZING = enum.auto()
+    """``initialize`` is under way."""
+    CONFIRMING = enum.auto()
+    """``notifications/initialized`` is under way."""
+    BACKING_OFF = enum.auto()
+    """The next attempt comes after a delay."""
+    READY = enum.auto()
+    CLOSING = enum.auto()
+    """The session is being ended, or the server process."""
+    CLOSED = enum.auto()
+
+
+class OpeningEvent(Member):
+    """What the opening does next."""
+
+    LOCATE = enum.auto()
+    """Ask for the event stream of HTTP+SSE."""
+    PROBE = enum.auto()
+    PROBE_AGAIN = enum.auto()
+    INITIALIZE = enum.auto()
+    CONFIRM = enum.auto()
+    BACK_OFF = enum.auto()
+    OPEN = enum.auto()
+    """Both sides have agreed."""
     CLOSE = enum.auto()
     DONE = enum.auto()
 
 
-CLIENT = _table(
+_BEGIN = {
+    # What may follow when a session is lost, the transport is changed, or a delay is over.
+    OpeningEvent.LOCATE: OpeningState.AWAITING_ENDPOINT,
+    OpeningEvent.PROBE: OpeningState.PROBING,
+    OpeningEvent.INITIALIZE: OpeningState.INITIALIZING,
+    OpeningEvent.CLOSE: OpeningState.CLOSING,
+}
+_BEGIN_AGAIN = {**_BEGIN, OpeningEvent.BACK_OFF: OpeningState.BACKING_OFF}
+_PROBE_AGAIN = {OpeningEvent.PROBE_AGAIN: OpeningState.PROBING_AGAIN}
+
+OPENING = _table(
     {
-        ClientState.NEW: {
-            ClientEvent.START: ClientState.CONNECTING,
-            ClientEvent.CLOSE: ClientState.CLOSED,
+        OpeningState.NEW: {**_BEGIN, OpeningEvent.CLOSE: OpeningState.CLOSED},
+        OpeningState.AWAITING_ENDPOINT: _BEGIN_AGAIN,
+        OpeningState.PROBING: {
+            **_BEGIN_AGAIN,
+            **_PROBE_AGAIN,
+            OpeningEvent.OPEN: OpeningState.READY,
         },
-        ClientState.CONNECTING: {
-            ClientEvent.ANSWERED: ClientState.CONFIRMING,
-            ClientEvent.DISCOVERED: ClientState.READY,
-            ClientEvent.EXPIRED: ClientState.CONNECTING,
-            ClientEvent.CLOSE: ClientState.CLOSING,
+        OpeningState.PROBING_AGAIN: {**_BEGIN_AGAIN, OpeningEvent.OPEN: OpeningState.READY},
+        OpeningState.INITIALIZING: {
+            **_BEGIN_AGAIN,
+            **_PROBE_AGAIN,
+            OpeningEvent.CONFIRM: OpeningState.CONFIRMING,
         },
-        ClientState.CONFIRMING: {
-            ClientEvent.CONFIRMED: ClientState.READY,
-            ClientEvent.EXPIRED: ClientState.CONNECTING,
-            ClientEvent.CLOSE: ClientState.CLOSING,
-        },
-        ClientState.READY: {
-            ClientEvent.EXPIRED: ClientState.CONNECTING,
-            ClientEvent.CLOSE: ClientState.CLOSING,
-        },
-        ClientState.CLOSING: {ClientEvent.DONE: ClientState.CLOSED},
-        ClientState.CLOSED: {},
+        OpeningState.CONFIRMING: {**_BEGIN_AGAIN, OpeningEvent.OPEN: OpeningState.READY},
+        OpeningState.BACKING_OFF: _BEGIN,
+        OpeningState.READY: _BEGIN_AGAIN,
+        OpeningState.CLOSING: {OpeningEvent.DONE: OpeningState.CLOSED},
+        OpeningState.CLOSED: {},
     }
 )
 
@@ -147,45 +176,52 @@ PROCESS = _table(
 )
 
 
-class CursorState(Member):
+class StreamState(Member):
     """A client's end of one stream, over any number of connections."""
 
     OPENING = enum.auto()
     """A request is under way whose answer may be the stream."""
     READING = enum.auto()
-    WAITING = enum.auto()
-    """The connection is gone; the next one is tried when the delay is over, or when the answers are
-    there that the server wants.
-    """
+    DELAYED = enum.auto()
+    """The connection is gone; the next one is tried when the delay is over."""
+    PARKED = enum.auto()
+    """The server has ended the connection, and waits for the answers of a turn (SEP-1858)."""
     CLOSED = enum.auto()
 
 
-class CursorEvent(Member):
+class StreamEvent(Member):
     """What can happen to a client's end of a stream."""
 
     OPENED = enum.auto()
     BROKEN = enum.auto()
     """The connection ended, cleanly or not, and the stream did not."""
+    PARKED = enum.auto()
     RETRY = enum.auto()
+    """The delay is over, or the answers are there."""
     CLOSE = enum.auto()
 
 
-CURSOR = _table(
+STREAM = _table(
     {
-        CursorState.OPENING: {
-            CursorEvent.OPENED: CursorState.READING,
-            CursorEvent.BROKEN: CursorState.WAITING,
-            CursorEvent.CLOSE: CursorState.CLOSED,
+        StreamState.OPENING: {
+            StreamEvent.OPENED: StreamState.READING,
+            StreamEvent.BROKEN: StreamState.DELAYED,
+            StreamEvent.CLOSE: StreamState.CLOSED,
         },
-        CursorState.READING: {
-            CursorEvent.BROKEN: CursorState.WAITING,
-            CursorEvent.CLOSE: CursorState.CLOSED,
+        StreamState.READING: {
+            StreamEvent.BROKEN: StreamState.DELAYED,
+            StreamEvent.PARKED: StreamState.PARKED,
+            StreamEvent.CLOSE: StreamState.CLOSED,
         },
-        CursorState.WAITING: {
-            CursorEvent.RETRY: CursorState.OPENING,
-            CursorEvent.CLOSE: CursorState.CLOSED,
+        StreamState.DELAYED: {
+            StreamEvent.RETRY: StreamState.OPENING,
+            StreamEvent.CLOSE: StreamState.CLOSED,
         },
-        CursorState.CLOSED: {},
+        StreamState.PARKED: {
+            StreamEvent.RETRY: StreamState.OPENING,
+            StreamEvent.CLOSE: StreamState.CLOSED,
+        },
+        StreamState.CLOSED: {},
     }
 )
 
@@ -359,9 +395,9 @@ CONNECTION = _table(
 
 TABLES = MappingProxyType(
     {
-        "client": CLIENT,
+        "opening": OPENING,
         "process": PROCESS,
-        "cursor": CURSOR,
+        "stream": STREAM,
         "session": SESSION,
         "call": CALL,
         "exchange": EXCHANGE,

@@ -30,11 +30,16 @@ class Timer(Member):
     allowed time, whatever progress was reported.
     """
 
+    OPENING = enum.auto()
+    """Client: a step of the opening took too long, or the delay before its next attempt is over."""
+
     RECONNECT = enum.auto()
     """Client: the delay before a broken stream is resumed is over."""
 
     POST = enum.auto()
-    """Client: the server did not take a notification or response of ours in time."""
+    """Client: the server did not take a notification or response of ours in time, or the delay
+    before it is sent again is over.
+    """
 
     STREAM_IDLE = enum.auto()
     """Client: an event stream that can be resumed was silent for its longest allowed time."""

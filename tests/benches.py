@@ -29,7 +29,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Protocol
 
 from sansmcp import Client, Server
 from sansmcp.timers import Timer
@@ -38,6 +38,7 @@ _HOUR = 3600.0
 _STEPS = 100
 """Deadlines that are handled in time in one hour."""
 
+_INSIDE = attrgetter("_timers", "_effects", "_events")
 _CORE = attrgetter("_core")
 _ENTRIES = attrgetter("_entries")
 """Drivers cannot see that a timer has gone off without a result; here it can be seen."""
@@ -152,16 +153,19 @@ def _handle_and_check(machine: Machine, now: float) -> None:
         deadline = machine.next_deadline()
         assert deadline is None or deadline > now, "a driver would spin"
         return
-    core = _CORE(machine)
-    core.timers.next_deadline()  # gives a place to those that were set since
-    due = [key for key, entry in _ENTRIES(core.timers).items() if entry.deadline <= now]
-    timers, results = len(core.timers), _results(core)
+    table = _INSIDE(machine)[0] if isinstance(machine, Client) else _CORE(machine).timers
+    table.next_deadline()  # gives a place to those that were set since
+    due = [key for key, entry in _ENTRIES(table).items() if entry.deadline <= now]
+    timers, results = len(table), _results(machine)
     machine.handle_timeout(now=now)
-    if len(core.timers) < timers and _results(core) == results:
+    if len(table) < timers and _results(machine) == results:
         assert all(timer is Timer.FOLLOW for timer, _ in due), due
 
 
-def _results(core: Any) -> int:
+def _results(machine: Client | Server) -> int:
     """Count what a machine has for its driver and its application: effects, events and bytes."""
-    unsent = core.unsent.total if hasattr(core, "unsent") else 0
-    return len(core.effects) + len(core.events) + unsent
+    if isinstance(machine, Client):
+        _, effects, events = _INSIDE(machine)
+        return len(effects) + len(events)
+    core = _CORE(machine)
+    return len(core.effects) + len(core.events) + int(core.unsent.total)

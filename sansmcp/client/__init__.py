@@ -1,32 +1,29 @@
 """The client machine: calls in, HTTP requests out; HTTP responses in, results out.
 
-========================  ==========================================================================
-``client``                the machine: commands, effects, events, time
-``settings``              what can be set on it, and on its calls, as types
-``core``                  what its parts share: settings, queues, the exchanges under way
-``conversation``          what is under way: session, calls, how it begins and ends
-``inbox``                 what the server says, and whom it is for
-``detection``             what the answers of a server say about its age, as tables
-``calls``                 requests and how each ends exactly once
-``questions``             what the server asks
-``transport``             what the parts want of a transport:
-``streamable_http``       a URL,
-``stdio``                 a process
-``exchange``              one HTTP request and what its response is
-``posts``                 messages that want no answer
-------------------------  --------------------------------------------------------------------------
-``modern.discovery``      how a server is asked whether it does without a handshake
-``modern.requests``       requests that stand alone, and the headers that repeat parts of them
-``modern.refresh``        looking up once more which parts
-``modern.cache``          results that are kept for as long as the server says that they hold
-``modern.rounds``         questions that come in the result of a call, and what follows them
-------------------------  --------------------------------------------------------------------------
-``legacy.era``            all that servers of the handshake revisions take:
-``legacy.handshake``      how a conversation opens, and opens again when the server has forgotten it
-``legacy.streams``        what a session adds to Streamable HTTP
-``legacy.cursor``         one end of a stream, over any number of connections
-``legacy.turns``          answers that are kept back until the server wants them (SEP-1858)
-``legacy.listener``       the standalone stream (GET)
-``legacy.http_sse``       the transport of 2024-11-05
-========================  ==========================================================================
+``client`` holds all the others and moves them: it gives a part its input, matches on the outcome,
+and gives the next part its input. No part knows the client, or another part beside it but where
+this says so.
+
+====================  ==============================================================================
+``client``            commands, effects, events, time; who gets which outcome
+``outcomes``          what the parts conclude
+``options``           what can be set on a client and on its calls
+``opening``           which transport and revision a server speaks, and how a session begins again
+``request``           one JSON-RPC request, and what its response means
+``stream``            when and how to connect again; holds a cursor
+``input``             what the server asks, until it is answered
+``post``              notifications and responses on their way
+``exchange``          one HTTP exchange, and what it is for
+``reader``            one HTTP response: parts in, outcomes out
+``http_heads``        the heads of HTTP requests; refusals
+``tool_headers``      headers that repeat parameters of tools
+``cache``             results that are kept for as long as the server says that they hold
+``line_channel``      the messages of a server process
+``child_process``     the life of a server process
+--------------------  ------------------------------------------------------------------------------
+``legacy.handshake``  what the answer to ``initialize`` agrees upon
+``legacy.cursor``     where a client is in a stream that can be resumed
+``legacy.turn``       answers that are kept back until the server wants them (SEP-1858)
+``legacy.endpoint``   where messages go on HTTP+SSE
+====================  ==============================================================================
 """

@@ -18,46 +18,219 @@ sends makes the machine raise.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from ..codecs import json
-from ..codecs.headers import HeaderTypes
-from ..codecs.jsonrpc import METHOD_NOT_FOUND
-from ..effects import ClientEffect
-from ..errors import JsonRpcError, LocalProtocolError, check_seconds, error_response
-from ..events import ClientEvent
-from ..http import ResponsePart, Url
+from ..codecs import json, jsonrpc
+from ..codecs.headers import Headers, HeaderTypes
+from ..codecs.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, is_request_id
+from ..codecs.ndjson import encode_line
+from ..codecs.sse import SseEvent
+from ..effects import (
+    AbortExchange,
+    ClientEffect,
+    KillProcess,
+    OpenExchange,
+    WriteInput,
+)
+from ..errors import (
+    CallError,
+    InvalidResponse,
+    JsonRpcError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    RequestCancelled,
+    check_seconds,
+    error_response,
+    expect,
+)
+from ..events import (
+    CallCompleted,
+    CallFailed,
+    ClientEvent,
+    Closed,
+    ListenerStopped,
+    Noise,
+    NotDelivered,
+    ProgressReceived,
+    Reconnecting,
+    ServerAsked,
+    ServerLogged,
+    ServerNotified,
+    ServerWithdrew,
+    SessionExpired,
+    Violation,
+)
+from ..http import RequestHead, ResponseHead, ResponsePart, Url
 from ..limits import Limits
-from ..messages import ErrorResponse, Notification, Params, RequestId, Response
-from ..meta import LISTEN
-from ..process import ProcessPart
+from ..messages import (
+    ErrorResponse,
+    Message,
+    Notification,
+    Params,
+    Request,
+    RequestId,
+    Response,
+)
+from ..meta import CAPABILITIES, CLIENT_INFO, LISTEN, OWN_META, SUBSCRIPTION_ID, VERSION
+from ..process import (
+    ErrorEnd,
+    ErrorOutput,
+    Output,
+    OutputEnd,
+    ProcessExit,
+    ProcessFailed,
+    ProcessPart,
+)
 from ..revisions import REVISIONS, checked_versions
-from ..states import ClientState
-from ..timers import Timer
+from ..states import ClientState, OpeningState, ProcessState
+from ..timers import Timer, TimerTable
 from ..trace import Tracer
-from ..types import HTTP_SSE, STREAMABLE_HTTP, Idle
+from ..types import STDIO, Era, Idle, never
 from ..wire import Http11
-from .calls import ClientCall
-from .conversation import Conversation
-from .core import ClientCore, ReconnectPolicy, checked_params
-from .detection import URL_TRANSPORTS, Verdicts, usable_transports
-from .exchange import ClientExchange
-from .modern.discovery import Discovery
-from .modern.requests import StatelessCarrier, check_repeated
-from .posts import Post
-from .settings import SAFE_METHODS
-from .stdio import Stdio, command_of
-from .streamable_http import StreamableHttp
-from .transport import Transport
+from .cache import Cache
+from .child_process import ChildProcess
+from .exchange import (
+    Draining,
+    Exchange,
+    ForDelete,
+    ForEventStream,
+    ForPost,
+    ForRequest,
+    ForStandaloneStream,
+    Purpose,
+)
+from .http_heads import HttpRequest, Refusal, request_headers
+from .input import ServerRequests
+from .line_channel import LineChannel
+from .opening import DISCOVER, INITIALIZE, Opening
+from .options import (
+    SAFE_METHODS,
+    URL_TRANSPORTS,
+    ClientOptions,
+    ReconnectPolicy,
+    Verdicts,
+    command_of,
+    usable_transports,
+)
+from .outcomes import (
+    Agreed,
+    Confirm,
+    Continue,
+    Delivered,
+    Ended,
+    Failed,
+    Finished,
+    Flooded,
+    Initialize,
+    InputRequested,
+    Invalid,
+    LimitExceeded,
+    Lost,
+    NeedsInput,
+    NeedsTools,
+    NeedsVersion,
+    NextAttempt,
+    OpenEventStream,
+    OpeningOutcome,
+    OtherEvent,
+    PostDelayed,
+    PostOutcome,
+    Probe,
+    ProcessClosed,
+    ProcessExited,
+    ProcessOutcome,
+    ProcessStep,
+    ProcessUseless,
+    ReaderOutcome,
+    Ready,
+    Refused,
+    Reply,
+    ResponseBuffered,
+    Restart,
+    Resume,
+    Retry,
+    RoundDone,
+    RoundFailed,
+    RoundStarted,
+    StreamOutcome,
+    TurnDone,
+    Undelivered,
+)
+from .post import INITIALIZED, PendingPost, Posts
+from .reader import ResponseReader
+from .request import Clock, Kind, PendingRequest, encode_without_meta
+from .stream import Stream
+from .tool_headers import ToolHeaders
+
+if TYPE_CHECKING:
+    from .legacy.cursor import Cursor
+    from .legacy.turn import Turn
+
+_DRAIN_TIMEOUT = 1.0
+"""Seconds that a response gets to end of which nothing more is wanted."""
+
+_MAX_PAGES = 100
+"""Pages of a list of tools that are fetched to look up the headers of one."""
+
+_DRAINING = Draining()
+_NO_META: Params = MappingProxyType({})
+
+_STANDALONE = 0
+"""The number of the standalone stream, for timers; those of requests are not 0."""
+
+_ONLY = 0
+"""The number, for timers, of what there is once."""
 
 
 class Client:
-    """An MCP client without I/O, clock or randomness."""
+    """An MCP client without I/O, clock or randomness.
 
-    http11: Http11 | None
-    """What reads heads of HTTP/1.1 for connections of this client; h11 if None."""
+    Attributes:
+        http11: what reads heads of HTTP/1.1 for connections of this client; h11 if None.
+    """
+
+    # CPython 3.11 looks attributes up quickly in slots, and in instances with at most 30 of them.
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "_agreed",
+        "_by_id",
+        "_cache",
+        "_calls",
+        "_cursor",
+        "_effects",
+        "_error",
+        "_events",
+        "_exchange_numbers",
+        "_exchanges",
+        "_handles",
+        "_is_full",
+        "_last_id",
+        "_lines",
+        "_message_url",
+        "_now",
+        "_opening",
+        "_opening_request",
+        "_options",
+        "_own",
+        "_own_numbers",
+        "_posts",
+        "_process",
+        "_questions",
+        "_standalone",
+        "_standalone_exchange",
+        "_timers",
+        "_tools",
+        "_trace",
+        "_turns",
+        "_url",
+        "http11",
+    )
 
     def __init__(
         self,
@@ -130,40 +303,77 @@ class Client:
         client's own, for an extension whose name has no prefix, and for times not above zero.
         """
         check_seconds(timeout, total_timeout, connect_timeout, probe_timeout, close_timeout)
-        core = self._core = ClientCore(
-            target=target if isinstance(target, str) else " ".join(command_of(target)),
-            url=_url_of(target) if isinstance(target, str) else None,
+        versions = checked_versions(versions)
+        self._url = _url_of(target) if isinstance(target, str) else None
+        command = () if isinstance(target, str) else command_of(target)
+        options = self._options = ClientOptions(
             info={"name": name, "version": version},
             anonymous=anonymous,
             capabilities=capabilities or {},
-            versions=checked_versions(versions),
+            versions=versions,
             headers=headers,
-            transports=usable_transports(transports, tuple(versions)),
-            verdicts=Verdicts() if verdicts is None else verdicts,
-            listens=listen,
+            transports=usable_transports(transports, versions),
+            listen=listen,
             multi_turn=multi_turn or assume_multi_turn,
             assume_multi_turn=assume_multi_turn,
+            timeout=timeout,
+            total_timeout=total_timeout,
             connect_timeout=connect_timeout,
             probe_timeout=min(probe_timeout, connect_timeout),
             close_timeout=close_timeout,
             reconnect=reconnect or ReconnectPolicy(),
+            verdicts=Verdicts() if verdicts is None else verdicts,
             limits=limits or Limits(),
-            caches=cache,
+            cache=cache,
             jitter=jitter,
         )
-        self._timeouts, self._trace, self.http11 = (timeout, total_timeout), trace, http11
-        self._conversation = Conversation(core)
-        self._stdio = None if core.url else Stdio(core, self._conversation, command_of(target))
+        self._trace, self.http11 = trace, http11
+        self._now = 0.0
+        self._effects: deque[ClientEffect] = deque()
+        self._events: deque[ClientEvent] = deque()
+        self._timers = TimerTable()
+        self._is_full = False
+        self._agreed = Agreed()
+        self._error: CallError | None = None
+        self._message_url: Url | None = None
+        self._opening = Opening(
+            options,
+            target if isinstance(target, str) else " ".join(command),
+            "the server process" if self._url is None else self._url.shown,
+        )
+        self._calls: dict[int, PendingRequest] = {}
+        self._own: dict[int, PendingRequest] = {}
+        self._opening_request: PendingRequest | None = None
+        self._by_id: dict[RequestId | None, PendingRequest] = {}
+        self._handles: Iterator[int] = itertools.count(1)
+        self._own_numbers: Iterator[int] = itertools.count(-1, -1)
+        self._last_id = -1
+        self._exchanges: dict[int, Exchange] = {}
+        self._exchange_numbers: Iterator[int] = itertools.count(1)
+        self._standalone: Stream | None = None
+        self._standalone_exchange = 0
+        self._posts = Posts(options.limits, options.reconnect, jitter)
+        self._questions = ServerRequests(options.limits, options.capabilities)
+        self._turns: dict[RequestId, Turn] = {}
+        self._tools = ToolHeaders()
+        self._cache = Cache(options.limits, cache)
+        self._process = None if self._url else ChildProcess(command, close_timeout)
+        self._lines = LineChannel(options.limits)
+        self._cursor: type[Cursor] | None = None
+        if options.handshake_versions:  # else not even imported
+            from .legacy.cursor import Cursor
+
+            self._cursor = Cursor
 
     @property
     def limits(self) -> Limits:
         """The bounds that were set."""
-        return self._core.limits
+        return self._options.limits
 
     @property
     def state(self) -> ClientState:
         """Where the conversation stands."""
-        return self._conversation.state
+        return self._opening.client_state
 
     # Commands
 
@@ -172,8 +382,18 @@ class Client:
 
         Raises LocalProtocolError the second time, and after closing.
         """
-        self._core.now = now
-        self._conversation.start(self._transports())
+        state = self._opening.state
+        if state is not OpeningState.NEW:
+            raise LocalProtocolError(
+                f"start() was called before: the client is {state.name.lower()}"
+            )
+        self._now = now
+        transports: tuple[str, ...] = (STDIO,)
+        if self._process is None:
+            transports = self._options.verdicts.plan(str(self._url), self._options.transports)
+        else:
+            self._effects.append(self._process.start())
+        self._step(self._opening.start(transports, now))
 
     def call(
         self,
@@ -210,35 +430,34 @@ class Client:
         self._check_open()
         lasts = method == LISTEN
         if timeout is None:
-            timeout = math.inf if lasts else self._timeouts[0]
+            timeout = math.inf if lasts else self._options.timeout
         if total_timeout is None:
-            total_timeout = math.inf if lasts else self._timeouts[1]
+            total_timeout = math.inf if lasts else self._options.total_timeout
         check_seconds(timeout, total_timeout)
-        if method == "initialize":
+        if method == INITIALIZE:
             raise LocalProtocolError("initialize is sent by start(), not by call()")
-        if len(self._conversation.calls) >= self._core.limits.max_pending_calls:
-            raise LocalProtocolError(
-                f"{self._core.limits.max_pending_calls} calls are under way already"
-            )
-        params = checked_params(method, params, meta)
-        check_repeated(self._core, method, params)
-        if self.state is ClientState.NEW:
+        if len(self._calls) >= self.limits.max_pending_calls:
+            raise LocalProtocolError(f"{self.limits.max_pending_calls} calls are under way already")
+        params, encoded = _checked_params(method, params, meta)
+        if self._has_mirrored_headers:
+            self._tools.validate_mirrored_params(method, params)
+        if self._opening.state is OpeningState.NEW:
             raise LocalProtocolError("The client is not open yet: await it, or start() a machine")
-        self._core.now = now
-        call = ClientCall(
-            self._core,
-            self._conversation,
-            next(self._conversation.handles),
+        self._now = now
+        request = PendingRequest(
+            next(self._handles),
+            Kind.CALL,
             method,
             params,
-            timeout,
-            total_timeout,
-            method in SAFE_METHODS if idempotent is None else idempotent,
-            reset_on_progress,
-            now,
+            idempotent=method in SAFE_METHODS if idempotent is None else idempotent,
+            clock=Clock(timeout, total_timeout, reset_on_progress, now),
+            encoded_params=encoded,
         )
-        self._conversation.call(call)
-        return call.handle
+        self._calls[request.number] = request
+        self._arm(request)
+        if self._opening.is_ready:
+            self._send(request)
+        return request.number
 
     def cancel(
         self, handle: int, reason: str = "cancelled by the application", *, now: float
@@ -247,12 +466,12 @@ class Client:
 
         False if it has ended already.
         """
-        self._core.now = now
-        call = self._conversation.calls.get(handle)
-        if call is None:
+        self._now = now
+        request = self._calls.get(handle)
+        if request is None:
             return False
-        self._conversation.cancel_request(call, reason)
-        call.cancel(reason)
+        self._tell_cancelled(request, reason)
+        self._cancelled(request, reason)
         return True
 
     def notify(
@@ -273,13 +492,13 @@ class Client:
         server to take them.
         """
         self._check_open()
-        if self.state is not ClientState.READY:
+        if not self._opening.is_ready:
             raise LocalProtocolError("The handshake is not done: wait for Connected")
-        params = checked_params(method, params, meta)
-        if self._core.posts.is_full:
-            raise LocalProtocolError(self._core.posts.why_full)
-        self._core.now = now
-        self._conversation.post(Notification(method, params))
+        params, _ = _checked_params(method, params, meta)
+        if self._posts.is_full:
+            raise LocalProtocolError(self._posts.why_full)
+        self._now = now
+        self._post(Notification(method, params))
 
     def respond(self, request_id: RequestId, result: Any, *, now: float) -> bool:
         """Answer a request of the server (ServerAsked) with a result.
@@ -287,14 +506,19 @@ class Client:
         Returns False if the server wants no answer any more. Raises LocalProtocolError, and changes
         nothing, if the result is not JSON.
         """
-        return self._answer(Response(request_id, result), now)
+        json.encode(result)
+        self._now = now
+        return self._answer(Response(request_id, result))
 
     def fail_with(self, request_id: RequestId, error: Exception, *, now: float) -> bool:
         """Answer a request of the server with what the application's function raised.
 
         Returns and raises as :meth:`respond` does; see :func:`~sansmcp.errors.error_response`.
         """
-        return self._answer(error_response(request_id, error), now)
+        message = error_response(request_id, error)
+        json.encode(message.data)
+        self._now = now
+        return self._answer(message)
 
     def decline(self, request_id: RequestId, *, now: float) -> bool:
         """Answer a request of the server: this client cannot do that.
@@ -303,16 +527,19 @@ class Client:
         does.
         """
         error = JsonRpcError(METHOD_NOT_FOUND, "This client has no answer to that method")
-        self._core.now = now
-        return self._conversation.questions.answer(error_response(request_id, error), declined=True)
+        self._now = now
+        return self._answer(error_response(request_id, error), declined=True)
 
     def close(self, *, now: float) -> None:
         """End the session. Calls under way fail with RequestCancelled.
 
         ``Closed`` is the last event. May be called twice.
         """
-        self._core.now = now
-        self._conversation.close()
+        self._now = now
+        if not self._opening.is_closed:
+            for request in tuple(self._calls.values()):
+                self._cancelled(request, "the client was closed")
+            self._end(None)
 
     # Parts in, effects and events out
 
@@ -321,45 +548,75 @@ class Client:
 
         Exchanges that are not under way are ignored.
         """
-        self._core.now = now
-        found = self._core.exchanges.get(exchange)
+        self._now = now
+        found = self._exchanges.get(exchange)
         if found is not None:
             if self._trace is not None:
                 self._trace.part(exchange, part)
-            found.receive(part)
+            reader = found.reader
+            has_more = reader.receive(part)
+            if found.stream is not None and reader.is_stream and isinstance(part, ResponseHead):
+                found.stream.opened(now)
+            if has_more:
+                self._pump(exchange)
+            stream = found.stream
+            if stream is not None and stream.cursor is not None and reader.is_stream:
+                self._watch_silence(stream)
 
     def receive_from_process(self, part: ProcessPart, *, now: float) -> None:
         """Feed what comes of the server process (StartProcess); LocalProtocolError without one."""
-        if self._stdio is None:
+        process = self._process
+        if process is None:
             raise LocalProtocolError("The server is at a URL, and is no process of ours")
-        self._core.now = now
+        self._now = now
         if self._trace is not None:
             self._trace.process(part)
-        self._stdio.receive(part)
+        if process.state is ProcessState.ENDED:
+            return  # from what it has left behind
+        match part:
+            case Output(data):
+                if not self._opening.is_closed:  # else it is not read any more
+                    self._lines.receive_data(data)
+            case OutputEnd():
+                process.output_ended = True
+                self._lines.receive_eof()
+            case ErrorOutput(data):
+                self._log(process.log(data))
+                return
+            case ErrorEnd():
+                process.log_ended = True
+            case ProcessExit(status):
+                self._on_process(process.exited(status))
+            case ProcessFailed(reason):
+                self._on_process(process.failed(reason))
+                return
+            case _ as impossible:
+                never(impossible)
+        self._pump_lines(process)
 
     def next_effect(self) -> ClientEffect | Idle:
         """What to do next.
 
         ``Idle.PAUSED``: do not read any response until the application has taken events.
         """
-        if self._core.effects:
-            effect = self._core.effects.popleft()
+        if self._effects:
+            effect = self._effects.popleft()
             if self._trace is not None:
                 self._trace.client_effect(effect)
             return effect
-        return Idle.PAUSED if self._core.is_full else Idle.NEED_DATA
+        return Idle.PAUSED if self._has_enough_events() else Idle.NEED_DATA
 
     def next_event(self) -> ClientEvent | Idle:
         """What happened next, for the application."""
-        if not self._core.events:
+        if not self._events:
             return Idle.NEED_DATA
-        was_full = self._core.is_full
-        event = self._core.events.popleft()
-        if was_full and not self._core.is_full:
-            for exchange in tuple(self._core.exchanges.values()):
-                exchange.go_on()
-            if self._stdio is not None:
-                self._stdio.go_on()
+        was_full = self._has_enough_events()
+        event = self._events.popleft()
+        if was_full and not self._has_enough_events():
+            for number in tuple(self._exchanges):
+                self._pump(number)
+            if self._process is not None:
+                self._pump_lines(self._process)
         return event
 
     def drive(
@@ -382,7 +639,7 @@ class Client:
 
     def next_deadline(self) -> float | None:
         """When to call :meth:`handle_timeout`, on the clock of ``now``; None: no need."""
-        return self._core.now if self._core.effects else self._core.timers.next_deadline()
+        return self._now if self._effects else self._timers.next_deadline()
 
     def handle_timeout(self, *, now: float, is_reading: bool = True) -> None:
         """Do what is due. May be called early, late, or twice.
@@ -390,46 +647,1291 @@ class Client:
         ``is_reading``: False while the driver reads no responses, because its application must take
         events first. Then the silence of a server says nothing.
         """
-        self._core.now, self._core.is_reading = now, is_reading
-        for timer, owner in self._core.timers.due(now):
-            match timer, owner:
-                case Timer.REQUEST, ClientCall() | Discovery():
-                    owner.time_out()
-                case Timer.RECONNECT, StatelessCarrier():
-                    owner.retry_due()
-                case Timer.RECONNECT, Conversation():
-                    owner.retry_due()
-                case Timer.RECONNECT, Post():
-                    owner.retry()
-                case Timer.POST, Post():
-                    owner.time_out()
-                case Timer.DRAIN, ClientExchange():
-                    self._core.abort(owner)
-                case Timer.PROCESS, Stdio():
-                    owner.time_out()
+        self._now = now
+        for timer, key in self._timers.due(now):
+            assert isinstance(key, int)
+            match timer:
+                case Timer.REQUEST:
+                    self._call_timed_out(self._calls[key])
+                case Timer.RECONNECT:
+                    self._reconnect(key)
+                case Timer.STREAM_IDLE:
+                    self._silence_due(key, is_reading=is_reading)
+                case Timer.OPENING:
+                    printed = () if self._process is None else self._process.printed
+                    self._step(self._opening.due(now, printed))
+                case Timer.POST:
+                    self._post_due(key)
+                case Timer.DRAIN:
+                    self._abort(key)
+                case Timer.CLOSE:
+                    self._closed()
                 case _:
-                    assert self._conversation.legacy is not None
-                    self._conversation.legacy.timed_out(timer, owner)
+                    assert timer is Timer.PROCESS
+                    assert self._process is not None
+                    is_held = self._has_enough_events()
+                    is_closing = self._opening.is_closed
+                    self._on_process(self._process.due(is_closing=is_closing, is_held=is_held))
 
-    def _transports(self) -> list[Transport]:
-        core, conversation = self._core, self._conversation
-        if self._stdio is not None:
-            return [self._stdio]
-        legacy = conversation.legacy
-        streams = None if legacy is None else legacy.streams()
-        known: dict[str, Transport] = {STREAMABLE_HTTP: StreamableHttp(core, conversation, streams)}
-        if legacy is not None:
-            known[HTTP_SSE] = legacy.http_sse()
-        return [known[name] for name in core.verdicts.plan(core.target, core.transports)]
+    # The opening
 
-    def _answer(self, message: Response | ErrorResponse, now: float) -> bool:
-        json.encode(message.result if isinstance(message, Response) else message.data)
-        self._core.now = now
-        return self._conversation.questions.answer(message)
+    def _step(self, outcome: OpeningOutcome) -> None:
+        """Do what the opening wants next."""
+        match outcome:
+            case Failed(error):
+                self._fail(error)
+            case Confirm(agreed):
+                self._agreed = agreed
+                self._end_opening_request(complete=True)
+                self._arm_opening()
+                self._post(INITIALIZED)
+            case Ready(agreed, event):
+                self._agreed = agreed
+                self._end_opening_request(complete=True)
+                self._arm_opening()
+                self._events.append(event)
+                for call in tuple(self._calls.values()):
+                    self._send(call)
+                self._open_standalone_stream()
+            case _:
+                self._leave_session()
+                self._ask(outcome)
+
+    def _ask(self, outcome: OpenEventStream | Probe | Initialize | Retry) -> None:
+        """Ask the server what the opening wants to know; nothing of a session before is left."""
+        self._arm_opening()
+        match outcome:
+            case Probe(version):
+                self._agreed = Agreed(REVISIONS[version])
+                self._send_own(Kind.DISCOVER, DISCOVER, None)
+            case Initialize(version):
+                from .legacy.handshake import initialize_params
+
+                self._agreed = Agreed()
+                params = initialize_params(self._options, version, self._opening.transport)
+                self._send_own(Kind.INITIALIZE, INITIALIZE, params)
+            case OpenEventStream():
+                self._agreed = Agreed()
+                self._open(ForEventStream(), b"GET")
+            case Retry(delay, attempt, reason):
+                self._agreed = Agreed()
+                self._events.append(
+                    Reconnecting(call=None, delay=delay, attempt=attempt, reason=reason)
+                )
+            case _ as impossible:
+                never(impossible)
+
+    def _send_own(self, kind: Kind, method: str, params: Params | None) -> None:
+        request = self._opening_request = PendingRequest(
+            next(self._own_numbers), kind, method, params
+        )
+        self._own[request.number] = request
+        self._send(request)
+
+    def _end_opening_request(self, *, complete: bool) -> None:
+        request, self._opening_request = self._opening_request, None
+        if request is not None:
+            self._end_own(request, complete=complete)
+
+    def _arm_opening(self) -> None:
+        self._timers.set(Timer.OPENING, _ONLY, self._opening.deadline)
+
+    def _open_standalone_stream(self) -> None:
+        """Ask for what the server says about no request, where there is such a stream."""
+        has_one = not self._opening.is_shared and not self._agreed.is_modern
+        if has_one and self._options.listen and self._opening.is_ready:
+            assert self._cursor is not None
+            cursor = self._cursor(self.limits.max_seen_event_ids)
+            policy, jitter = self._options.reconnect, self._options.jitter
+            self._standalone = Stream(
+                _STANDALONE, policy, jitter, cursor, can_restart=True, is_standalone=True
+            )
+            self._connect_stream(_STANDALONE, Resume(""))
+
+    # The end of a session, and of all
+
+    def _begin_again(
+        self, outcome: OpeningOutcome, error_of: Callable[[PendingRequest], CallError]
+    ) -> None:
+        """Open a new session: what was sent in the one before and cannot be repeated fails."""
+        if isinstance(outcome, Failed):
+            self._fail(outcome.error)
+            return
+        assert not isinstance(outcome, Confirm | Ready)
+        self._leave_session()
+        self._cache.clear()
+        failed: list[int] = []
+        for call in tuple(self._calls.values()):
+            if call.survives:
+                self._leave_stream(call, complete=False)
+                assert call.clock is not None
+                call.clock.forget_questions(self._now)
+                self._arm(call)
+            else:
+                failed.append(call.number)
+                self._fail_call(call, error_of(call))
+        self._events.append(SessionExpired(tuple(failed)))
+        self._ask(outcome)
+
+    def _session_lost(self, refusal: Refusal) -> None:
+        """Open a new session: the server has forgotten the one there was."""
+        outcome = self._opening.session_lost(refusal, self._now)
+        self._begin_again(outcome, PendingRequest.session_lost)
+
+    def _leave_session(self) -> None:
+        """Forget all that is under way but the calls themselves."""
+        self._end_opening_request(complete=False)
+        self._timers.stop(Timer.OPENING, _ONLY)
+        for id in self._questions.clear():
+            self._events.append(ServerWithdrew(id, "the session has ended"))
+        self._stop_standalone_stream()
+        self._timers.stop(Timer.CLOSE, _ONLY)
+        for number in self._posts.clear():
+            self._timers.stop(Timer.POST, number)
+        for number in tuple(self._exchanges):
+            self._abort(number)
+        self._message_url = None
+
+    def _fail(self, error: CallError) -> None:
+        """Close the client: there is no way on."""
+        for call in tuple(self._calls.values()):
+            self._fail_call(call, call.abandoned(error))
+        self._end(error)
+
+    def _end(self, error: CallError | None) -> None:
+        self._error = error
+        if self._opening.state is OpeningState.NEW:
+            self._opening.close()
+            self._events.append(Closed(None))
+            return
+        self._leave_session()
+        self._opening.close()
+        if self._process is not None and self._process.state not in (
+            ProcessState.NEW,
+            ProcessState.ENDED,
+        ):
+            self._on_process(self._process.close())
+        elif error is None and self._agreed.session_id is not None:
+            self._open(ForDelete(), b"DELETE")
+            deadline = self._now + self._options.close_timeout
+            self._timers.set(Timer.CLOSE, _ONLY, deadline)
+        else:
+            self._closed()
+
+    def _closed(self) -> None:
+        """Tell the application: the session has been ended, or there was none."""
+        self._leave_session()
+        self._opening.closed()
+        self._events.append(Closed(self._error))
+
+    # Requests
+
+    def _send(self, request: PendingRequest) -> None:
+        """Make a request, with a new id, unless the result of the call is known."""
+        if request.kind is Kind.CALL:
+            cached = self._cache.find(request.method, request.sent_params, self._now)
+            if cached is not None:
+                self._end_call(request, CallCompleted(request.number, cached), complete=True)
+                return
+            request.changes = self._cache.changes
+        self._by_id.pop(request.id, None)
+        self._last_id += 1
+        request.id = self._last_id
+        self._by_id[request.id] = request
+        if request is self._opening_request:
+            self._opening.sent(request.id)
+        if self._process is not None:
+            self._write(request.encode(self._own_meta()))
+            return
+        if request.stream is None:
+            request.stream = self._new_stream(request)
+        else:
+            request.stream.restarted()
+            if request.turn is not None:
+                self._drop_turn(request, request.turn)
+        body = request.encode(self._own_meta())
+        mirrored = self._mirrored_headers(request.method, request.sent_params)
+        request.exchange = self._open(ForRequest(request.number), b"POST", body, mirrored=mirrored)
+
+    def _new_stream(self, request: PendingRequest) -> Stream | None:
+        """Return what decides about attempts; None where the one stream carries the answer."""
+        if self._opening.is_shared:
+            return None
+        cursor = None
+        if not self._agreed.is_modern:
+            assert self._cursor is not None
+            cursor = self._cursor(self.limits.max_seen_event_ids)
+        policy, jitter = self._options.reconnect, self._options.jitter
+        return Stream(request.number, policy, jitter, cursor, request.idempotent)
+
+    def _finish(self, request: PendingRequest, result: Any) -> None:
+        """End a call by its result, or by an error."""
+        if isinstance(result, CallError):
+            is_bad = isinstance(result, JsonRpcError) and result.code == INVALID_PARAMS
+            if is_bad and "cursor" in (request.params or {}):
+                self._cache.forget(request.method)  # the pages do not belong together any more
+            self._fail_call(request, result, complete=True)
+            return
+        if request.method == "tools/list":
+            result = self._record_tools(result)
+        if self._agreed.is_modern and request.changes == self._cache.changes:
+            self._cache.keep(request.method, request.sent_params, result, self._now)
+        self._end_call(request, CallCompleted(request.number, result), complete=True)
+
+    def _fail_call(
+        self, request: PendingRequest, error: CallError, *, complete: bool = False
+    ) -> None:
+        """End a call; ``complete``: the server has said so, and will end the stream."""
+        self._end_call(request, CallFailed(request.number, error), complete=complete)
+
+    def _end_call(
+        self, request: PendingRequest, event: CallCompleted | CallFailed, *, complete: bool
+    ) -> None:
+        self._timers.stop(Timer.REQUEST, request.number)
+        self._leave_stream(request, complete=complete)
+        del self._calls[request.number]
+        for id in self._questions.end_call(request.number):
+            self._events.append(ServerWithdrew(id, "the call it belongs to has ended"))
+        self._events.append(event)
+
+    def _end_own(self, request: PendingRequest, *, complete: bool) -> None:
+        self._leave_stream(request, complete=complete)
+        del self._own[request.number]
+
+    def _leave_stream(self, request: PendingRequest, *, complete: bool) -> None:
+        """Give up what carries a request; ``complete``: nothing more will come on it."""
+        self._by_id.pop(request.id, None)
+        request.id = None
+        if request.stream is not None:
+            self._timers.stop(Timer.RECONNECT, request.number)
+            if request.stream.cursor is not None:
+                self._timers.stop(Timer.STREAM_IDLE, request.number)
+            request.stream = None
+        if request.turn is not None:
+            self._drop_turn(request, request.turn)
+        if request.exchange is not None:
+            if complete or self._opening.is_shared:
+                self._drain(request.exchange)
+            else:
+                self._abort(request.exchange)
+            request.exchange = None
+        if request.child is not None:
+            self._end_own(self._own[request.child], complete=False)
+            request.child = None
+
+    def _call_timed_out(self, request: PendingRequest) -> None:
+        assert request.clock is not None
+        limit = request.clock.limit(self._now)
+        self._tell_cancelled(request, f"timed out after {limit}")
+        self._fail_call(request, request.timed_out(self._now))
+
+    def _cancelled(self, request: PendingRequest, reason: str) -> None:
+        text = f"{request.method} was cancelled: {reason}"
+        self._fail_call(request, request.error(RequestCancelled, text))
+
+    def _tell_cancelled(self, request: PendingRequest, reason: str) -> None:
+        """Tell the server that nobody waits for a request any more.
+
+        Source: basic/utilities/cancellation. At 2026-07-28 on HTTP the end of the exchange tells.
+        """
+        is_told = self._agreed.is_modern and not self._opening.is_shared
+        if request.id is not None and not is_told:
+            params = {"requestId": request.id, "reason": reason}
+            self._post(Notification("notifications/cancelled", params))
+
+    def _unreadable(self, request: PendingRequest, error: RemoteProtocolError) -> None:
+        """End a request whose answer breaks the protocol."""
+        match request.kind:
+            case Kind.CALL:
+                text = f"The answer to {request.method} breaks the protocol: {error.message}"
+                failure = request.error(InvalidResponse, text)
+                failure.__cause__ = error
+                self._fail_call(request, failure)
+            case Kind.DISCOVER:
+                self._step(self._opening.discovery_unreadable(error, self._now))
+            case Kind.INITIALIZE:
+                self._step(self._opening.initialize_unreadable(error, self._now))
+            case Kind.TOOLS:
+                self._end_tools(request)
+            case _ as impossible:
+                never(impossible)
+
+    def _lost(self, request: PendingRequest, lost: Lost) -> None:
+        """End a request whose answer nothing can bring any more."""
+        match request.kind:
+            case Kind.CALL:
+                self._fail_call(request, request.lost(lost.reason))
+            case Kind.DISCOVER:
+                self._step(self._opening.discovery_lost(lost, self._now))
+            case Kind.INITIALIZE:
+                self._step(self._opening.initialize_lost(lost, self._now))
+            case Kind.TOOLS:
+                self._end_tools(request)
+            case _ as impossible:
+                never(impossible)
+
+    def _refused(self, request: PendingRequest, refusal: Refusal) -> None:
+        """End a request whose HTTP request was refused for good."""
+        match request.kind:
+            case Kind.CALL:
+                self._call_refused(request, refusal)
+            case Kind.DISCOVER:
+                self._step(self._opening.discovery_refused(refusal, self._now))
+            case Kind.INITIALIZE:
+                self._step(self._opening.initialize_refused(refusal, self._now))
+            case Kind.TOOLS:
+                self._end_tools(request)
+            case _ as impossible:
+                never(impossible)
+
+    def _call_refused(self, request: PendingRequest, refusal: Refusal) -> None:
+        error = refusal.error
+        if refusal.ends_session:
+            self._session_lost(refusal)
+            return
+        is_about_version = (
+            error is not None
+            and error.id is None
+            and self._agreed.is_modern
+            and request.may_renegotiate(error)
+        )
+        if error is not None and (error.id == request.id or is_about_version):
+            self._answered(request, error, refusal.status)
+        else:
+            self._fail_call(request, refusal.as_error(request.method, request.id))
+
+    def _answered(
+        self,
+        request: PendingRequest,
+        message: Response | ErrorResponse,
+        http_status: int | None = None,
+    ) -> None:
+        """Take the response to a request."""
+        if request.kind is not Kind.CALL:
+            self._own_answered(request, message, http_status)
+            return
+        self._opening.proven()
+        is_modern = self._agreed.is_modern
+        match request.answered(
+            message, http_status, is_modern=is_modern, is_http=self._url is not None
+        ):
+            case Finished(answer):
+                self._finish(request, answer)
+            case NeedsInput(members):
+                self._ask_application(request, members)
+            case NeedsTools():
+                self._look_up_tools(request)
+            case NeedsVersion():
+                self._leave_stream(request, complete=True)
+                why = "the server does not speak that version any more"
+                outcome = self._opening.version_refused(self._now)
+                self._begin_again(outcome, lambda call: call.lost(why))
+            case _ as impossible:
+                never(impossible)
+
+    def _own_answered(
+        self,
+        request: PendingRequest,
+        message: Response | ErrorResponse,
+        http_status: int | None,
+    ) -> None:
+        """Take the response to a request that the application has not made."""
+        answer = message.result if isinstance(message, Response) else message
+        match request.kind:
+            case Kind.DISCOVER:
+                self._step(self._opening.discovered(answer, http_status, self._now))
+            case Kind.INITIALIZE:
+                headers = self._response_headers(request)
+                self._step(self._opening.initialized(answer, http_status, headers, self._now))
+            case _:
+                assert request.kind is Kind.TOOLS
+                self._tools_listed(request, answer)
+
+    def _response_headers(self, request: PendingRequest) -> Headers:
+        """Return the headers of the HTTP response that carries the answer of a request."""
+        if request.exchange is None or self._opening.is_shared:
+            return ()
+        head = self._exchanges[request.exchange].reader.head
+        assert head is not None
+        return head.headers
+
+    # The headers of tools
+
+    @property
+    def _has_mirrored_headers(self) -> bool:
+        """True if headers repeat parts of messages."""
+        return self._agreed.is_modern and self._url is not None
+
+    def _record_tools(self, result: Any) -> Any:
+        """Return a list of tools without those whose parameters headers cannot repeat."""
+        if self._has_mirrored_headers:
+            result, rejected = self._tools.record(result)
+            self._events.extend(rejected)
+        return result
+
+    def _look_up_tools(self, request: PendingRequest) -> None:
+        """Fetch the list of tools, then make a call again: its headers were wrong.
+
+        A server that refuses a call because of its headers may have changed its tools since they
+        were listed. Source: 2026-07-28 basic/transports: Custom Headers; SEP-2243.
+        """
+        self._leave_stream(request, complete=True)
+        self._cache.forget("tools/list")
+        child = PendingRequest(
+            next(self._own_numbers), Kind.TOOLS, "tools/list", {}, parent=request.number
+        )
+        self._own[child.number] = child
+        request.child = child.number
+        self._send(child)
+
+    def _tools_listed(self, request: PendingRequest, answer: Any) -> None:
+        """Take a page of the list, or an error."""
+        request.pages += 1
+        members = json.as_object(answer) or {}
+        self._record_tools(answer)
+        cursor = members.get("nextCursor")
+        if not isinstance(cursor, str) or request.pages >= _MAX_PAGES:
+            self._end_tools(request)
+            return
+        self._leave_stream(request, complete=True)
+        request.params = {"cursor": cursor}
+        self._send(request)
+
+    def _end_tools(self, request: PendingRequest) -> None:
+        """Make the call again for which the list was fetched, however that has ended."""
+        assert request.parent is not None
+        call = self._calls[request.parent]
+        call.child = None
+        self._end_own(request, complete=True)
+        self._send(call)
+
+    # What the server asks
+
+    def _ask_application(self, request: PendingRequest, members: dict[str, Any]) -> None:
+        """Put the server requests of a result to the application."""
+        id, most = request.id, self.limits.max_questions_per_call
+        self._leave_stream(request, complete=True)
+        request.rounds += 1
+        if request.rounds > self.limits.max_rounds:
+            text = f"{request.method} was answered by questions {request.rounds} times"
+            self._fail_call(request, request.error(InvalidResponse, text))
+            return
+        number, method, left = request.number, request.method, most - request.asked
+        match self._questions.start_round(number, method, id, members, left):
+            case RoundStarted(asked):
+                for each in asked:
+                    self._put(each, number, (number,))
+            case RoundDone() | RoundFailed() as outcome:
+                self._on_round(outcome)
+            case _ as impossible:
+                never(impossible)
+
+    def _on_round(self, outcome: RoundDone | RoundFailed) -> None:
+        request = self._calls[outcome.number]
+        if isinstance(outcome, RoundFailed):
+            self._fail_call(request, outcome.error)
+        else:
+            request.round_params = outcome.params
+            self._send(request)
+
+    def _put(self, asked: Request, owner: int | None, stopped: tuple[int, ...]) -> None:
+        """Put a server request to the application, and stop the clocks of calls."""
+        for number in stopped:
+            call = self._calls[number]
+            assert call.clock is not None
+            call.clock.stop(self._now)
+            call.asked += 1
+            self._arm(call)
+        self._events.append(ServerAsked(owner, asked))
+
+    def _on_server_request(self, asked: Request, owner: PendingRequest | None) -> None:
+        if self._agreed.is_modern:
+            self._report_violation(f"the request {asked.method[:50]!r}", "unexpected_request")
+            return
+        if owner is not None and owner.turn is not None:
+            is_new = owner.turn.ask(asked.id)
+            if isinstance(is_new, LimitExceeded):
+                self._refuse_turn(owner, is_new)
+                return
+            if not is_new:
+                return
+            self._turns[asked.id] = owner.turn
+        number = None if owner is None else owner.number
+        calls = self._calls.values() if owner is None else (owner,)
+        most = self.limits.max_questions_per_call
+        match self._questions.asked(
+            asked,
+            number,
+            {call.number: most - call.asked for call in calls},
+            is_shared=self._opening.is_shared,
+            has_room=not self._posts.is_full,
+        ):
+            case InputRequested(_, stopped):
+                self._put(asked, number, stopped)
+            case Reply(message):
+                self._post(message)
+            case LimitExceeded(what):
+                assert owner is not None
+                text = f"{owner.method} led to {what}"
+                self._tell_cancelled(owner, text)
+                self._fail_call(owner, owner.error(InvalidResponse, text))
+            case Flooded(what):
+                self._report_violation(what, "too_many")
+            case None:
+                pass
+            case _ as impossible:
+                never(impossible)
+
+    def _answer(self, message: Response | ErrorResponse, *, declined: bool = False) -> bool:
+        """Answer a server request; False if it is not open any more."""
+        question = self._questions.take(message.id)
+        if question is None:
+            return False
+        match self._questions.answered(question, message):
+            case Reply(reply):
+                self._post(reply)
+            case RoundDone() | RoundFailed() as outcome:
+                self._on_round(outcome)
+            case ResponseBuffered():
+                pass
+            case _ as impossible:
+                never(impossible)
+        self._let_clocks_go_on(question.stopped, answered=not declined)
+        return True
+
+    def _withdrawn(self, id: RequestId, reason: str) -> None:
+        """Take back a server request: the server wants no answer any more."""
+        question = self._questions.take(id)
+        if question is not None:
+            self._events.append(ServerWithdrew(id, reason))
+            self._let_clocks_go_on(question.stopped, answered=False)
+
+    def _let_clocks_go_on(self, numbers: tuple[int, ...], *, answered: bool) -> None:
+        for number in numbers:
+            call = self._calls.get(number)
+            if call is not None:
+                assert call.clock is not None
+                call.clock.go_on(self._now, answered=answered)
+                self._arm(call)
+
+    def _arm(self, call: PendingRequest) -> None:
+        assert call.clock is not None
+        self._timers.set(Timer.REQUEST, call.number, call.clock.deadline)
+
+    # Turns (SEP-1858)
+
+    def _on_turn_event(self, request: PendingRequest, event: SseEvent) -> None:
+        """Answers are to be kept back, or to be sent."""
+        if not self._agreed.has_turns or event.data:
+            return
+        from .legacy.turn import BUFFER_INPUT, INPUT_REQUIRED, Turn
+
+        if event.event == BUFFER_INPUT and request.turn is None:
+            request.turn = Turn(request.number, self.limits)
+        elif event.event == INPUT_REQUIRED:
+            assert request.stream is not None
+            assert request.exchange is not None
+            request.stream.parked(self._exchanges[request.exchange].reader.reconnection_time)
+            self._timers.stop(Timer.STREAM_IDLE, request.number)
+            self._drain(request.exchange)
+            request.exchange = None
+            if request.turn is None:
+                request.turn = Turn(request.number, self.limits)
+            self._on_turn(request, request.turn.close())
+
+    def _on_turn(
+        self, request: PendingRequest, outcome: TurnDone | ResponseBuffered | LimitExceeded
+    ) -> None:
+        match outcome:
+            case TurnDone(_, body):
+                assert request.stream is not None
+                request.turn = None
+                self._connect_stream(request.number, request.stream.continued(body))
+            case LimitExceeded():
+                self._refuse_turn(request, outcome)
+            case ResponseBuffered():
+                pass
+            case _ as impossible:
+                never(impossible)
+
+    def _refuse_turn(self, request: PendingRequest, limit: LimitExceeded) -> None:
+        text = f"The server has asked {limit.what}"
+        self._unreadable(request, RemoteProtocolError(text, reason="too_much_asked"))
+
+    def _drop_turn(self, request: PendingRequest, turn: Turn) -> None:
+        """Want no answers of a turn any more."""
+        for id in turn.asked:
+            self._turns.pop(id, None)
+        request.turn = None
+
+    # Messages that want no answer
+
+    def _post(self, message: Notification | Response | ErrorResponse) -> None:
+        """Send a message, unless it is an answer that the server wants to have later."""
+        if self._process is not None:
+            if self._process.state is ProcessState.RUNNING:
+                self._write(self._encode(message))
+                self._on_post(Delivered(message))
+            else:
+                self._events.append(NotDelivered(message, "the server process ends"))
+            return
+        if isinstance(message, Response | ErrorResponse) and message.id in self._turns:
+            turn = self._turns.pop(message.id)
+            self._on_turn(self._calls[turn.number], turn.answer(message))
+        elif self._posts.is_full:
+            self._on_post(Undelivered(message, self._posts.why_full))
+        else:
+            post = self._posts.add(message, self._now)
+            self._timers.set(Timer.POST, post.number, post.deadline)
+            self._send_posts()
+
+    def _send_posts(self) -> None:
+        """Send the messages whose turn has come."""
+        while (post := self._posts.next_post()) is not None:
+            message = post.message
+            mirrored: Headers = ()
+            if isinstance(message, Notification):
+                mirrored = self._mirrored_headers(message.method, message.params or {})
+            purpose, body = ForPost(post.number), self._encode(message)
+            post.exchange = self._open(purpose, b"POST", body, mirrored=mirrored)
+
+    def _post_due(self, number: int) -> None:
+        post = self._posts.get(number)
+        if post.exchange is not None:
+            self._abort(post.exchange)
+        outcome = self._posts.due(number, self._now)
+        if outcome is None:
+            self._timers.set(Timer.POST, number, post.deadline)
+            self._send_posts()
+        else:
+            self._after_post(post, outcome)
+
+    def _after_post(self, post: PendingPost, outcome: PostOutcome) -> None:
+        self._timers.stop(Timer.POST, post.number)
+        if isinstance(outcome, PostDelayed):
+            self._timers.set(Timer.POST, post.number, post.deadline)
+        self._on_post(outcome)
+        self._send_posts()
+
+    def _on_post(self, outcome: PostOutcome) -> None:
+        is_confirmation = (
+            outcome.message is INITIALIZED and self._opening.state is OpeningState.CONFIRMING
+        )
+        match outcome:
+            case Delivered():
+                if is_confirmation:
+                    self._step(self._opening.confirmed())
+                else:
+                    self._opening.proven()
+            case Undelivered(message, reason):
+                self._events.append(NotDelivered(message, reason))
+                if is_confirmation:
+                    self._step(self._opening.unconfirmed(reason, self._now))
+            case PostDelayed(_, _, reason):
+                if is_confirmation:
+                    self._opening.confirm_delayed(reason)
+            case _ as impossible:
+                never(impossible)
+
+    # HTTP exchanges
+
+    def _own_meta(self, *, of_request: bool = True) -> Params:
+        """Return what each message says in ``_meta`` about us, where no handshake has told it.
+
+        Source: 2026-07-28 basic: ``_meta``; SEP-2575.
+        """
+        revision = self._agreed.revision
+        if revision is None or revision.era is not Era.MODERN:
+            return _NO_META
+        meta: dict[str, Any] = {VERSION: revision.name}
+        if of_request:
+            meta[CAPABILITIES] = self._options.capabilities
+            if not self._options.anonymous:
+                meta[CLIENT_INFO] = self._options.info
+        return meta
+
+    def _encode(self, message: Notification | Response | ErrorResponse) -> bytes:
+        """Encode a message that wants no answer, as the revision in force wants it."""
+        if isinstance(message, Notification) and (meta := self._own_meta(of_request=False)):
+            given = message.params or {}
+            params = {**given, "_meta": {**given.get("_meta", {}), **meta}}
+            message = Notification(message.method, params)
+        return jsonrpc.encode(message)
+
+    def _mirrored_headers(self, method: str, params: Params) -> Headers:
+        """Return the headers that repeat parts of a message."""
+        return self._tools.headers_for(method, params) if self._has_mirrored_headers else ()
+
+    def _open(
+        self,
+        purpose: Purpose,
+        method: bytes,
+        body: bytes = b"",
+        *,
+        last_event_id: str = "",
+        mirrored: Headers = (),
+    ) -> int:
+        """Make an HTTP request; returns the number of its exchange."""
+        assert self._url is not None
+        url = (self._message_url or self._url) if method == b"POST" else self._url
+        session_id, revision = self._agreed.session_id, self._agreed.revision
+        headers = request_headers(
+            method, mirrored, session_id, revision, last_event_id, self._options.headers
+        )
+        request = HttpRequest(url, method, headers, body, session_id, last_event_id)
+        return self._open_exchange(purpose, request, 0)
+
+    def _open_exchange(self, purpose: Purpose, request: HttpRequest, redirects: int) -> int:
+        stream: Stream | None = None
+        match purpose:
+            case ForRequest(number):
+                stream = self._request(number).stream
+                wants_messages = stream is not None
+            case ForStandaloneStream():
+                stream, wants_messages = self._standalone, True
+            case _:
+                wants_messages = isinstance(purpose, ForEventStream)
+        cursor = None if stream is None else stream.cursor
+        reader = ResponseReader(request, self._options.limits, wants_messages, cursor)
+        number = next(self._exchange_numbers)
+        self._exchanges[number] = Exchange(purpose, request, reader, stream, redirects)
+        url = request.url
+        head = RequestHead(
+            method=request.method, target=url.target.encode(), headers=request.headers
+        )
+        effect = OpenExchange(exchange=number, url=str(url), head=head, body=request.body)
+        self._effects.append(effect)
+        return number
+
+    def _drain(self, number: int) -> None:
+        """Want nothing more of an exchange, whose connection may be of use again."""
+        exchange = self._exchanges.get(number)
+        if exchange is not None:
+            exchange.purpose, exchange.stream = _DRAINING, None
+            if exchange.reader.stop():
+                del self._exchanges[number]
+            elif not exchange.reader.is_complete:
+                self._timers.set(Timer.DRAIN, number, self._now + _DRAIN_TIMEOUT)
+
+    def _abort(self, number: int) -> None:
+        """Break off an exchange, if it is still under way."""
+        exchange = self._exchanges.pop(number, None)
+        if exchange is not None:
+            exchange.stream = None
+            self._timers.stop(Timer.DRAIN, number)
+            if not exchange.reader.is_complete:
+                self._effects.append(AbortExchange(exchange=number))
+
+    def _pump(self, number: int) -> None:
+        """Handle what an exchange has brought, one outcome at a time.
+
+        Each may end exchanges, this one too: what is still to be pulled of it is not heard then.
+        """
+        while (exchange := self._exchanges.get(number)) is not None:
+            reader = exchange.reader
+            if reader.is_stream and self._has_enough_events():
+                return
+            outcome = reader.next_outcome()
+            if outcome is None:
+                return
+            if reader.is_over:
+                self._abort(number)
+                if isinstance(outcome, Refused) and self._follow_redirect(exchange, outcome):
+                    return
+            self._on_outcome(exchange, outcome)
+
+    def _on_outcome(self, exchange: Exchange, outcome: ReaderOutcome) -> None:
+        """Handle one outcome, by what its exchange is for."""
+        match exchange.purpose:
+            case ForRequest(request_number):
+                self._on_response(self._request(request_number), exchange, outcome)
+            case ForPost(post_number):
+                self._on_post_response(self._posts.get(post_number), outcome)
+            case ForStandaloneStream():
+                self._on_standalone(exchange, outcome)
+            case ForEventStream():
+                self._on_event_stream(exchange, outcome)
+            case ForDelete():
+                self._closed()  # 405: clients cannot end sessions there; 404: it is gone already
+            case Draining():
+                self._on_rest(outcome)
+            case _ as impossible:
+                never(impossible)
+
+    def _follow_redirect(self, exchange: Exchange, refused: Refused) -> bool:
+        """Ask again where the server says, if that is allowed; what follows goes there at once."""
+        most = self.limits.max_redirects
+        request = exchange.request.redirected(refused.refusal.head, exchange.redirects, most)
+        if request is None:
+            return False
+        old = exchange.request.url
+        if self._url == old:
+            self._url = request.url
+            self._opening.server = request.url.shown
+        if self._message_url == old:
+            self._message_url = request.url
+        number = self._open_exchange(exchange.purpose, request, exchange.redirects + 1)
+        match exchange.purpose:
+            case ForRequest(request_number):
+                self._request(request_number).exchange = number
+            case ForPost(post_number):
+                self._posts.get(post_number).exchange = number
+            case ForStandaloneStream():
+                self._standalone_exchange = number
+            case _:
+                pass
+        return True
+
+    def _on_rest(self, outcome: ReaderOutcome) -> None:
+        """Hear what came in one batch with an answer; nothing else of the response is wanted."""
+        match outcome:
+            case Request() | Notification() | Response() | ErrorResponse():
+                self._on_message(outcome, None)
+            case Invalid(error, is_fatal=False):
+                self._on_invalid(error)
+            case _:
+                pass
+
+    def _on_response(
+        self, request: PendingRequest, exchange: Exchange, outcome: ReaderOutcome
+    ) -> None:
+        """Handle what comes on the response of a request, or on its stream."""
+        stream = request.stream
+        match outcome:
+            case Request() | Notification() | Response() | ErrorResponse():
+                self._on_message(outcome, request)
+            case OtherEvent(event):
+                self._on_turn_event(request, event)
+            case Invalid(error, is_fatal=False):
+                if request.kind is not Kind.TOOLS:  # a detour that the application has not made
+                    self._on_invalid(error)
+            case Invalid(error):
+                request.exchange = None
+                self._unreadable(request, error)
+            case Ended(reason):
+                request.exchange = None
+                if stream is not None:
+                    retry = exchange.reader.reconnection_time
+                    self._on_stream(request.number, stream.ended(reason, retry, self._now))
+                elif reason is not None:
+                    self._lost(request, Lost(reason))
+            case Refused(refusal):
+                request.exchange = None
+                decided = None if stream is None else stream.refused(refusal, self._now)
+                if decided is None:
+                    self._refused(request, refusal)
+                else:
+                    self._on_stream(request.number, decided)
+            case _ as impossible:
+                never(impossible)
+
+    def _on_post_response(self, post: PendingPost, outcome: ReaderOutcome) -> None:
+        match outcome:
+            case Refused(refusal):
+                if refusal.ends_session:
+                    self._session_lost(refusal)
+                else:
+                    self._after_post(post, self._posts.refused(post, refusal, self._now))
+            case Ended(reason):
+                self._after_post(post, self._posts.ended(post, reason, self._now))
+            case _:  # pragma: no cover - nothing else is pulled where no messages are wanted
+                raise AssertionError(outcome)
+
+    def _on_standalone(self, exchange: Exchange, outcome: ReaderOutcome) -> None:
+        """Handle what comes on the standalone stream.
+
+        It is a service on the side. Many servers do not offer it, and whatever happens to it, the
+        session and its calls go on: when it is refused or given up, the application is told once.
+        405 is the regular way to say that there is none; others are seen in the field. 404 is one
+        of these, too, unless there was a stream before: then the session is gone.
+
+        Source: 2025-03-26 to 2025-11-25, basic/transports: Listening for Messages from the Server.
+        """
+        stream = self._standalone
+        assert stream is not None
+        match outcome:
+            case Request() | Notification() | Response() | ErrorResponse():
+                self._on_message(outcome, None)
+            case OtherEvent():
+                pass
+            case Invalid(error, is_fatal=False):
+                self._on_invalid(error)
+            case Invalid(error):
+                self._give_up_standalone_stream(error.message)
+            case Ended(reason):
+                retry = exchange.reader.reconnection_time
+                self._on_stream(_STANDALONE, stream.ended(reason, retry, self._now))
+            case Refused(refusal):
+                decided = stream.refused(refusal, self._now)
+                if decided is not None:
+                    self._on_stream(_STANDALONE, decided)
+                elif refusal.ends_session and stream.was_opened:
+                    self._session_lost(refusal)
+                else:
+                    self._give_up_standalone_stream(refusal.message)
+            case _ as impossible:
+                never(impossible)
+
+    def _give_up_standalone_stream(self, reason: str) -> None:
+        self._stop_standalone_stream()
+        self._events.append(ListenerStopped(reason))
+
+    def _stop_standalone_stream(self) -> None:
+        if self._standalone is not None:
+            self._standalone = None
+            self._timers.stop(Timer.RECONNECT, _STANDALONE)
+            self._timers.stop(Timer.STREAM_IDLE, _STANDALONE)
+            self._abort(self._standalone_exchange)
+
+    def _on_event_stream(self, exchange: Exchange, outcome: ReaderOutcome) -> None:
+        """Handle what comes on the one stream of HTTP+SSE, which is the session."""
+        if self._message_url is None:
+            self._locate(exchange, outcome)
+            return
+        match outcome:
+            case Request() | Notification() | Response() | ErrorResponse():
+                self._opening.stream_spoke()
+                self._on_message(outcome, None)
+            case OtherEvent():
+                pass
+            case Invalid(error, is_fatal=False):
+                self._opening.stream_spoke()
+                self._on_invalid(error)
+            case Invalid(error):
+                self._event_stream_lost(error.message)
+            case Ended(reason):
+                self._event_stream_lost(
+                    f"the event stream broke: {reason or 'the server closed it'}"
+                )
+            case Refused():  # pragma: no cover - it was opened
+                raise AssertionError(outcome)
+            case _ as impossible:
+                never(impossible)
+
+    def _event_stream_lost(self, reason: str) -> None:
+        """Open a new stream and a new session: nothing of the stream can be resumed."""
+        outcome = self._opening.stream_lost(reason, self._now)
+        self._begin_again(outcome, lambda call: call.lost(reason))
+
+    def _locate(self, exchange: Exchange, outcome: ReaderOutcome) -> None:
+        """Find out from the first event of HTTP+SSE where messages go."""
+        opening, now = self._opening, self._now
+        match outcome:
+            case OtherEvent(event):
+                if event.dispatched:
+                    self._located(event)
+            case (
+                Request() | Notification() | Response() | ErrorResponse() | Invalid(is_fatal=False)
+            ):
+                what = "brought another event than endpoint first"
+                if not exchange.reader.is_stream:
+                    what = "brought JSON instead of an event stream"
+                self._step(opening.stream_invalid(what, now))
+            case Invalid(error):
+                what = f"failed: {error.message}"
+                self._step(opening.stream_invalid(what, now, was_read=False))
+            case Ended(reason):
+                self._step(opening.stream_ended(reason, now))
+            case Refused(refusal):
+                self._step(opening.stream_refused(refusal, now))
+            case _ as impossible:
+                never(impossible)
+
+    def _located(self, event: SseEvent) -> None:
+        from .legacy.endpoint import endpoint_from
+
+        assert self._url is not None
+        url = endpoint_from(event, self._url)
+        if isinstance(url, str):
+            self._step(self._opening.stream_invalid(url, self._now))
+            return
+        self._message_url = url
+        outcome = self._opening.located(self._now)
+        assert isinstance(outcome, Initialize)
+        self._ask(outcome)
+
+    # Streams
+
+    def _on_stream(self, number: int, outcome: StreamOutcome) -> None:
+        """Do what a stream concludes after its connection has ended."""
+        self._timers.stop(Timer.STREAM_IDLE, number)
+        match outcome:
+            case Retry(delay, attempt, reason):
+                self._timers.set(Timer.RECONNECT, number, self._now + delay)
+                call = number if number > 0 else None
+                self._events.append(
+                    Reconnecting(call=call, delay=delay, attempt=attempt, reason=reason)
+                )
+            case Lost(reason):
+                if number == _STANDALONE:
+                    self._give_up_standalone_stream(reason)
+                else:
+                    self._lost(self._request(number), outcome)
+            case _ as impossible:
+                never(impossible)
+
+    def _reconnect(self, number: int) -> None:
+        """Make the next attempt: the delay before it is over."""
+        self._connect_stream(number, self._stream(number).due())
+
+    def _connect_stream(self, number: int, attempt: NextAttempt) -> None:
+        purpose = ForStandaloneStream() if number == _STANDALONE else ForRequest(number)
+        match attempt:
+            case Resume(last_event_id):
+                exchange = self._open(purpose, b"GET", last_event_id=last_event_id)
+            case Continue(body, last_event_id):
+                exchange = self._open(purpose, b"POST", body, last_event_id=last_event_id)
+            case Restart():
+                self._send(self._request(number))
+                return
+            case _ as impossible:
+                never(impossible)
+        if number == _STANDALONE:
+            self._standalone_exchange = exchange
+        else:
+            self._request(number).exchange = exchange
+        self._watch_silence(self._stream(number))
+
+    def _watch_silence(self, stream: Stream) -> None:
+        """Start the time in which something has to come on a stream that can be resumed."""
+        if stream.can_resume:
+            limit = self._options.limits.stream_idle_timeout
+            self._timers.set(Timer.STREAM_IDLE, stream.number, self._now + limit)
+        else:  # only the timeouts of the call count
+            self._timers.stop(Timer.STREAM_IDLE, stream.number)
+
+    def _silence_due(self, number: int, *, is_reading: bool) -> None:
+        """Abort a connection that was silent for too long, and connect again."""
+        stream = self._stream(number)
+        exchange = (
+            self._standalone_exchange if number == _STANDALONE else self._request(number).exchange
+        )
+        assert exchange is not None
+        if not is_reading or self._has_enough_events():  # what has come may not have been read
+            self._watch_silence(stream)
+            return
+        limit = self.limits.stream_idle_timeout
+        reason = f"the connection was silent for {limit:g} s (stream_idle_timeout)"
+        retry = self._exchanges[exchange].reader.reconnection_time
+        self._abort(exchange)
+        self._on_stream(number, stream.silent(reason, retry, self._now))
+
+    def _stream(self, number: int) -> Stream:
+        stream = self._standalone if number == _STANDALONE else self._request(number).stream
+        assert stream is not None
+        return stream
+
+    def _request(self, number: int) -> PendingRequest:
+        return self._calls[number] if number > 0 else self._own[number]
+
+    # Messages of the server
+
+    def _on_message(self, message: Message, owner: PendingRequest | None) -> None:
+        """Let a message find its way. ``owner``: the request on whose stream it came."""
+        call = owner if owner is not None and owner.kind is Kind.CALL else None
+        match message:
+            case Response() | ErrorResponse():
+                self._on_answer(message, owner)
+            case Request():
+                self._on_server_request(message, call)
+            case Notification("notifications/progress", params):
+                self._on_progress(params or {})
+            case Notification("notifications/cancelled", params):
+                self._on_cancelled(params or {})
+            case Notification():
+                self._cache.notified(message)
+                about = call or self._subscription_of(message)
+                handle = None if about is None else about.number
+                self._events.append(ServerNotified(handle, message))
+            case _ as impossible:
+                never(impossible)
+
+    def _on_answer(self, message: Response | ErrorResponse, owner: PendingRequest | None) -> None:
+        request = self._by_id.get(message.id)
+        if request is None and isinstance(message, ErrorResponse):
+            request = self._meant_by(message, owner)
+        if request is not None:
+            self._answered(request, message)
+        elif type(message.id) is not int or message.id > self._last_id:
+            self._report_violation(
+                f"an answer to {message.id!r}, which is no request of ours", "unknown_id"
+            )
+
+    def _meant_by(
+        self, error: ErrorResponse, owner: PendingRequest | None
+    ) -> PendingRequest | None:
+        """Return the request that an error without an id of ours can only mean.
+
+        Servers that do not know ``server/discover`` answer it under ids of their own.
+        """
+        opening = self._opening_request
+        is_discovery = opening is not None and opening.kind is Kind.DISCOVER
+        if error.id is None:
+            return owner or opening
+        return opening if is_discovery and not isinstance(error.id, int) else None
+
+    def _on_invalid(self, error: RemoteProtocolError, line: bytes | None = None) -> None:
+        """Report what is no message; if it has the id of a request, it was meant as the answer."""
+        is_answer = error.request_id is not None and not error.is_request
+        request = self._by_id.get(error.request_id) if is_answer else None
+        if request is not None:
+            self._unreadable(request, error)
+        else:
+            self._events.append(Violation(error))
+
+    def _subscription_of(self, notification: Notification) -> PendingRequest | None:
+        """Return the call that listens for a notification, where one stream has them all."""
+        meta = json.as_object((notification.params or {}).get("_meta")) or {}
+        id = meta.get(SUBSCRIPTION_ID)
+        return self._by_id.get(id) if is_request_id(id) else None
+
+    def _on_progress(self, params: Params) -> None:
+        token, progress = params.get("progressToken"), params.get("progress")
+        call = self._by_id.get(token) if type(token) is int else None
+        if type(progress) not in (int, float):
+            self._report_violation("progress that is no number", "invalid_progress")
+        elif call is not None and call.kind is Kind.CALL:
+            assert call.clock is not None
+            call.clock.progressed(self._now)
+            self._arm(call)
+            total, text = params.get("total"), params.get("message")
+            self._events.append(
+                ProgressReceived(
+                    call=call.number,
+                    progress=progress,  # type: ignore[arg-type]
+                    total=total if type(total) in (int, float) else None,
+                    message=text if isinstance(text, str) else None,
+                )
+            )
+
+    def _on_cancelled(self, params: Params) -> None:
+        """The server wants no answer to its request; or, without handshake, ends a subscription."""
+        id, reason = params.get("requestId"), params.get("reason")
+        if not is_request_id(id):
+            return
+        call = self._by_id.get(id)
+        if not self._agreed.is_modern:
+            self._withdrawn(id, reason if isinstance(reason, str) else "withdrawn by the server")
+        elif call is not None and call.method == LISTEN:
+            why = f"the server has ended the subscription: {reason or 'no reason given'}"
+            self._fail_call(call, call.lost(why))
+
+    def _report_violation(self, what: str, reason: str) -> None:
+        """Tell the application that the server has sent what it must not."""
+        error = RemoteProtocolError(f"The server has sent {what}", reason=reason)
+        self._events.append(Violation(error))
+
+    # A server that is a process
+
+    def _write(self, message: bytes) -> None:
+        assert self._process is not None
+        if self._process.state is ProcessState.RUNNING:
+            self._effects.append(WriteInput(encode_line(message)))
+
+    def _pump_lines(self, process: ChildProcess) -> None:
+        """Handle the lines that have arrived, as long as the application keeps up."""
+        while not self._opening.is_closed:
+            if self._has_enough_events():
+                return
+            outcome = self._lines.next_outcome()
+            if outcome is None:
+                break
+            if isinstance(outcome, Invalid):
+                self._on_invalid_line(process, outcome)
+            else:
+                self._on_message(outcome, None)
+        if process.output_ended:
+            self._on_process(process.output_read(is_closing=self._opening.is_closed))
+
+    def _on_invalid_line(self, process: ChildProcess, invalid: Invalid) -> None:
+        is_answer = invalid.error.request_id is not None and not invalid.error.is_request
+        if not invalid.is_fatal or (is_answer and invalid.error.request_id in self._by_id):
+            self._on_invalid(invalid.error)
+            return
+        noise = Noise(invalid.line, invalid.error)
+        process.noise(noise.line)
+        self._events.append(noise)
+
+    def _log(self, lines: list[str]) -> None:
+        for line in lines:
+            if not self._has_enough_events():  # an application that does not look misses only this
+                self._events.append(ServerLogged(line))
+
+    def _on_process(self, outcome: ProcessOutcome | None) -> None:
+        """Do what the state of the process wants."""
+        process = self._process
+        assert process is not None
+        match outcome:
+            case ProcessStep(effect, wait):
+                if effect is not None:
+                    self._effects.append(effect)
+                self._timers.set(Timer.PROCESS, _ONLY, self._now + wait)
+            case ProcessUseless(error, wait):
+                self._timers.set(Timer.PROCESS, _ONLY, self._now + wait)
+                self._fail(error)
+            case ProcessExited():
+                self._log(process.last_log())
+                self._effects.append(KillProcess())  # what it has left behind
+                self._timers.stop(Timer.PROCESS, _ONLY)
+                if self._opening.restarts_process():
+                    self._restart_process(process)
+                else:
+                    self._on_process(process.closed())
+            case ProcessClosed(error):
+                self._timers.stop(Timer.PROCESS, _ONLY)
+                if self._opening.is_closed:
+                    self._closed()
+                else:
+                    self._fail(error)
+            case None:
+                pass
+            case _ as impossible:
+                never(impossible)
+
+    def _restart_process(self, process: ChildProcess) -> None:
+        self._leave_session()
+        self._effects.append(process.start())
+        self._lines = LineChannel(self.limits)
+        self._step(self._opening.process_restarted(self._now))
+
+    # The queue of events
+
+    def _has_enough_events(self) -> bool:
+        """Return whether the application must take events before more is read.
+
+        It is so until half of them are taken: not everybody who waits is to be woken for each.
+        """
+        most = self._options.limits.max_queued_events
+        self._is_full = len(self._events) >= (most // 2 + 1 if self._is_full else most)
+        return self._is_full
 
     def _check_open(self) -> None:
-        if self._conversation.is_closed:
+        if self._opening.is_closed:
             raise LocalProtocolError("The client is closed")
+
+
+def _checked_params(
+    method: str, params: Params | None, meta: Mapping[str, Any] | None
+) -> tuple[Params | None, bytes]:
+    """Return the parameters with ``meta`` as further members of their ``_meta``.
+
+    Returns them as JSON, too, without ``_meta``. Raises LocalProtocolError for a method or
+    parameters that cannot be sent, and for a member of ``meta`` that the client sets itself.
+    """
+    jsonrpc.check_call(method, params)
+    if params is not None and json.as_object(params.get("_meta", {})) is None:
+        raise LocalProtocolError("_meta of the parameters must be an object")
+    if meta is not None:
+        expect(Mapping, meta=meta)
+        for name in OWN_META.intersection(meta):
+            raise LocalProtocolError(f"meta cannot have {name!r}: the client sets it itself")
+        given = params or {}
+        params = {**given, "_meta": {**given.get("_meta", {}), **meta}}
+    if params is None:
+        return None, b"{}"
+    if "_meta" in params:
+        json.encode(params["_meta"])
+    return params, encode_without_meta(params)
 
 
 def _url_of(target: str) -> Url:

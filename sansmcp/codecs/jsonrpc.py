@@ -13,7 +13,7 @@ Source: every revision, basic: Messages; JSON-RPC 2.0; 2025-03-26 basic: Batchin
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, TypeGuard
 
 import attrs
@@ -117,6 +117,26 @@ def encode(message: Message, *, null_id: bool = False) -> bytes:
         case _ as impossible:
             never(impossible)
     return json.encode(members)
+
+
+def encode_request(
+    id: RequestId, method: str, encoded_params: bytes, meta: Mapping[str, Any]
+) -> bytes:
+    """Encode a request whose parameters are encoded already.
+
+    Args:
+        id, method: of the request.
+        encoded_params: its parameters as a JSON object without a member ``_meta``.
+        meta: that member, which must not be empty.
+
+    Raises LocalProtocolError for values that JSON cannot carry.
+    """
+    head = b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":' % (
+        json.encode(id),
+        json.encode(method),
+    )
+    separator = b"" if encoded_params == b"{}" else b","
+    return b'%b%b%b"_meta":%b}}' % (head, encoded_params[:-1], separator, json.encode(meta))
 
 
 def check_call(method: object, params: object) -> None:

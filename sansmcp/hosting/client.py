@@ -37,7 +37,7 @@ from ..process import ProcessPart
 from .host import MachineHost
 
 if TYPE_CHECKING:
-    from ..client.settings import CallOptions
+    from ..client.options import CallOptions
 
 Answerer: TypeAlias = Callable[[ServerRequest], Mapping[str, Any]]
 """Returns the result of a request of the server, or raises JsonRpcError."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp.events import Connected, ServerNotified
+from sansmcp.events import Connected, ServerNotified, Violation
 
 from .bench import Bench, error, initialized, notification, request, response
 from .detection_bench import failure
@@ -69,3 +69,12 @@ def test_what_comes_with_the_answer_is_heard(transport: str) -> None:
     names = [e.notification.method for e in bench.events if isinstance(e, ServerNotified)]
     assert names == ["a", "b"]
     assert any(isinstance(event, Connected) for event in bench.events)
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http+sse", "stream", "json"])
+def test_what_comes_with_the_answer_and_is_no_message_is_reported(transport: str) -> None:
+    bench = answered(transport, [initialized(0), {"bad": 1}, notification("b")])
+    if not isinstance(bench, ProcessBench):
+        bench.take().accept()
+    kinds = [type(event) for event in bench.events]
+    assert sorted(kinds, key=str) == sorted([Connected, ServerNotified, Violation], key=str)

@@ -128,6 +128,45 @@ def test_a_listener_that_cannot_be_read_is_given_up() -> None:
     assert asked.aborted
 
 
+def redirected(bench: Bench, asked: Asked) -> Asked:
+    """Send a listener elsewhere; returns what follows."""
+    asked.refuse(307, location="/elsewhere")
+    followed = bench.take("GET")
+    assert followed.effect.url == "http://localhost:8000/elsewhere"
+    assert followed.header("mcp-session-id") == SESSION
+    assert bench.events == []
+    return followed
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_closing_ends_a_listener_that_was_redirected(
+    listening: tuple[Bench, Asked], is_open: bool
+) -> None:
+    bench, asked = listening
+    followed = redirected(bench, asked)
+    if is_open:
+        followed.open_stream()
+    bench.do(bench.client.close)
+    assert followed.aborted
+    bench.take("DELETE").refuse(200)
+    bench.wait(1000)
+    assert bench.requests == []
+
+
+def test_a_listener_that_was_redirected_is_replaced_when_it_is_silent(
+    listening: tuple[Bench, Asked],
+) -> None:
+    bench, asked = listening
+    followed = redirected(bench, asked)
+    followed.open_stream()
+    followed.event(id="s1")
+    bench.wait(bench.client.limits.stream_idle_timeout)
+    assert followed.aborted
+    again = bench.take("GET")
+    assert again.effect.url == followed.effect.url
+    assert again.header("last-event-id") == "s1"
+
+
 @requirement("SHTTP-C-011")
 def test_closing_ends_the_listener(listening: tuple[Bench, Asked]) -> None:
     bench, asked = listening

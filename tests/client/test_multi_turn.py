@@ -342,3 +342,20 @@ def test_what_is_kept_back_is_limited(limits: Limits) -> None:
     assert isinstance(failed[0].error, InvalidResponse)
     assert asked.aborted
     assert [each for each in bench.requests if each.method == "POST"] == []
+
+
+def test_a_request_that_is_made_again_begins_without_a_turn() -> None:
+    """A stream without event ids is broken in a turn: the new one knows nothing of it."""
+    bench = new_bench()
+    handle, asked = bench.call(idempotent=True)
+    asked.open_stream()
+    asked.feed(BodyData(encode_event(None, event="buffer_input")))
+    asked.event(request("q0", ELICIT))
+    asked.cut()
+    bench.wait(1.0)
+    again = bench.take()
+    assert again.json["method"] == "tools/call"
+    answer(bench, 0)
+    assert bench.take().json == response("q0", {"n": 0})
+    again.result()
+    assert bench.events[-1] == CallCompleted(handle, {})

@@ -6,6 +6,7 @@ import pytest
 
 from sansmcp import Limits, LocalProtocolError, RequestTimeout
 from sansmcp.events import CallFailed, NotDelivered, ServerAsked
+from sansmcp.messages import Notification
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 
 from .bench import Bench, request
@@ -76,6 +77,68 @@ def test_notifications_wait_for_their_turn_and_keep_their_order() -> None:
         post.accept()
     assert seen == [0, 1, 2, 3, 4]
     assert bench.events == []
+    assert bench.client.next_deadline() is None
+
+
+def test_what_waits_for_its_turn_runs_out_of_time_and_the_others_go_on() -> None:
+    bench = Bench(limits=Limits(max_open_posts=1)).connect()
+    say(bench, 2)
+    bench.wait(10)
+    bench.do(bench.client.notify, METHOD, {"n": "later"})
+    first = bench.take()
+    bench.wait(bench.client.limits.post_timeout - 10)
+    assert first.aborted
+    lost = [event for event in bench.take_events() if isinstance(event, NotDelivered)]
+    assert [event.message for event in lost] == [Notification(METHOD, {"n": n}) for n in (0, 1)]
+    (later,) = [asked for asked in bench.requests if not asked.aborted]
+    assert later.json["params"] == {"n": "later"}
+    bench.requests.clear()
+    bench.wait(9)
+    later.accept()
+    assert bench.events == []
+    assert bench.client.next_deadline() is None
+
+
+def test_what_waits_may_run_out_of_time_before_what_is_open() -> None:
+    """It can only where the clock was put back: else what came first has to go first."""
+    bench = Bench(limits=Limits(max_open_posts=1)).connect()
+    limit = bench.client.limits.post_timeout
+    bench.now = 10
+    say(bench, 1)
+    first = bench.take()
+    bench.now = 5
+    bench.do(bench.client.notify, METHOD, {"n": "early"})
+    bench.wait(limit)
+    (lost,) = bench.take_events()
+    assert isinstance(lost, NotDelivered)
+    assert lost.message == Notification(METHOD, {"n": "early"})
+    assert not first.aborted
+    bench.do(bench.client.notify, METHOD, {"n": "next"})
+    assert bench.requests == []
+    first.accept()
+    following = bench.take()
+    assert following.json["params"] == {"n": "next"}
+    following.accept()
+    assert bench.events == []
+
+
+def test_a_redirect_gives_a_notification_no_more_time(bench: Bench) -> None:
+    limit = bench.client.limits.post_timeout
+    say(bench, 1)
+    bench.wait(limit - 1)
+    first = bench.take()
+    first.refuse(307, location="/elsewhere")
+    followed = bench.take()
+    assert followed.effect.url == "http://localhost:8000/elsewhere"
+    assert followed.json == first.json
+    bench.wait(0.9)
+    assert not followed.aborted
+    assert bench.events == []
+    bench.wait(0.1)
+    assert followed.aborted
+    (lost,) = bench.take_events()
+    assert isinstance(lost, NotDelivered)
+    assert "post_timeout" in lost.reason
     assert bench.client.next_deadline() is None
 
 

@@ -120,8 +120,8 @@ def test_adapters_know_the_core_and_not_each_other() -> None:
     ("name", "source"),
     [
         ("sansmcp.codecs.sse", "from ..client import client"),
-        ("sansmcp.client.calls", "from ..server.calls import Call"),
-        ("sansmcp.server.calls", "import sansmcp.client.calls"),
+        ("sansmcp.client.request", "from ..server.calls import Call"),
+        ("sansmcp.server.calls", "import sansmcp.client.request"),
         ("sansmcp.errors", "from .events import Closed"),
         ("sansmcp.errors", "from .store import Entry"),
         ("sansmcp.server.calls", "from .. import Limits"),
@@ -136,8 +136,8 @@ def test_a_wrong_way_is_found(name: str, source: str) -> None:
 
 def test_a_circle_is_found() -> None:
     modules = [
-        Module("sansmcp.client.calls", "from .core import ClientCore"),
-        Module("sansmcp.client.core", "from . import calls"),
+        Module("sansmcp.client.request", "from .stream import Stream"),
+        Module("sansmcp.client.stream", "from . import request"),
     ]
     with pytest.raises(CycleError):
         TopologicalSorter(uses(modules)).prepare()
@@ -145,8 +145,10 @@ def test_a_circle_is_found() -> None:
 
 def test_a_circle_for_types_only_is_none() -> None:
     modules = [
-        Module("sansmcp.client.calls", "from .core import ClientCore"),
-        Module("sansmcp.client.core", "if TYPE_CHECKING:\n    from .calls import ClientCall"),
+        Module("sansmcp.client.request", "from .stream import Stream"),
+        Module(
+            "sansmcp.client.stream", "if TYPE_CHECKING:\n    from .request import PendingRequest"
+        ),
     ]
     TopologicalSorter(uses(modules)).prepare()
 

@@ -13,9 +13,9 @@ from sansmcp.states import advance
 from .tables import GOLDEN, NAMED, Table, events, render, states
 
 ENDS = {
-    "client": {"CLOSED"},
+    "opening": {"CLOSED"},
     "process": {"ENDED"},
-    "cursor": {"CLOSED"},
+    "stream": {"CLOSED"},
     "session": {"ENDED"},
     "call": {"ANSWERED", "CANCELLED"},
     "exchange": {"DONE"},

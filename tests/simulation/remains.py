@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator
 
 from sansmcp import Client, Server
-from sansmcp.client.calls import ClientCall
-from sansmcp.client.legacy.cursor import Cursor
 from sansmcp.server.exchange import ServerExchange
 from sansmcp.server.legacy.sessions import Session
-from sansmcp.states import CursorState, ExchangeState, SessionState
+from sansmcp.states import ClientState, ExchangeState, SessionState
 from sansmcp.timers import Timer
 
 from .network import Wire
@@ -25,17 +23,36 @@ def unsent_bytes(server: Server) -> int:
 
 def timers_of_the_ended(machine: Client | Server) -> Iterator[str]:
     """Timers of what has ended: they keep it in memory, and may do something to it."""
-    timers = machine._core.timers  # noqa: SLF001
-    for key in (*timers._entries, *timers._unplaced):  # noqa: SLF001
-        match key:
-            case _, ClientCall(is_over=True) | Cursor(state=CursorState.CLOSED):
-                yield "a timer of a call that has ended"
+    timers = machine._timers if isinstance(machine, Client) else machine._core.timers  # noqa: SLF001
+    for timer, key in (*timers._entries, *timers._unplaced):  # noqa: SLF001
+        if isinstance(machine, Client):
+            if key not in _alive(machine, timer):
+                yield f"a timer ({timer.name}) of what has ended"
+            continue
+        match timer, key:
             case _, Session(state=SessionState.ENDED):
                 yield "a timer of a session that has ended"
             case Timer.CLIENT_ANSWER, (Session(asked=asked), int(id)) if id not in asked:
                 yield "a timer of a question that is answered"
             case _:
                 pass
+
+
+def _alive(client: Client, timer: Timer) -> Container[Hashable]:
+    """Return the keys that a timer of a client may have."""
+    match timer:
+        case Timer.REQUEST:
+            return client._calls  # noqa: SLF001
+        case Timer.RECONNECT | Timer.STREAM_IDLE:
+            requests = (*client._calls.values(), *client._own.values())  # noqa: SLF001
+            streams = [each.number for each in requests if each.stream is not None]
+            return streams if client._standalone is None else [*streams, 0]  # noqa: SLF001
+        case Timer.DRAIN:
+            return client._exchanges  # noqa: SLF001
+        case Timer.POST:
+            return client._posts._all  # noqa: SLF001
+        case _:
+            return () if client.state is ClientState.CLOSED else (0,)
 
 
 def of_server(server: Server) -> Iterator[str]:
@@ -102,5 +119,14 @@ def of_client(client: Client) -> Iterator[str]:
     """What a client has that is closed."""
     if client.next_deadline() is not None:
         yield f"has a deadline: {client.next_deadline()}"
-    if client._core.exchanges:  # noqa: SLF001
-        yield f"has exchanges: {list(client._core.exchanges)}"  # noqa: SLF001
+    for what, left in (
+        ("exchanges", client._exchanges),  # noqa: SLF001
+        ("calls", client._calls),  # noqa: SLF001
+        ("requests of its own", client._own),  # noqa: SLF001
+        ("ids", client._by_id),  # noqa: SLF001
+        ("open questions", client._questions._open),  # noqa: SLF001
+        ("turns", client._turns),  # noqa: SLF001
+        ("posts", client._posts._all),  # noqa: SLF001
+    ):
+        if left:
+            yield f"has {what}: {list(left)}"

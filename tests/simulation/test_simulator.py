@@ -10,10 +10,11 @@ from collections.abc import Callable
 
 import pytest
 
-from sansmcp import Entry, MemoryStore, StreamKey
-from sansmcp.client.modern.requests import StatelessCarrier
+from sansmcp import Client, Entry, MemoryStore, StreamKey
+from sansmcp.client.outcomes import StreamOutcome
 from sansmcp.server.exchange import ServerExchange
 from sansmcp.server.legacy.streams import Stream
+from sansmcp.timers import Timer
 
 from . import simulator
 from .__main__ import main
@@ -84,10 +85,11 @@ def plant_readers_that_stop(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plant_responses_that_break_unheard(monkeypatch: pytest.MonkeyPatch) -> None:
-    def careless(self: StatelessCarrier, reason: str | None) -> None:
-        """The one who wants the answer is not told."""
+    def careless(self: Client, number: int, outcome: StreamOutcome) -> None:
+        """Neither try again nor end the request."""
+        self._timers.stop(Timer.STREAM_IDLE, number)
 
-    monkeypatch.setattr(StatelessCarrier, "ended", careless)
+    monkeypatch.setattr(Client, "_on_stream", careless)
 
 
 def plant_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:

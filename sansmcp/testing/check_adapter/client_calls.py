@@ -6,7 +6,7 @@ import itertools
 import threading
 from typing import Any
 
-from ...client.settings import ClientSettings
+from ...client.options import ClientSettings
 from ...errors import CallError, JsonRpcError
 from ...handles import ServerRequest
 from ...trace import Tracer

@@ -7,8 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ...client.core import ReconnectPolicy
-from ...client.settings import CallOptions, ClientSettings
+from ...client.options import CallOptions, ClientSettings, ReconnectPolicy
 from ...events import ClientEvent, ServerNotified
 from ...messages import Params
 from .check import MOMENT, Broken

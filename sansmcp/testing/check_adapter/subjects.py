@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ...app import App
 from ...authentication import Authenticator
-from ...client.settings import CallOptions, ClientSettings
+from ...client.options import CallOptions, ClientSettings
 from ...events import ClientEvent, Connected
 from ...handles import OnProgress, ServerRequest
 from ...messages import Params

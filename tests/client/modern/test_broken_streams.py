@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sansmcp import BodyData, Disconnected, InvalidResponse, RequestRefused, encode_event
-from sansmcp.client.settings import SAFE_METHODS
+from sansmcp.client.options import SAFE_METHODS
 from sansmcp.events import CallCompleted, Reconnecting
 from sansmcp.states import ClientState
 

@@ -328,10 +328,11 @@ def test_a_result_without_members_is_complete(bench: ModernBench, result: Any) -
 @requirement("JSONRPC-B-012", "JSONRPC-B-015", "JSONRPC-B-049")
 @pytest.mark.parametrize("status", [200, 400, 404, 422, 500])
 @pytest.mark.parametrize("code", [-32001, -32004, -32019, -32021, -32601, -32602, 7])
+@pytest.mark.parametrize("method", ["tools/list", "tools/call"])
 def test_errors_with_the_right_id_are_answers_at_any_status(
-    bench: ModernBench, status: int, code: int
+    bench: ModernBench, status: int, code: int, method: str
 ) -> None:
-    handle, asked = bench.call("tools/list")
+    handle, asked = bench.call(method)
     asked.answer(failed(asked.id, code, "no", {"x": [1]}), status)
     failure = only_failure(bench, handle)
     assert isinstance(failure, JsonRpcError)

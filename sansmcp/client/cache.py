@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from ...codecs import json
-from ...limits import Limits
-from ...messages import Notification, Params
-from ...turns import ROUND
+from ..codecs import json
+from ..limits import Limits
+from ..messages import Notification, Params
+from ..turns import ROUND
 
 _CHANGES: Mapping[str, tuple[str, ...]] = {
     "notifications/tools/list_changed": ("tools/list",),

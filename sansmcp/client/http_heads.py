@@ -1,0 +1,189 @@
+"""The heads of a client's HTTP requests, and what a refusal says.
+
+Source: 2025-03-26 to 2026-07-28, basic/transports: Streamable HTTP; RFC 9110.
+"""
+
+from __future__ import annotations
+
+import re
+
+import attrs
+
+from ..codecs import headers, json
+from ..codecs.headers import Headers
+from ..errors import LocalProtocolError, RequestRefused
+from ..http import ResponseHead, Url
+from ..messages import ErrorResponse
+from ..revisions import Revision
+from ..types import Secret, hide_credentials
+
+POST_HEADERS: Headers = (
+    (b"content-type", b"application/json"),
+    (b"accept", b"application/json, text/event-stream"),
+)
+GET_HEADERS: Headers = ((b"accept", b"text/event-stream"), (b"cache-control", b"no-store"))
+
+_MAX_RETRY_AFTER = 300.0
+"""Seconds; a server that wants more is asked in vain now and then."""
+_DENIALS = {401: "the server requires authorization", 403: "the server does not permit this"}
+_MAX_CHALLENGE_CHARS = 300
+"""How much of each challenge is shown in a message."""
+_SECONDS = re.compile("[0-9]{1,9}")
+
+OUT_OF_REACH = frozenset((502, 503, 504))
+"""Refusals that say that the server is not there yet, or not there for a moment."""
+
+
+@attrs.define(eq=False)  # to be frozen would more than double what it costs to make one
+class HttpRequest:
+    """One HTTP request of a client. Do not change it."""
+
+    url: Url
+    method: bytes
+    headers: Headers
+    body: bytes = b""
+    session_id: Secret | None = None
+    """The session that its headers name."""
+    last_event_id: str = ""
+
+    def redirected(self, head: ResponseHead, redirects: int, limit: int) -> HttpRequest | None:
+        """Return the same request to the place that a response names; None if it is not followed.
+
+        Credentials leave the origin never (CVE-2022-1650). 307 and 308 keep method and body; the
+        others make a POST a GET and are followed only for what is one already.
+
+        Args:
+            head: the response.
+            redirects: how many were followed before.
+            limit: how many may be.
+        """
+        location = headers.get(head.headers, b"location")
+        followed = (307, 308) if self.method == b"POST" else (301, 302, 303, 307, 308)
+        if location is None or head.status not in followed or redirects >= limit:
+            return None
+        try:
+            url = self.url.join(location.decode("latin-1"))
+        except LocalProtocolError:
+            return None
+        return attrs.evolve(self, url=url) if url.origin == self.url.origin else None
+
+
+def request_headers(
+    method: bytes,
+    mirrored: Headers,
+    session_id: Secret | None,
+    revision: Revision | None,
+    last_event_id: str,
+    further: Headers,
+) -> Headers:
+    """Return the headers of an HTTP request, in the order in which they are sent.
+
+    Args:
+        method: ``b"POST"``, ``b"GET"`` or ``b"DELETE"``.
+        mirrored: those that repeat parts of the message.
+        session_id: the session; None if there is none.
+        revision: what was negotiated; None before.
+        last_event_id: where a stream goes on; empty where none does.
+        further: those that the application has set.
+    """
+    found = [*(POST_HEADERS if method == b"POST" else GET_HEADERS), *mirrored]
+    if session_id is not None:
+        found.append((b"mcp-session-id", session_id.reveal().encode()))
+    if revision is not None and revision.version_header:
+        found.append((b"mcp-protocol-version", revision.name.encode()))
+    if last_event_id:
+        found.append((b"last-event-id", last_event_id.encode()))
+    return (*found, *further)
+
+
+@attrs.frozen
+class Refusal:
+    """A response that is no success."""
+
+    request: HttpRequest
+    head: ResponseHead
+    body: bytes
+    error: ErrorResponse | None
+    """The JSON-RPC error in the body, if there is one."""
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return self.head.status
+
+    @property
+    def is_retryable(self) -> bool:
+        """True if the refusal is of the kind that passes: the server is busy or out of reach."""
+        return self.status in (408, 425, 429) or self.status >= 500
+
+    @property
+    def ends_session(self) -> bool:
+        """True if the server does not know the session that the request named.
+
+        Source: 2025-11-25, basic/transports, Session Management.
+        """
+        return self.status == 404 and self.request.session_id is not None
+
+    @property
+    def reason(self) -> str | None:
+        """``error.data.reason``, where the server gives one."""
+        data = json.as_object(self.error.data) if self.error is not None else None
+        reason = data.get("reason") if data is not None else None
+        return reason if isinstance(reason, str) else None
+
+    @property
+    def challenges(self) -> tuple[str, ...]:
+        """The values of ``WWW-Authenticate``. Source: RFC 9110, 11.6.1."""
+        values = headers.get_all(self.head.headers, b"www-authenticate")
+        return tuple(value.decode("latin-1") for value in values)
+
+    @property
+    def retry_after(self) -> float:
+        """Seconds that the server wants us to wait before we ask again; 0 if it does not say.
+
+        Dates are not understood: there is no such clock here. Source: RFC 9110, 10.2.3.
+        """
+        value = headers.single(headers.get_all(self.head.headers, b"retry-after")) or ""
+        return min(float(value), _MAX_RETRY_AFTER) if _SECONDS.fullmatch(value) else 0.0
+
+    @property
+    def message(self) -> str:
+        """What happened, for a person, with what the server says about it."""
+        said = self.error.message if self.error is not None else _excerpt(self.body)
+        if self.reason is not None:
+            said += f" ({self.reason})"
+        location = headers.get(self.head.headers, b"location")
+        if 200 <= self.status < 300:
+            without = b"content without a type" if self.body else b"no content"
+            named = headers.media_type(headers.get_all(self.head.headers, b"content-type"))
+            kind = (named or without).decode("latin-1")
+            said = f"{kind} instead of JSON or an event stream" + (said and f": {said}")
+            if self.status in (202, 204):
+                said += "; if messages of HTTP+SSE go here, open the URL of its event stream"
+        elif location is not None:
+            shown = hide_credentials(location.decode("latin-1"))
+            said = f"a redirect to {shown!r}, which is not followed"
+        elif self.status in _DENIALS:
+            challenges = "".join(f" ({text[:_MAX_CHALLENGE_CHARS]})" for text in self.challenges)
+            said = "; ".join(filter(None, (said, _DENIALS[self.status] + challenges)))
+        asked = f"{self.request.method.decode()} {self.request.url.shown}"
+        return f"{asked} was answered with HTTP {self.status}: {said or 'no explanation'}"
+
+    def as_error(self, method: str, request_id: int | None) -> RequestRefused:
+        """Return the exception, with everything that helps to find out why."""
+        return RequestRefused(
+            f"{method} was refused: {self.message}",
+            status=self.status,
+            http_method=self.request.method.decode(),
+            url=str(self.request.url),
+            reason=self.reason,
+            challenges=self.challenges,
+            body=self.body,
+            method=method,
+            request_id=request_id,
+        )
+
+
+def _excerpt(body: bytes) -> str:
+    """Return the start of a body as one line of text."""
+    return " ".join(body[:200].decode("utf-8", "replace").split())

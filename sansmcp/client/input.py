@@ -1,0 +1,224 @@
+"""What a server asks of its client, until it is answered or not wanted any more.
+
+At the revisions with a handshake it asks by a request, and the answer is a message of its own. At
+2026-07-28 it asks by the result of a call; the client gathers all answers and makes the call's
+request again, with a new id, the answers, and the state that the server gave along, unread. The
+application sees no difference.
+
+While a server request is open, the clocks of the call it belongs to stand still, if it is one that
+the client has declared to answer, and one of the first ``Limits.max_questions_per_call``. One more
+ends the call. Where one stream carries all messages, nothing tells which call a server request
+belongs to: there it stops the clocks of all, and those of a call that has used up its number run
+on.
+
+Source: 2025-03-26 to 2025-11-25, basic/lifecycle, basic/utilities: cancellation, ping; SEP-2260.
+2026-07-28 basic/utilities: multi round-trip requests; SEP-2322.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from ..codecs import json
+from ..codecs.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
+from ..errors import InvalidResponse, JsonRpcError
+from ..limits import Limits
+from ..messages import ErrorResponse, Request, RequestId, Response
+from ..meta import CLIENT_CAPABILITIES
+from .outcomes import (
+    Flooded,
+    InputRequested,
+    LimitExceeded,
+    Reply,
+    ResponseBuffered,
+    RoundDone,
+    RoundFailed,
+    RoundStarted,
+)
+
+
+@attrs.define(eq=False)
+class _Round:
+    """The server requests of one result, until all are answered."""
+
+    number: int
+    """Of the call."""
+    method: str
+    params: dict[str, Any]
+    """What goes back to the server beside the answers."""
+    keys: dict[RequestId, str] = attrs.field(factory=dict[RequestId, str])
+    answers: dict[str, Any] = attrs.field(factory=dict[str, Any])
+
+
+@attrs.frozen(eq=False)
+class OpenRequest:
+    """A server request that waits for its answer.
+
+    Attributes:
+        owners: the calls that it may belong to, by number.
+        stopped: those of them whose clocks stand still meanwhile.
+        round: what takes the answer; None: the server, as a message.
+    """
+
+    owners: tuple[int, ...]
+    stopped: tuple[int, ...]
+    round: _Round | None = None
+
+
+@attrs.define(eq=False, repr=False)
+class ServerRequests:
+    """The server requests that are open, by id."""
+
+    _limits: Limits
+    _capabilities: Mapping[str, Any]
+    _open: dict[RequestId, OpenRequest] = attrs.field(
+        factory=dict[RequestId, OpenRequest], init=False
+    )
+    _is_flooded: bool = attrs.field(default=False, init=False)
+    """True from a request for which there was no room to the next for which there is."""
+
+    def asked(
+        self,
+        request: Request,
+        owner: int | None,
+        calls: Mapping[int, int],
+        *,
+        is_shared: bool,
+        has_room: bool,
+    ) -> InputRequested | Reply | LimitExceeded | Flooded | None:
+        """Conclude what to do about a request of the server; None: nothing.
+
+        Args:
+            request: the request.
+            owner: the call on whose stream it came; None where that cannot be told.
+            calls: all calls, with the number of server requests that may still stop their clocks.
+            is_shared: True if one stream carries all messages of the server.
+            has_room: False if the server takes no answers at the moment.
+        """
+        was_flooded = self._is_flooded
+        self._is_flooded = not (has_room and self._has_room(1))
+        if self._is_flooded:
+            most = self._limits.max_pending_calls
+            what = f"more than {most} requests without taking our answers"
+            return None if was_flooded else Flooded(what)
+        capability = CLIENT_CAPABILITIES.get(request.method)
+        if request.method == "ping":
+            return Reply(Response(request.id, {}))
+        if capability is not None and capability not in self._capabilities:
+            text = f"This client has not declared the capability {capability!r}"
+            return Reply(ErrorResponse(request.id, METHOD_NOT_FOUND, text))
+        if capability is not None and not calls and not is_shared:
+            text = f"{request.method} must belong to a request of the client, and none is running"
+            return Reply(ErrorResponse(request.id, INVALID_PARAMS, text))
+        if request.id in self._open:
+            return None
+        if owner is not None:
+            owners: tuple[int, ...] = (owner,)
+        else:
+            owners = tuple(calls) if is_shared else ()
+        stopped = owners if capability is not None else ()
+        stopped = tuple(number for number in stopped if calls[number])
+        if owner is not None and capability is not None and not stopped:
+            most = self._limits.max_questions_per_call
+            return LimitExceeded(f"more than {most} server requests (max_questions_per_call)")
+        self._open[request.id] = OpenRequest(owners, stopped)
+        return InputRequested(request, stopped)
+
+    def start_round(
+        self,
+        number: int,
+        method: str,
+        request_id: RequestId | None,
+        members: dict[str, Any],
+        questions_left: int,
+    ) -> RoundStarted | RoundDone | RoundFailed:
+        """Conclude what to do about a result that asks for input.
+
+        Args:
+            number: the call that it answers.
+            method: of the call.
+            request_id: the id of its request.
+            members: the result.
+            questions_left: how many server requests may still stop the clocks of the call.
+        """
+
+        def failed(what: str) -> RoundFailed:
+            text = f"The answer to {method} is {what}"
+            return RoundFailed(number, InvalidResponse(text, method=method))
+
+        state = members.get("requestState")
+        questions = json.as_object(members.get("inputRequests", {}))
+        if questions is None or not isinstance(state, str | None):
+            return failed("an input_required result that cannot be read")
+        if state is None and not questions:
+            return failed("an input_required result that requires nothing")
+        count = len(questions)
+        if count > questions_left or not self._has_room(count):
+            return failed(f"{count} questions, which are too many")
+        round = _Round(number, method, {} if state is None else {"requestState": state})
+        requests: list[Request] = []
+        for key, value in questions.items():
+            question = json.as_object(value) or {}
+            asked, params = question.get("method"), json.as_object(question.get("params", {}))
+            if not isinstance(asked, str) or params is None or not self._is_declared(asked):
+                what = repr(asked)[:50]
+                return failed(f"a question that this client has not declared to answer: {what}")
+            id = f"{request_id}/{key}"
+            round.keys[id] = key
+            requests.append(Request(id, asked, params))
+        if not requests:
+            return RoundDone(number, round.params)
+        for request in requests:
+            self._open[request.id] = OpenRequest((number,), (number,), round)
+        return RoundStarted(tuple(requests))
+
+    def take(self, id: RequestId | None) -> OpenRequest | None:
+        """Forget a server request that is answered or withdrawn; None if it is not open."""
+        return self._open.pop(id, None) if id is not None else None
+
+    def answered(
+        self, question: OpenRequest, message: Response | ErrorResponse
+    ) -> RoundDone | RoundFailed | ResponseBuffered | Reply:
+        """Conclude what follows the application's answer to a request that was taken.
+
+        An error ends the call of a round: it cannot be carried.
+        """
+        round = question.round
+        if round is None:
+            return Reply(message)
+        if isinstance(message, ErrorResponse):
+            error = JsonRpcError(message.code, message.message, message.data, method=round.method)
+            return RoundFailed(round.number, error)
+        round.answers[round.keys[message.id]] = message.result
+        if len(round.answers) < len(round.keys):
+            return ResponseBuffered()
+        return RoundDone(round.number, {"inputResponses": round.answers, **round.params})
+
+    def end_call(self, number: int) -> tuple[RequestId, ...]:
+        """Forget a call; returns the ids of the server requests that belonged to it alone."""
+        withdrawn: list[RequestId] = []
+        for id, question in tuple(self._open.items()):
+            if number in question.owners:
+                owners = tuple(owner for owner in question.owners if owner != number)
+                stopped = tuple(owner for owner in question.stopped if owner != number)
+                if owners:
+                    self._open[id] = attrs.evolve(question, owners=owners, stopped=stopped)
+                else:
+                    del self._open[id]
+                    withdrawn.append(id)
+        return tuple(withdrawn)
+
+    def clear(self) -> tuple[RequestId, ...]:
+        """Forget all server requests, and return their ids."""
+        ids = tuple(self._open)
+        self._open.clear()
+        return ids
+
+    def _has_room(self, count: int) -> bool:
+        return len(self._open) + count <= self._limits.max_pending_calls
+
+    def _is_declared(self, method: str) -> bool:
+        return CLIENT_CAPABILITIES.get(method) in self._capabilities

@@ -1,0 +1,217 @@
+"""One HTTP response of a client: parts in, outcomes out.
+
+A response is an event stream, one JSON document, an acknowledgement without content, or a refusal;
+only its head tells. The reader sorts that out and decodes. It gives one outcome per call, so that
+what an outcome ends, the rest of its chunk or batch included, is simply not pulled any more. Bytes
+that are not pulled stay undecoded, and with them the end of the response: that is backpressure.
+
+Source: 2025-03-26 to 2026-07-28, basic/transports: Sending Messages to the Server.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from typing import Protocol
+
+import attrs
+
+from ..codecs import headers, jsonrpc
+from ..codecs.buffer import too_large
+from ..codecs.jsonrpc import Batch
+from ..codecs.sse import SseDecoder, SseEvent
+from ..errors import RemoteProtocolError
+from ..http import BodyData, BodyEnd, PeerGone, ResponseHead, ResponsePart
+from ..limits import Limits
+from ..messages import ErrorResponse, Message
+from ..types import never
+from .http_heads import HttpRequest, Refusal
+from .outcomes import Ended, Invalid, OtherEvent, ReaderOutcome, Refused
+
+_MAX_ERROR_BODY_BYTES = 64 * 1024
+"""How much of a refusal's body is looked at."""
+
+_ENDED = Ended(None)
+
+
+class _Form(enum.Enum):
+    UNKNOWN = enum.auto()
+    STREAM = enum.auto()
+    JSON = enum.auto()
+    IGNORED = enum.auto()
+    """Nothing is wanted of it but its end."""
+    REFUSAL = enum.auto()
+
+
+class EventFilter(Protocol):
+    """Keeps track of event ids, and tells which events are new."""
+
+    def accept(self, event: SseEvent) -> RemoteProtocolError | bool:
+        """Record an event. True if what it carries is new; an error if it is malformed."""
+        ...
+
+
+@attrs.define(eq=False, repr=False)
+class ResponseReader:
+    """Decodes one response."""
+
+    _request: HttpRequest
+    _limits: Limits
+    _wants_messages: bool = True
+    """False where every success will do, whatever it says."""
+    _filter: EventFilter | None = None
+    """None: event ids mean nothing on this stream."""
+    head: ResponseHead | None = attrs.field(default=None, init=False)
+    _form: _Form = attrs.field(default=_Form.UNKNOWN, init=False)
+    _decoder: SseDecoder = attrs.field(init=False)
+    _body: bytearray = attrs.field(factory=bytearray, init=False)
+    _next: deque[ReaderOutcome] | None = attrs.field(default=None, init=False)
+    """Outcomes that are known and were not pulled: of a batch, or of the head."""
+    _end: BodyEnd | PeerGone | None = attrs.field(default=None, init=False)
+    _final: Ended | Refused | Invalid | None = attrs.field(default=None, init=False)
+    """The last outcome, once it is known."""
+    is_stream: bool = attrs.field(default=False, init=False)
+    """True if the response is an event stream that is read."""
+    is_over: bool = attrs.field(default=False, init=False)
+    """True if the last outcome was given."""
+
+    @property
+    def is_complete(self) -> bool:
+        """True if the end of the response has arrived, pulled or not."""
+        return self._end is not None
+
+    @property
+    def reconnection_time(self) -> int | None:
+        """Milliseconds to wait before reconnecting, as this response last said; None if it did not.
+
+        It counts as soon as its line has come, before its block is complete. Source: WHATWG HTML,
+        9.2.6.
+        """
+        return self._decoder.reconnection_time if self.is_stream else None
+
+    def receive(self, part: ResponsePart) -> bool:
+        """Take a part of the response; False if no outcome can follow from it."""
+        match part:
+            case BodyData(data):
+                self._receive_data(data)
+                return self.is_stream or self._final is not None
+            case ResponseHead():
+                self._receive_head(part)
+                return self.is_stream or self._final is not None
+            case BodyEnd() | PeerGone():
+                self._end = part
+                return True
+            case _ as impossible:
+                never(impossible)
+
+    def stop(self) -> bool:
+        """Decode no more: what follows the rest of a batch that was decoded is ignored.
+
+        Returns True if nothing is left to be pulled or received.
+        """
+        self._form, self.is_stream = _Form.IGNORED, False
+        self._body = bytearray()
+        return self._end is not None and not self._next
+
+    def next_outcome(self) -> ReaderOutcome | None:
+        """Return what comes next; None if that has not arrived. Do not pull when it is over."""
+        if self._next:
+            return self._next.popleft()
+        if self._final is None:
+            outcome = self._from_stream() if self.is_stream else None
+            if outcome is None and self._final is None and self._end is not None:
+                outcome = self._finish(self._end)
+            if outcome is not None:
+                return outcome
+        self.is_over = self._final is not None
+        return self._final
+
+    def _receive_head(self, head: ResponseHead) -> None:
+        self.head = head
+        kind = headers.media_type(headers.get_all(head.headers, b"content-type"))
+        if not 200 <= head.status < 300:
+            self._form = _Form.REFUSAL
+        elif not self._wants_messages:
+            self._form = _Form.IGNORED
+            if kind == headers.EVENT_STREAM:  # it might never end
+                self._final = _ENDED
+        elif head.status == 200 and kind == headers.EVENT_STREAM:
+            self._form, self.is_stream = _Form.STREAM, True
+            last_event_id = self._request.last_event_id
+            self._decoder = SseDecoder(self._limits.max_message_bytes, last_event_id=last_event_id)
+        else:
+            self._form = _Form.JSON if kind == headers.JSON else _Form.REFUSAL
+
+    def _receive_data(self, data: bytes) -> None:
+        if self._form is _Form.STREAM:
+            self._decoder.receive_data(data)
+        elif self._form is _Form.JSON:
+            self._body += data
+            if len(self._body) > self._limits.max_message_bytes:
+                self.stop()
+                error = too_large(self._limits.max_message_bytes)
+                self._final = Invalid(error, is_fatal=True)
+        elif self._form is _Form.REFUSAL:
+            self._body += data[: _MAX_ERROR_BODY_BYTES - len(self._body)]
+
+    def _from_stream(self) -> ReaderOutcome | None:
+        """Return what the next block of the event stream says; skip what says nothing new."""
+        while True:
+            try:
+                event = self._decoder.next_event()
+            except RemoteProtocolError as error:
+                self._final = Invalid(error, is_fatal=True)
+                return None
+            if not isinstance(event, SseEvent):
+                return None
+            accepted = self._filter is None or self._filter.accept(event)
+            if isinstance(accepted, RemoteProtocolError):
+                first = self._decode_event(event)
+                self._next = deque((first, *(self._next or ())))
+                return Invalid(accepted)
+            if accepted:
+                return self._decode_event(event)
+
+    def _decode_event(self, event: SseEvent) -> ReaderOutcome:
+        if not event.data or event.event != "message":
+            return OtherEvent(event)
+        try:
+            first = self._first_of(jsonrpc.decode(event.data.encode(), self._limits))
+        except RemoteProtocolError as error:
+            return Invalid(error)
+        return OtherEvent(event) if first is None else first  # a batch of no messages
+
+    def _first_of(self, decoded: Message | Batch) -> ReaderOutcome | None:
+        """Return a message, or the first of a batch, the rest of which is kept; None if empty."""
+        if not isinstance(decoded, Batch):
+            return decoded
+        self._next = deque(
+            Invalid(item) if isinstance(item, RemoteProtocolError) else item
+            for item in decoded.items
+        )
+        return self._next.popleft() if self._next else None
+
+    def _finish(self, end: BodyEnd | PeerGone) -> ReaderOutcome | None:
+        """Conclude what the end of the response means; return a message that comes before."""
+        self._final = _ENDED
+        if self._form is _Form.REFUSAL:
+            self._final = Refused(self._refusal())
+        elif isinstance(end, PeerGone):
+            self._final = Ended(end.reason)
+        elif self._form is _Form.JSON:
+            body, self._body = bytes(self._body), bytearray()
+            try:
+                return self._first_of(jsonrpc.decode(body, self._limits))
+            except RemoteProtocolError as error:
+                self._final = Invalid(error, is_fatal=True)
+        return None
+
+    def _refusal(self) -> Refusal:
+        assert self.head is not None
+        body = bytes(self._body)
+        try:
+            message = jsonrpc.decode(body, self._limits)
+        except RemoteProtocolError:
+            message = None
+        error = message if isinstance(message, ErrorResponse) else None
+        return Refusal(self._request, self.head, body, error)
