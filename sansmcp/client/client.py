@@ -1015,7 +1015,7 @@ class Client:
         match request.answered(
             message, http_status, is_modern=is_modern, is_http=self._url is not None
         ):
-            case Finished(answer):
+            case Finished(answer=answer):
                 self._finish(request, answer)
             case NeedsInput(members):
                 self._ask_application(request, members)
@@ -1442,10 +1442,12 @@ class Client:
 
     def _on_outcome(self, exchange: Exchange, outcome: ReaderOutcome) -> None:
         """Handle one outcome, by what its exchange is for."""
+        # CPython 3.11 makes a string for each positional pattern that it tries, and keeps many of
+        # them; patterns by keyword cost nothing of that. It matters here and in _on_message.
         match exchange.purpose:
-            case ForRequest(request_number):
-                self._on_response(self._request(request_number), exchange, outcome)
-            case ForPost(post_number):
+            case ForRequest(number=number):
+                self._on_response(self._request(number), exchange, outcome)
+            case ForPost(number=post_number):
                 self._on_post_response(self._posts.get(post_number), outcome)
             case ForStandaloneStream():
                 self._on_standalone(exchange, outcome)
@@ -1734,9 +1736,9 @@ class Client:
                 self._on_answer(message, owner)
             case Request():
                 self._on_server_request(message, call)
-            case Notification("notifications/progress", params):
+            case Notification(method="notifications/progress", params=params):
                 self._on_progress(params or {})
-            case Notification("notifications/cancelled", params):
+            case Notification(method="notifications/cancelled", params=params):
                 self._on_cancelled(params or {})
             case Notification():
                 self._cache.notified(message)

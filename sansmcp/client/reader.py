@@ -92,7 +92,7 @@ class ResponseReader:
     def receive(self, part: ResponsePart) -> bool:
         """Take a part of the response; False if no outcome can follow from it."""
         match part:
-            case BodyData(data):
+            case BodyData(data=data):
                 self._receive_data(data)
                 return self.is_stream or self._final is not None
             case ResponseHead():
