@@ -58,17 +58,11 @@ from .types import Era, Idle, Secret
 
 if TYPE_CHECKING:
     from .authentication import Authenticator, ConnectionInfo, PeerCredentials, Refusal
+    from .call_handle import CallHandle, SessionHandle
     from .client.client import Client
-    from .client.options import CallOptions, ClientSettings, ReconnectPolicy, Verdicts
+    from .client.options import ClientSettings, ReconnectPolicy, Verdicts
     from .codecs.event_id import EventId
-    from .handles import (
-        CallHandle,
-        ClientHandle,
-        OriginatingCall,
-        Promise,
-        ServerRequest,
-        SessionHandle,
-    )
+    from .handles import CallOptions, ClientHandle, OriginatingCall, Promise, ServerRequest
     from .hosting.client import ClientHost
     from .hosting.server import ServerHost
     from .http11.client import ClientConnection
@@ -87,17 +81,16 @@ else:
     __getattr__, __dir__ = later.names(
         globals(),
         {
+            ".call_handle": ("CallHandle", "SessionHandle"),
             ".client.client": ("Client",),
-            ".client.options": ("CallOptions", "ClientSettings", "ReconnectPolicy", "Verdicts"),
+            ".client.options": ("ClientSettings", "ReconnectPolicy", "Verdicts"),
             ".codecs.event_id": ("EventId",),
             ".handles": (
-                "CallHandle",
+                "CallOptions",
                 "ClientHandle",
                 "OriginatingCall",
                 "Promise",
                 "ServerRequest",
-                "SessionHandle",
-                "SessionHandle",
             ),
             ".hosting.client": ("ClientHost",),
             ".hosting.server": ("ServerHost",),

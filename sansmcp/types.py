@@ -5,9 +5,17 @@ from __future__ import annotations
 import enum
 import hmac
 import re
+import sys
 from typing import Any, NoReturn, Protocol
 
 import attrs
+
+if sys.version_info < (3, 11):
+    from typing_extensions import Self as Self
+    from typing_extensions import Unpack as Unpack
+else:
+    from typing import Self as Self
+    from typing import Unpack as Unpack
 
 
 class Member(enum.Enum):

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import sansmcp
 from sansmcp.messages import Params
+from sansmcp.types import Unpack
 from sansmcp_local import new_server
 from sansmcp_loop import THREADS, current_loop
 
 from ._exchange import Exchange, Receive, Scope, Send
 from ._serving import Serving
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 class AsgiApp:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import sansmcp
 import sansmcp_loop
 from sansmcp.effects import ClientEffect
+from sansmcp.types import Unpack
 from sansmcp_local import environment_of, new_client
 from sansmcp_loop import Answerer, current_loop, perform
 
@@ -22,8 +23,6 @@ from ._pool import Pool
 from ._process import ServerProcess
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from sansmcp.process import ProcessPart
 
 

@@ -14,21 +14,17 @@ import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sansmcp
 import sansmcp_loop
+from sansmcp.types import Self, Unpack
 from sansmcp_local import StandardStreams, StateFile, announce, listen, log_unexpected, new_server
 from sansmcp_loop import THREADS, current_loop
 
 from ._connection import Connection, Refusal
 from ._machine import Clock, Task, Tasks, surely
 from ._stdio import StdioTransport
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from typing_extensions import Unpack
 
 
 class Serving(sansmcp_loop.Serving):

@@ -24,6 +24,7 @@ from sansmcp.events import ClientEvent
 from sansmcp.handles import OnProgress
 from sansmcp.hosting.client import Answerer
 from sansmcp.messages import Params
+from sansmcp.types import Unpack
 from sansmcp_local import environment_of, interrupts_allowed, new_client, undisturbed
 
 from ._loop import Loop, Steps, Task, Wait
@@ -31,8 +32,6 @@ from ._process import ServerProcess
 from ._streams import SocketStream, open_stream
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from sansmcp.process import ProcessPart
 
 _logger = logging.getLogger("sansmcp")

@@ -18,21 +18,16 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 import sansmcp
 from sansmcp import Idle, ServerConnection, ServerPipe
+from sansmcp.types import Self, Unpack
 from sansmcp_local import StandardStreams, StateFile, announce, listen, log_unexpected, pull
-from sansmcp_threads import Host
+from sansmcp_threads import Host, HostSettings
 
 from ._loop import READ, Loop, Steps, Task, Wait
 from ._stdio import StdioStream
 from ._streams import SocketStream
-
-if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
-
-    import sansmcp_threads
 
 _logger = logging.getLogger("sansmcp")
 
@@ -143,9 +138,7 @@ class Serving(Host):
     Its methods may be called from any thread.
     """
 
-    def __init__(
-        self, app: sansmcp.App, grace: float, **settings: Unpack[sansmcp_threads.HostSettings]
-    ) -> None:
+    def __init__(self, app: sansmcp.App, grace: float, **settings: Unpack[HostSettings]) -> None:
         super().__init__(app, **settings)
         self.url = ""
         """Where the MCP endpoint is."""
@@ -339,7 +332,7 @@ def serve(
     stop_with_stdin: bool | None = None,
     grace: float = 5.0,
     state_file: str | os.PathLike[str] | None = None,
-    **settings: Unpack[sansmcp_threads.HostSettings],
+    **settings: Unpack[HostSettings],
 ) -> Serving:
     """Serve an application over HTTP, on stdio, or both, in a thread of its own.
 

@@ -16,14 +16,12 @@ import sansmcp_threads
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent
 from sansmcp.hosting.client import Answerer
-from sansmcp.types import STREAMABLE_HTTP
+from sansmcp.types import STREAMABLE_HTTP, Unpack
 from sansmcp_local import interrupts_allowed, new_client, undisturbed
 
 from ._http import check_arguments, gone, head_of, request_of
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from sansmcp.http import ResponsePart
 
 _LATE = 0.1

@@ -11,14 +11,13 @@ import httpx
 import sansmcp
 import sansmcp_loop
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
+from sansmcp.types import Unpack
 from sansmcp_local import new_client
 from sansmcp_loop import Answerer, Clock, Task, current_loop
 
 from ._http import check_arguments, gone, head_of, request_of
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from sansmcp.http import ResponsePart
 
 

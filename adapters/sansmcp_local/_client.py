@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import sansmcp
+from sansmcp.types import Unpack
 
 from ._settings import check_settings
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 _VERDICTS = sansmcp.Verdicts()
 

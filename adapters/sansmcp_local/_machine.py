@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import secrets
 import time
-from typing import TYPE_CHECKING
 
 import sansmcp
 from sansmcp import Idle
 from sansmcp.effects import SendBytes
 from sansmcp.hosting.stores import check_synchronous, has_secret, is_durable
+from sansmcp.types import Unpack
 
 from ._settings import check_settings
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 _OF_ADAPTERS = {"authenticate", "grace", "resumable", "store", "threads"}
 """What every adapter takes beside the settings of the machine."""

@@ -19,16 +19,14 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import attrs
 
 from sansmcp import RemoteProtocolError
 from sansmcp.codecs.json import decode
-
-if TYPE_CHECKING:
-    from typing import Self
+from sansmcp.types import Self
 
 _DEPTH = 8
 """How deep a state file may nest; one that a server has written nests twice."""

@@ -7,10 +7,8 @@ import errno
 import os
 import sys
 from types import TracebackType
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from typing import Self
+from sansmcp.types import Self
 
 _INPUT, _OUTPUT, _ERROR = 0, 1, 2
 

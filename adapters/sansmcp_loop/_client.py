@@ -7,22 +7,18 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import sansmcp
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange, ProcessEffect
 from sansmcp.events import ClientEvent, ServerWithdrew
 from sansmcp.handles import OnProgress
 from sansmcp.messages import Params, RequestId
-from sansmcp.types import escape_controls
+from sansmcp.types import Self, Unpack, escape_controls
 from sansmcp_local import log_unexpected
 
 from ._loops import Loop, Task
 from ._machine import Promise, Timekeeper
-
-if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
-
 
 _logger = logging.getLogger("sansmcp")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import sansmcp
 import sansmcp_loop
@@ -13,13 +13,11 @@ from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent
 from sansmcp.handles import ClientHandle, OnProgress
 from sansmcp.messages import Params
+from sansmcp.types import Unpack
 from sansmcp_loop import Answerer, Clock, Task, current_loop
 
 from ._network import Connection, Network
 from ._server import Server, serve
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 class LoopClient(sansmcp_loop.AwaitableClient):

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import sansmcp
 import sansmcp_loop
 from sansmcp import ConnectionInfo, Idle
 from sansmcp.messages import Params
+from sansmcp.types import Unpack
 from sansmcp_local import new_server, pull
 from sansmcp_loop import THREADS, Clock, current_loop
 
 from ._network import Connection, Network
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 _EPOCH = 1.7e9
 """The date at which virtual time begins, for states that carry one."""

@@ -8,19 +8,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sansmcp
 from sansmcp import Promise
 from sansmcp.handles import OnProgress
 from sansmcp.hosting.client import Answerer
 from sansmcp.messages import Params
-from sansmcp.types import escape_controls
+from sansmcp.types import Self, Unpack, escape_controls
 from sansmcp_local import interrupts_allowed, log_unexpected, undisturbed
-
-if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
-
 
 _logger = logging.getLogger("sansmcp")
 

@@ -9,21 +9,17 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sansmcp
 from sansmcp import Promise
 from sansmcp.events import ClientAnswered, ServerEvent
 from sansmcp.messages import Params
-from sansmcp.types import escape_controls
+from sansmcp.types import Unpack, escape_controls
 from sansmcp_local import log_event, log_unexpected, new_server
 
 from ._call import Call
 from ._workers import Workers
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 
 _logger = logging.getLogger("sansmcp")
 

@@ -16,13 +16,14 @@ import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
 import sansmcp
 import sansmcp_loop
 from sansmcp import Idle, ServerConnection, ServerPipe
+from sansmcp.types import Unpack
 from sansmcp_local import (
     StandardStreams,
     StateFile,
@@ -37,9 +38,6 @@ from sansmcp_loop import THREADS, current_loop
 from ._machine import Clock, plain_nursery
 from ._stdio import StdioStream
 from ._streams import info_of, send_now, send_some, set_options_below, shake_hands
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 _logger = logging.getLogger("sansmcp")
 

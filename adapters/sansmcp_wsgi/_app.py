@@ -7,22 +7,19 @@ While it waits for a handler it keeps the time, as all do who wait; there is no 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 import sansmcp
 from sansmcp import Idle
 from sansmcp.effects import Abort, ExchangeEffect, SendBody, SendEnd, SendHead
-from sansmcp.http import quoted_path
-from sansmcp_threads import Host
+from sansmcp.http import RequestPart, quoted_path
+from sansmcp.types import Unpack
+from sansmcp_threads import Host, HostSettings
 
-if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIEnvironment
-
-    from typing_extensions import Unpack
-
-    from sansmcp.http import RequestPart
-    from sansmcp_threads import HostSettings
+Environ: TypeAlias = dict[str, Any]
+StartResponse: TypeAlias = Callable[[str, list[tuple[str, str]]], object]
+# PEP 3333. wsgiref.types has both only since Python 3.11.
 
 _PIECE = 65536
 
@@ -59,7 +56,7 @@ class WsgiApp(Host):
         settings.setdefault("listening", False)
         super().__init__(app, **settings)
 
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterator[bytes]:
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterator[bytes]:
         """Answer a request. Raises ConnectionError if the client leaves while it asks."""
         return _Exchange(self, environ).answer(start_response)
 
@@ -67,7 +64,7 @@ class WsgiApp(Host):
 class _Exchange(Iterator[bytes]):
     """One request, and the body of its response."""
 
-    def __init__(self, host: Host, environ: WSGIEnvironment) -> None:
+    def __init__(self, host: Host, environ: Environ) -> None:
         self._host = host
         self._environ = environ
         self._exchange = host.core.open_exchange(self)
@@ -139,7 +136,7 @@ class _Exchange(Iterator[bytes]):
             self._host.settle()
 
 
-def _head(environ: WSGIEnvironment) -> sansmcp.RequestHead:
+def _head(environ: Environ) -> sansmcp.RequestHead:
     path = quoted_path((environ.get("PATH_INFO") or "/").encode("latin-1"))
     query = environ.get("QUERY_STRING", "").encode("latin-1")
     fields = {
@@ -158,7 +155,7 @@ def _head(environ: WSGIEnvironment) -> sansmcp.RequestHead:
     )
 
 
-def _body(environ: WSGIEnvironment) -> Iterator[bytes]:
+def _body(environ: Environ) -> Iterator[bytes]:
     """The pieces of the body. Raises ConnectionError if it ends too early."""
     source = environ["wsgi.input"]
     if environ.get("wsgi.input_terminated") and not environ.get("CONTENT_LENGTH"):

@@ -66,16 +66,6 @@ class ClientSettings(TypedDict, total=False):
     trace: Tracer | None
 
 
-class CallOptions(TypedDict, total=False):
-    """The options of :meth:`sansmcp.Client.call`, which explains them, for adapters."""
-
-    timeout: float | None
-    total_timeout: float | None
-    reset_on_progress: bool
-    idempotent: bool | None
-    meta: Mapping[str, Any] | None
-
-
 @attrs.frozen(kw_only=True)
 class ReconnectPolicy:
     """When a client reconnects, and when it gives up.

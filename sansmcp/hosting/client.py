@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -23,6 +23,7 @@ from ..events import (
     ServerWithdrew,
 )
 from ..handles import (
+    CallOptions,
     ClientHandle,
     Done,
     OnProgress,
@@ -35,9 +36,6 @@ from ..http import PeerGone
 from ..messages import Params, RequestId
 from ..process import ProcessPart
 from .host import MachineHost
-
-if TYPE_CHECKING:
-    from ..client.options import CallOptions
 
 Answerer: TypeAlias = Callable[[ServerRequest], Mapping[str, Any]]
 """Returns the result of a request of the server, or raises JsonRpcError."""

@@ -9,10 +9,11 @@ from typing import Any, TypeGuard
 
 from ..app import Handler, is_async
 from ..authentication import Authenticator, ConnectionInfo
+from ..call_handle import CallHandle
 from ..effects import Authenticate, ServerEffect, Wake
 from ..errors import JsonRpcError, LocalProtocolError
 from ..events import CallCancelled, CallReceived, ClientAnswered, ServerEvent
-from ..handles import CallHandle, Promise
+from ..handles import Promise
 from ..messages import Params
 from ..server.calls import Call
 from ..server.server import Server

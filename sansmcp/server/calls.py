@@ -47,7 +47,7 @@ class Caller:
     revision: Revision
     client_info: Mapping[str, Any] = attrs.field(factory=lambda: {})
     client_capabilities: Mapping[str, Any] = attrs.field(factory=lambda: {})
-    calls: dict[RequestId, Call] = attrs.field(factory=lambda: {})
+    calls: dict[RequestId, Call] = attrs.field(factory=lambda: {}, init=False)
     """The calls that run, by request id; not for applications."""
 
     def notify(self, method: str, params: Params | None = None, *, now: float) -> bool:

@@ -18,6 +18,7 @@ TIERS = (
     ("h11_pump", "httptools_pump", "trace"),
     ("client", "server"),
     ("handles", "http11"),
+    ("call_handle",),
     ("hosting",),
     ("testing",),
     ("__init__",),

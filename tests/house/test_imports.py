@@ -52,10 +52,11 @@ MORE_OF_PYTHON = {
     "json",
     "math",
     "struct",
+    "typing_extensions",
     "urllib",
 }
 """What the core brings of the standard library that ``attrs`` and ``msgspec`` have not, in some
-version of Python.
+version of Python; before 3.11 with typing_extensions, for what came to the standard library then.
 """
 
 FOR_BLOCKING = MORE_OF_PYTHON | {

@@ -44,14 +44,13 @@ IN_ONE_PLACE = {
     "httptools": ("sansmcp.httptools_pump",),
     "importlib": ("sansmcp.later",),
     "msgspec": ("sansmcp.codecs.json", "sansmcp.codecs.members"),
+    "sys": ("sansmcp.types",),
+    "typing_extensions": ("sansmcp.types",),
 }
 """What only some modules or packages may import."""
 
 NOT_PURE = "sansmcp.testing.check_adapter"
 """Checks of adapters play the other side of real sockets; nothing of the library imports them."""
-
-FOR_TYPES = {"typing_extensions"}
-"""What only type checkers may import."""
 
 IMPURE_NAMES = {
     "__builtins__",
@@ -96,11 +95,7 @@ def pure() -> list[Module]:
 def is_allowed(imported: Import, importer: str) -> bool:
     parts = imported.name.split(".")
     names = {".".join(parts[:length]) for length in range(1, len(parts) + 1)}
-    return (
-        not names.isdisjoint(PURE)
-        or importer.startswith(IN_ONE_PLACE.get(parts[0], ()))
-        or (imported.is_for_types and parts[0] in FOR_TYPES)
-    )
+    return not names.isdisjoint(PURE) or importer.startswith(IN_ONE_PLACE.get(parts[0], ()))
 
 
 def test_the_core_is_pure() -> None:
@@ -118,7 +113,7 @@ def test_nothing_imports_what_is_not_pure() -> None:
 
 def test_everything_on_the_lists_is_needed() -> None:
     imported = {part.name for module in pure() for part in module.imports()}
-    listed = PURE | IN_ONE_PLACE.keys() | FOR_TYPES
+    listed = PURE | IN_ONE_PLACE.keys()
     assert {
         name for name in listed if not any(f"{each}.".startswith(f"{name}.") for each in imported)
     } == set()
@@ -161,7 +156,7 @@ def test_what_is_not_pure_is_found(source: str) -> None:
         ("sansmcp.http", "from urllib.parse import urlsplit"),
         ("sansmcp.http", "from collections.abc import Callable"),
         ("sansmcp.http", "from .client import client"),
-        ("sansmcp.http", "if TYPE_CHECKING:\n    from typing_extensions import Unpack"),
+        ("sansmcp.types", "from typing_extensions import Unpack"),
     ],
 )
 def test_what_is_allowed_is_not_found(name: str, source: str) -> None:

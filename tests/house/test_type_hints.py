@@ -20,6 +20,7 @@ PACKAGES = [
     "sansmcp_httpx",
     "sansmcp_local",
     "sansmcp_loop",
+    "sansmcp_pytest",
     "sansmcp_stores",
     "sansmcp_threads",
     "sansmcp_trio",
@@ -27,12 +28,6 @@ PACKAGES = [
 ]
 
 NOT_YET = {
-    "Unpack": "typing_extensions is for type checkers alone",
-    "Self": "before Python 3.11 it is one of typing_extensions",
-    "WSGIEnvironment": "wsgiref.types came with Python 3.11",
-    "CallOptions": "who serves imports no client",
-    "Call": "who connects imports no server",
-    "Caller": "who connects imports no server",
     "Legacy": "who serves 2026-07-28 alone imports nothing of what was before",
     "Session": "who serves 2026-07-28 alone imports nothing of what was before",
     "ServerCore": "two modules name each other",

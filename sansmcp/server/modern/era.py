@@ -205,13 +205,15 @@ class Modern:
     ) -> Caller:
         """Who says it, as far as ``_meta`` tells; what others have said counts for nothing."""
         newest = self._core.modern_versions[-1]
-        return Caller(
+        caller = Caller(
             principal,
             REVISIONS[meta.get(VERSION, newest)],
             json.as_object(meta.get(CLIENT_INFO)) or {},
             json.as_object(meta.get(CAPABILITIES)) or {},
-            {} if calls is None else calls,
         )
+        if calls is not None:
+            caller.calls = calls
+        return caller
 
     def _discovered(self) -> dict[str, Any]:
         app = self._core.app

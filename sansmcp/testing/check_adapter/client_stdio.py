@@ -7,17 +7,14 @@ import socket
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from ...errors import Disconnected, ProcessEnded
 from ...events import ServerLogged
 from ...limits import Limits
+from ...types import Self
 from .check import MOMENT, client_check, expect, raises, same, stays_the_same
 from .clients import LEGACY, call, connected, notified, start, until
 from .subjects import ClientSubject, Feature
-
-if TYPE_CHECKING:
-    from typing import Self
 
 
 class _Program:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...client.options import CallOptions, ClientSettings, ReconnectPolicy
+from ...client.options import ClientSettings, ReconnectPolicy
 from ...events import ClientEvent, ServerNotified
+from ...handles import CallOptions
 from ...messages import Params
+from ...types import Unpack
 from .check import MOMENT, Broken
 from .fake_server import SCRIPTS, FakeServer, Script
 from .subjects import Answer, ClientSubject, ConnectedClient, Pending
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 LEGACY, MODERN, OLDEST = ("2025-11-25",), ("2026-07-28",), ("2024-11-05",)
 """A revision with sessions, one without, and the one of HTTP+SSE."""

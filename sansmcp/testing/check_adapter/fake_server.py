@@ -13,12 +13,10 @@ import struct
 import threading
 from collections.abc import Callable, Mapping
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
+from ...types import Self
 from .check import MOMENT, Broken, expect
-
-if TYPE_CHECKING:
-    from typing import Self
 
 SESSION = "session-of-the-fake-server"
 

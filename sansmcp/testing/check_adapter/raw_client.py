@@ -8,17 +8,14 @@ import socket
 import struct
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...codecs.sse import SseDecoder, SseEvent
 from ...http import Url
 from ...meta import CAPABILITIES, CLIENT_INFO, NAMED, VERSION
 from ...revisions import REVISIONS
-from ...types import Era
+from ...types import Era, Self
 from .check import MOMENT, expect
-
-if TYPE_CHECKING:
-    from typing import Self
 
 POST_HEADERS = {
     "content-type": "application/json",

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...meta import CAPABILITIES, CLIENT_INFO, VERSION
+from ...types import Self
 from .check import MOMENT, expect, same, server_check
 from .servers import LEGACY, MODERN
 from .subjects import Feature, ServerSubject
-
-if TYPE_CHECKING:
-    from typing import Self
 
 
 class _Process:

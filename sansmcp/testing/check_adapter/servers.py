@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+from ...types import Unpack
 from .check import MOMENT, expect
 from .raw_client import Peer
 from .subjects import Running, ServerSubject, SubjectSettings
 from .tools import Tools
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 LEGACY, MODERN, OLDEST = "2025-11-25", "2026-07-28", "2024-11-05"
 """A revision with sessions, one without, and the one of HTTP+SSE."""

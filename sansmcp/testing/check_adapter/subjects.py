@@ -10,18 +10,16 @@ from __future__ import annotations
 import abc
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from ...app import App
 from ...authentication import Authenticator
-from ...client.options import CallOptions, ClientSettings
+from ...client.options import ClientSettings
 from ...events import ClientEvent, Connected
-from ...handles import OnProgress, ServerRequest
+from ...handles import CallOptions, OnProgress, ServerRequest
 from ...messages import Params
 from ...server.settings import ServerSettings
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from ...types import Unpack
 
 
 class Feature(enum.Enum):

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias
 
 from ...app import App
+from ...call_handle import CallHandle
 from ...errors import JsonRpcError
-from ...handles import CallHandle
 from ...messages import Params
 from ...turns import InputRequest, InputRequired
 from .subjects import ServerSubject
