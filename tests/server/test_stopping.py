@@ -247,3 +247,18 @@ def test_a_session_that_a_stop_has_ended_is_not_unknown() -> None:
         bench.use_store_once()
     assert talk.ended
     assert talk.messages[-1]["error"]["data"]["reason"] == "shutting_down"
+
+
+def test_a_response_that_follows_a_call_elsewhere_ends_without_sessions_too() -> None:
+    first, second = Instances(sessions=False)
+    headers = {"mcp-protocol-version": LATEST}
+    talk = first.post(request(1), headers=headers)
+    first.wait(1)
+    talk.gone()
+    again = second.get(None, talk.last_id, headers)
+    assert (again.status, again.ended) == (200, False)
+    second.do(second.server.shut_down)
+    assert again.ended
+    assert second.server.next_deadline() is None
+    (call,) = received(first)
+    assert call.is_running

@@ -94,6 +94,12 @@ class StreamTable:
         if stream is not None:
             stream.lose_reader()
 
+    def release_followers(self) -> None:
+        """End the responses that follow what others write: their clients read on elsewhere."""
+        for stream in tuple(self._streams.values()):
+            if stream.written_elsewhere:
+                stream.detach_reader()
+
     def settle(self, user: StoreUser) -> None:
         """Whose effect is completed: a stream may be done with, or is to be looked at again."""
         if isinstance(user, Stream):

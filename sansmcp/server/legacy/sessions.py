@@ -440,9 +440,10 @@ class SessionTable:
         session.end(reason, everywhere=everywhere)
 
     def shut_down(self) -> None:
-        """Answer all calls with an error, and end all sessions here."""
+        """Answer all calls with an error, and end all sessions and all that is read here."""
         for session in self:
             for call in tuple(session.calls.values()):
                 call.abandon(refusals.shutting_down(call.request.id))
             reason = "the server shuts down"
             self.end(session, reason, everywhere=not self._core.shared_store)
+        self.streams.release_followers()
