@@ -192,7 +192,7 @@ class Wire:
             effect = self.server.next_effect()
             if isinstance(effect, SendBytes):
                 self.instance.sends(effect.data)
-                self._carry(effect.data, up=False)
+                self._carry(self.world.words_of(effect.data), up=False)
             elif isinstance(effect, CloseConnection):
                 self._check_close()
                 self._leave_server()

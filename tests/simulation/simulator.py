@@ -28,9 +28,11 @@ from sansmcp import (
     Server,
     StateSeal,
     StreamKey,
+    Verdicts,
     httptools_pump,
 )
 from sansmcp.codecs import jsonrpc
+from sansmcp.codecs.jsonrpc import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
 from sansmcp.errors import RequestTimeout
 from sansmcp.messages import Request
 from sansmcp.meta import LISTEN
@@ -74,6 +76,7 @@ FEATURES = {
     "httptools": 0.3,
     "early closes": 0.15,
     "noise": 0.2,
+    "eras": 0.06,
 }
 """What a world may have, and how likely."""
 
@@ -96,6 +99,7 @@ CHECKERS = {
     "effects": "a client breaks off only requests that it has made",
     "bounds": "unsent bytes, stores and rounds stay within their limits",
     "listening": "who listens is told, once there are no accidents",
+    "openings": "a client that is opened once there are no accidents connects",
     "deadlines": "no deadline stays in the past",
     "timers": "nothing that has ended has a timer",
     "quiet": "machines do not keep themselves or each other busy for ever",
@@ -128,6 +132,7 @@ SOMETIMES = (
     "cancelled after the end",
     "client given up",
     "client given up: ProcessEnded",
+    "client opened after a change of era",
     "client reads no more for a while",
     "clock put back",
     "clock put forward",
@@ -165,8 +170,10 @@ SOMETIMES = (
     "question failed",
     "question timed out",
     "question withdrawn",
+    "remembered era is wrong",
     "replay in several pages",
     "second reader",
+    "server replaced by one of another era",
     "server reads no more for a while",
     "server waits for a slow reader",
     "session expired",
@@ -214,6 +221,9 @@ _DEAFENS = frozenset(
 
 _FAULTS_LAST = 25.0
 """Seconds."""
+_MODERN = ("2026-07-28",)
+_NO_HANDSHAKE = b"There is no initialize"
+"""In what our own server says to ``initialize`` where it serves no revision that has it."""
 _SETTLING = 4000.0
 """Seconds within which all calls have to end once there are no faults: questions stop clocks."""
 _LEAVING = 8000.0
@@ -299,6 +309,8 @@ class World:
         }
         self.is_faulty = True
         self.is_closing = False
+        self.is_of_another_make = False
+        """Whether the servers are by others, who name no versions to those who shake hands."""
         self.problem: str | None = None
         self.checker = ""
         self.causes: set[str] = {
@@ -360,6 +372,7 @@ class World:
         if little:
             self.causes.add("evicted")
         self.settings: dict[str, Any] = {
+            "versions": HANDSHAKE_VERSIONS if "eras" in self.features else tuple(REVISIONS),
             "http_sse": "/sse",
             "resumable": self.resumable,
             "shared_store": self.shared,
@@ -440,7 +453,10 @@ class World:
     def _draw_clients(self) -> None:
         fates, pick = self.fates, self.fates.pick
         self.customers: list[Customer] = []
-        for index in range(pick("clients", (1, 1, 2, 2, 3))):
+        self.verdicts = Verdicts()
+        eras = "eras" in self.features
+        count = pick("clients", (1, 1, 2, 2, 3))
+        for index in range(count + eras):
             name = f"c{index}"
             if index and not fates.strikes(name, 1.0):
                 continue
@@ -453,7 +469,9 @@ class World:
                 if pick(f"{name} all", (True, False))
                 else HANDSHAKE_VERSIONS,
             }[kind]
-            if "batches" in self.features and fates.number(f"{name} batches") < 0.4:
+            if eras:
+                kind, versions = "any", tuple(REVISIONS)
+            elif "batches" in self.features and fates.number(f"{name} batches") < 0.4:
                 kind, versions = "stdio", (VERSION,)
             principal = pick(f"{name} principal", ("alice", "bob"))
             impatient = "impatient" in self.features
@@ -473,6 +491,7 @@ class World:
                 total_timeout=2 * timeout,
                 connect_timeout=pick(f"{name} connect", (5.0, 300.0)) if impatient else 300.0,
                 reconnect=ReconnectPolicy(initial=0.2, cap=2.0, attempts=60),
+                verdicts=self.verdicts,
                 limits=self.limits,
                 trace=self._tracer(name),
                 http11=self._http11(name),
@@ -480,11 +499,14 @@ class World:
             customer = Customer(self, name, 10 + index, client, kind)
             customer.offers = versions
             customer.has_listener = pick(f"{name} listen", (True, False))
+            if index == count:
+                customer.begins_at = _FAULTS_LAST + fates.between(f"{name} begins", 0.1, 20.0)
             self.customers.append(customer)
             self._draw_errands(customer, principal)
-            self.clock.call_at(0.0, lambda customer=customer: self._start(customer))  # type: ignore[misc]
+            self.clock.call_at(customer.begins_at, lambda c=customer: self._start(c))  # type: ignore[misc]
 
     def _start(self, customer: Customer) -> None:
+        customer.remembered = self.verdicts.era("http://localhost/mcp")
         customer.client.start(now=customer.now)
         customer.touch()
 
@@ -501,7 +523,7 @@ class World:
             elif method == "tools/list":
                 params = None
             cancels = "cancels" in self.features and fates.strikes(f"{name} cancel", 0.5)
-            at = fates.between(f"{name} at", 0.0, 3.0)
+            at = customer.begins_at + fates.between(f"{name} at", 0.0, 3.0)
             steps = [] if method == "tools/list" else self._draw_steps(name)
             if cancels and fates.strikes(f"{name} lasts", 0.5):
                 steps.insert(0, ("sleep", 40.0))  # long enough to see whether it is cancelled
@@ -608,7 +630,10 @@ class World:
                 later(TICKS * number, lambda i=instance, n=number: self._current(i).tick(n))  # type: ignore[misc]
             for customer in self.customers:
                 later(1.7 * number, lambda c=customer, n=number: c.greet(n))  # type: ignore[misc]
-        for host in (*self.customers, *self.instances):
+        if "eras" in self.features:
+            later(fates.between("era ends", 3.0, 10.0), self._change_era)
+        early = [customer for customer in self.customers if not customer.is_late]
+        for host in (*early, *self.instances):
             for feature, act in (
                 ("naps", self._nap),
                 ("jumps", self._jump),
@@ -741,6 +766,25 @@ class World:
         instance.drain_calls()
         grace = self.fates.pick(f"{instance.name} grace", (0.0, 1.0, 5.0))
         self.clock.call_later(grace, lambda: self._shut_down(instance))
+
+    def _change_era(self) -> None:
+        """All instances stop, and those that take their places speak other versions."""
+        self.tell("all instances are to be replaced by those of another era")
+        self.reach("server replaced by one of another era")
+        versions = self.fates.pick("era", (_MODERN, _MODERN, tuple(REVISIONS)))
+        self.settings["versions"] = versions
+        if versions == _MODERN:
+            self.settings["http_sse"] = None  # it has no event stream that is a session
+        self.is_of_another_make = self.fates.number("another make") < 0.7
+        self.causes.add("end")
+        for instance in tuple(self.instances):
+            self._stop(instance)
+
+    def words_of(self, data: bytes) -> bytes:
+        """What a server sends; one of another make just does not know ``initialize``."""
+        if self.is_of_another_make and _NO_HANDSHAKE in data:
+            data = data.replace(b"%d" % UNSUPPORTED_VERSION, b"%d" % METHOD_NOT_FOUND)
+        return data
 
     def _may_stop(self, instance: Instance) -> None:
         """A handler is entered, which may be the moment in which its instance stops."""
@@ -1024,6 +1068,7 @@ class World:
             for made in customer.calls.values():
                 if made.end is None and not made.errand.lasts:
                     self.fail("end in time", f"{made.errand.name} never ends")
+        self._check_openings()
         self._check_listeners()
         linger = self.fates.pick("linger", (5.0, 5.0, 450.0))
         self._pass(self.clock.now + linger, lambda: False)
@@ -1033,6 +1078,16 @@ class World:
             customer.close(early=False)
         self._pass(self.clock.now + _LEAVING, lambda: False)
         self._check_nothing_left()
+
+    def _check_openings(self) -> None:
+        """Who is opened once there are no accidents connects, whatever the server was before."""
+        for customer in self.customers:
+            if not customer.is_late:
+                continue
+            if customer.version:
+                self.reach("client opened after a change of era")
+            elif not self.causes & {"sessions", "impatient", "evicted"}:
+                self.fail("openings", f"{customer.name} does not connect: {customer.closed}")
 
     def _check_listeners(self) -> None:
         """Who listens is told, unless it cannot know that its connection is dead."""
