@@ -70,9 +70,8 @@ if TYPE_CHECKING:
     from .http11.server import ServerConnection
     from .memory import MemoryStore
     from .security import SecurityPolicy
-    from .server.calls import Call, Caller
+    from .server.calls import Call, Caller, Session
     from .server.exchange import ServerExchange
-    from .server.legacy.sessions import Session
     from .server.server import Server
     from .server.settings import ServerSettings
     from .server.stdio import ServerPipe
@@ -100,9 +99,8 @@ else:
             ".memory": ("MemoryStore",),
             ".security": ("SecurityPolicy",),
             ".authentication": ("Authenticator", "ConnectionInfo", "PeerCredentials", "Refusal"),
-            ".server.calls": ("Call", "Caller"),
+            ".server.calls": ("Call", "Caller", "Session"),
             ".server.exchange": ("ServerExchange",),
-            ".server.legacy.sessions": ("Session",),
             ".server.server": ("Server",),
             ".server.settings": ("ServerSettings",),
             ".server.stdio": ("ServerPipe",),

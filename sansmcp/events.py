@@ -16,8 +16,7 @@ from .messages import ErrorResponse, Message, Notification, Request, RequestId, 
 from .types import elide
 
 if TYPE_CHECKING:
-    from .server.calls import Call, Caller
-    from .server.legacy.sessions import Session
+    from .server.calls import Call, Caller, Session
 
 
 def _start(line: bytes) -> bytes:

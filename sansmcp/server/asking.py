@@ -7,7 +7,7 @@ client/elicitation, client/sampling, client/roots: Capabilities.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..codecs import json
 from ..codecs.jsonrpc import MISSING_CAPABILITY
@@ -15,9 +15,6 @@ from ..errors import LocalProtocolError, RemoteProtocolError
 from ..messages import Request, RequestId
 from ..meta import CLIENT_CAPABILITIES
 from ..turns import InputRequest, InputRequired
-
-if TYPE_CHECKING:
-    from .calls import Caller
 
 ASKING = frozenset(("tools/call", "prompts/get", "resources/read"))
 """Methods that may be answered by InputRequired."""
@@ -32,12 +29,14 @@ def check_asking(request: Request, required: InputRequired) -> None:
             raise LocalProtocolError(f"A client cannot be asked {question.method!r}")
 
 
-def missing_capabilities(required: InputRequired, caller: Caller) -> dict[str, dict[str, Any]]:
-    """The capabilities that the client has not declared and the questions need."""
+def missing_capabilities(
+    required: InputRequired, client_capabilities: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Return the capabilities that the questions need and the client has not declared."""
     missing: dict[str, dict[str, Any]] = {}
     for question in required.requests.values():
         capability, mode = CLIENT_CAPABILITIES[question.method], _mode(question)
-        declared = json.as_object(caller.client_capabilities.get(capability))
+        declared = json.as_object(client_capabilities.get(capability))
         if declared is None or not _declares(declared, mode):
             missing.setdefault(capability, {}).update({} if mode is None else {mode: {}})
     return missing

@@ -32,9 +32,10 @@ from ..events import CallCancelled, CallReceived, ClientAnswered, MessageLost
 from ..http import RequestHead, RequestHeaders
 from ..messages import ErrorResponse, Message, Notification, Params, Request, RequestId, Response
 from ..revisions import Revision
-from ..states import CALL, CallEvent, CallState, advance
+from ..states import CALL, CallEvent, CallState, SessionState, advance
 from ..timers import Timer
 from ..turns import FIRST_TURN, Answers, InputRequired, Turn
+from ..types import Secret
 from .asking import no_input
 from .core import ServerCore, milliseconds_of
 
@@ -78,6 +79,21 @@ class Caller:
 
     def forget_question(self, id: int) -> None:
         """A request to the client has ended."""
+
+
+class Session(Caller):
+    """A client that has sent ``initialize``, from then until it ends its session.
+
+    On Streamable HTTP a session is known by its ``id``. Without sessions ``id`` is None, and a
+    session lasts for one request. On other transports it lasts as long as the channel.
+    """
+
+    __slots__ = ()
+
+    id: Secret | None
+    state: SessionState
+    subscriptions: set[str]
+    """The URIs of the resources whose updates the client wants to be told of, at this instance."""
 
 
 class AnswerForm(Protocol):

@@ -18,32 +18,10 @@ from ..codecs.jsonrpc import Batch
 from ..effects import Wake
 from ..errors import RemoteProtocolError
 from ..events import BadRequest, Noise
-from ..http import RequestHead
 from ..messages import Message, Request
 from ..types import Driven
 from . import refusals
-from .core import ServerCore
-
-
-class Outlet(Protocol):
-    """Where everything goes that a server says to one client: stdout, or the stream of HTTP+SSE."""
-
-    @property
-    def head(self) -> RequestHead | None:
-        """The HTTP request that opened it; None where there is none."""
-        ...
-
-    @property
-    def congested(self) -> bool:
-        """Whether to wait before saying more: the client does not keep up."""
-        ...
-
-    def send(self, message: bytes) -> bool:
-        """Send a message after all others; False if nobody is there any more."""
-        ...
-
-    def close(self) -> None:
-        """Nothing more will be said. May be called twice."""
+from .core import Outlet, ServerCore
 
 
 class Lines(Protocol):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import attrs
 
@@ -15,6 +15,7 @@ from ..app import App
 from ..effects import ServerEffect, StoreEffect
 from ..errors import LocalProtocolError, RemoteProtocolError, check_delay, expect, of_kind
 from ..events import ServerEvent
+from ..http import RequestHead
 from ..limits import Limits
 from ..messages import Request
 from ..meta import checked_capabilities
@@ -24,11 +25,6 @@ from ..timers import TimerTable
 from ..turns import StateSeal
 from ..types import Driven, Era
 from . import refusals
-
-if TYPE_CHECKING:
-    from .calls import Call
-    from .channel import Outlet
-    from .exchange import ServerExchange
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}", re.ASCII)
 
@@ -50,6 +46,43 @@ def milliseconds_of(retry: float | None) -> int | None:
     if retry == math.inf:
         raise LocalProtocolError("retry must be finite; None leaves the wait to the client")
     return None if retry is None else round(retry * 1000)
+
+
+class Outlet(Protocol):
+    """Where everything goes that a server says to one client: stdout, or the stream of HTTP+SSE."""
+
+    @property
+    def head(self) -> RequestHead | None:
+        """The HTTP request that opened it; None where there is none."""
+        ...
+
+    @property
+    def congested(self) -> bool:
+        """Whether to wait before saying more: the client does not keep up."""
+        ...
+
+    def send(self, message: bytes) -> bool:
+        """Send a message after all others; False if nobody is there any more."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more will be said. May be called twice."""
+
+
+class BufferedResponse(Hashable, Protocol):
+    """A response of which some bytes wait for the peer."""
+
+    def give_up(self) -> None:
+        """Break the response off, and drop what waits."""
+
+
+class LoneCall(Protocol):
+    """A call that belongs to no session."""
+
+    request: Request
+
+    def abandon(self, refusal: RemoteProtocolError) -> None:
+        """Answer with an error, and stop the handler: the server shuts down."""
 
 
 @attrs.define(eq=False, kw_only=True, on_setattr=attrs.setters.NO_OP)  # the time is set often
@@ -91,9 +124,9 @@ class ServerCore:
     """Which uses of the store have failed since one of the kind succeeded, and whether messages
     were lost.
     """
-    unsent: Shares[ServerExchange] = attrs.field(factory=Shares["ServerExchange"], init=False)
+    unsent: Shares[BufferedResponse] = attrs.field(factory=Shares[BufferedResponse], init=False)
     """Bytes that wait for the peers of exchanges."""
-    stateless: dict[Call, None] = attrs.field(factory=dict["Call", None], init=False)
+    stateless: dict[LoneCall, None] = attrs.field(factory=dict[LoneCall, None], init=False)
     """The calls that run and belong to no session, of whatever revision; oldest first."""
     draining: bool = attrs.field(default=False, init=False)
     """Nothing new is taken."""
@@ -101,11 +134,7 @@ class ServerCore:
     """The server has ended its sessions, and opens none for a late answer of the store."""
     paused: dict[Driven, None] = attrs.field(factory=dict["Driven", None], init=False)
     """Who must not read before the application has taken events, in the order of their waiting."""
-    authenticating: dict[ServerExchange, bytes | None] = attrs.field(
-        factory=dict["ServerExchange", "bytes | None"], init=False
-    )
-    """The requests whose principal is not known yet, each with its body once that is complete."""
-    outlets: dict[Outlet, None] = attrs.field(factory=dict["Outlet", None], init=False)
+    outlets: dict[Outlet, None] = attrs.field(factory=dict[Outlet, None], init=False)
     """Those of the channels that are open, oldest first."""
 
     def __attrs_post_init__(self) -> None:

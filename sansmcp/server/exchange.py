@@ -8,7 +8,7 @@ performs each before pulling the next, so what waits here is what a slow peer ha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import attrs
 
@@ -21,9 +21,7 @@ from ..events import BadRequest
 from ..http import BodyData, BodyEnd, RequestHead, ResponseHead
 from ..states import EXCHANGE, ExchangeEvent, ExchangeState, advance
 from ..timers import Timer
-
-if TYPE_CHECKING:
-    from .core import ServerCore
+from .core import ServerCore
 
 _END = SendEnd()
 

@@ -44,8 +44,9 @@ from ..types import HTTP_SSE, STDIO, STREAMABLE_HTTP, Idle, never
 from ..wire import Http11
 from . import refusals
 from .answers import HttpAnswer
-from .channel import Channel, Outlet
-from .core import ServerCore, milliseconds_of
+from .calls import Session
+from .channel import Channel
+from .core import Outlet, ServerCore, milliseconds_of
 from .dispatch import Asked, Endpoint, check_common, check_mcp_path, checked_path
 from .exchange import ServerExchange
 from .modern.era import Modern
@@ -55,7 +56,6 @@ from .storing import StoreCompletions
 
 if TYPE_CHECKING:
     from .legacy.era import Legacy
-    from .legacy.sessions import Session
 
 
 class Server(StoreCompletions):
@@ -162,6 +162,9 @@ class Server(StoreCompletions):
         self._modern = Modern(self._core, Subscriptions(self._core))
         self._stateless = StatelessHttp(self._core, self._modern)
         self._legacy = _legacy(self._core, endpoint)
+        self._store_users = None if self._legacy is None else self._legacy.streams
+        self._authenticating: dict[ServerExchange, bytes | None] = {}
+        """The requests whose principal is not known, each with its body once that is complete."""
         self._exchange_ids: Iterator[int] = itertools.count(1)
         self.trace = trace
         """Is told everything that is sent and received."""
@@ -239,8 +242,8 @@ class Server(StoreCompletions):
                     self._head(exchange, part)
                 case BodyData() | BodyEnd():
                     body = exchange.collect(part)
-                    if body is not None and exchange in self._core.authenticating:
-                        self._core.authenticating[exchange] = body
+                    if body is not None and exchange in self._authenticating:
+                        self._authenticating[exchange] = body
                     elif body is not None:
                         self._complete(exchange, body)
                 case PeerGone():
@@ -281,9 +284,9 @@ class Server(StoreCompletions):
         self._core.now = now
         exchange = effect.exchange
         assert isinstance(exchange, ServerExchange), "the effect is one of ours"
-        if exchange not in self._core.authenticating or exchange.is_done:
+        if exchange not in self._authenticating or exchange.is_done:
             return
-        body = self._core.authenticating.pop(exchange)
+        body = self._authenticating.pop(exchange)
         exchange.wake()  # it may have been paused in the middle of its body
         try:
             if isinstance(outcome, RemoteProtocolError):
@@ -414,7 +417,7 @@ class Server(StoreCompletions):
         """End a session; its client gets 404 from now on."""
         self._core.now = now
         if self._legacy is not None and session in self._legacy.sessions:
-            self._legacy.sessions.end(session, reason)
+            self._legacy.end_session(session, reason)
 
     def drain(self, *, now: float) -> None:
         """Take nothing new: further calls, sessions and listeners are refused with 503.
@@ -440,8 +443,8 @@ class Server(StoreCompletions):
             call.abandon(refusals.shutting_down(call.request.id))
         if self._legacy is not None:
             self._legacy.sessions.shut_down()
-        for exchange in tuple(self._core.authenticating):
-            del self._core.authenticating[exchange]
+        for exchange in tuple(self._authenticating):
+            del self._authenticating[exchange]
             if not exchange.is_done:  # it may have been too slow, say
                 exchange.refuse(refusals.shutting_down())
         for outlet in self._core.outlets:
@@ -455,7 +458,7 @@ class Server(StoreCompletions):
             self._check_head(exchange, head)
             return
         check_common(Asked(self._endpoint, head))  # a foreign page learns nothing of credentials
-        self._core.authenticating[exchange] = None
+        self._authenticating[exchange] = None
         self._core.effects.append(Authenticate(exchange, head))
 
     def _check_head(self, exchange: ServerExchange, head: RequestHead) -> None:
@@ -483,7 +486,7 @@ class Server(StoreCompletions):
     def _over(self, exchange: ServerExchange) -> None:
         """Nothing more will happen on an exchange."""
         self._core.paused.pop(exchange, None)
-        self._core.authenticating.pop(exchange, None)
+        self._authenticating.pop(exchange, None)
         exchange.answer = None
         source, exchange.source = exchange.source, None
         if source is not None:
@@ -494,7 +497,7 @@ class Server(StoreCompletions):
             exchange.source.catch_up()
         exchange.fall_idle()
         is_asking = exchange.state in (ExchangeState.HEAD, ExchangeState.BODY)
-        if is_asking and exchange in self._core.authenticating:
+        if is_asking and exchange in self._authenticating:
             return Idle.PAUSED
         if is_asking and self._core.is_full:
             self._core.paused[exchange] = None

@@ -6,7 +6,7 @@ Source: 2025-11-25 basic/transports: Resumability and Redelivery.
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..effects import StoreAppend, StoreDrop, StoreEffect, StoreRead
 from ..events import StoreFailed
@@ -14,45 +14,70 @@ from ..store import Page, Store
 from ..types import never
 from .core import ServerCore
 
-if TYPE_CHECKING:
-    from .legacy.era import Legacy
-    from .legacy.logs import StreamTable
+
+class StoreUser(Protocol):
+    """Who has asked for a use of the store, and is told what comes of it."""
+
+    def stored(self) -> None:
+        """The store has what it was given."""
+
+    def overtaken(self) -> None:
+        """It has not, for the log has gone on meanwhile."""
+
+    def replayed(self, effect: StoreRead, page: Page | None) -> None:
+        """A page has come; None where there is no such log."""
+
+    def failed(self, effect: StoreEffect) -> bool:
+        """The store could not do what it was asked. Returns False if messages are lost by that."""
+        ...
+
+
+class StoreUsers(Protocol):
+    """The store effects that are under way, and who has asked for each."""
+
+    def take(self, effect: StoreEffect) -> StoreUser | None:
+        """Return who has asked for an effect; None for one that was reported before."""
+        ...
+
+    def settle(self, user: StoreUser) -> None:
+        """Do what is to be done when an effect of this user is completed."""
 
 
 class StoreCompletions:
     """The part of a server that those talk to who perform its store effects."""
 
     _core: ServerCore
-    _legacy: Legacy | None
+    _store_users: StoreUsers | None
+    """None where only revisions without streams are served: nothing of these is stored."""
 
     @property
-    def _streams(self) -> StreamTable:
-        assert self._legacy is not None, "only streams of the handshake revisions are stored"
-        return self._legacy.streams
+    def _users(self) -> StoreUsers:
+        assert self._store_users is not None, "only streams of the handshake revisions are stored"
+        return self._store_users
 
     def stored(self, effect: StoreAppend, *, now: float) -> None:
         """A StoreAppend is done."""
         self._works(effect, now)
-        user = self._streams.take(effect)
+        user = self._users.take(effect)
         if user is not None:
             user.stored()
-            self._streams.settle(user)
+            self._users.settle(user)
 
     def overtaken(self, effect: StoreAppend, *, now: float) -> None:
         """A StoreAppend was not done, for the log has gone on meanwhile."""
         self._works(effect, now)
-        user = self._streams.take(effect)
+        user = self._users.take(effect)
         if user is not None:
             user.overtaken()
-            self._streams.settle(user)
+            self._users.settle(user)
 
     def replayed(self, effect: StoreRead, page: Page | None, *, now: float) -> None:
         """A StoreRead is done. ``page`` is None where the store knows no such log."""
         self._works(effect, now)
-        user = self._streams.take(effect)
+        user = self._users.take(effect)
         if user is not None:
             user.replayed(effect, page)
-            self._streams.settle(user)
+            self._users.settle(user)
 
     def store_failed(self, effect: StoreEffect, reason: str, *, now: float) -> None:
         """A store effect could not be performed, and will not be.
@@ -60,7 +85,7 @@ class StoreCompletions:
         An append may have been performed all the same, in whole or in part, if its reply got lost.
         """
         self._core.now = now
-        user = self._streams.take(effect)
+        user = self._users.take(effect)
         is_lost = user is not None and not user.failed(effect)
         failure = (type(effect), is_lost)
         self._core.events.append(StoreFailed(reason, is_lost, failure in self._core.failing))

@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sansmcp import Call
-from sansmcp.server.legacy.sessions import Session
+from sansmcp import Call, Session
 
 from .bench import JSON, LATEST, STREAM, Bench, Talk, initialize, notification, request
 

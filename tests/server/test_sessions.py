@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from sansmcp import Limits, LocalProtocolError, Server
+from sansmcp import Limits, LocalProtocolError, Server, Session
 from sansmcp.effects import StoreDrop
 from sansmcp.events import CallCancelled, SessionClosed, SessionOpened
-from sansmcp.server.legacy.sessions import Session
 from sansmcp.states import SessionState
 from sansmcp.testing import counting_tokens
 

@@ -78,7 +78,7 @@ from sansmcp.meta import LISTEN, LOG_LEVEL, UPDATED
 from sansmcp.process import Output, ProcessPart
 from sansmcp.server.calls import Caller
 from sansmcp.server.legacy.elsewhere import cancellation_log
-from sansmcp.server.legacy.sessions import Session
+from sansmcp.server.legacy.sessions import LegacySession
 from sansmcp.types import Era
 from sansmcp_stores import SqliteStore
 
@@ -964,14 +964,14 @@ class Instance(Host):
         start = 0 if call.turn.state is None else call.turn.state["step"]
         self.world.tell(f"{self.name} runs {name} from step {start}")
         self.world.enters(errand, start, self)
-        if start and isinstance(call.session, Session):
+        if start and isinstance(call.session, LegacySession):
             self._check_not_cancelled(call, call.session)
         if start and not self._are_answers(call, name):
             return
         self.scripts[call] = self._script(call, errand, start, self.world.entries[name])
         self._go_on(call, None)
 
-    def _check_not_cancelled(self, call: Call, session: Session) -> None:
+    def _check_not_cancelled(self, call: Call, session: LegacySession) -> None:
         """Fail if a call goes on whose cancellation has been in the store for long enough."""
         key = session.log_key(cancellation_log(call.request.id))
         stored_at = self.world.stored_cancellations.get(key, math.inf)

@@ -9,7 +9,7 @@ from collections.abc import Container, Hashable, Iterable, Iterator
 
 from sansmcp import Client, Server
 from sansmcp.server.exchange import ServerExchange
-from sansmcp.server.legacy.sessions import Session
+from sansmcp.server.legacy.sessions import LegacySession
 from sansmcp.states import ClientState, ExchangeState, SessionState
 from sansmcp.timers import Timer
 
@@ -30,9 +30,9 @@ def timers_of_the_ended(machine: Client | Server) -> Iterator[str]:
                 yield f"a timer ({timer.name}) of what has ended"
             continue
         match timer, key:
-            case _, Session(state=SessionState.ENDED):
+            case _, LegacySession(state=SessionState.ENDED):
                 yield "a timer of a session that has ended"
-            case Timer.CLIENT_ANSWER, (Session(asked=asked), int(id)) if id not in asked:
+            case Timer.CLIENT_ANSWER, (LegacySession(asked=asked), int(id)) if id not in asked:
                 yield "a timer of a question that is answered"
             case _:
                 pass
@@ -63,7 +63,7 @@ def of_server(server: Server) -> Iterator[str]:
     for what, left in (
         ("unsent bytes", core.unsent.total),
         ("paused exchanges", core.paused),
-        ("requests of unknown principals", core.authenticating),
+        ("requests of unknown principals", server._authenticating),  # noqa: SLF001
         ("stateless calls", core.stateless),
         ("sessions", server.sessions),
         ("open pipes", core.outlets),
@@ -85,9 +85,15 @@ def open_responses(wires: Iterable[Wire]) -> set[ServerExchange]:
     return {exchange for exchange in exchanges if exchange.state in open_states}
 
 
+def _sessions(server: Server) -> Iterator[LegacySession]:
+    for session in server.sessions:
+        assert isinstance(session, LegacySession)
+        yield session
+
+
 def of_ended_calls(server: Server) -> Iterator[str]:
     """What a server holds of calls that have ended, while their clients are still there."""
-    for session in server.sessions:
+    for session in _sessions(server):
         for stream in session._streams:  # noqa: SLF001
             is_of_a_call = stream not in session._standalone  # noqa: SLF001
             if is_of_a_call and not (session.calls or stream.finished or stream.written_elsewhere):
@@ -99,7 +105,7 @@ def stuck_readers(server: Server) -> Iterator[str]:
 
     The server has performed all its effects, so what goes on by itself has done so.
     """
-    for session in server.sessions:
+    for session in _sessions(server):
         for exchange, stream in session._readers.items():  # noqa: SLF001
             if exchange.is_done or exchange.unsent or exchange.host.is_blocked:
                 continue

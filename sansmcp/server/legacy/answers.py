@@ -18,7 +18,7 @@ from ..calls import Call
 from ..core import ServerCore
 from ..exchange import ServerExchange
 from .results import PlainResults
-from .sessions import Session
+from .sessions import LegacySession
 from .streams import Stream
 from .turns import park
 
@@ -28,7 +28,7 @@ class Answer(PlainResults, HttpAnswer):
     """How one POST is answered."""
 
     _core: ServerCore
-    session: Session
+    session: LegacySession
     exchange: ServerExchange
     stream_after: float | None
     open_calls: int

@@ -13,8 +13,8 @@ from ...http import RequestHead
 from ...messages import Message, Params
 from ...meta import UPDATED
 from ...timers import Timer
-from ..channel import Outlet
-from ..core import ServerCore
+from ..calls import Session
+from ..core import Outlet, ServerCore
 from ..dispatch import Asked, Endpoint, check_common, check_mcp_path
 from ..exchange import ServerExchange
 from .elsewhere import Leaving, Watch
@@ -22,7 +22,7 @@ from .http_sse import HttpSse
 from .inbox import Inbox
 from .lines import SessionLines
 from .logs import StreamTable
-from .sessions import Session, SessionTable
+from .sessions import LegacySession, SessionTable
 from .shared import SharedSession
 from .streamable_http import StreamableHttp
 from .streams import Stream
@@ -85,24 +85,29 @@ class Legacy:
     def timed_out(self, timer: Timer, owner: Hashable) -> None:
         """A timer of this era is due."""
         match timer, owner:
-            case Timer.CLIENT_ANSWER, (Session() as session, int(id)):
+            case Timer.CLIENT_ANSWER, (LegacySession() as session, int(id)):
                 session.asked[id].ask_timed_out(id)
             case Timer.FOLLOW, Stream() | Watch() | Leaving():
                 owner.look()
             case Timer.STORED, Stream():
                 owner.keep()
-            case Timer.SESSION_IDLE, Session():
+            case Timer.SESSION_IDLE, LegacySession():
                 self._unused(owner)
             case _:  # pragma: no cover - no other timers are set
                 raise AssertionError(timer)
 
-    def _unused(self, session: Session) -> None:
+    def _unused(self, session: LegacySession) -> None:
         """The idle timer of a session went off, but it may be busy: then keep it in the store."""
         if session.is_busy and session.is_shared:
             assert session.id is not None
             id = session.id.reveal()
             SharedSession.of(self._core, self.sessions, session.principal, id).look_up()
         self.sessions.expire(session)
+
+    def end_session(self, session: Session, reason: str) -> None:
+        """End a session that is alive."""
+        assert isinstance(session, LegacySession), "there are no others"
+        self.sessions.end(session, reason)
 
     def publish(self, method: str, params: Params) -> None:
         """Tell all clients of a changed list, and those that have subscribed of an update."""

@@ -26,7 +26,7 @@ from ..calls import AnswerForm, Call, Caller
 from ..core import ServerCore
 from ..exchange import ServerExchange
 from .elsewhere import Leaving, cancellation_log, reason_of
-from .sessions import SUBSCRIBE, UNSUBSCRIBE, Session
+from .sessions import SUBSCRIBE, UNSUBSCRIBE, LegacySession
 from .turns import deliver
 
 
@@ -97,7 +97,7 @@ class Inbox:
             raise refusals.unknown_method(request.method, request.id)
 
     def batch(
-        self, session: Session, batch: Batch, new_answer: Callable[[int], AnswerForm]
+        self, session: LegacySession, batch: Batch, new_answer: Callable[[int], AnswerForm]
     ) -> bool:
         """Take in a batch: one answer for each request, and each element that is no message.
 
@@ -138,7 +138,7 @@ class Inbox:
             answer.start()
 
     def take(
-        self, session: Session, message: Message, exchange: ServerExchange | None = None
+        self, session: LegacySession, message: Message, exchange: ServerExchange | None = None
     ) -> bool:
         """A notification, or the client's answer to a request of ours.
 
@@ -164,7 +164,7 @@ class Inbox:
 
         Source: server/resources: Subscriptions.
         """
-        assert isinstance(session, Session), "all callers of these revisions are sessions"
+        assert isinstance(session, LegacySession), "all callers of these revisions are sessions"
         declared = self._core.app.declared_capabilities().get("resources", {})
         if not declared.get("subscribe") or not session.can_be_told:
             raise refusals.unknown_method(request.method, request.id)
@@ -182,7 +182,7 @@ class Inbox:
             raise refusals.shutting_down(request.id)
 
     def _cancel(
-        self, session: Session, message: Notification, exchange: ServerExchange | None
+        self, session: LegacySession, message: Notification, exchange: ServerExchange | None
     ) -> bool:
         """A call is not wanted any more; unknown, finished and malformed ones are ignored.
 

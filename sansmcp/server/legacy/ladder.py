@@ -23,7 +23,7 @@ from ...revisions import ASSUMED_VERSION, REVISIONS, Revision
 from ...types import Era
 from .. import refusals
 from ..dispatch import Asked
-from .sessions import Session, SessionTable
+from .sessions import LegacySession, SessionTable
 
 SESSION_ID = b"mcp-session-id"
 LAST_EVENT_ID = b"last-event-id"
@@ -50,7 +50,7 @@ class AskedInSession(Asked):
         return named is not None and named.era is Era.MODERN
 
     @property
-    def session(self) -> Session | None:
+    def session(self) -> LegacySession | None:
         """The session that the request belongs to, if it lives and is this principal's."""
         return self.table.find(self.head.principal, self.session_id)
 

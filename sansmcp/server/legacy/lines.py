@@ -19,12 +19,11 @@ from ...messages import Message, Notification, Request
 from ...revisions import REVISIONS
 from .. import refusals
 from ..calls import Caller
-from ..channel import Outlet
-from ..core import ServerCore
+from ..core import Outlet, ServerCore
 from .inbox import Inbox
 from .ladder import check_batch
 from .results import PlainResults
-from .sessions import Session, SessionTable
+from .sessions import LegacySession, SessionTable
 
 
 @attrs.define(eq=False, repr=False)
@@ -86,7 +85,7 @@ class SessionLines:
     _inbox: Inbox
     _outlet: Outlet
     _principal: str
-    session: Session = attrs.field(init=False)
+    session: LegacySession = attrs.field(init=False)
     _is_open: bool = attrs.field(default=False, init=False)
     """``initialize`` was answered."""
 

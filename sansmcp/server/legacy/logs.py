@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import attrs
 
 from ...codecs.jsonrpc import INTERNAL_ERROR
@@ -11,10 +9,11 @@ from ...effects import StoreAppend, StoreEffect, StoreRead
 from ...errors import RemoteProtocolError
 from ...limits import Limits
 from ...shares import Shares
-from ...store import Page, StreamKey
+from ...store import StreamKey
 from ...timers import Timer
 from ...types import Secret
 from ..core import ServerCore
+from ..storing import StoreUser
 from .streams import Stream
 
 
@@ -26,23 +25,6 @@ def store_failed() -> RemoteProtocolError:
         http_status=503,
         jsonrpc_code=INTERNAL_ERROR,
     )
-
-
-class StoreUser(Protocol):
-    """Who has asked for a use of the store, and is told what comes of it."""
-
-    def stored(self) -> None:
-        """The store has what it was given."""
-
-    def overtaken(self) -> None:
-        """It has not, for the log has gone on meanwhile."""
-
-    def replayed(self, effect: StoreRead, page: Page | None) -> None:
-        """A page has come; None where there is no such log."""
-
-    def failed(self, effect: StoreEffect) -> bool:
-        """The store could not do what it was asked. Returns False if messages are lost by that."""
-        ...
 
 
 @attrs.define(eq=False, repr=False)

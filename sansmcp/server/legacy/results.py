@@ -27,7 +27,7 @@ class PlainResults:
     def require(self, call: Call, required: InputRequired) -> ErrorResponse | bool:
         """Ask by requests, and wait for the answers."""
         check_asking(call.request, required)
-        missing = missing_capabilities(required, call.session)
+        missing = missing_capabilities(required, call.session.client_capabilities)
         if missing:
             return missing_capability(missing, call.request.id, INVALID_REQUEST).reply
         call.check_required(required)

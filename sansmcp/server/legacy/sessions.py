@@ -40,9 +40,8 @@ from ...store import StreamKey
 from ...timers import Timer
 from ...types import Secret
 from .. import refusals
-from ..calls import Call, Caller
-from ..channel import Outlet
-from ..core import ServerCore
+from ..calls import Call, Session
+from ..core import Outlet, ServerCore
 from ..exchange import ServerExchange
 from .elsewhere import Leaving, Watch, answer_log, cancellation_log, decode_answer
 from .logs import StreamTable
@@ -55,7 +54,7 @@ SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
 class _Reading:
     """An exchange that reads a stream of a session."""
 
-    _session: Session
+    _session: LegacySession
     _stream: Stream
     _exchange: ServerExchange
 
@@ -70,12 +69,8 @@ class _Reading:
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
-class Session(Caller):
-    """One client's conversation.
-
-    On Streamable HTTP it is known by its ``id``; where sessions are off, ``id`` is None and it
-    lasts for one request. On other transports it lives and dies with its channel.
-    """
+class LegacySession(Session):
+    """One client's conversation, with its streams and the requests that wait for its answer."""
 
     _core: ServerCore = attrs.field(alias="core")
     table: StreamTable = attrs.field(alias="streams")
@@ -89,7 +84,6 @@ class Session(Caller):
     """When it was last written down for other instances."""
     state: SessionState = attrs.field(default=SessionState.OPENING, init=False)
     subscriptions: set[str] = attrs.field(factory=lambda: set(), init=False)
-    """The URIs of the resources whose updates the client wants to be told of, at this instance."""
     asked: dict[int, Call] = attrs.field(factory=lambda: {}, init=False)
     """Which call made the request to the client that waits under this id; not for applications."""
     _readers: dict[ServerExchange, Stream] = attrs.field(factory=lambda: {}, init=False)
@@ -313,15 +307,15 @@ class SessionTable:
 
     _core: ServerCore
     streams: StreamTable
-    _sessions: dict[tuple[str, Secret | Session], Session] = attrs.field(
-        factory=dict[tuple[str, "Secret | Session"], Session], init=False
+    _sessions: dict[tuple[str, Secret | Session], LegacySession] = attrs.field(
+        factory=dict[tuple[str, Secret | Session], LegacySession], init=False
     )
     _held: Shares[str] = attrs.field(factory=Shares[str], init=False)
     """The number of sessions, by principal."""
     _unused: Shares[str] = attrs.field(factory=Shares[str], init=False)
     """The number of those that have made no request since they were opened."""
-    _never_used: dict[str, OrderedDict[Session, None]] = attrs.field(
-        factory=dict[str, "OrderedDict[Session, None]"], init=False
+    _never_used: dict[str, OrderedDict[LegacySession, None]] = attrs.field(
+        factory=dict[str, "OrderedDict[LegacySession, None]"], init=False
     )
     """These, by principal, oldest first."""
 
@@ -338,7 +332,7 @@ class SessionTable:
         """True if the server has ended its sessions to stop."""
         return self._core.has_stopped
 
-    def __iter__(self) -> Iterator[Session]:
+    def __iter__(self) -> Iterator[LegacySession]:
         return iter(tuple(self._sessions.values()))
 
     def __contains__(self, session: Session) -> bool:
@@ -368,7 +362,7 @@ class SessionTable:
         elif len(self) >= self._core.limits.max_sessions:
             self._end_unused(self._unused.largest())
 
-    def use(self, session: Session) -> None:
+    def use(self, session: LegacySession) -> None:
         """A session has made a request after ``initialize``."""
         unused = self._never_used.get(session.principal)
         if unused is not None and session in unused:
@@ -388,9 +382,9 @@ class SessionTable:
 
     def new(
         self, id: Secret | None, principal: str, revision: Revision, outlet: Outlet | None = None
-    ) -> Session:
+    ) -> LegacySession:
         """A session that is not known by its id yet, or never will be."""
-        return Session(
+        return LegacySession(
             core=self._core,
             streams=self.streams,
             id=id,
@@ -405,7 +399,7 @@ class SessionTable:
         revision: Revision,
         client_info: Mapping[str, Any],
         client_capabilities: Mapping[str, Any],
-    ) -> Session:
+    ) -> LegacySession:
         """A new session, with a new id."""
         session = self.new(Secret(self._core.token()), principal, revision)
         session.client_info, session.client_capabilities = client_info, client_capabilities
@@ -415,24 +409,24 @@ class SessionTable:
         session.touch()
         return session
 
-    def add(self, session: Session) -> None:
+    def add(self, session: LegacySession) -> None:
         """A session has been opened."""
         self._sessions[session.principal, session.id or session] = session
         self._held.change(session.principal, 1)
         self._core.events.append(SessionOpened(session))
 
-    def find(self, principal: str, id: str | None) -> Session | None:
+    def find(self, principal: str, id: str | None) -> LegacySession | None:
         """The session of that id, if it is this principal's."""
         return None if id is None else self._sessions.get((principal, Secret(id)))
 
-    def expire(self, session: Session) -> None:
+    def expire(self, session: LegacySession) -> None:
         """The idle timer of a session went off. Others may use what is shared."""
         if session.is_busy:
             session.touch()
         else:
             self.end(session, "idle for too long", everywhere=not self._core.shared_store)
 
-    def end(self, session: Session, reason: str, *, everywhere: bool = True) -> None:
+    def end(self, session: LegacySession, reason: str, *, everywhere: bool = True) -> None:
         """End a session and forget it: everywhere, or only here."""
         self.use(session)
         del self._sessions[session.principal, session.id or session]

@@ -23,7 +23,7 @@ from ...types import Secret
 from .. import refusals
 from ..core import ServerCore
 from .logs import store_failed
-from .sessions import Session, SessionTable
+from .sessions import LegacySession, SessionTable
 
 _LOG = ".session"
 """No stream has this name: there is no point in tokens."""
@@ -57,7 +57,7 @@ class SharedSession:
         """The session of that id, of that principal."""
         return cls(core, table, StreamKey(principal, id, _LOG), done)
 
-    def write(self, session: Session, seq: int = 1) -> None:
+    def write(self, session: LegacySession, seq: int = 1) -> None:
         """Write down that the session exists."""
         session.written = self._core.now
         about = {
@@ -109,7 +109,7 @@ class SharedSession:
                 self._keep(session, page.last.seq)
         self._done(refusal)
 
-    def _adopt(self, data: bytes) -> Session:
+    def _adopt(self, data: bytes) -> LegacySession:
         """Take in a session that another instance has opened.
 
         Raises RemoteProtocolError if there are too many here, or this instance has stopped.
@@ -128,7 +128,7 @@ class SharedSession:
         session.touch()  # the request that has named it may be gone by now
         return session
 
-    def _keep(self, session: Session, last_seq: int) -> None:
+    def _keep(self, session: LegacySession, last_seq: int) -> None:
         """Write it down once more before the store forgets it."""
         if self._core.now - session.written > self._core.keeping_interval:
             SharedSession(self._core, self._table, self._key).write(session, last_seq + 1)

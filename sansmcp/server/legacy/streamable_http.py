@@ -33,7 +33,7 @@ from .ladder import (
     resumption_point,
     session_lives,
 )
-from .sessions import Session, SessionTable
+from .sessions import LegacySession, SessionTable
 from .shared import SharedSession
 from .turns import continue_call
 
@@ -207,7 +207,7 @@ class StreamableHttp:
     def _opened(
         self,
         exchange: ServerExchange,
-        session: Session,
+        session: LegacySession,
         reply: bytes,
         refusal: RemoteProtocolError | None,
     ) -> None:
@@ -222,6 +222,6 @@ class StreamableHttp:
         else:
             exchange.reply(200, reply, ((SESSION_ID, session.id.reveal().encode()),))
 
-    def _lone_session(self, asked: AskedInSession) -> Session:
+    def _lone_session(self, asked: AskedInSession) -> LegacySession:
         """Stands in for a session where there are none, for the length of one request."""
         return self._table.new(None, asked.head.principal, asked.revision)

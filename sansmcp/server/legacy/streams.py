@@ -35,21 +35,41 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import attrs
 
 from ...codecs.event_id import EventId
 from ...codecs.sse import FORGET_ID, encode_event
 from ...effects import StoreAppend, StoreEffect, StoreRead
+from ...limits import Limits
 from ...states import ExchangeState
 from ...store import Entry, EntryKind, Page, StreamKey
 from ...timers import Timer
 from .. import refusals
+from ..core import ServerCore
 from ..exchange import ServerExchange
+from ..storing import StoreUser
 
-if TYPE_CHECKING:
-    from .logs import StreamTable
+
+class StreamOwner(Protocol):
+    """The table that a stream is in, as the stream uses it."""
+
+    @property
+    def core(self) -> ServerCore:
+        """What all parts of the server share."""
+        ...
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds that were set."""
+        ...
+
+    def put(self, effect: StoreAppend | StoreRead, user: StoreUser) -> None:
+        """Ask for a use of the store; the user is told what comes of it."""
+
+    def tidy(self, stream: Stream) -> None:
+        """Let go of a stream if it is settled."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -61,7 +81,7 @@ class Stream:
     polling: bool
     """Whether the client knows SEP-1699: events that have an id and nothing else, and early closes.
     """
-    table: StreamTable
+    table: StreamOwner
     written_elsewhere: bool = False
     """Only the store knows what follows in this log: it was finished before, or somebody else goes
     on with it.

@@ -50,7 +50,7 @@ from ..exchange import ServerExchange
 from .elsewhere import Leaving, answer_log, cancellation_log
 from .logs import store_failed
 from .results import PlainResults
-from .sessions import Session
+from .sessions import LegacySession
 from .streams import Stream
 
 Answered: TypeAlias = Response | ErrorResponse
@@ -82,7 +82,7 @@ class Parked:
         return cls(request, **members)
 
 
-def park(call: Call, stream: Stream, session: Session, required: InputRequired) -> None:
+def park(call: Call, stream: Stream, session: LegacySession, required: InputRequired) -> None:
     """Let a call wait for the answers, in the store."""
     assert stream.key is not None
     first = stream.next_seq + session.multi_turn
@@ -142,7 +142,7 @@ def _cursor_used() -> RemoteProtocolError:
 class ContinuedAnswer(PlainResults):
     """How a call is answered that was parked: in its log."""
 
-    session: Session
+    session: LegacySession
     _stream: Stream
     head: RequestHead | None
     """The POST that brought the last answer, where it is known."""
@@ -192,7 +192,7 @@ class Delivery:
     """
 
     _core: ServerCore
-    _session: Session
+    _session: LegacySession
     _turn: EventId
     _answers: Sequence[Answered]
     _exchange: ServerExchange | None
@@ -365,7 +365,7 @@ class Delivery:
 
 def deliver(
     core: ServerCore,
-    session: Session,
+    session: LegacySession,
     answer: Answered,
     exchange: ServerExchange | None = None,
 ) -> bool:
@@ -386,7 +386,7 @@ def deliver(
 
 def continue_call(
     core: ServerCore,
-    session: Session,
+    session: LegacySession,
     turn: EventId | None,
     batch: Batch,
     exchange: ServerExchange,

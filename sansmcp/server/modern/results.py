@@ -47,7 +47,7 @@ class StatelessResults:
         """The questions are the result, unless the client has not declared to answer."""
         request, caller = call.request, self.session
         check_asking(request, required)
-        missing = missing_capabilities(required, caller)
+        missing = missing_capabilities(required, caller.client_capabilities)
         if missing:
             return missing_capability(missing, request.id).reply
         return self._response(request, _input_required(self._core, request, caller, required))

@@ -18,8 +18,7 @@ from ...timers import Timer
 from .. import refusals
 from ..answers import HttpAnswer
 from ..calls import Call
-from ..channel import Outlet
-from ..core import ServerCore
+from ..core import Outlet, ServerCore
 from ..exchange import ServerExchange
 from .era import Modern, check_notification
 from .results import StatelessResults
