@@ -71,7 +71,6 @@ class Exchange:
         self._watch: Task | None = None
 
     def wake(self) -> None:
-        """There is something to send."""
         self._woken.set()
 
     @property
@@ -85,7 +84,6 @@ class Exchange:
         )
 
     async def run(self) -> None:
-        """Answer a request."""
         self._serving.requests += 1
         try:
             self._feed(request_head(self._scope))

@@ -19,7 +19,6 @@ class Refusal(asyncio.Protocol):
     """Closes a connection that could not be taken over, at once."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is open."""
         cast(asyncio.Transport, transport).abort()
 
 
@@ -48,12 +47,10 @@ class Connection(asyncio.Protocol):
 
     @property
     def connection(self) -> ConnectionInfo:
-        """What is known of it."""
         descriptor = self._transport.get_extra_info("socket").fileno()
         return connection_info(descriptor, self._transport.get_extra_info("ssl_object"))
 
     def wake(self) -> None:
-        """There may be something to send."""
         self._safely(self._pull)
 
     def _pull(self) -> None:
@@ -113,7 +110,6 @@ class Connection(asyncio.Protocol):
     # What asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is open."""
         self._transport = cast(asyncio.Transport, transport)  # what uvloop has is like it
         # We want to be paused as soon as anything waits. TLS would count what is left of its own
         # handshake, too, and pause us for ever.
@@ -125,13 +121,11 @@ class Connection(asyncio.Protocol):
         self._go_on()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come."""
         now = self._serving.loop.now()
         self._safely(lambda: self._connection.receive_data(data, now=now))
         self._go_on()
 
     def eof_received(self) -> None:
-        """No more will come."""
         now = self._serving.loop.now()
         self._safely(lambda: self._connection.receive_eof(now=now))
         self._go_on()
@@ -153,12 +147,10 @@ class Connection(asyncio.Protocol):
         self._alarm.set(self._serving.loop.now() + self._send_timeout)
 
     def resume_writing(self) -> None:
-        """It has taken everything."""
         self._is_blocked = False
         self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is closed, by whomever."""
         self._alarm.stop()
         now = self._serving.loop.now()
         self._safely(lambda: self._connection.connection_lost(now=now))

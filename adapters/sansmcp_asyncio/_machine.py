@@ -77,7 +77,6 @@ class Task:
         self.task = asyncio.get_running_loop().create_task(work)
 
     def cancel(self) -> None:
-        """Cancel what it waits for."""
         # Not before its first step, for coroutines that it has to await would be lost.
         self.task.get_loop().call_soon(self.task.cancel)
 
@@ -89,7 +88,6 @@ class Tasks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> Task:
-        """Begin one."""
         started = Task(work)
         self._tasks.add(started.task)
         started.task.add_done_callback(self._tasks.discard)

@@ -52,7 +52,6 @@ class Pool(sansmcp.ConnectionPool):
             connection.host.send(effect.exchange, request)
 
     def abort(self, exchange: int) -> None:
-        """Break an exchange off."""
         if exchange in self._opening:
             self._opening[exchange].cancel()
         self.release(exchange, now=self.loop.time())
@@ -154,7 +153,6 @@ class Stream(asyncio.Protocol):
     # What asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is open."""
         self._transport = cast(asyncio.Transport, transport)  # what uvloop has is like it
         set_options(transport.get_extra_info("socket"))
 
@@ -171,7 +169,6 @@ class Stream(asyncio.Protocol):
             self._pool.fail(self._exchange, error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is closed, by whomever."""
         self._pool.streams.discard(self)
         self.lost.set_result(None)
         try:

@@ -139,13 +139,11 @@ class _Process(asyncio.SubprocessProtocol):
     # What asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It runs."""
         self._transport = cast(asyncio.SubprocessTransport, transport)
         for data in self._to_write:
             self.write(data)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """It has written something."""
         self._tell(parts.Output(data) if fd == _OUTPUT else parts.ErrorOutput(data))
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:

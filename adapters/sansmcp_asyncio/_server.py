@@ -178,15 +178,12 @@ class Serve(Coroutine[Any, Any, None]):
         return self._begun().__await__()
 
     def send(self, value: Any) -> Any:
-        """Go on; see :class:`collections.abc.Coroutine`."""
         return self._begun().send(value)
 
     def throw(self, *error: Any) -> Any:
-        """Raise an exception where it waits."""
         return self._begun().throw(*error)
 
     def close(self) -> None:
-        """Never serve, or no longer."""
         self._is_used = True
         if self._work is not None:
             self._work.close()

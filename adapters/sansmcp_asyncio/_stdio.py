@@ -37,15 +37,12 @@ class StdioTransport(asyncio.Transport):
         self._output.write(memoryview(data))
 
     def get_write_buffer_size(self) -> int:
-        """What is still to be written."""
         return self._output.unwritten
 
     def pause_reading(self) -> None:
-        """Do not read."""
         self._input.pause()
 
     def resume_reading(self) -> None:
-        """Read again."""
         self._input.resume()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -124,7 +121,6 @@ class _Input(_Copy):
         self._has_ended = False
 
     def resume(self) -> None:
-        """Tell the protocol what comes."""
         self._is_wanted = not self._has_ended
         if self._is_wanted and self.is_pipe:
             self.loop.add_reader(self.descriptor, lambda: self._came(self._read()))

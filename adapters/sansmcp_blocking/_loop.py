@@ -90,7 +90,6 @@ class Loop:
             task.steps.close()
 
     def close(self) -> None:
-        """Stop all tasks."""
         for task in tuple(self._tasks):
             self.stop(task)
         self._selector.close()

@@ -55,7 +55,6 @@ class _Connection:
 
     @property
     def connection(self) -> sansmcp.ConnectionInfo:
-        """What is known of it."""
         assert isinstance(self._stream, SocketStream)
         return self._stream.info()
 
@@ -218,7 +217,7 @@ class Serving(Host):
             self._nudge.close()
 
     def accept_from(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
-        """Take connections."""
+        """Accept connections on a listening socket until the server stops."""
         self._accepting.append(self._loop.start(self._accept(listener, context)))
 
     def converse_on(self, streams: StandardStreams, *, is_last: bool) -> None:
@@ -236,7 +235,7 @@ class Serving(Host):
         return self._loop.start(steps)
 
     def wake(self, task: Task) -> None:
-        """A task has something to do."""
+        """Let a task of the loop run again."""
         self._loop.wake(task)
 
     def left(self, driver: _Connection) -> None:

@@ -29,5 +29,4 @@ class Counts:
 
     @property
     def verdict(self) -> str:
-        """The last line."""
         return f"demo: {self}, {self.lost} lost, {self.duplicated} duplicated"

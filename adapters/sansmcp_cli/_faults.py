@@ -99,7 +99,6 @@ class _Lane:
             latency, pause = 0.0, _FRAGMENT_PAUSE
 
     def _size(self) -> int:
-        """Bytes of the next piece."""
         size = _LARGEST
         if self._faults.fragments is not None:
             size = self._sizes.randint(1, 2 * self._faults.fragments - 1)

@@ -18,7 +18,6 @@ class AsyncioTask:
         self._task = task
 
     def cancel(self) -> None:
-        """Cancel what it waits for."""
         # Not before its first step: it would never take it, and coroutines that it was given to
         # await would be lost.
         self._task.get_loop().call_soon(self._task.cancel)
@@ -34,7 +33,6 @@ class AsyncioLoop:
 
     @property
     def key(self) -> Hashable:
-        """The loop."""
         return self._loop
 
     def is_here(self) -> bool:
@@ -45,11 +43,9 @@ class AsyncioLoop:
             return False
 
     def now(self) -> float:
-        """The time."""
         return self._loop.time()
 
     def event(self) -> asyncio.Event:
-        """A new event."""
         return asyncio.Event()
 
     def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> AsyncioTask:
@@ -91,7 +87,6 @@ class AsyncioLoop:
         task.result()
 
     async def checkpoint(self) -> None:
-        """Let others run."""
         await asyncio.sleep(0)
 
     def _ended(self, task: asyncio.Task[None]) -> None:

@@ -90,7 +90,6 @@ class CallFromThread(Call):
         self._serving.settle()
 
     def now(self) -> float:
-        """Return the time of the loop."""
         return self._serving.loop.now()
 
     async def _wait_for_room(self, outcome: Future[Any]) -> None:
@@ -117,7 +116,6 @@ class _Answer(sansmcp.Promise):
         self._deliver = partial(answered, id, outcome)
 
     def deliver(self, value: Any = None, error: Exception | None = None) -> None:
-        """Bring the ClientAnswered."""
         self._deliver(value)
 
 

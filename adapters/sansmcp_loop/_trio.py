@@ -33,11 +33,9 @@ class TrioLoop:
         return trio.lowlevel.in_trio_run() and trio.lowlevel.current_trio_token() is self._token
 
     def now(self) -> float:
-        """The time."""
         return trio.current_time()
 
     def event(self) -> trio.Event:
-        """A new event."""
         return trio.Event()
 
     def spawn(
@@ -67,7 +65,6 @@ class TrioLoop:
             await work()
 
     async def checkpoint(self) -> None:
-        """Let others run."""
         await trio.lowlevel.checkpoint()
 
 

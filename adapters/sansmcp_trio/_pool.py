@@ -48,7 +48,6 @@ class Pool(sansmcp.ConnectionPool):
             connection.host.send(effect.exchange, request)
 
     def abort(self, exchange: int) -> None:
-        """Break an exchange off."""
         if exchange in self._opening:
             self._opening[exchange].cancel()
         self.release(exchange, now=trio.current_time())

@@ -89,7 +89,6 @@ class _Process:
         self._is_killed = False  # what has its number after that may be somebody else
 
     def leave(self) -> None:
-        """Hear no more of it."""
         self._scope.cancel()
 
     async def run(self, command: tuple[str, ...]) -> None:

@@ -65,7 +65,6 @@ class _Driver:
 
     @property
     def connection(self) -> sansmcp.ConnectionInfo:
-        """What is known of it."""
         return info_of(self._stream)
 
     def wake(self) -> None:

@@ -38,7 +38,6 @@ class StdioStream(trio.abc.Stream):
         await self._output.write(data)
 
     async def wait_send_all_might_not_block(self) -> None:
-        """It might at any time."""
         await trio.lowlevel.checkpoint()
 
     async def aclose(self) -> None:

@@ -71,7 +71,6 @@ class _Exchange(Iterator[bytes]):
         self._is_woken = False
 
     def wake(self) -> None:
-        """There is something to send."""
         self._is_woken = True
 
     @property

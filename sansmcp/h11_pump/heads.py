@@ -9,7 +9,6 @@ from ..wire import malformed
 
 
 def read_request_head(data: bytes) -> tuple[RequestHead, bool]:
-    """Implements :class:`sansmcp.wire.HeadReader`."""
     event = _first_event(h11.Connection(h11.SERVER), data)
     assert isinstance(event, h11.Request), "h11 takes a whole head for nothing else"
     if event.http_version not in (b"1.0", b"1.1"):
@@ -20,7 +19,6 @@ def read_request_head(data: bytes) -> tuple[RequestHead, bool]:
 
 
 def read_response_head(data: bytes) -> tuple[ResponseHead, bool]:
-    """Implements :class:`sansmcp.wire.HeadReader`."""
     event = _first_event(h11.Connection(h11.CLIENT), data)
     assert isinstance(event, h11.Response), "h11 expects no other one before a request"
     head = ResponseHead(status=event.status_code, headers=tuple(event.headers))

@@ -17,20 +17,16 @@ class _Collector:
         self.is_complete = False
 
     def on_url(self, url: bytes) -> None:
-        """The target of a request."""
         self.target = url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header."""
         self.headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
-        """The head is complete."""
         self.is_complete = True
 
 
 def read_request_head(data: bytes) -> tuple[RequestHead, bool]:
-    """Implements :class:`sansmcp.wire.HeadReader`."""
     collector = _Collector()
     parser = httptools.HttpRequestParser(collector)
     _feed(parser, data)
@@ -47,7 +43,6 @@ def read_request_head(data: bytes) -> tuple[RequestHead, bool]:
 
 
 def read_response_head(data: bytes) -> tuple[ResponseHead, bool]:
-    """Implements :class:`sansmcp.wire.HeadReader`."""
     collector = _Collector()
     parser = httptools.HttpResponseParser(collector)
     _feed(parser, data)

@@ -34,7 +34,6 @@ class HttpAnswer(ABC):
 
     @property
     def head(self) -> RequestHead | None:
-        """The POST."""
         return self.exchange.head
 
     def start(self) -> None:

@@ -66,7 +66,6 @@ class Answer(PlainResults, HttpAnswer):
         return not self._abandoned
 
     def withdraw(self) -> None:
-        """One call ends without an answer."""
         self.open_calls -= 1
         if self.open_calls == 0:
             if self._collected:
@@ -104,7 +103,6 @@ class Answer(PlainResults, HttpAnswer):
         return stream is not None and stream.disconnect(retry)
 
     def peer_gone(self) -> None:
-        """The connection of the POST broke."""
         if self.stream is None:
             self._core.timers.stop(Timer.STREAM_OPEN, self)
             self._abandoned = True

@@ -72,7 +72,6 @@ class Leaving:
         self._table.put(_read(self._table, self._key, 0), self)
 
     def replayed(self, effect: StoreRead, page: Page | None) -> None:
-        """The log has been read."""
         if page is not None and page.last.seq == 1:
             self.append(2)
             return
@@ -142,7 +141,6 @@ class Watch:
             self._table.put(_read(self._table, self._key, self.after), self)
 
     def replayed(self, effect: StoreRead, page: Page | None) -> None:
-        """The log has been read."""
         if page is None or not page.entries:
             self.wait()
         elif self.is_wanted():

@@ -51,7 +51,6 @@ class _Stream:
 
     @property
     def head(self) -> RequestHead | None:
-        """The GET that opened it."""
         return self.exchange.head
 
     @property
@@ -67,14 +66,12 @@ class _Stream:
         return True
 
     def close(self) -> None:
-        """End the stream."""
         self.exchange.stop()
 
     def catch_up(self) -> None:
         """Nothing is kept anywhere else."""
 
     def over(self) -> None:
-        """With the stream ends the session."""
         self._gone()
 
 

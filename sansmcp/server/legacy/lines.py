@@ -62,7 +62,6 @@ class LineAnswer(PlainResults):
         return self._send_batch()
 
     def withdraw(self) -> None:
-        """One call ends without an answer."""
         self.open_calls -= 1
         self._send_batch()
 
@@ -101,7 +100,6 @@ class SessionLines:
 
     @property
     def is_busy(self) -> bool:
-        """Whether calls run."""
         return bool(self.session.calls)
 
     def end(self, reason: str) -> None:

@@ -43,7 +43,6 @@ class StreamTable:
 
     @property
     def limits(self) -> Limits:
-        """The bounds that were set."""
         return self.core.limits
 
     def new(

@@ -81,7 +81,6 @@ class SharedSession:
         self._table.streams.put(read, self)
 
     def stored(self) -> None:
-        """It is written down."""
         self._done(None)
 
     def overtaken(self) -> None:

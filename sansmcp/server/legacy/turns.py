@@ -167,7 +167,6 @@ class ContinuedAnswer(PlainResults):
         return self._stream.append(data, final=True)
 
     def withdraw(self) -> None:
-        """The call ends without an answer."""
         self.open_calls = 0
         self._stream.append(b"", final=True)
 
@@ -213,7 +212,6 @@ class Delivery:
         self._read(self._turn.stream, self._turn.seq - 1, 1, self._found_turn)
 
     def replayed(self, effect: StoreRead, page: Page | None) -> None:
-        """A page has come."""
         self._found(page)
 
     def _found_turn(self, page: Page | None) -> None:

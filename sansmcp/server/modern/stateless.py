@@ -51,13 +51,11 @@ class StatelessAnswer(StatelessResults, HttpAnswer):
         return self.exchange.is_slow
 
     def message(self, data: bytes) -> bool:
-        """Something to say before the answer."""
         self.open()
         self.exchange.send(encode_event(data))
         return True
 
     def respond(self, data: bytes, http_status: int = 200) -> bool:
-        """The answer."""
         self._over()
         if self.exchange.state is ExchangeState.DECIDING:
             self.exchange.reply(http_status, data)
@@ -102,7 +100,6 @@ class StatelessLine(StatelessResults):
 
     @property
     def congested(self) -> bool:
-        """Whether the client does not read."""
         return self._outlet.congested
 
     def message(self, data: bytes) -> bool:
@@ -137,7 +134,6 @@ class HttpListener:
         return self._exchange.is_slow
 
     def send(self, message: bytes) -> None:
-        """Send a message."""
         self._exchange.send(encode_event(message))
 
     def finish(self, message: bytes, request_id: RequestId) -> None:
@@ -150,7 +146,6 @@ class HttpListener:
         self._exchange.abort()
 
     def peer_gone(self) -> None:
-        """The client has ended the subscription."""
         self._subscriptions.gone(self)
 
 
@@ -164,11 +159,9 @@ class LineListener:
 
     @property
     def congested(self) -> bool:
-        """Whether the client does not read."""
         return self._outlet.congested
 
     def send(self, message: bytes) -> None:
-        """Send a message."""
         self._outlet.send(message)
 
     def finish(self, message: bytes, request_id: RequestId) -> None:
@@ -245,7 +238,6 @@ class StatelessLines:
 
     @property
     def is_busy(self) -> bool:
-        """Whether calls run."""
         return bool(self.calls)
 
     def took(self, message: Message | Batch) -> bool:
@@ -264,7 +256,6 @@ class StatelessLines:
         return True
 
     def end(self, reason: str) -> None:
-        """The conversation is over."""
         for call in tuple(self.calls.values()):
             call.cancel(reason)
         for listener in self._listeners.values():

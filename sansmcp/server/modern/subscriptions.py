@@ -70,7 +70,6 @@ class Subscription:
         return kinds | {(_URIS, each) for uri in uris for each in (uri, uri.rstrip("/") + "/")}
 
     def tell(self, method: str, params: Params) -> None:
-        """Tell it."""
         meta = {**(json.as_object(params.get("_meta")) or {}), SUBSCRIPTION_ID: self.request_id}
         self.stream.send(jsonrpc.encode(Notification(method, {**params, "_meta": meta})))
 

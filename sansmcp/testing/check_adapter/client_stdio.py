@@ -42,7 +42,6 @@ class _Program:
 
     @property
     def command(self) -> list[str]:
-        """The command."""
         program = Path(__file__).with_name("stdio_program.py")
         port = self._listener.getsockname()[1]
         return [sys.executable, "-IS", str(program), str(port), self._manners]

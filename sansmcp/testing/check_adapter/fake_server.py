@@ -114,7 +114,6 @@ def _chunk(*parts: bytes) -> bytes:
 
 
 def encode(members: Mapping[str, Any]) -> bytes:
-    """A JSON-RPC message."""
     return json.dumps({"jsonrpc": "2.0", **members}).encode()
 
 

@@ -67,7 +67,6 @@ class Connection:
         self.close()
 
     def send(self, data: bytes) -> None:
-        """Send bytes."""
         self._socket.sendall(data)
 
     def send_until_held_up(self, data: bytes, most: int) -> int:

@@ -40,21 +40,17 @@ class _Process:
         self._output.close()
 
     def say(self, line: str) -> None:
-        """Write a line."""
         self._input.write(line + "\n")
         self._input.flush()
 
     def ask(self, id: int, method: str, params: dict[str, Any]) -> None:
-        """Write a request."""
         message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
         self.say(json.dumps(message))
 
     def call(self, id: int, tool: str, **params: Any) -> None:
-        """Write a call of a tool."""
         self.ask(id, "tools/call", {"name": tool, "arguments": {}, **params})
 
     def hear(self) -> dict[str, Any]:
-        """Read a message."""
         message: dict[str, Any] = json.loads(self._output.readline())
         return message
 

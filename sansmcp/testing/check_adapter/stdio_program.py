@@ -17,7 +17,6 @@ from typing import Any
 
 
 def say(**members: Any) -> None:
-    """Write a message."""
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", **members}) + "\n")
     sys.stdout.flush()
 
@@ -60,7 +59,6 @@ def call(arguments: dict[str, Any], witness: socket.socket) -> Any:
 
 
 def take(message: dict[str, Any], witness: socket.socket) -> None:
-    """Answer a request."""
     params = message.get("params", {})
     match message["method"]:
         case "initialize":
