@@ -10,7 +10,7 @@ import abc
 import itertools
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -29,6 +29,7 @@ from sansmcp import (
     Server,
     StreamKey,
 )
+from sansmcp.codecs.event_id import EventId
 from sansmcp.effects import (
     AbortExchange,
     Authenticate,
@@ -79,9 +80,11 @@ from sansmcp.process import Output, ProcessPart
 from sansmcp.server.calls import Caller
 from sansmcp.server.legacy.elsewhere import cancellation_log
 from sansmcp.server.legacy.sessions import LegacySession
+from sansmcp.server.legacy.turns import Parked
 from sansmcp.types import Era
 from sansmcp_stores import SqliteStore
 
+from . import remains
 from .network import Pipes, Wire
 
 if TYPE_CHECKING:
@@ -92,6 +95,8 @@ Script: TypeAlias = Generator[float | int, Any, Any]
 _ID = re.compile(rb"^id: (.*)$", re.MULTILINE)
 _SPINS = 50
 """How often a machine may have something to do at one time."""
+_LATEST = 1.0
+"""Seconds after which a store that has done something says so at the latest."""
 MARK = "notifications/message"
 TICK = "notifications/com.example/tick"
 CHANGED = "notifications/tools/list_changed"
@@ -667,6 +672,7 @@ class Customer(Host):
         if effect.head.values(b"last-event-id"):
             self.world.reach("stream resumed from a cursor")
             self.gets.append(effect)
+            self._may_double(effect)
         if effect.head.values(b"mcp-session-id"):
             self.in_session.append(effect)
         self._opened.add(effect.exchange)
@@ -689,6 +695,13 @@ class Customer(Host):
         wire = connection.host
         wire.exchange = effect.exchange
         wire.send(data)
+
+    def _may_double(self, effect: OpenExchange) -> None:
+        """What resumes a stream may come a second time, while the first one is still open."""
+        name = f"{self.name} doubles {effect.exchange}"
+        if "strangers" in self.world.features and self.world.strikes(name, 0.2):
+            delay = self.world.fates.pick(f"{name} after", (0.0, 0.02, 0.5))
+            self.world.clock.call_later(delay, lambda: self.world.double(self, effect, name))
 
     def _time_passes(self, now: float) -> None:
         self.client.handle_timeout(now=now, is_reading=not self._paused)
@@ -717,6 +730,8 @@ class Instance(Host):
         self._awaited: dict[Call, int] = {}
         self._store_free_at = 0.0
         self._store_uses = 0
+        self._looked: defaultdict[StreamKey, list[float]] = defaultdict(list)
+        """When logs were read."""
         self._used: set[Caller] = set()
         """The sessions that have made calls here."""
 
@@ -804,16 +819,13 @@ class Instance(Host):
         world = self.world
         self._store_uses += 1
         name = f"{self.name} store {self._store_uses}"
+        if isinstance(effect, StoreAppend):
+            self._check_wanted(effect)
         slow, late = 0.0, 0.0
         if world.is_faulty and "slow store" in world.features:
             slow = world.fates.pick(f"{name} slow", (0.0, 0.001, 0.05, 0.5))
-            late = world.fates.pick(f"{name} late", (0.0, 0.0, 0.02, 1.0))
-        fails = (
-            world.is_faulty
-            and "store fails" in world.features
-            and not isinstance(effect, StoreDrop)
-            and world.strikes(name, world.rate * world.fates.pick("store rate", (0.05, 0.4)))
-        )
+            late = world.fates.pick(f"{name} late", (0.0, 0.0, 0.02, _LATEST))
+        fails = self._may_fail(effect) and world.strikes(name, self._rate_of_failing(effect))
         self.pending += 1
         self._store_free_at = max(self._store_free_at, world.clock.now) + slow
 
@@ -828,6 +840,29 @@ class Instance(Host):
             world.clock.call_at(self._store_free_at, use)
         else:
             self._completed(self._store_does(effect, fails))
+
+    def _may_fail(self, effect: StoreEffect) -> bool:
+        return "store fails" in self.world.features and not isinstance(effect, StoreDrop)
+
+    def _rate_of_failing(self, effect: StoreAppend | StoreRead) -> float:
+        """Failures are more frequent where a stream has a reader that is behind."""
+        world = self.world
+        if remains.is_reader_behind(self.server, effect.stream):
+            return 0.4
+        return world.rate * world.fates.pick("store rate", (0.05, 0.4))
+
+    def _check_wanted(self, effect: StoreAppend) -> None:
+        """Fail if answers are added to a turn although its call was seen to be cancelled.
+
+        Whoever adds them has read the log of the cancellation before, not long ago.
+        """
+        log = self.world.parked.get(effect.stream)
+        if log is None:
+            return
+        cancelled_at = self.world.stored_cancellations.get(log, math.inf)
+        since = self.world.clock.now - _LATEST - 0.1
+        if min((at for at in self._looked[log] if at >= since), default=-1.0) > cancelled_at:
+            self.world.fail("executions", f"{self.name} takes answers of a cancelled call: {log}")
 
     def _completed(self, done: Any) -> None:
         self.pending -= 1
@@ -858,11 +893,14 @@ class Instance(Host):
                     self.world.check_store(store.store)
                     if key.stream.startswith(".cancelled.") and entries[0].seq == 2:
                         self.world.stored_cancellations[key] = self.world.clock.now
+                    if entries[-1].waits:
+                        self._note_parked(key, entries[-1])
                     return lambda: server.stored(effect, now=self.now)
                 self.world.reach("append overtaken")
                 return lambda: server.overtaken(effect, now=self.now)
             case StoreRead(stream=key, after=after, limit=limit, max_bytes=most):
                 page = store.store.read(key, after, limit=limit, max_bytes=most)
+                self._looked[key].append(self.world.clock.now)
                 if page is None or (page.entries and page.entries[0].seq > after + 1):
                     self.world.reach("entries have gone from the store")
                 elif len(page.entries) == limit and page.last.seq > page.entries[-1].seq:
@@ -871,6 +909,13 @@ class Instance(Host):
             case _:
                 store.store.drop(effect.principal, effect.session)
                 return lambda: None
+
+    def _note_parked(self, key: StreamKey, entry: Entry) -> None:
+        """Note where the answers to a turn come, and its cancellation."""
+        turn = f"{EventId(key.stream, entry.seq).encode()}."
+        log = cancellation_log(Parked.decode(entry.data).request.id)
+        answers, cancellation = (attrs.evolve(key, stream=name) for name in (turn, log))
+        self.world.parked[answers] = cancellation
 
     def _store_fails(self, store: NotingStore, effect: StoreEffect, now: float) -> Any:
         """It fails, or does it, or a part of it, and its reply gets lost."""

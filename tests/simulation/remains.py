@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterable, Iterator
 
-from sansmcp import Client, Server
+from sansmcp import Client, Server, StreamKey
 from sansmcp.server.exchange import ServerExchange
 from sansmcp.server.legacy.sessions import LegacySession
 from sansmcp.states import ClientState, ExchangeState, SessionState
@@ -98,6 +98,12 @@ def of_ended_calls(server: Server) -> Iterator[str]:
             is_of_a_call = stream not in session._standalone  # noqa: SLF001
             if is_of_a_call and not (session.calls or stream.finished or stream.written_elsewhere):
                 yield f"keeps the stream of a call open: {stream.key}"
+
+
+def is_reader_behind(server: Server, key: StreamKey) -> bool:
+    """Whether the log of that name is a stream whose reader has not been given what is stored."""
+    stream = server._legacy and server._legacy.streams._streams.get(key)  # noqa: SLF001
+    return bool(stream and stream.reader) and stream._position < stream._stored  # noqa: SLF001
 
 
 def stuck_readers(server: Server) -> Iterator[str]:
