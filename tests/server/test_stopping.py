@@ -262,3 +262,22 @@ def test_a_response_that_follows_a_call_elsewhere_ends_without_sessions_too() ->
     assert second.server.next_deadline() is None
     (call,) = received(first)
     assert call.is_running
+
+
+def test_what_waits_behind_a_slow_store_is_said_although_the_store_forgets_it() -> None:
+    """The error of a call was thrown away, and its stream just ended (found by the simulator)."""
+    bench = Bench()
+    session = bench.open_session()
+    talk, call = bench.call(session)
+    say(bench, call, "a")
+    bench.store_works = False
+    say(bench, call, "b")
+    bench.do(bench.server.shut_down)
+    assert not talk.ended
+    while bench.waiting:
+        bench.use_store_once()
+    assert talk.ended
+    assert methods(talk)[:2] == ["a", "b"]
+    assert talk.messages[-1]["error"]["data"]["reason"] == "shutting_down"
+    assert (talk.last_id, bench.store.count) == ("", 0)
+    assert bench.server.next_deadline() is None

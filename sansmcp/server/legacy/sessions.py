@@ -276,7 +276,7 @@ class LegacySession(Session):
         if self.outlet is not None:
             self.outlet.close()
         for exchange, stream in self._readers.items():
-            if stream.is_ending(everywhere=everywhere):
+            if stream.is_ending:
                 continue
             if not everywhere:
                 stream.disconnect(self._core.retry_ms)

@@ -118,6 +118,8 @@ class Stream:
     """The reader is to be let go with this ``retry``, as soon as it has an id."""
     _reading: StoreRead | None = attrs.field(default=None, init=False)
     """What will bring the reader's next page."""
+    _is_dropped: bool = attrs.field(default=False, init=False)
+    """The store forgets the log: it gets nothing more of it."""
     _is_orphan: bool = attrs.field(init=False)
     """There is no session that could ask for what the store has failed to keep."""
 
@@ -140,16 +142,10 @@ class Stream:
         is_written = self.finished or self.written_elsewhere
         return is_written and self._appending is None and self.reader is None
 
-    def is_ending(self, *, everywhere: bool) -> bool:
-        """Whether the store is getting the last entry: the reader is given it, and ends, then.
-
-        ``everywhere``: its session ends for all instances, so that nothing more is to be stored.
-        """
-        if self._appending is None:
-            return False
-        waits = self._unstored and not everywhere
-        last = self._unstored[-1] if waits else self._appending.entries[-1]
-        return last.final
+    @property
+    def is_ending(self) -> bool:
+        """Whether the last entry waits for the store: the reader is given it, and ends, then."""
+        return self._appending is not None and (self._unstored or self._appending.entries)[-1].final
 
     def announce(self) -> None:
         """Let the log of a call begin with an entry that tells all instances that there is one.
@@ -227,6 +223,9 @@ class Stream:
         if self._is_read_up_to(entries[0].seq - 1) and not self._is_slow():
             self._give(entries)
         self._depart()
+        if self._is_dropped and self._unstored:
+            self._go_unstored(tuple(self._unstored))
+            return
         self.catch_up()
         self._append_next()
 
@@ -244,8 +243,8 @@ class Stream:
 
     def failed(self, effect: StoreEffect) -> bool:
         """The store could not do what it was asked. Returns False if messages are lost by that."""
-        if effect is self._appending:
-            is_delivered = self._go_unstored()
+        if self._appending is not None and effect is self._appending:
+            is_delivered = self._go_unstored((*self._appending.entries, *self._unstored))
             self._tidy_orphan()
             return is_delivered
         if effect is self._reading:
@@ -256,11 +255,12 @@ class Stream:
     def close(self, *, everywhere: bool) -> None:
         """The session has ended: nothing follows.
 
-        What was said before is still stored, unless the session has ended ``everywhere``; a reader
-        that waits for the last message gets it.
+        What was said before is still stored, unless the session has ended ``everywhere``, so that
+        the store forgets it; a reader that waits for the last message gets it all the same.
         """
         self._is_orphan = True
-        if not self.is_ending(everywhere=everywhere):
+        self._is_dropped = everywhere
+        if not self.is_ending:
             self.finished = True
             if everywhere:
                 self._unstored.clear()
@@ -374,7 +374,7 @@ class Stream:
         if self.polling and (id := self._id(self._position)) is not None:
             exchange.send(encode_event(b"", id=id, retry=self._take_retry()))
 
-    def _go_unstored(self) -> bool:
+    def _go_unstored(self, entries: Sequence[Entry]) -> bool:
         """Go on without the store: the reader may still get what it would have got next.
 
         Its client is told to forget its last id. The append that failed may have been done, in
@@ -383,8 +383,6 @@ class Stream:
 
         Returns False if the reader gets nothing.
         """
-        assert self._appending is not None
-        entries = (*self._appending.entries, *self._unstored)
         self._appending = None
         self._unstored.clear()
         is_read = self._is_read_up_to(entries[0].seq - 1) and not self.written_elsewhere
