@@ -825,7 +825,7 @@ class Instance(Host):
         if world.is_faulty and "slow store" in world.features:
             slow = world.fates.pick(f"{name} slow", (0.0, 0.001, 0.05, 0.5))
             late = world.fates.pick(f"{name} late", (0.0, 0.0, 0.02, _LATEST))
-        fails = self._may_fail(effect) and world.strikes(name, self._rate_of_failing(effect))
+        fails = world.strikes(name, self._rate_of_failing(effect))
         self.pending += 1
         self._store_free_at = max(self._store_free_at, world.clock.now) + slow
 
@@ -841,12 +841,11 @@ class Instance(Host):
         else:
             self._completed(self._store_does(effect, fails))
 
-    def _may_fail(self, effect: StoreEffect) -> bool:
-        return "store fails" in self.world.features and not isinstance(effect, StoreDrop)
-
-    def _rate_of_failing(self, effect: StoreAppend | StoreRead) -> float:
+    def _rate_of_failing(self, effect: StoreEffect) -> float:
         """Failures are more frequent where a stream has a reader that is behind."""
         world = self.world
+        if isinstance(effect, StoreDrop) or "store fails" not in world.features:
+            return 0.0
         if remains.is_reader_behind(self.server, effect.stream):
             return 0.4
         return world.rate * world.fates.pick("store rate", (0.05, 0.4))

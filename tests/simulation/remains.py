@@ -102,8 +102,11 @@ def of_ended_calls(server: Server) -> Iterator[str]:
 
 def is_reader_behind(server: Server, key: StreamKey) -> bool:
     """Whether the log of that name is a stream whose reader has not been given what is stored."""
-    stream = server._legacy and server._legacy.streams._streams.get(key)  # noqa: SLF001
-    return bool(stream and stream.reader) and stream._position < stream._stored  # noqa: SLF001
+    legacy = server._legacy  # noqa: SLF001
+    stream = None if legacy is None else legacy.streams._streams.get(key)  # noqa: SLF001
+    if stream is None or stream.reader is None:
+        return False
+    return stream._position < stream._stored  # noqa: SLF001
 
 
 def stuck_readers(server: Server) -> Iterator[str]:
