@@ -59,7 +59,7 @@ def add_to(commands: Commands) -> None:
     adapter = commands.add_parser(
         "check-adapter",
         help="check an adapter of your own, over real sockets and processes",
-        description="Check an adapter. SUBJECT is a sansmcp.testing.check_adapter.ClientSubject "
+        description="Check an adapter. SUBJECT is a sansmcp_check.ClientSubject "
         "or ServerSubject, or a class of one that takes no arguments. Exit status: 0, 1 if a "
         "check fails, 2 for what cannot be checked.",
     )
@@ -109,7 +109,7 @@ def _report(check: _Check) -> str:
 
 
 def _adapter_checks(options: argparse.Namespace, folder: str) -> Iterator[_Check]:
-    from sansmcp.testing.check_adapter import client_checks, server_checks  # takes its time
+    from sansmcp_check import client_checks, server_checks  # takes its time
 
     subject = load(options.subject, "subject", "subject")
     if inspect.isclass(subject):

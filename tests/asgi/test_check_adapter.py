@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import sansmcp
-from sansmcp.testing.check_adapter import (
+from sansmcp_asgi import asgi_app
+from sansmcp_check import (
     Check,
     Feature,
     ServerSubject,
     SubjectSettings,
     server_checks,
 )
-from sansmcp_asgi import asgi_app
 from sansmcp_loop import current_loop
 
 from .conftest import Host

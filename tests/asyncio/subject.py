@@ -1,4 +1,4 @@
-"""The asyncio adapter, as the checks of sansmcp.testing.check_adapter want it: a loop in a thread.
+"""The asyncio adapter, as the checks of sansmcp_check want it: a loop in a thread.
 
 ``python subject.py`` serves the application of the checks on stdio.
 """
@@ -16,7 +16,7 @@ import sansmcp
 import sansmcp_asyncio
 import sansmcp_loop
 from sansmcp.events import ClientEvent, Connected
-from sansmcp.testing.check_adapter import Answer, Feature, stdio_app
+from sansmcp_check import Answer, Feature, stdio_app
 
 from .loops import LOOPS
 

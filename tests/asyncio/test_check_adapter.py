@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sansmcp.testing.check_adapter import (
+from sansmcp_check import (
     Check,
     ClientSubject,
     ServerSubject,

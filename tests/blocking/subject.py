@@ -10,7 +10,7 @@ import sansmcp_blocking
 from sansmcp.events import ClientEvent, Connected
 from sansmcp.handles import OnProgress
 from sansmcp.messages import Params
-from sansmcp.testing.check_adapter import (
+from sansmcp_check import (
     Answer,
     ClientSubject,
     ConnectedClient,

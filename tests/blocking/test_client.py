@@ -17,9 +17,9 @@ import sansmcp_blocking
 from sansmcp import JsonRpcError, Limits, LocalProtocolError, RequestCancelled, RequestTimeout
 from sansmcp.events import Closed, ProgressReceived, ServerNotified
 from sansmcp.revisions import HANDSHAKE_VERSIONS
-from sansmcp.testing.check_adapter.fake_server import Exchange, FakeServer
 from sansmcp.trace import Tracer
 from sansmcp_blocking import Call
+from sansmcp_check.fake_server import Exchange, FakeServer
 
 from ..stepping import wherever
 from ..trio.programs import outside

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sansmcp.testing import check_adapter
-from sansmcp.testing.check_adapter.check import Broken, Check
+import sansmcp_check
 from sansmcp.testing.stores import STORE_CHECKS
+from sansmcp_check.check import Broken, Check
 
 from .conftest import run, run_here
 
@@ -110,10 +110,10 @@ def test_an_adapter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise Broken("two connections, and not one")
 
     checks = tuple(
-        Check[check_adapter.ClientSubject](run.__name__, "Use one.", frozenset(), run)
+        Check[sansmcp_check.ClientSubject](run.__name__, "Use one.", frozenset(), run)
         for run in (passes, fails)
     )
-    monkeypatch.setattr(check_adapter, "client_checks", lambda: checks)
+    monkeypatch.setattr(sansmcp_check, "client_checks", lambda: checks)
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
     done = run_here("check-adapter", "my_subjects:Subject")
     assert done.status == 1
@@ -129,7 +129,7 @@ def test_an_adapter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_check_of_an_adapter_is_reported(folder: Path) -> None:
     done = run("check-adapter", "my_subjects:Subject", cwd=folder)
     assert done.status == 1
-    count = len(check_adapter.client_checks())
+    count = len(sansmcp_check.client_checks())
     assert f"\n{count} checks: " in done.out
-    assert f"FAIL  {check_adapter.client_checks()[0]}\n" in done.out
+    assert f"FAIL  {sansmcp_check.client_checks()[0]}\n" in done.out
     assert "it raised NotImplementedError()" in done.out

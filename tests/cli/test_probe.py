@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp.testing.check_adapter.fake_server import Exchange, FakeServer
+from sansmcp_check.fake_server import Exchange, FakeServer
 
 from .conftest import Ran, command, environment, failed, run, run_here, serving
 

@@ -10,9 +10,9 @@ import pytest
 
 import sansmcp
 from sansmcp import Client, ClientConnection, ConnectionPool
-from sansmcp.testing.check_adapter import ClientSubject
-from sansmcp.testing.check_adapter.clients import connected, start
-from sansmcp.testing.check_adapter.fake_server import Exchange, FakeServer, echo
+from sansmcp_check import ClientSubject
+from sansmcp_check.clients import connected, start
+from sansmcp_check.fake_server import Exchange, FakeServer, echo
 
 from ..asyncio.subject import AsyncioClients
 from ..blocking.subject import BlockingClients

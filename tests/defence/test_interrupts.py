@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import sansmcp
-from sansmcp.testing.check_adapter.raw_client import Peer
-from sansmcp.testing.check_adapter.servers import MODERN
+from sansmcp_check.raw_client import Peer
+from sansmcp_check.servers import MODERN
 
 from ..asyncio.loops import LOOPS
 

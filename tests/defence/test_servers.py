@@ -12,10 +12,10 @@ import pytest
 import sansmcp
 from sansmcp import Call, Server, ServerConnection
 from sansmcp.http import RequestHead
-from sansmcp.testing.check_adapter import ServerSubject
-from sansmcp.testing.check_adapter.check import MOMENT, Broken
-from sansmcp.testing.check_adapter.raw_client import Peer
-from sansmcp.testing.check_adapter.servers import LEGACY, MODERN, serving
+from sansmcp_check import ServerSubject
+from sansmcp_check.check import MOMENT, Broken
+from sansmcp_check.raw_client import Peer
+from sansmcp_check.servers import LEGACY, MODERN, serving
 
 from ..asgi.conftest import Host as AsgiHost
 from ..asgi.test_check_adapter import AsgiServers

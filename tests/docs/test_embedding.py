@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from sansmcp.testing.check_adapter import (
+from sansmcp_check import (
     Check,
     ClientSubject,
     ServerSubject,
     client_checks,
     server_checks,
 )
-from sansmcp.testing.check_adapter.fake_server import FakeServer
+from sansmcp_check.fake_server import FakeServer
 
 from ..examples.test_examples import start, wait_for
 from ..ports import free_port

@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 import sansmcp
-from sansmcp.testing.check_adapter import Check, Feature, Running, ServerSubject, server_checks
+from sansmcp_check import Check, Feature, Running, ServerSubject, server_checks
 
 from ..ports import free_port
 from .test_examples import output_of, start, wait_for

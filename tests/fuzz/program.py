@@ -16,8 +16,8 @@ from typing import Any
 
 import sansmcp
 from sansmcp.http import RequestHead
-from sansmcp.testing.check_adapter import ServerSubject
 from sansmcp.turns import InputRequest, InputRequired
+from sansmcp_check import ServerSubject
 
 from ..asgi.conftest import Host as AsgiHost
 from ..asgi.test_check_adapter import AsgiServers

@@ -20,8 +20,8 @@ import pytest
 import sansmcp
 import sansmcp_local
 from sansmcp import Url
-from sansmcp.testing.check_adapter import raw_client
-from sansmcp.testing.check_adapter.raw_client import Connection, Peer, result_of
+from sansmcp_check import raw_client
+from sansmcp_check.raw_client import Connection, Peer, result_of
 
 from ..thorough import in_seeds
 from .mutations import Mutator

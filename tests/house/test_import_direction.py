@@ -34,6 +34,7 @@ MAY_ALSO_USE = {
     "sansmcp_cli": {
         "sansmcp_asyncio",
         "sansmcp_blocking",
+        "sansmcp_check",
         "sansmcp_local",
         "sansmcp_loop",
         "sansmcp_stores",

@@ -49,9 +49,6 @@ IN_ONE_PLACE = {
 }
 """What only some modules or packages may import."""
 
-NOT_PURE = "sansmcp.testing.check_adapter"
-"""Checks of adapters play the other side of real sockets; nothing of the library imports them."""
-
 IMPURE_NAMES = {
     "__builtins__",
     "__import__",
@@ -87,11 +84,6 @@ def impurities(module: Module) -> list[str]:
     return found
 
 
-def pure() -> list[Module]:
-    """The modules that have to be pure."""
-    return [module for module in core() if not module.name.startswith(NOT_PURE)]
-
-
 def is_allowed(imported: Import, importer: str) -> bool:
     parts = imported.name.split(".")
     names = {".".join(parts[:length]) for length in range(1, len(parts) + 1)}
@@ -99,20 +91,11 @@ def is_allowed(imported: Import, importer: str) -> bool:
 
 
 def test_the_core_is_pure() -> None:
-    assert [line for module in pure() for line in impurities(module)] == []
-
-
-def test_nothing_imports_what_is_not_pure() -> None:
-    assert [
-        f"{module.name}:{imported.line}"
-        for module in pure()
-        for imported in module.imports()
-        if imported.name.startswith(NOT_PURE)
-    ] == []
+    assert [line for module in core() for line in impurities(module)] == []
 
 
 def test_everything_on_the_lists_is_needed() -> None:
-    imported = {part.name for module in pure() for part in module.imports()}
+    imported = {part.name for module in core() for part in module.imports()}
     listed = PURE | IN_ONE_PLACE.keys()
     assert {
         name for name in listed if not any(f"{each}.".startswith(f"{name}.") for each in imported)

@@ -16,6 +16,7 @@ PACKAGES = [
     "sansmcp_asgi",
     "sansmcp_asyncio",
     "sansmcp_blocking",
+    "sansmcp_check",
     "sansmcp_httpx",
     "sansmcp_local",
     "sansmcp_loop",

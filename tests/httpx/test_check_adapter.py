@@ -15,7 +15,7 @@ import pytest
 import sansmcp
 import sansmcp_httpx
 from sansmcp.events import ClientEvent, Connected
-from sansmcp.testing.check_adapter import Check, ClientSubject, Feature, client_checks
+from sansmcp_check import Check, ClientSubject, Feature, client_checks
 
 from ..asyncio.subject import AsyncioClients
 from ..trio.subject import TrioClients

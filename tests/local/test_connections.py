@@ -13,11 +13,11 @@ import pytest
 
 import sansmcp
 from sansmcp.http import Url
-from sansmcp.testing.check_adapter import ClientSubject, ServerSubject
-from sansmcp.testing.check_adapter.check import MOMENT
-from sansmcp.testing.check_adapter.raw_client import Connection
-from sansmcp.testing.check_adapter.servers import begun, serving
-from sansmcp.testing.check_adapter.tools import Tools
+from sansmcp_check import ClientSubject, ServerSubject
+from sansmcp_check.check import MOMENT
+from sansmcp_check.raw_client import Connection
+from sansmcp_check.servers import begun, serving
+from sansmcp_check.tools import Tools
 from sansmcp_local import set_options
 
 from ..asyncio.subject import AsyncioClients, AsyncioServers

@@ -17,7 +17,7 @@ import sansmcp
 from sansmcp.effects import AbortExchange, StoreAppend, Wake
 from sansmcp.events import CallCancelled, ClientAnswered, ServerAsked
 from sansmcp.process import ErrorOutput, ProcessExit
-from sansmcp.testing.check_adapter import client_checks, server_checks
+from sansmcp_check import client_checks, server_checks
 from sansmcp_trio._pool import Stream
 
 from .subject import TrioClient, TrioClients, TrioServers

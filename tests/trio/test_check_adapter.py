@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from sansmcp.testing.check_adapter import (
+from sansmcp_check import (
     Check,
     ClientSubject,
     ServerSubject,

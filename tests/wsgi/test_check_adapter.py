@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import sansmcp
-from sansmcp.testing.check_adapter import (
+from sansmcp_check import (
     Check,
     Feature,
     Running,

@@ -7,8 +7,9 @@ import subprocess
 from types import TracebackType
 from typing import Any
 
-from ...meta import CAPABILITIES, CLIENT_INFO, VERSION
-from ...types import Self
+from sansmcp.meta import CAPABILITIES, CLIENT_INFO, VERSION
+from sansmcp.types import Self
+
 from .check import MOMENT, expect, same, server_check
 from .servers import LEGACY, MODERN
 from .subjects import Feature, ServerSubject

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, BinaryIO, TypeAlias
 
-from ...types import Self
+from sansmcp.types import Self
+
 from .check import MOMENT, Broken, expect
 
 SESSION = "session-of-the-fake-server"

@@ -11,9 +11,6 @@ A check raises AssertionError, and says which obligation was broken, what was se
 What an adapter does without is named in its ``lacks``; the checks that need it are left out by
 ``unittest.SkipTest``, with that reason. No check needs more than a loopback interface, and none
 lasts longer than a few seconds.
-
-This package uses sockets and threads, so it is not imported by :mod:`sansmcp` or
-:mod:`sansmcp.testing`.
 """
 
 from . import (

@@ -8,10 +8,11 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from ...authentication import Authenticator, ConnectionInfo, Refusal
-from ...http import RequestHead, Url
-from ...limits import Limits
-from ...trace import Tracer
+from sansmcp.authentication import Authenticator, ConnectionInfo, Refusal
+from sansmcp.http import RequestHead, Url
+from sansmcp.limits import Limits
+from sansmcp.trace import Tracer
+
 from .check import MOMENT, Broken, expect, same, server_check
 from .raw_client import POST_HEADERS, Connection, Peer, request
 from .servers import LEGACY, MODERN, alive, begun, serving

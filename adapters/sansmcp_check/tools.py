@@ -11,11 +11,12 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias
 
-from ...app import App
-from ...call_handle import CallHandle
-from ...errors import JsonRpcError
-from ...messages import Params
-from ...turns import InputRequest, InputRequired
+from sansmcp.app import App
+from sansmcp.call_handle import CallHandle
+from sansmcp.errors import JsonRpcError
+from sansmcp.messages import Params
+from sansmcp.turns import InputRequest, InputRequired
+
 from .subjects import ServerSubject
 
 _TICK = 0.005

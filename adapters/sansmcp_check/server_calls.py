@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ...http import Url
-from ...limits import Limits
+from sansmcp.http import Url
+from sansmcp.limits import Limits
+
 from .check import expect, same, server_check
 from .raw_client import POST_HEADERS, Connection, Peer, Response, request, result_of
 from .servers import LEGACY, MODERN, OLDEST, alive, begun, serving

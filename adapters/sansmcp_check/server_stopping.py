@@ -8,7 +8,8 @@ import socket
 import threading
 import time
 
-from ...http import Url
+from sansmcp.http import Url
+
 from .check import MOMENT, expect, happened, raises, same, server_check, stays_the_same
 from .raw_client import Connection, Peer
 from .servers import LEGACY, MODERN, begun, serving

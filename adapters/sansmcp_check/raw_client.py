@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
-from ...codecs.sse import SseDecoder, SseEvent
-from ...http import Url
-from ...meta import CAPABILITIES, CLIENT_INFO, NAMED, VERSION
-from ...revisions import REVISIONS
-from ...types import Era, Self
+from sansmcp.codecs.sse import SseDecoder, SseEvent
+from sansmcp.http import Url
+from sansmcp.meta import CAPABILITIES, CLIENT_INFO, NAMED, VERSION
+from sansmcp.revisions import REVISIONS
+from sansmcp.types import Era, Self
+
 from .check import MOMENT, expect
 
 POST_HEADERS = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from ...types import Unpack
+from sansmcp.types import Unpack
+
 from .check import MOMENT, expect
 from .raw_client import Peer
 from .subjects import Running, ServerSubject, SubjectSettings

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 
-from ...errors import RequestCancelled
-from ...handles import OnProgress
-from ...limits import Limits
+from sansmcp.errors import RequestCancelled
+from sansmcp.handles import OnProgress
+from sansmcp.limits import Limits
+
 from .check import client_check, expect, happened, raises, same, stands_still
 from .clients import LEGACY, MODERN, call, connected, notified, start, talking, until
 from .fake_server import Exchange, FakeServer, event, progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from functools import partial
 
-from ...errors import (
+from sansmcp.errors import (
     CallError,
     Disconnected,
     RequestCancelled,
@@ -13,6 +13,7 @@ from ...errors import (
     RequestTimeout,
     SessionLost,
 )
+
 from .check import client_check, raises, same
 from .clients import LEGACY, MODERN, SOON, call, connected, start, talking, until
 from .fake_server import (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from ...errors import Disconnected
+from sansmcp.errors import Disconnected
+
 from .check import client_check, raises, same, stays_the_same
 from .client_calls import by_stream
 from .clients import LEGACY, MODERN, call, connected, talking

@@ -7,11 +7,12 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ...client.options import ClientSettings, ReconnectPolicy
-from ...events import ClientEvent, ServerNotified
-from ...handles import CallOptions
-from ...messages import Params
-from ...types import Unpack
+from sansmcp.client.options import ClientSettings, ReconnectPolicy
+from sansmcp.events import ClientEvent, ServerNotified
+from sansmcp.handles import CallOptions
+from sansmcp.messages import Params
+from sansmcp.types import Unpack
+
 from .check import MOMENT, Broken
 from .fake_server import SCRIPTS, FakeServer, Script
 from .subjects import Answer, ClientSubject, ConnectedClient, Pending

@@ -12,14 +12,14 @@ import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from ...app import App
-from ...authentication import Authenticator
-from ...client.options import ClientSettings
-from ...events import ClientEvent, Connected
-from ...handles import CallOptions, OnProgress, ServerRequest
-from ...messages import Params
-from ...server.settings import ServerSettings
-from ...types import Unpack
+from sansmcp.app import App
+from sansmcp.authentication import Authenticator
+from sansmcp.client.options import ClientSettings
+from sansmcp.events import ClientEvent, Connected
+from sansmcp.handles import CallOptions, OnProgress, ServerRequest
+from sansmcp.messages import Params
+from sansmcp.server.settings import ServerSettings
+from sansmcp.types import Unpack
 
 
 class Feature(enum.Enum):

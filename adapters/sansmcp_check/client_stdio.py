@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
-from ...errors import Disconnected, ProcessEnded
-from ...events import ServerLogged
-from ...limits import Limits
-from ...types import Self
+from sansmcp.errors import Disconnected, ProcessEnded
+from sansmcp.events import ServerLogged
+from sansmcp.limits import Limits
+from sansmcp.types import Self
+
 from .check import MOMENT, client_check, expect, raises, same, stays_the_same
 from .clients import LEGACY, call, connected, notified, start, until
 from .subjects import ClientSubject, Feature

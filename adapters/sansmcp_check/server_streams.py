@@ -8,7 +8,8 @@ import json
 import threading
 from typing import Any
 
-from ...limits import Limits
+from sansmcp.limits import Limits
+
 from .check import expect, happened, same, server_check, stands_still
 from .raw_client import Peer, Response, result_of
 from .servers import LEGACY, MODERN, alive, begun, serving

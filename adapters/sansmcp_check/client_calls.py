@@ -6,10 +6,11 @@ import itertools
 import threading
 from typing import Any
 
-from ...client.options import ClientSettings
-from ...errors import CallError, JsonRpcError
-from ...handles import ServerRequest
-from ...trace import Tracer
+from sansmcp.client.options import ClientSettings
+from sansmcp.errors import CallError, JsonRpcError
+from sansmcp.handles import ServerRequest
+from sansmcp.trace import Tracer
+
 from .check import client_check, expect, happened, raises, same
 from .clients import LEGACY, MODERN, OLDEST, call, connected, notified, start, talking, until
 from .fake_server import (
