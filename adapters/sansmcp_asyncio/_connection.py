@@ -4,15 +4,43 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
-from sansmcp import ConnectionInfo, Idle, ServerConnection, ServerPipe
+import sansmcp_loop
+from sansmcp import ConnectionInfo, Idle, Server, ServerConnection, ServerPipe
 from sansmcp_local import connection_info, log_unexpected, pull, set_options
 
 from ._machine import Alarm
 
-if TYPE_CHECKING:
-    from ._server import Serving
+
+class ConnectionOwner(Protocol):
+    """The server of a connection, as the connection uses it."""
+
+    @property
+    def core(self) -> Server:
+        """The machine."""
+        ...
+
+    @property
+    def loop(self) -> sansmcp_loop.Loop:
+        """The event loop of the server."""
+        ...
+
+    @property
+    def has_ended(self) -> bool:
+        """True if connections that have nothing to send are to be closed."""
+        ...
+
+    @property
+    def connections(self) -> set[Connection]:
+        """The connections that are open."""
+        ...
+
+    def drive(self) -> None:
+        """Perform the effects of the machine and take its events."""
+
+    def settle(self) -> None:
+        """Drive the machine, and tell everybody that it was."""
 
 
 class Refusal(asyncio.Protocol):
@@ -29,7 +57,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(
         self,
-        serving: Serving,
+        serving: ConnectionOwner,
         kind: Callable[..., ServerConnection | ServerPipe],
         send_timeout: float,
     ) -> None:

@@ -8,22 +8,43 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import sansmcp
+from sansmcp.app import Handler
 from sansmcp.events import ClientAnswered
 from sansmcp_threads import Call, Workers
 
-if TYPE_CHECKING:
-    from sansmcp.app import Handler
+from ._loops import Loop
 
-    from ._serving import Serving
+
+class HandlerOwner(Protocol):
+    """The server whose handlers run in threads, as these use it."""
+
+    @property
+    def loop(self) -> Loop:
+        """The event loop of the server."""
+        ...
+
+    @property
+    def questions(self) -> dict[tuple[sansmcp.Call, int], sansmcp.Promise]:
+        """Who waits for the client's answer to a server request, by call and id."""
+        ...
+
+    def settle(self) -> None:
+        """Drive the machine."""
+
+    def conclude(self, call: sansmcp.Call, work: Callable[[], Any]) -> None:
+        """Answer a call with what a function returns or raises."""
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for something that can change only when the machine is driven."""
 
 
 class CallFromThread(Call):
     """What a plain handler gets. Its methods are carried out in the loop; its thread waits."""
 
-    def __init__(self, call: sansmcp.Call, serving: Serving) -> None:
+    def __init__(self, call: sansmcp.Call, serving: HandlerOwner) -> None:
         super().__init__(call)
         self._serving = serving
         self._lock = threading.Lock()
@@ -122,7 +143,7 @@ class _Answer(sansmcp.Promise):
 class HandlerThreads:
     """The threads of a server's plain handlers."""
 
-    def __init__(self, serving: Serving, most: int) -> None:
+    def __init__(self, serving: HandlerOwner, most: int) -> None:
         self._serving = serving
         self._workers = Workers(most)
         self._calls: set[CallFromThread] = set()

@@ -54,12 +54,6 @@ NOT_YET = {
         "An event holds the call that it is about, and the call reports the event; what a "
         "connecting program imports for its own events may import no server."
     ),
-    frozenset({"sansmcp_asyncio._connection", "sansmcp_asyncio._server"}): (
-        "A server makes its connections, and a connection is driven by its server."
-    ),
-    frozenset({"sansmcp_loop._serving", "sansmcp_loop._threads"}): (
-        "A server starts the threads of its handlers, and these hand over to its loop."
-    ),
 }
 """The circles that are left, of imports for types alone, and what each is for."""
 
