@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import sansmcp
+from sansmcp.types import Unpack
 from sansmcp_asgi import asgi_app
 from sansmcp_check import (
     Check,
@@ -20,9 +21,6 @@ from sansmcp_check import (
 from sansmcp_loop import current_loop
 
 from .conftest import Host
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 class AsgiRunning:

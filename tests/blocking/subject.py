@@ -10,6 +10,7 @@ import sansmcp_blocking
 from sansmcp.events import ClientEvent, Connected
 from sansmcp.handles import OnProgress
 from sansmcp.messages import Params
+from sansmcp.types import Unpack
 from sansmcp_check import (
     Answer,
     ClientSubject,
@@ -23,8 +24,6 @@ from sansmcp_check import (
 )
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     import sansmcp
     from sansmcp_blocking import Call
 

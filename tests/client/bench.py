@@ -24,6 +24,7 @@ from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import CallFailed, ClientEvent
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp.states import ClientState
+from sansmcp.types import Unpack
 
 from ..benches import Machine, TimedBench
 from ..messages import LATEST as LATEST
@@ -32,11 +33,6 @@ from ..messages import initialized as initialized
 from ..messages import notification as notification
 from ..messages import request as request
 from ..messages import response as response
-
-try:
-    from typing import Unpack
-except ImportError:
-    from typing_extensions import Unpack
 
 URL = "http://localhost:8000/mcp"
 SESSION = "session-secret-0001"

@@ -26,13 +26,9 @@ from sansmcp.process import (
 )
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp.states import ClientState
+from sansmcp.types import Unpack
 
 from .bench import LATEST, Bench, initialized, notification, request
-
-try:
-    from typing import Unpack
-except ImportError:
-    from typing_extensions import Unpack
 
 COMMAND = ("python", "server.py")
 

@@ -15,13 +15,9 @@ from sansmcp import (
 )
 from sansmcp.events import Closed
 from sansmcp.states import ClientState
+from sansmcp.types import Unpack
 
 from .bench import LATEST, URL, Asked, Bench, initialized
-
-try:
-    from typing import Unpack
-except ImportError:
-    from typing_extensions import Unpack
 
 ENDPOINT = "/messages?s=4f1c"
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import sansmcp
 from sansmcp import Call, Server, ServerConnection
 from sansmcp.http import RequestHead
+from sansmcp.types import Self
 from sansmcp_check import ServerSubject
 from sansmcp_check.check import MOMENT, Broken
 from sansmcp_check.raw_client import Peer
@@ -25,9 +26,6 @@ from ..trio.subject import TrioServers
 from ..wsgi.conftest import Host as WsgiHost
 from ..wsgi.test_check_adapter import WsgiServers
 from .plants import MARK, Plant, of_victims, public_names
-
-if TYPE_CHECKING:
-    from typing import Self
 
 Make = Callable[[], ServerSubject]
 

@@ -13,13 +13,14 @@ import sys
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import sansmcp
 import sansmcp_local
 from sansmcp import Url
+from sansmcp.types import Self
 from sansmcp_check import raw_client
 from sansmcp_check.raw_client import Connection, Peer, result_of
 
@@ -34,9 +35,6 @@ from .server_bench import (
     message,
     post,
 )
-
-if TYPE_CHECKING:
-    from typing import Self
 
 PATIENCE = 30.0
 """Seconds for what takes a moment, on a machine that has much else to do."""

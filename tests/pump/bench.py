@@ -21,14 +21,10 @@ from sansmcp import (
 from sansmcp.effects import Authenticate, CloseConnection, SendBytes, ServerEffect, Wake
 from sansmcp.events import CallReceived, ServerEvent
 from sansmcp.testing import counting_tokens
+from sansmcp.types import Unpack
 
 from ..benches import Machine, TimedBench
 from ..messages import PING as PING
-
-try:
-    from typing import Unpack
-except ImportError:
-    from typing_extensions import Unpack
 
 INITIALIZE = (
     b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25",'

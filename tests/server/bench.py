@@ -48,10 +48,7 @@ from ..messages import request as request
 if TYPE_CHECKING:
     from sansmcp import MemoryStore
 
-try:
-    from typing import Unpack
-except ImportError:
-    from typing_extensions import Unpack
+from sansmcp.types import Unpack
 
 JSON = "application/json"
 STREAM = "text/event-stream"

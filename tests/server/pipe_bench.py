@@ -15,10 +15,7 @@ from .bench import LATEST, Bench, initialize, notification, request
 if TYPE_CHECKING:
     from sansmcp import Session
 
-try:
-    from typing import Unpack
-except ImportError:
-    from typing_extensions import Unpack
+from sansmcp.types import Unpack
 
 
 class Pipe(TimedBench):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 import pytest
 
 import sansmcp
+from sansmcp.types import Unpack
 from sansmcp_check import (
     Check,
     Feature,
@@ -20,9 +20,6 @@ from sansmcp_check import (
 from sansmcp_wsgi import Call, WsgiApp
 
 from .conftest import Host
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 class _Running(Running):

@@ -9,15 +9,10 @@ from sansmcp import ClientSettings
 from sansmcp.effects import ClientEffect, KillProcess, OpenExchange, StartProcess, WriteInput
 from sansmcp.events import CallCompleted, CallFailed, Connected, ServerAsked, Violation
 from sansmcp.revisions import REVISIONS
-from sansmcp.types import Era
+from sansmcp.types import Era, Unpack
 
 from ..bench import URL, Asked, Bench
 from ..process_bench import COMMAND, ProcessBench
-
-try:
-    from typing import Unpack
-except ImportError:
-    from typing_extensions import Unpack
 
 MODERN = "2026-07-28"
 PREFIX = "io.modelcontextprotocol/"
