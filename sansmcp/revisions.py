@@ -3,6 +3,11 @@
 A revision is a version of the specification, and is named by its date. Code asks the row, never the
 date: ``revision.polling``, not ``version >= "2025-11-25"``. A version string is known when it is a
 key of :data:`REVISIONS`; nothing is ever inferred from its spelling.
+
+Most of what differs is a feature, a field of the row. The era says only whether a handshake opens
+the conversation, and what follows from that: without one, each request names its version and its
+client, and ends with its exchange. Each era has code of its own for its features, so a new row may
+leave out any feature of its era; to add one of the other era needs code in that era.
 """
 
 from __future__ import annotations
@@ -36,6 +41,21 @@ class Revision:
     Protocol Version Header.
     """
 
+    sessions: bool = False
+    """On HTTP the server may name a session, which DELETE ends. Source: 2025-03-26 to 2025-11-25
+    basic/transports: Session Management.
+    """
+
+    standalone_stream: bool = False
+    """On HTTP a GET opens an event stream for messages that belong to no call. Source: 2025-03-26
+    to 2025-11-25 basic/transports: Listening for Messages from the Server.
+    """
+
+    resumption: bool = False
+    """Events have ids, and a GET with ``Last-Event-ID`` goes on with their stream. Source:
+    2025-03-26 to 2025-11-25 basic/transports: Resumability and Redelivery.
+    """
+
     polling: bool = False
     """Streams start with an id-only event and may be closed early. Source: SEP-1699, 2025-11-25
     basic/transports.
@@ -43,6 +63,31 @@ class Revision:
 
     multi_turn: bool = False
     """SEP-1858 may be negotiated, an experiment that never became part of a revision."""
+
+    server_requests: bool = False
+    """Servers make requests of their own; without, they ask by results alone. Source: 2024-11-05 to
+    2025-11-25 basic: Messages.
+    """
+
+    mirrored_headers: bool = False
+    """Headers of HTTP repeat parts of the message. Source: SEP-2243, 2026-07-28 basic/transports:
+    Request Headers.
+    """
+
+    result_type: bool = False
+    """Results say whether they are complete or ask for input. Source: SEP-2322, 2026-07-28 basic:
+    Responses.
+    """
+
+    caching: bool = False
+    """Results say how long they hold, and for whom. Source: SEP-2549, 2026-07-28
+    server/utilities/caching.
+    """
+
+    listen: bool = False
+    """Clients subscribe to notifications by ``subscriptions/listen``. Source: SEP-2575, 2026-07-28
+    basic/utilities/subscriptions.
+    """
 
     error_without_id: bool = False
     """An error whose request id is unknown leaves ``id`` out; before, ``id`` is null. Source:
@@ -59,21 +104,52 @@ REVISIONS = MappingProxyType(
     {
         row.name: row
         for row in (
-            Revision(name="2024-11-05", era=Era.LEGACY),
-            Revision(name="2025-03-26", era=Era.LEGACY, batching=True),
-            Revision(name="2025-06-18", era=Era.LEGACY, version_header=True),
+            Revision(
+                name="2024-11-05",
+                era=Era.LEGACY,
+                sessions=True,
+                standalone_stream=True,
+                resumption=True,
+                server_requests=True,
+            ),
+            Revision(
+                name="2025-03-26",
+                era=Era.LEGACY,
+                batching=True,
+                sessions=True,
+                standalone_stream=True,
+                resumption=True,
+                server_requests=True,
+            ),
+            Revision(
+                name="2025-06-18",
+                era=Era.LEGACY,
+                version_header=True,
+                sessions=True,
+                standalone_stream=True,
+                resumption=True,
+                server_requests=True,
+            ),
             Revision(
                 name="2025-11-25",
                 era=Era.LEGACY,
                 version_header=True,
+                sessions=True,
+                standalone_stream=True,
+                resumption=True,
                 polling=True,
                 multi_turn=True,
+                server_requests=True,
                 error_without_id=True,
             ),
             Revision(
                 name="2026-07-28",
                 era=Era.MODERN,
                 version_header=True,
+                mirrored_headers=True,
+                result_type=True,
+                caching=True,
+                listen=True,
                 error_without_id=True,
                 # No such resource; a URL has to be visited, which only InputRequired can ask for.
                 retired_codes=MappingProxyType({-32002: -32602, -32042: -32603}),

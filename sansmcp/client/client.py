@@ -90,7 +90,7 @@ from ..revisions import REVISIONS, checked_versions
 from ..states import ClientState, OpeningState, ProcessState
 from ..timers import Timer, TimerTable
 from ..trace import Tracer
-from ..types import STDIO, Era, Idle, never
+from ..types import STDIO, Idle, never
 from ..wire import Http11
 from .cache import Cache
 from .child_process import ChildProcess
@@ -738,7 +738,7 @@ class Client:
 
     def _open_standalone_stream(self) -> None:
         """Ask for what the server says about no request, where there is such a stream."""
-        has_one = not self._opening.is_shared and not self._agreed.is_modern
+        has_one = self._agreed.revision.standalone_stream and not self._opening.is_shared
         if has_one and self._options.listen and self._opening.is_ready:
             assert self._cursor is not None
             cursor = self._cursor(self.limits.max_seen_event_ids)
@@ -858,7 +858,7 @@ class Client:
         if self._opening.is_shared:
             return None
         cursor = None
-        if not self._agreed.is_modern:
+        if self._agreed.revision.resumption:
             assert self._cursor is not None
             cursor = self._cursor(self.limits.max_seen_event_ids)
         policy, jitter = self._options.reconnect, self._options.jitter
@@ -874,7 +874,7 @@ class Client:
             return
         if request.method == "tools/list":
             result = self._record_tools(result)
-        if self._agreed.is_modern and request.changes == self._cache.changes:
+        if self._agreed.revision.caching and request.changes == self._cache.changes:
             self._cache.keep(request.method, request.sent_params, result, self._now)
         self._end_call(request, CallCompleted(request.number, result), complete=True)
 
@@ -1011,10 +1011,8 @@ class Client:
             self._own_answered(request, message, http_status)
             return
         self._opening.proven()
-        is_modern = self._agreed.is_modern
-        match request.answered(
-            message, http_status, is_modern=is_modern, is_http=self._url is not None
-        ):
+        is_http = self._url is not None
+        match request.answered(message, http_status, self._agreed, is_http=is_http):
             case Finished(answer=answer):
                 self._finish(request, answer)
             case NeedsInput(members):
@@ -1060,7 +1058,7 @@ class Client:
     @property
     def _has_mirrored_headers(self) -> bool:
         """True if headers repeat parts of messages."""
-        return self._agreed.is_modern and self._url is not None
+        return self._agreed.revision.mirrored_headers and self._url is not None
 
     def _record_tools(self, result: Any) -> Any:
         """Return a list of tools without those whose parameters headers cannot repeat."""
@@ -1145,7 +1143,7 @@ class Client:
         self._events.append(ServerAsked(owner, asked))
 
     def _on_server_request(self, asked: Request, owner: PendingRequest | None) -> None:
-        if self._agreed.is_modern:
+        if not self._agreed.revision.server_requests:
             self._report_violation(f"the request {asked.method[:50]!r}", "unexpected_request")
             return
         if owner is not None and owner.turn is not None:
@@ -1340,10 +1338,9 @@ class Client:
 
         Source: 2026-07-28 basic: ``_meta``; SEP-2575.
         """
-        revision = self._agreed.revision
-        if revision is None or revision.era is not Era.MODERN:
+        if not self._agreed.is_modern:
             return _NO_META
-        meta: dict[str, Any] = {VERSION: revision.name}
+        meta: dict[str, Any] = {VERSION: self._agreed.revision.name}
         if of_request:
             meta[CAPABILITIES] = self._options.capabilities
             if not self._options.anonymous:
@@ -1807,12 +1804,12 @@ class Client:
             )
 
     def _on_cancelled(self, params: Params) -> None:
-        """The server wants no answer to its request; or, without handshake, ends a subscription."""
+        """The server wants no answer to its request; or, if it makes none, ends a subscription."""
         id, reason = params.get("requestId"), params.get("reason")
         if not is_request_id(id):
             return
         call = self._by_id.get(id)
-        if not self._agreed.is_modern:
+        if self._agreed.revision.server_requests:
             self._withdrawn(id, reason if isinstance(reason, str) else "withdrawn by the server")
         elif call is not None and call.method == LISTEN:
             why = f"the server has ended the subscription: {reason or 'no reason given'}"

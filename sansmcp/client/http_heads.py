@@ -72,7 +72,7 @@ def request_headers(
     method: bytes,
     mirrored: Headers,
     session_id: Secret | None,
-    revision: Revision | None,
+    revision: Revision,
     last_event_id: str,
     further: Headers,
 ) -> Headers:
@@ -82,14 +82,14 @@ def request_headers(
         method: ``b"POST"``, ``b"GET"`` or ``b"DELETE"``.
         mirrored: those that repeat parts of the message.
         session_id: the session; None if there is none.
-        revision: what was negotiated; None before.
+        revision: what is in force.
         last_event_id: where a stream goes on; empty where none does.
         further: those that the application has set.
     """
     found = [*(POST_HEADERS if method == b"POST" else GET_HEADERS), *mirrored]
     if session_id is not None:
         found.append((b"mcp-session-id", session_id.reveal().encode()))
-    if revision is not None and revision.version_header:
+    if revision.version_header:
         found.append((b"mcp-protocol-version", revision.name.encode()))
     if last_event_id:
         found.append((b"last-event-id", last_event_id.encode()))

@@ -560,7 +560,6 @@ class Opening:
         self._failures.clear()
         if self._is_era_certain or era is Era.MODERN:
             self._options.verdicts.remember(self._target, self.transport, era)
-        assert self._agreed.revision is not None
         instructions = result.get("instructions")
         event = Connected(
             transport=self.transport,

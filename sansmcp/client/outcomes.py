@@ -135,18 +135,22 @@ RequestOutcome: TypeAlias = Finished | NeedsInput | NeedsTools | NeedsVersion
 # Of the opening
 
 
+BEFORE_AGREEMENT = Revision(name="", era=Era.LEGACY, resumption=True, server_requests=True)
+"""What may happen while no revision is in force, until ``initialize`` is answered."""
+
+
 @attrs.frozen
 class Agreed:
     """What client and server have agreed upon; the default is what holds before."""
 
-    revision: Revision | None = None
+    revision: Revision = BEFORE_AGREEMENT
     session_id: Secret | None = None
     has_turns: bool = False
     """Both sides have named SEP-1858."""
 
     is_modern: bool = attrs.field(
         default=attrs.Factory(
-            lambda self: self.revision is not None and self.revision.era is Era.MODERN,
+            lambda self: self.revision.era is Era.MODERN,
             takes_self=True,
         ),
         init=False,

@@ -35,7 +35,14 @@ from ..errors import (
     SessionLost,
 )
 from ..messages import ErrorResponse, Params, Request, Response
-from .outcomes import Finished, NeedsInput, NeedsTools, NeedsVersion, RequestOutcome
+from .outcomes import (
+    Agreed,
+    Finished,
+    NeedsInput,
+    NeedsTools,
+    NeedsVersion,
+    RequestOutcome,
+)
 from .stream import Stream
 
 if TYPE_CHECKING:
@@ -204,8 +211,8 @@ class PendingRequest:
         self,
         message: Response | ErrorResponse,
         http_status: int | None,
+        agreed: Agreed,
         *,
-        is_modern: bool,
         is_http: bool,
     ) -> RequestOutcome:
         """Conclude what the response to a call means.
@@ -213,16 +220,17 @@ class PendingRequest:
         Args:
             message: the response.
             http_status: that of the refusal that carried it; None if it was no refusal.
-            is_modern: True if the revision in force does without a handshake.
+            agreed: what is in force.
             is_http: False on stdio, where no headers repeat parts of the request.
         """
         if isinstance(message, Response):
-            return self._result(message.result, is_modern=is_modern)
-        is_mismatch = is_modern and is_http and message.code == HEADER_MISMATCH
+            return self._result(message.result, has_type=agreed.revision.result_type)
+        is_mirrored = agreed.revision.mirrored_headers and is_http
+        is_mismatch = is_mirrored and message.code == HEADER_MISMATCH
         if is_mismatch and self.method == "tools/call" and not self._has_asked_tools:
             self._has_asked_tools = True
             return NeedsTools()
-        if is_modern and self.may_renegotiate(message):
+        if agreed.is_modern and self.may_renegotiate(message):
             self._has_renegotiated = True
             return NeedsVersion()
         return Finished(denied(message, self.method, self.id, http_status))
@@ -231,9 +239,9 @@ class PendingRequest:
         """Return whether the server has not even looked at the request, because of its version."""
         return error.code == UNSUPPORTED_VERSION and not self._has_renegotiated
 
-    def _result(self, result: Any, *, is_modern: bool) -> RequestOutcome:
+    def _result(self, result: Any, *, has_type: bool) -> RequestOutcome:
         members = json.as_object(result) or {}
-        kind = members.get("resultType", "complete") if is_modern else "complete"
+        kind = members.get("resultType", "complete") if has_type else "complete"
         if kind == "input_required":
             return NeedsInput(members)
         if kind != "complete":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from sansmcp import REVISIONS, Era
@@ -10,19 +11,26 @@ requirement = pytest.mark.requirement
 
 
 def test_the_rows() -> None:
-    rows = [
-        (row.name, row.batching, row.version_header, row.polling, row.error_without_id)
-        for row in REVISIONS.values()
-    ]
-    assert rows == [
-        ("2024-11-05", False, False, False, False),
-        ("2025-03-26", True, False, False, False),
-        ("2025-06-18", False, True, False, False),
-        ("2025-11-25", False, True, True, True),
-        ("2026-07-28", False, True, False, True),
-    ]
+    assert list(REVISIONS) == ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+    assert all(name == row.name for name, row in REVISIONS.items())
     eras = [row.era for row in REVISIONS.values()]
     assert eras == [Era.LEGACY] * 4 + [Era.MODERN]
+
+
+def features(version: str) -> set[str]:
+    row = attrs.asdict(REVISIONS[version])
+    return {name for name, value in row.items() if value is True}
+
+
+def test_features() -> None:
+    legacy = {"sessions", "standalone_stream", "resumption", "server_requests"}
+    assert features("2024-11-05") == legacy
+    assert features("2025-03-26") == {*legacy, "batching"}
+    assert features("2025-06-18") == {*legacy, "version_header"}
+    latest = {"version_header", "polling", "multi_turn", "error_without_id"}
+    assert features("2025-11-25") == {*legacy, *latest}
+    modern = {"mirrored_headers", "result_type", "caching", "listen"}
+    assert features("2026-07-28") == {*modern, "version_header", "error_without_id"}
 
 
 def test_retired_codes() -> None:
