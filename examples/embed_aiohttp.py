@@ -19,7 +19,7 @@ from aiohttp import web
 import sansmcp
 from sansmcp import BodyData, BodyEnd, Idle, PeerGone, RequestHead
 from sansmcp.effects import Abort, SendBody, SendEnd, SendHead
-from sansmcp_loop import Call, Clock, Serving, Task, current_loop
+from sansmcp_loop import Call, Serving, current_loop
 
 
 class Exchange:
@@ -90,16 +90,6 @@ class Exchange:
         self._serving.settle()
 
 
-class _Serving(Serving):
-    """The machine, and its clock."""
-
-    def __init__(self, core: sansmcp.Server, authenticate: sansmcp.Authenticator | None) -> None:
-        loop = current_loop()
-        self.clock = Clock(loop, self.next_deadline, self.handle_timeout)
-        store = sansmcp.MemoryStore(core.limits)
-        super().__init__(core, store, loop, self.clock, authenticate=authenticate)
-
-
 class Mcp:
     """MCP on one path of a web application, as long as that runs."""
 
@@ -124,8 +114,7 @@ class Mcp:
         )
         self._authenticate = authenticate
         self._grace = grace
-        self._serving: _Serving
-        self._timekeeper: Task
+        self._serving: Serving
 
     def install(self, web_app: web.Application) -> None:
         """Serve what nothing else of the web application serves, from its beginning to its end."""
@@ -137,13 +126,13 @@ class Mcp:
         return await Exchange(self._serving, request).run()
 
     async def _begin(self, _: web.Application) -> None:
-        self._serving = _Serving(self.core, self._authenticate)
-        self._timekeeper = self._serving.loop.spawn(self._serving.clock.run)
+        store = sansmcp.MemoryStore(self.core.limits)
+        self._serving = Serving(self.core, store, current_loop(), authenticate=self._authenticate)
 
     async def _end(self, _: web.Application) -> None:
         await self._serving.shut_down(self._grace)
         await self._serving.flush(lambda: True)
-        self._timekeeper.cancel()
+        self._serving.scheduler.stop()
 
 
 def web_app(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import sansmcp
 import sansmcp_loop
-from sansmcp_loop import Clock, Loop
+from sansmcp_loop import Loop
 
 
 class Serving(sansmcp_loop.Serving):
@@ -25,21 +25,22 @@ class Serving(sansmcp_loop.Serving):
         authenticate: sansmcp.Authenticator | None,
         forget: Callable[[], object],
     ) -> None:
-        clock = Clock(loop, self.next_deadline, self.handle_timeout)
-        super().__init__(core, store, loop, clock, threads=threads, authenticate=authenticate)
+        super().__init__(core, store, loop, threads=threads, authenticate=authenticate)
         self.requests = 0
         """How many are being answered."""
-        self._timekeeper = loop.spawn(self._keep_time, clock, forget)
+        self._until_end = loop.spawn(self._wait_for_end, forget)
 
     async def stop(self, grace: float) -> None:
         """Take nothing new, give running calls some seconds, and end all."""
         await self.shut_down(grace)
         await self.flush(lambda: not self.requests)
-        self._timekeeper.cancel()
+        self._until_end.cancel()
 
-    async def _keep_time(self, clock: Clock, forget: Callable[[], object]) -> None:
+    async def _wait_for_end(self, forget: Callable[[], object]) -> None:
+        """Wait until :meth:`stop`, or the end of the loop, cancels this."""
         try:
-            await clock.run()
+            await self.loop.event().wait()
         finally:
+            self.scheduler.stop()
             forget()
             self.leave_threads()  # the loop ends, and nothing that they wait for comes any more

@@ -9,18 +9,19 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import sansmcp
 import sansmcp_loop
 from sansmcp.effects import ClientEffect
 from sansmcp.types import Unpack
-from sansmcp_local import environment_of, new_client
-from sansmcp_loop import Answerer, current_loop, perform
+from sansmcp_local import ServerProcess, new_client, process_arguments
+from sansmcp_loop import Answerer, AsyncioTask, current_loop, perform, wait_all_shielded
 
-from ._machine import Clock, Task, Tasks, surely
 from ._pool import Pool
-from ._process import ServerProcess
+from ._process import AsyncioProcess
+from ._tasks import Tasks
 
 if TYPE_CHECKING:
     from sansmcp.process import ProcessPart
@@ -32,26 +33,21 @@ class Client(sansmcp_loop.AwaitableClient):
     Awaiting it, or entering its block, does the handshake and gives the client itself.
     """
 
-    _clock: Clock
-
     def __init__(
         self,
         core: sansmcp.Client,
         answers: Mapping[str, Answerer] | None,
         ssl_context: ssl.SSLContext | None,
-        environment: Mapping[str, str],
-        directory: str | os.PathLike[str] | None,
+        process: Mapping[str, Any],
     ) -> None:
-        clock = Clock(self.next_deadline, self.handle_timeout)
-        super().__init__(core, current_loop(), clock, answers)
+        super().__init__(core, current_loop(), answers)
         self._tasks = Tasks()
         self._pool = Pool(core, self.settle, self.exchange_failed, self._tasks, ssl_context)
-        self._process = ServerProcess(self._feed, self._tasks, environment, directory)
+        self._process = ServerProcess(partial(AsyncioProcess, self._feed, self._tasks, process))
 
     async def _end(self) -> None:
-        self._clock.stop()
         try:
-            await surely(self._tasks.cancel())
+            await wait_all_shielded(self._tasks.cancel())
         finally:
             await self._pool.aclose()
 
@@ -61,12 +57,13 @@ class Client(sansmcp_loop.AwaitableClient):
         super().settle()
         if not self._is_over and self.is_paused is not self._pool.is_paused:
             self._pool.pause(is_paused=self.is_paused)
-            self._process.pause(is_paused=self.is_paused)
+            if self._process.child is not None:
+                self._process.child.pause(is_paused=self.is_paused)
 
     def perform(self, effect: ClientEffect) -> None:
         perform(effect, self._pool, self._process)
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> Task:
+    def _run(self, work: Coroutine[Any, Any, None]) -> AsyncioTask:
         return self._tasks.start(work)
 
     def _feed(self, part: ProcessPart) -> None:
@@ -108,6 +105,6 @@ def connect(
     Raises LocalProtocolError if the target or a setting is wrong, and RuntimeError where no loop is
     running; awaiting the client raises CallError if the handshake fails.
     """
-    environment = environment_of(env, inherit_env=inherit_env)
+    process = process_arguments(env, inherit_env=inherit_env, cwd=cwd)
     core = new_client(target, **settings)
-    return Client(core, answers, ssl_context, environment, cwd)
+    return Client(core, answers, ssl_context, process)

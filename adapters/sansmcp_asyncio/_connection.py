@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Protocol, cast
 
 import sansmcp_loop
 from sansmcp import ConnectionInfo, Idle, Server, ServerConnection, ServerPipe
 from sansmcp_local import connection_info, log_unexpected, pull, set_options
-
-from ._machine import Alarm
 
 
 class ConnectionOwner(Protocol):
@@ -64,7 +63,7 @@ class Connection(asyncio.Protocol):
         self._serving = serving
         self._send_timeout = send_timeout
         self._connection = kind(serving.core, host=self, now=serving.loop.now())
-        self._alarm = Alarm(self._due)
+        self._timer = serving.loop.timer(self._due)
         self._is_reading = True
         self._is_blocked = False
         """The peer does not take what is sent."""
@@ -96,7 +95,8 @@ class Connection(asyncio.Protocol):
             self._wait_for_room(self._count_unsent())
         else:
             self._read(is_wanted=idle is Idle.NEED_DATA)
-            self._alarm.set(self._connection.next_deadline())
+            deadline = self._connection.next_deadline()
+            self._timer.set(math.inf if deadline is None else deadline)
 
     def abort(self) -> None:
         """Close it, whatever is still to be sent."""
@@ -172,14 +172,14 @@ class Connection(asyncio.Protocol):
 
     def _wait_for_room(self, waiting: int) -> None:
         self._waiting = waiting
-        self._alarm.set(self._serving.loop.now() + self._send_timeout)
+        self._timer.set(self._serving.loop.now() + self._send_timeout)
 
     def resume_writing(self) -> None:
         self._is_blocked = False
         self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._alarm.stop()
+        self._timer.stop()
         now = self._serving.loop.now()
         self._safely(lambda: self._connection.connection_lost(now=now))
         self._serving.connections.discard(self)

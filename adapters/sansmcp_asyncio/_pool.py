@@ -16,8 +16,9 @@ from typing import cast
 import sansmcp
 from sansmcp.effects import OpenExchange
 from sansmcp_local import is_readable, set_options
+from sansmcp_loop import AsyncioTask, wait_all_shielded
 
-from ._machine import Task, Tasks, surely
+from ._tasks import Tasks
 
 
 class Pool(sansmcp.ConnectionPool):
@@ -37,7 +38,7 @@ class Pool(sansmcp.ConnectionPool):
         self.loop = asyncio.get_running_loop()
         self.is_paused = False
         self.streams: set[Stream] = set()
-        self._opening: dict[int, Task] = {}
+        self._opening: dict[int, AsyncioTask] = {}
         self._tasks = tasks
         self._ssl_context = ssl_context
         self._handshake_timeout = core.limits.tls_handshake_timeout
@@ -73,7 +74,7 @@ class Pool(sansmcp.ConnectionPool):
     async def aclose(self) -> None:
         """Break everything off, once nothing is being opened any more."""
         self.close()
-        await surely([stream.lost for stream in self.streams])
+        await wait_all_shielded([stream.lost for stream in self.streams])
 
     async def _open(
         self, effect: OpenExchange, connection: sansmcp.ClientConnection, request: bytes

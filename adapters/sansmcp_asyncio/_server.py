@@ -20,17 +20,15 @@ import sansmcp
 import sansmcp_loop
 from sansmcp.types import Self, Unpack
 from sansmcp_local import StandardStreams, StateFile, announce, listen, log_unexpected, new_server
-from sansmcp_loop import THREADS, current_loop
+from sansmcp_loop import THREADS, AsyncioTask, current_loop, wait_all_shielded
 
 from ._connection import Connection, Refusal
-from ._machine import Clock, Task, Tasks, surely
 from ._stdio import StdioTransport
+from ._tasks import Tasks
 
 
 class Serving(sansmcp_loop.Serving):
     """A server that runs; :func:`serve` makes it. All methods are to be called in its loop."""
-
-    _clock: Clock
 
     def __init__(
         self,
@@ -41,10 +39,7 @@ class Serving(sansmcp_loop.Serving):
         authenticate: sansmcp.Authenticator | None,
         start: Callable[[Serving, ExitStack], Awaitable[None]],
     ) -> None:
-        clock = Clock(self.next_deadline, self.handle_timeout)
-        super().__init__(
-            core, store, current_loop(), clock, threads=threads, authenticate=authenticate
-        )
+        super().__init__(core, store, current_loop(), threads=threads, authenticate=authenticate)
         self.url = ""
         """Where the MCP endpoint is."""
         self.stopped = asyncio.Event()
@@ -57,7 +52,7 @@ class Serving(sansmcp_loop.Serving):
         self._listeners: list[asyncio.Server] = []
         self._taken = ExitStack()
         self._tasks = Tasks()
-        self._ending: Task | None = None
+        self._ending: AsyncioTask | None = None
 
     async def __aenter__(self) -> Self:
         with ExitStack() as stack:
@@ -72,13 +67,13 @@ class Serving(sansmcp_loop.Serving):
             await asyncio.wait([self._ending.task])
         finally:
             self._ending.cancel()  # has an effect only if we are cancelled: no more grace
-            await surely([self._ending.task])
+            await wait_all_shielded([self._ending.task])
 
     def stop(self) -> None:
         """Stop: no new requests, a moment for those that run, a proper end for every stream."""
         if self._ending is None:
             self.stopped.set()
-            self._ending = Task(self._end())
+            self._ending = AsyncioTask(asyncio.get_running_loop().create_task(self._end()))
 
     async def _end(self) -> None:
         for listener in self._listeners:
@@ -100,9 +95,9 @@ class Serving(sansmcp_loop.Serving):
             connection.abort()
         lost = [connection.lost for connection in self.connections]
         try:
-            await surely([*self._tasks.cancel(), *lost])
+            await wait_all_shielded([*self._tasks.cancel(), *lost])
         finally:
-            self._clock.stop()
+            self.scheduler.stop()
             self._taken.close()
 
     def start_task(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:

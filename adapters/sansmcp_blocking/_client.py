@@ -14,7 +14,6 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from subprocess import Popen
 from typing import TYPE_CHECKING, Any
 
 import sansmcp
@@ -25,10 +24,16 @@ from sansmcp.handles import OnProgress
 from sansmcp.hosting.client import Answerer
 from sansmcp.messages import Params
 from sansmcp.types import Unpack
-from sansmcp_local import environment_of, interrupts_allowed, new_client, undisturbed
+from sansmcp_local import (
+    ServerProcess,
+    interrupts_allowed,
+    new_client,
+    process_arguments,
+    undisturbed,
+)
 
 from ._loop import Loop, Steps, Task, Wait
-from ._process import ServerProcess
+from ._process import BlockingProcess
 from ._streams import SocketStream, open_stream
 
 if TYPE_CHECKING:
@@ -78,13 +83,15 @@ class Client(sansmcp_threads.Client):
         core: sansmcp.Client,
         answers: Mapping[str, Answerer] | None,
         ssl_context: ssl.SSLContext | None,
-        popen: Callable[..., Popen[Any]],
+        process: Mapping[str, Any],
     ) -> None:
         super().__init__(core, answers)
         self._loop = Loop()
         self._pool = sansmcp.ConnectionPool(core)
         self._ssl_context = ssl_context
-        self._process = ServerProcess(self._loop, self._feed, lambda: self.is_paused, popen)
+        self._process = ServerProcess(
+            partial(BlockingProcess, self._feed, lambda: self.is_paused, self._loop, process)
+        )
         self._carrying: dict[int, Task] = {}
         self._unsent: set[int] = set()
 
@@ -150,7 +157,7 @@ class Client(sansmcp_threads.Client):
             finally:
                 self._is_closed.deliver()  # also where the wait was interrupted
                 self._loop.close()
-                self._process.close()
+                self._process.leave()
                 self._pool.close()
 
     # The machine
@@ -176,10 +183,11 @@ class Client(sansmcp_threads.Client):
 
     def flush(self) -> None:
         """Wait until all is sent that is to be sent now; no longer than a few seconds."""
-        is_over = self._is_closed
-        self.wait(
-            lambda: is_over.is_delivered or not (self._unsent or self._process.to_write), _FLUSH
-        )
+        self.wait(lambda: self._is_closed.is_delivered or self._is_flushed(), _FLUSH)
+
+    def _is_flushed(self) -> bool:
+        child = self._process.child
+        return not self._unsent and (child is None or not child.to_write)
 
     def perform(self, effect: ClientEffect) -> None:
         match effect:
@@ -267,7 +275,6 @@ def connect(
 
     Raises CallError if the handshake fails, LocalProtocolError if the target or a setting is wrong.
     """
-    environment = environment_of(env, inherit_env=inherit_env)
+    process = process_arguments(env, inherit_env=inherit_env, cwd=cwd)
     core = new_client(target, **settings)
-    client = Client(core, answers, ssl_context, partial(Popen, env=environment, cwd=cwd))
-    return client.open()
+    return Client(core, answers, ssl_context, process).open()

@@ -13,7 +13,7 @@ import sansmcp_loop
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.types import Unpack
 from sansmcp_local import new_client
-from sansmcp_loop import Answerer, Clock, Task, current_loop
+from sansmcp_loop import Answerer, Task, current_loop
 
 from ._http import check_arguments, gone, head_of, request_of
 
@@ -30,30 +30,20 @@ class Client(sansmcp_loop.AwaitableClient):
     def __init__(
         self, core: sansmcp.Client, http: httpx.AsyncClient, answers: Mapping[str, Answerer] | None
     ) -> None:
-        loop = current_loop()
-        clock = Clock(loop, self.next_deadline, self.handle_timeout)
-        super().__init__(core, loop, clock, answers)
+        super().__init__(core, current_loop(), answers)
         self._http = http
-        self._keep_time = clock.run
-        self._timekeeper: Task | None = None
         self._carrying: dict[int, Task] = {}
 
-    async def _open(self) -> None:
-        self._timekeeper = self._loop.spawn(self._keep_time)
-        await super()._open()
-
     async def _end(self) -> None:
-        if self._timekeeper is not None:
-            self._timekeeper.cancel()
         answering = [task for _, task in self._answering.values()]
         for task in (*answering, *self._carrying.values()):
             task.cancel()
         # The httpx client must not be closed while one of them uses it.
-        await self._loop.surely(self._carried_all)
+        await self._loop.run_shielded(self._carried_all)
 
     async def _carried_all(self) -> None:
         while self._carrying:
-            await self._clock.moved.wait()
+            await self._scheduler.state_changed.wait()
 
     def _run(self, work: Coroutine[Any, Any, None]) -> Task:
         return self._loop.spawn(_await, work)
@@ -78,13 +68,13 @@ class Client(sansmcp_loop.AwaitableClient):
                 async for data in response.aiter_bytes():
                     self._feed(effect, sansmcp.BodyData(data))
                     while self.is_paused:
-                        await self._clock.moved.wait()
+                        await self._scheduler.state_changed.wait()
             self._feed(effect, sansmcp.BodyEnd())
         except Exception as error:  # of httpx, or of what its user has given to it
             self._feed(effect, gone(error))
         finally:
             del self._carrying[effect.exchange]
-            self._clock.tick()
+            self._scheduler.reschedule()
 
     def _feed(self, effect: OpenExchange, part: ResponsePart) -> None:
         try:

@@ -1,7 +1,8 @@
 """What every adapter needs of the machine it runs on, and no event loop has to do with.
 
-The real standard input and output (:class:`StandardStreams`), the environment of a server that is
-started (:func:`environment_of`), its process group (:func:`signal_group`), the file by which
+The real standard input and output (:class:`StandardStreams`), a server that is started
+(:class:`ServerProcess`, :class:`ChildProcess`, :func:`process_arguments`), its environment
+(:func:`environment_of`) and its process group (:func:`signal_group`), the file by which
 processes find a server (:class:`StateFile`), where a server listens (:func:`address_of`,
 :func:`listen`), machines with the randomness and the clock of this process (:func:`new_client`,
 :func:`new_server`), what connections of a server have to send (:func:`pull`), whether one of a
@@ -21,7 +22,14 @@ if TYPE_CHECKING:
     from ._listening import address_of, listen
     from ._log import announce, log_event, log_unexpected
     from ._machine import new_server, pull
-    from ._processes import environment_of, signal_group
+    from ._processes import (
+        START_ERRORS,
+        ChildProcess,
+        ServerProcess,
+        environment_of,
+        process_arguments,
+        signal_group,
+    )
     from ._sockets import connection_info, is_readable, set_options
     from ._state_file import State, StateFile, read_state
     from ._streams import StandardStreams
@@ -34,7 +42,14 @@ else:
             "._listening": ("address_of", "listen"),
             "._log": ("announce", "log_event", "log_unexpected"),
             "._machine": ("new_server", "pull"),
-            "._processes": ("environment_of", "signal_group"),
+            "._processes": (
+                "START_ERRORS",
+                "ChildProcess",
+                "ServerProcess",
+                "environment_of",
+                "process_arguments",
+                "signal_group",
+            ),
             "._sockets": ("connection_info", "is_readable", "set_options"),
             "._state_file": ("State", "StateFile", "read_state"),
             "._streams": ("StandardStreams",),
@@ -42,6 +57,9 @@ else:
     )
 
 __all__ = [
+    "START_ERRORS",
+    "ChildProcess",
+    "ServerProcess",
     "StandardStreams",
     "State",
     "StateFile",
@@ -56,6 +74,7 @@ __all__ = [
     "log_unexpected",
     "new_client",
     "new_server",
+    "process_arguments",
     "pull",
     "read_state",
     "set_options",

@@ -1,4 +1,4 @@
-"""Server processes: their environment, and their end.
+"""Server processes of clients: their arguments, what a machine wants with them, and their end.
 
 They are started with ``start_new_session=True``, so each heads a process group of its own.
 """
@@ -9,9 +9,25 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from subprocess import PIPE
+from typing import Any, Generic, TypeVar
 
+from sansmcp.effects import (
+    CloseInput,
+    KillProcess,
+    ProcessEffect,
+    StartProcess,
+    TerminateProcess,
+    WriteInput,
+)
 from sansmcp.errors import expect
+from sansmcp.process import ProcessPart
+from sansmcp.types import never
+
+START_ERRORS = (OSError, ValueError)
+"""What starting a process raises; ValueError if its command contains a NUL character."""
 
 _INHERITED = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 """The variables that a server process inherits by default, as with the official SDKs.
@@ -38,6 +54,104 @@ def environment_of(env: Mapping[str, str] | None, *, inherit_env: bool) -> dict[
     # Bash exports functions as variables, and a shell that the server starts would run them.
     harmless = {name: value for name, value in inherited.items() if not value.startswith("()")}
     return {**harmless, **given}
+
+
+def process_arguments(
+    env: Mapping[str, str] | None, *, inherit_env: bool, cwd: str | os.PathLike[str] | None
+) -> dict[str, Any]:
+    """Return the keyword arguments of ``Popen``, and of what resembles it, for a server process.
+
+    Raises LocalProtocolError as :func:`environment_of` does.
+    """
+    return {
+        "stdin": PIPE,
+        "stdout": PIPE,
+        "stderr": PIPE,
+        "env": environment_of(env, inherit_env=inherit_env),
+        "cwd": cwd,
+        "start_new_session": True,
+    }
+
+
+class ChildProcess(ABC):
+    """One process, and its pipes. A subclass does the I/O in its own concurrency model."""
+
+    _pid: int | None = None
+    """Set by the subclass once the process has started."""
+    _is_left = False
+    _is_killed = False
+
+    def __init__(self, feed: Callable[[ProcessPart], None]) -> None:
+        """Set up the process; ``feed`` is given its output and its end."""
+        self._feed = feed
+
+    @abstractmethod
+    def start(self, command: tuple[str, ...]) -> None:
+        """Start the process. Report ProcessFailed for :data:`START_ERRORS`, now or later."""
+
+    @abstractmethod
+    def write(self, data: bytes | None) -> None:
+        """Write to its standard input without waiting; None closes it."""
+
+    def signal(self, *, kill: bool) -> None:
+        """Ask it to end, or make it, with all that it has started."""
+        # Once it was killed, its number may become that of another process.
+        if self._pid is not None and not self._is_killed:
+            self._is_killed = kill
+            signal_group(self._pid, kill=kill)
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Make it end, and report nothing more. May be called twice."""
+
+    def _report(self, part: ProcessPart) -> None:
+        if not self._is_left:
+            self._feed(part)
+
+
+_Child = TypeVar("_Child", bound=ChildProcess)
+
+
+class ServerProcess(Generic[_Child]):
+    """Perform the process effects of a client machine.
+
+    A server that exits while it is probed is started a second time, as another child.
+    """
+
+    def __init__(self, new_child: Callable[[], _Child]) -> None:
+        self._new_child = new_child
+        self.child: _Child | None = None
+        """The child started last; None before the first."""
+
+    def perform(self, effect: ProcessEffect) -> None:
+        """Perform an effect; what takes time happens later."""
+        if isinstance(effect, StartProcess):
+            self.leave()
+            self.child = self._new_child()
+            self.child.start(effect.command)
+        elif self.child is not None:
+            _perform(self.child, effect)
+
+    def leave(self) -> None:
+        """Make the child end, and hear no more of it."""
+        if self.child is not None:
+            self.child.leave()
+
+
+def _perform(
+    child: ChildProcess, effect: WriteInput | CloseInput | TerminateProcess | KillProcess
+) -> None:
+    match effect:
+        case WriteInput(data):
+            child.write(data)
+        case CloseInput():
+            child.write(None)
+        case TerminateProcess():
+            child.signal(kill=False)
+        case KillProcess():
+            child.signal(kill=True)
+        case _ as impossible:
+            never(impossible)
 
 
 def signal_group(pid: int, *, kill: bool) -> None:

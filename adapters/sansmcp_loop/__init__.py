@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING
 from sansmcp import later
 
 if TYPE_CHECKING:
+    from ._asyncio import AsyncioTask, wait_all_shielded
     from ._client import Answerer, AwaitableClient, Client, perform
-    from ._loops import Event, Loop, Task, current_loop
-    from ._machine import Clock, Promise, Timekeeper
+    from ._loops import DeadlineTimer, Event, Loop, Task, current_loop
+    from ._machine import Promise, TimeoutScheduler
     from ._serving import THREADS, Call, Serving
 else:
     __getattr__, __dir__ = later.names(
         globals(),
         {
+            "._asyncio": ("AsyncioTask", "wait_all_shielded"),
             "._client": ("Answerer", "AwaitableClient", "Client", "perform"),
-            "._loops": ("Event", "Loop", "Task", "current_loop"),
-            "._machine": ("Clock", "Promise", "Timekeeper"),
+            "._loops": ("DeadlineTimer", "Event", "Loop", "Task", "current_loop"),
+            "._machine": ("Promise", "TimeoutScheduler"),
             "._serving": ("THREADS", "Call", "Serving"),
         },
     )
@@ -27,16 +29,18 @@ else:
 __all__ = [
     "THREADS",
     "Answerer",
+    "AsyncioTask",
     "AwaitableClient",
     "Call",
     "Client",
-    "Clock",
+    "DeadlineTimer",
     "Event",
     "Loop",
     "Promise",
     "Serving",
     "Task",
-    "Timekeeper",
+    "TimeoutScheduler",
     "current_loop",
     "perform",
+    "wait_all_shielded",
 ]

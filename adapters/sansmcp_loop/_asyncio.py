@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable
 from typing import Any
 
 _logger = logging.getLogger("sansmcp")
@@ -15,12 +16,52 @@ class AsyncioTask:
     """See :class:`~sansmcp_loop.Task`."""
 
     def __init__(self, task: asyncio.Task[None]) -> None:
-        self._task = task
+        self.task = task
 
     def cancel(self) -> None:
+        """Cancel what it waits for; without effect when it has ended."""
         # Not before its first step: it would never take it, and coroutines that it was given to
         # await would be lost.
-        self._task.get_loop().call_soon(self._task.cancel)
+        self.task.get_loop().call_soon(self.task.cancel)
+
+
+class AsyncioTimer:
+    """See :class:`~sansmcp_loop.DeadlineTimer`.
+
+    A timer of asyncio that has become too early is not replaced: when it goes off, it is set again.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+        self._loop = loop
+        self._callback = callback
+        self._deadline = math.inf
+        self._timer: asyncio.Handle | None = None
+        self._timer_deadline = math.inf
+
+    def set(self, deadline: float) -> None:
+        """Call the function at this time, instead of the one set before."""
+        self._deadline = deadline
+        if deadline < self._timer_deadline:
+            self._cancel()
+            self._timer = self._loop.call_at(deadline, self._expired)
+            self._timer_deadline = deadline
+
+    def stop(self) -> None:
+        """Never call the function again."""
+        self._deadline = math.inf
+        self._cancel()
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer, self._timer_deadline = None, math.inf
+
+    def _expired(self) -> None:
+        self._cancel()
+        if self._loop.time() >= self._deadline:
+            self._callback()
+        else:
+            self.set(self._deadline)
 
 
 class AsyncioLoop:
@@ -48,6 +89,10 @@ class AsyncioLoop:
     def event(self) -> asyncio.Event:
         return asyncio.Event()
 
+    def timer(self, callback: Callable[[], object]) -> AsyncioTimer:
+        """Make a timer that calls a function in the loop."""
+        return AsyncioTimer(self._loop, callback)
+
     def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> AsyncioTask:
         """Run an async function in a task of its own."""
         task = self._loop.create_task(work(*arguments))
@@ -73,17 +118,10 @@ class AsyncioLoop:
             return False
         return True
 
-    async def surely(self, work: Callable[..., Coroutine[Any, Any, None]]) -> None:
+    async def run_shielded(self, work: Callable[..., Coroutine[Any, Any, None]]) -> None:
         """Await an async function to its end, even when cancelled."""
         task = self._loop.create_task(work())
-        cancelled: asyncio.CancelledError | None = None
-        while not task.done():
-            try:
-                await asyncio.wait([task])
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if cancelled is not None:
-            raise cancelled
+        await wait_all_shielded([task])
         task.result()
 
     async def checkpoint(self) -> None:
@@ -93,6 +131,21 @@ class AsyncioLoop:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             _logger.error("a task has failed", exc_info=task.exception())
+
+
+async def wait_all_shielded(futures: Collection[asyncio.Future[Any]]) -> None:
+    """Wait until all futures are done, even when cancelled: a matter of moments.
+
+    A cancellation that comes meanwhile is raised afterwards.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while waiting := [future for future in futures if not future.done()]:
+        try:
+            await asyncio.wait(waiting)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 async def _within(seconds: float | None, work: asyncio.Future[Any]) -> bool:

@@ -18,7 +18,7 @@ from sansmcp.types import Self, Unpack, escape_controls
 from sansmcp_local import log_unexpected
 
 from ._loops import Loop, Task
-from ._machine import Promise, Timekeeper
+from ._machine import Promise, TimeoutScheduler
 
 _logger = logging.getLogger("sansmcp")
 
@@ -96,13 +96,12 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
         self,
         core: sansmcp.Client,
         loop: Loop,
-        clock: Timekeeper,
         answers: Mapping[str, Answerer] | None,
     ) -> None:
         self._is_open, self._is_closed = Promise(loop.event()), Promise(loop.event())
         super().__init__(core, answers, self._is_open, self._is_closed)
         self._loop = loop
-        self._clock = clock
+        self._scheduler = TimeoutScheduler(loop, self.next_deadline, self.handle_timeout)
         self._answering: dict[RequestId, tuple[sansmcp.ServerRequest, Task]] = {}
         self._reports = 0
         """Progress reports that async functions of the application have still to deal with."""
@@ -163,7 +162,7 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
                 if event is not None:
                     yield event
                 else:
-                    await self._clock.moved.wait()
+                    await self._scheduler.state_changed.wait()
         finally:
             self.keeps_events = False
             self._events.clear()
@@ -208,14 +207,14 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
         if self._is_over:
             return
         super().settle()
-        self._clock.tick()
+        self._scheduler.reschedule()
 
     def _let_go(self) -> None:
         """Leave nobody who waits, and do nothing any more, however the client has ended."""
         self.end()
         self._is_over = True
         self._is_closed.deliver()
-        self._clock.tick()
+        self._scheduler.stop()
 
     @abc.abstractmethod
     def _run(self, work: Coroutine[Any, Any, None]) -> Task:

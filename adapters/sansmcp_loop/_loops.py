@@ -29,6 +29,19 @@ class Task(Protocol):
         """Cancel what it waits for; without effect when it has ended."""
 
 
+class DeadlineTimer(Protocol):
+    """Calls a function at a deadline that moves often, and mostly to a later time."""
+
+    def set(self, deadline: float) -> None:
+        """Call the function once at this time of the loop's clock, instead of the one set before.
+
+        ``math.inf``: never.
+        """
+
+    def stop(self) -> None:
+        """Never call the function again, and leave nothing in the loop. Do not set it again."""
+
+
 class Loop(Protocol):
     """The running event loop."""
 
@@ -47,6 +60,10 @@ class Loop(Protocol):
 
     def event(self) -> Event:
         """A new event."""
+        ...
+
+    def timer(self, callback: Callable[[], object]) -> DeadlineTimer:
+        """Make a timer that calls a function in the loop. An exception that it raises is logged."""
         ...
 
     def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> Task:
@@ -73,7 +90,7 @@ class Loop(Protocol):
         """
         ...
 
-    async def surely(self, work: Callable[..., Coroutine[Any, Any, None]]) -> None:
+    async def run_shielded(self, work: Callable[..., Coroutine[Any, Any, None]]) -> None:
         """Await an async function to its end, even when cancelled: a matter of moments.
 
         A cancellation that comes meanwhile is raised afterwards.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import sansmcp
 
@@ -29,22 +28,10 @@ class Promise(sansmcp.Promise):
         return self.get()
 
 
-class Timekeeper(Protocol):
-    """Keeps the time of a machine."""
+class TimeoutScheduler:
+    """Call ``handle_timeout`` when the machine's next deadline has come.
 
-    @property
-    def moved(self) -> Event:
-        """Wakes those who wait for it at the next :meth:`tick`."""
-        ...
-
-    def tick(self) -> None:
-        """The machine has been driven until it was idle."""
-
-
-class Clock:
-    """Tells a machine the time when it is due, and everybody else that something has moved.
-
-    :meth:`run` has to run in a task of its own.
+    It also wakes the tasks that wait for the state of the machine to change.
     """
 
     def __init__(
@@ -52,24 +39,30 @@ class Clock:
     ) -> None:
         self._loop = loop
         self._next_deadline = next_deadline
-        self._handle_timeout = handle_timeout
-        self._due = math.inf
-        self._sooner = loop.event()
-        self.moved = loop.event()
-        """Is set, and replaced, at every :meth:`tick`: for those who wait for a change."""
+        self._timer = loop.timer(handle_timeout)
+        self._is_stopped = False
+        self._state_changed: Event | None = None
 
-    def tick(self) -> None:
-        """The machine has been driven until it was idle."""
-        self.moved.set()
-        self.moved = self._loop.event()
-        if self._next_deadline() < self._due:
-            self._sooner.set()
+    @property
+    def state_changed(self) -> Event:
+        """An event that the next :meth:`reschedule` sets. Get a new one for each wait."""
+        if self._state_changed is None:
+            self._state_changed = self._loop.event()
+        return self._state_changed
 
-    async def run(self) -> None:
-        """Let the machine do what is due, for ever."""
-        while True:
-            self._sooner = self._loop.event()
-            self._due = self._next_deadline()
-            is_sooner = await self._loop.within(self._due - self._loop.now(), self._sooner.wait)
-            if not is_sooner:
-                self._handle_timeout()
+    def reschedule(self) -> None:
+        """Set the timer to the machine's next deadline, and wake the waiting tasks.
+
+        Call this whenever the machine has been driven until it is idle.
+        """
+        if self._state_changed is not None:
+            self._state_changed.set()
+            self._state_changed = None
+        if not self._is_stopped:
+            self._timer.set(self._next_deadline())
+
+    def stop(self) -> None:
+        """Never call ``handle_timeout`` again; wake the waiting tasks once more."""
+        self._is_stopped = True
+        self._timer.stop()
+        self.reschedule()

@@ -13,7 +13,7 @@ from sansmcp.types import escape_controls
 from sansmcp_local import log_event, log_unexpected
 
 from ._loops import Loop
-from ._machine import Promise, Timekeeper
+from ._machine import Promise, TimeoutScheduler
 from ._threads import HandlerThreads
 
 _logger = logging.getLogger("sansmcp")
@@ -52,7 +52,6 @@ class Serving(sansmcp.ServerHost):
         core: sansmcp.Server,
         store: sansmcp.Store,
         loop: Loop,
-        clock: Timekeeper,
         *,
         threads: int = THREADS,
         authenticate: sansmcp.Authenticator | None = None,
@@ -63,7 +62,8 @@ class Serving(sansmcp.ServerHost):
         """
         super().__init__(core, store, authenticate)
         self.loop = loop
-        self._clock = clock
+        self.scheduler = TimeoutScheduler(loop, self.next_deadline, self.handle_timeout)
+        """Stop it when the server has ended."""
         self._threads = HandlerThreads(self, threads)
         # Of its own: handlers in all threads may wait for answers that come in requests.
         self._authenticating = HandlerThreads(self, threads)
@@ -71,12 +71,12 @@ class Serving(sansmcp.ServerHost):
     def settle(self) -> None:
         """Drive the machine, and tell everybody that it was."""
         self.drive()
-        self._clock.tick()
+        self.scheduler.reschedule()
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something that can change only when the machine is driven."""
         while not condition():
-            await self._clock.moved.wait()
+            await self.scheduler.state_changed.wait()
 
     async def answer_to(self, call: sansmcp.Call, id: int) -> Any:
         """Wait for the client's answer to a question, and return or raise what it brings."""

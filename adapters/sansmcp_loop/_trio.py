@@ -4,12 +4,53 @@ from __future__ import annotations
 
 import contextvars
 import logging
+import math
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from typing import Any
 
 import trio
 
 _logger = logging.getLogger("sansmcp")
+
+
+class TrioTimer:
+    """See :class:`~sansmcp_loop.DeadlineTimer`.
+
+    It sleeps in a system task, which begins when it is first set. A sleep that has become too short
+    is not replaced: when it ends, the timer sleeps again.
+    """
+
+    def __init__(self, loop: TrioLoop, callback: Callable[[], object]) -> None:
+        self._loop = loop
+        self._callback = callback
+        self._deadline = math.inf
+        self._sleep = trio.CancelScope()
+        self._task: trio.CancelScope | None = None
+
+    def set(self, deadline: float) -> None:
+        """Call the function at this time, instead of the one set before."""
+        self._deadline = deadline
+        if deadline < self._sleep.deadline:
+            self._sleep.deadline = deadline
+            if self._task is None:
+                self._task = self._loop.spawn(self._run)
+
+    def stop(self) -> None:
+        """Never call the function again."""
+        self._deadline = math.inf
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            with trio.CancelScope(deadline=self._deadline) as self._sleep:
+                await trio.sleep_forever()
+            # trio wakes what has become due together with tasks that were just started, in any
+            # order. A handler that answers in its first step is to be in time for JSON.
+            await trio.lowlevel.checkpoint()
+            if trio.current_time() >= self._deadline:
+                self._deadline = math.inf
+                _call(self._callback, ())
 
 
 class TrioLoop:
@@ -38,6 +79,10 @@ class TrioLoop:
     def event(self) -> trio.Event:
         return trio.Event()
 
+    def timer(self, callback: Callable[[], object]) -> TrioTimer:
+        """Make a timer that calls a function in the loop."""
+        return TrioTimer(self, callback)
+
     def spawn(
         self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any
     ) -> trio.CancelScope:
@@ -59,7 +104,7 @@ class TrioLoop:
             await work(*arguments)
         return not scope.cancelled_caught
 
-    async def surely(self, work: Callable[..., Coroutine[Any, Any, None]]) -> None:
+    async def run_shielded(self, work: Callable[..., Coroutine[Any, Any, None]]) -> None:
         """Await an async function to its end, even when cancelled."""
         with trio.CancelScope(shield=True):
             await work()

@@ -14,7 +14,7 @@ from sansmcp.events import ClientEvent
 from sansmcp.handles import ClientHandle, OnProgress
 from sansmcp.messages import Params
 from sansmcp.types import Unpack
-from sansmcp_loop import Answerer, Clock, Task, current_loop
+from sansmcp_loop import Answerer, Task, current_loop
 
 from ._network import Connection, Network
 from ._server import Server, serve
@@ -26,10 +26,7 @@ class LoopClient(sansmcp_loop.AwaitableClient):
     def __init__(
         self, core: sansmcp.Client, server: Server, answers: Mapping[str, Answerer] | None
     ) -> None:
-        loop = current_loop()
-        clock = Clock(loop, self.next_deadline, self.handle_timeout)
-        super().__init__(core, loop, clock, answers)
-        self._timekeeper = loop.spawn(clock.run)
+        super().__init__(core, current_loop(), answers)
         self._pool = sansmcp.ConnectionPool(core)
         self._server = server
         self._ends: set[ClientEnd] = set()
@@ -76,7 +73,6 @@ class LoopClient(sansmcp_loop.AwaitableClient):
         return self._loop.spawn(_await, work)
 
     async def _end(self) -> None:
-        self._timekeeper.cancel()
         self._pool.close()
 
 

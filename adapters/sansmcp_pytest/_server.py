@@ -12,7 +12,7 @@ from sansmcp import ConnectionInfo, Idle
 from sansmcp.messages import Params
 from sansmcp.types import Unpack
 from sansmcp_local import new_server, pull
-from sansmcp_loop import THREADS, Clock, current_loop
+from sansmcp_loop import THREADS, current_loop
 
 from ._network import Connection, Network
 
@@ -30,11 +30,8 @@ class Serving(sansmcp_loop.Serving):
         threads: int,
         authenticate: sansmcp.Authenticator | None,
     ) -> None:
-        loop = current_loop()
-        clock = Clock(loop, self.next_deadline, self.handle_timeout)
-        super().__init__(core, store, loop, clock, threads=threads, authenticate=authenticate)
+        super().__init__(core, store, current_loop(), threads=threads, authenticate=authenticate)
         self._checking = 0
-        self._timekeeper = loop.spawn(clock.run)
         self.connections: set[ServerEnd] = set()
         self.has_ended = False
 
@@ -59,11 +56,11 @@ class Serving(sansmcp_loop.Serving):
         for connection in tuple(self.connections):
             connection.wake()
         await self.flush(lambda: not self.connections)
-        self._timekeeper.cancel()
+        self.scheduler.stop()
 
     def vanish(self) -> None:
         """Stop without a word."""
-        self._timekeeper.cancel()
+        self.scheduler.stop()
         self.leave_threads()
 
 

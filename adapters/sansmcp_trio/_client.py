@@ -1,4 +1,4 @@
-"""The client: a background task for each connection, and one that keeps the time.
+"""The client: a background task for each connection.
 
 A call changes the machine, performs what the machine then wants (which is: write to sockets), and
 waits for its own promise. Whatever happens to a connection becomes an input of the machine.
@@ -10,6 +10,7 @@ import os
 import ssl
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -18,12 +19,12 @@ import sansmcp
 import sansmcp_loop
 from sansmcp.effects import ClientEffect
 from sansmcp.types import Unpack
-from sansmcp_local import environment_of, new_client
+from sansmcp_local import ServerProcess, new_client, process_arguments
 from sansmcp_loop import Answerer, current_loop, perform
 
-from ._machine import Clock, plain_nursery
+from ._nursery import plain_nursery
 from ._pool import Pool
-from ._process import ServerProcess
+from ._process import TrioProcess
 
 if TYPE_CHECKING:
     from sansmcp.process import ProcessPart
@@ -32,28 +33,25 @@ if TYPE_CHECKING:
 class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
     """A connected client; made by :func:`connect`. All methods may be called from any task."""
 
-    _clock: Clock
-
     def __init__(
         self,
         core: sansmcp.Client,
         nursery: trio.Nursery,
         answers: Mapping[str, Answerer] | None,
         ssl_context: ssl.SSLContext | None,
-        environment: Mapping[str, str],
-        directory: str | os.PathLike[str] | None,
+        process: Mapping[str, Any],
     ) -> None:
-        clock = Clock(self.next_deadline, self.handle_timeout)
-        super().__init__(core, current_loop(), clock, answers)
+        super().__init__(core, current_loop(), answers)
         self._nursery = nursery
         self._pool = Pool(
             core, self.settle, self.exchange_failed, self._may_read, nursery, ssl_context
         )
-        self._process = ServerProcess(self._feed, self._may_read, nursery, environment, directory)
+        self._process = ServerProcess(
+            partial(TrioProcess, self._feed, self._may_read, nursery, process)
+        )
 
     async def open(self) -> None:
         """Do the handshake; :func:`connect` does it. Raises CallError where it fails."""
-        self._nursery.start_soon(self._clock.run)
         await self._open()
 
     def leave(self) -> None:
@@ -76,7 +74,7 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
     async def _may_read(self) -> None:
         """Wait until the application has taken events, if it has to."""
         while self.is_paused:
-            await self._clock.moved.wait()
+            await self._scheduler.state_changed.wait()
 
 
 async def _within(scope: trio.CancelScope, work: Coroutine[Any, Any, None]) -> None:
@@ -114,10 +112,10 @@ async def connect(
 
     Raises CallError if the handshake fails, LocalProtocolError if the target or a setting is wrong.
     """
-    environment = environment_of(env, inherit_env=inherit_env)
+    process = process_arguments(env, inherit_env=inherit_env, cwd=cwd)
     core = new_client(target, **settings)
     async with plain_nursery() as nursery:
-        client = Client(core, nursery, answers, ssl_context, environment, cwd)
+        client = Client(core, nursery, answers, ssl_context, process)
         try:
             await client.open()
             yield client

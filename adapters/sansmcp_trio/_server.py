@@ -1,7 +1,7 @@
-"""The server: a task for each connection, one for each call that runs, and one for the time.
+"""The server: a task for each connection, and one for each call that runs.
 
 A connection's task waits for bytes. Whoever has something for it to send meanwhile (another
-connection's task, a handler, the clock) sends what there is room for; if something is left, or the
+connection's task, a handler, a timer) sends what there is room for; if something is left, or the
 connection is to be closed or read no more, that waiting is cancelled, and nothing else, so no byte
 is ever lost.
 """
@@ -35,7 +35,7 @@ from sansmcp_local import (
 )
 from sansmcp_loop import THREADS, current_loop
 
-from ._machine import Clock, plain_nursery
+from ._nursery import plain_nursery
 from ._stdio import StdioStream
 from ._streams import info_of, send_now, send_some, set_options_below, shake_hands
 
@@ -173,10 +173,7 @@ class Serving(sansmcp_loop.Serving):
         threads: int,
         authenticate: sansmcp.Authenticator | None,
     ) -> None:
-        self.clock = Clock(self.next_deadline, self.handle_timeout)
-        super().__init__(
-            core, store, current_loop(), self.clock, threads=threads, authenticate=authenticate
-        )
+        super().__init__(core, store, current_loop(), threads=threads, authenticate=authenticate)
         self.url = ""
         """Where the MCP endpoint is."""
         self.stopped = trio.Event()
@@ -200,19 +197,23 @@ class Serving(sansmcp_loop.Serving):
         grace: float,
     ) -> None:
         """Serve until stopped; :func:`serve` does it. Shielded from the caller's cancellation."""
-        with self._shield:
-            async with trio.open_nursery() as self._nursery:
-                self._nursery.start_soon(self.clock.run)
-                if streams is not None:
-                    self._nursery.start_soon(self._converse_on_stdio, streams, stops_at_end, grace)
-                async with trio.open_nursery() as accepting:
-                    accept = partial(trio.serve_listeners, handler_nursery=self._nursery)
-                    if listeners:
-                        accepting.start_soon(accept, self._converse, listeners)
-                    await self.stopped.wait()
-                    accepting.cancel_scope.cancel()
-                await self._end(grace)
-                self._nursery.cancel_scope.cancel()
+        try:
+            with self._shield:
+                async with trio.open_nursery() as self._nursery:
+                    if streams is not None:
+                        self._nursery.start_soon(
+                            self._converse_on_stdio, streams, stops_at_end, grace
+                        )
+                    async with trio.open_nursery() as accepting:
+                        accept = partial(trio.serve_listeners, handler_nursery=self._nursery)
+                        if listeners:
+                            accepting.start_soon(accept, self._converse, listeners)
+                        await self.stopped.wait()
+                        accepting.cancel_scope.cancel()
+                    await self._end(grace)
+                    self._nursery.cancel_scope.cancel()
+        finally:
+            self.scheduler.stop()
         self._left.set()
 
     async def stay(self) -> None:

@@ -11,8 +11,7 @@ from functools import partial
 import trio
 
 from sansmcp_local import StandardStreams
-
-from ._machine import Promise
+from sansmcp_loop import Promise
 
 
 class StdioStream(trio.abc.Stream):
@@ -70,7 +69,7 @@ class _Input:
             with contextlib.suppress(BlockingIOError):  # somebody else has read it
                 return os.read(self._descriptor, most)
         if self._coming is None:
-            self._coming = Promise()
+            self._coming = Promise(trio.Event())
             trio.lowlevel.spawn_system_task(self._read_in_thread, self._coming, most)
         data: bytes = await self._coming.wait()
         self._coming = None

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from sansmcp_loop import Clock, Event, Loop, Promise, current_loop
+from sansmcp_loop import Event, Loop, Promise, TimeoutScheduler, current_loop
 
 from ..asgi.loops import PATIENCE, Run, until
 
@@ -143,7 +143,7 @@ def test_what_has_to_be_done_is_done_though_cancelled(run: Run) -> None:
 
         async def work() -> None:
             try:
-                await loop.surely(leave)
+                await loop.run_shielded(leave)
                 await loop.checkpoint()
                 steps.append("not cancelled")
             finally:
@@ -190,21 +190,69 @@ class Machine:
         self.deadline = None
 
 
-def test_a_clock_is_told_of_earlier_deadlines(run: Run) -> None:
+def test_the_machine_is_told_of_earlier_deadlines(run: Run) -> None:
     async def main() -> None:
         loop = current_loop()
         machine = Machine()
-        clock = Clock(loop, machine.next_deadline, machine.handle_timeout)
-        task = loop.spawn(clock.run)
+        scheduler = TimeoutScheduler(loop, machine.next_deadline, machine.handle_timeout)
         deadline = 0.0
         for seconds in (60.0, 0.01):
             machine.deadline = deadline = loop.now() + seconds
-            moved = clock.moved
-            clock.tick()
-            assert moved.is_set()
+            changed = scheduler.state_changed
+            scheduler.reschedule()
+            assert changed.is_set()
             await loop.checkpoint()
         await until(lambda: bool(machine.times))
         assert machine.times[0] >= deadline
-        task.cancel()
+        scheduler.stop()
+
+    run(main)
+
+
+def test_a_deadline_that_moves_away_is_kept(run: Run) -> None:
+    async def main() -> None:
+        loop = current_loop()
+        machine = Machine()
+        scheduler = TimeoutScheduler(loop, machine.next_deadline, machine.handle_timeout)
+        deadline = 0.0
+        for seconds in (0.01, 0.05):
+            machine.deadline = deadline = loop.now() + seconds
+            scheduler.reschedule()
+            await loop.checkpoint()
+        await until(lambda: bool(machine.times))
+        assert machine.times[0] >= deadline
+        scheduler.stop()
+
+    run(main)
+
+
+def test_a_scheduler_that_is_stopped_wakes_the_tasks_and_no_machine(run: Run) -> None:
+    async def main() -> None:
+        loop = current_loop()
+        machine = Machine()
+        scheduler = TimeoutScheduler(loop, machine.next_deadline, machine.handle_timeout)
+        machine.deadline = loop.now()
+        scheduler.reschedule()
+        changed = scheduler.state_changed
+        scheduler.stop()
+        assert changed.is_set()
+        scheduler.reschedule()
+        assert not await loop.within(0.02, scheduler.state_changed.wait)
+        assert machine.times == []
+
+    run(main)
+
+
+def test_what_a_timer_raises_is_logged(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise ValueError("lost")
+
+    async def main() -> None:
+        timer = current_loop().timer(fail)
+        for _ in range(2):
+            caplog.clear()
+            timer.set(current_loop().now())
+            await until(lambda: "lost" in caplog.text)
+        timer.stop()
 
     run(main)

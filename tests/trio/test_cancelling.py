@@ -163,8 +163,7 @@ class Conversation:
         async with trio.open_nursery() as nursery:
             serving: Serving = await nursery.start(self.serve)
             outcome = await caught(disturbance.run(self.talk(serving.url, disturbance, nursery)))
-            while serving.core.is_busy:
-                await serving.clock.moved.wait()
+            await serving.until(lambda: not serving.core.is_busy)
             await self.talk(serving.url, disturbance, nursery)
             assert self.running == 0
             serving.stop()
