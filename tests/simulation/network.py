@@ -41,6 +41,8 @@ class Trouble:
     stalls_after: int | None = None
     """Bytes after which the client takes nothing for ``stall`` seconds."""
     stall: float = 0.0
+    pace: float = 0.0
+    """Seconds that the client needs for what it has taken before it takes more."""
     held: float = 0.0
     """Seconds for which a proxy collects what comes from the server."""
     idle: float | None = None
@@ -68,6 +70,7 @@ def trouble_of(world: World, name: str) -> Trouble:
         latency=latency,
         fragments=fates.strikes(f"{name} fragments", 0.7 * ("fragments" in features)),
         window=fates.pick(f"{name} window", (1, 100, 500)) if is_narrow else 64 * 1024,
+        pace=fates.pick(f"{name} pace", (0.0, 0.02, 0.1, 0.5)) if is_narrow else 0.0,
         cut_after=int(4000 * fates.number(f"{name} cut after") ** 2) if cut else None,
         manner=fates.pick(f"{name} manner", manners) if cut else "reset",
         stalls_after=int(2000 * fates.number(f"{name} stalls after")) if stalls else None,
@@ -112,6 +115,8 @@ class Wire:
     _armed: float | None = attrs.field(default=None, init=False)
     _blocked: bool = attrs.field(default=False, init=False)
     _stalled_until: float = attrs.field(default=-1.0, init=False)
+    _busy_until: float = attrs.field(default=0.0, init=False)
+    """When the client's end takes more."""
     _last: float = attrs.field(default=0.0, init=False)
     """When anything was sent."""
 
@@ -152,7 +157,8 @@ class Wire:
     @property
     def can_read(self) -> bool:
         """Whether the client's end may read something."""
-        return bool(self.arrived) and self.world.clock.now >= self._stalled_until
+        is_ready = self.world.clock.now >= max(self._stalled_until, self._busy_until)
+        return bool(self.arrived) and is_ready
 
     def read(self) -> bytes:
         """Take what has arrived; nothing is the end."""
@@ -160,6 +166,9 @@ class Wire:
         self.client_gone = self.client_gone or not data
         self._underway -= len(data)
         self._taken += len(data)
+        if self.trouble.pace and self.world.is_faulty:
+            self._busy_until = self.world.clock.now + self.trouble.pace
+            self.world.clock.call_at(self._busy_until, self._nudge)
         stalls = self.trouble.stalls_after
         if stalls is not None and self._taken >= stalls and self._stalled_until < 0:
             self._stalled_until = self.world.clock.now

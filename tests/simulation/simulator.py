@@ -601,22 +601,24 @@ class World:
         style = pick("fashion", (None, None, None, *styles)) or pick(f"{name} style", styles)
         if "small store" in self.features and fates.number(f"{name} leaves") < 0.4:
             style = "away"  # its client misses more than is kept
+        elif {"windows", "small limits"} <= self.features and fates.number(f"{name} floods") < 0.4:
+            style = "chatty"  # its client is slow
         kinds = ["sleep", "sleep", "progress", "mark"] + {
             "plain": ["sleep"],
-            "chatty": ["progress", "mark", "mark"],
+            "chatty": ["sleep", "mark", "mark", "mark"],
             "polling": ["disconnect", "disconnect"],
             "away": ["disconnect", "mark", "mark"],
             "turns": ["turn"],
             "asks": ["ask"],
         }[style]
-        counts = (3, 8, 16) if style in ("chatty", "away") else (0, 1, 3, 5, 8)
+        counts = (3, 12, 24) if style in ("chatty", "away") else (0, 1, 3, 5, 8)
         for number in range(pick(f"{name} steps", counts)):
             step = f"{name} step {number}"
             if not fates.strikes(step, 1.0):
                 continue
             kind = pick(f"{step} kind", kinds)
             values: dict[str, tuple[Any, ...]] = {
-                "sleep": (0.0, 0.0, 0.02, 0.5, 3.0, 12.0),
+                "sleep": (0.02, 0.1, 0.5) if style == "chatty" else (0, 0, 0.02, 0.5, 3.0, 12.0),
                 "progress": (0, 100, 500),
                 "mark": (0, 100, 500, 2000),
                 "disconnect": (None, 0.0, 0.3),
