@@ -20,7 +20,6 @@ from ...errors import RemoteProtocolError
 from ...messages import ErrorResponse, Message, Request, RequestId, Response
 from ...meta import PROTOCOL_VERSION
 from ...revisions import ASSUMED_VERSION, REVISIONS, Revision
-from ...types import Era
 from .. import refusals
 from ..dispatch import Asked
 from .sessions import LegacySession, SessionTable
@@ -47,7 +46,7 @@ class AskedInSession(Asked):
     def is_stateless(self) -> bool:
         """Whether the header names a revision without sessions."""
         named = REVISIONS.get(self.version or "")
-        return named is not None and named.era is Era.MODERN
+        return named is not None and not named.sessions
 
     @property
     def session(self) -> LegacySession | None:
@@ -99,7 +98,7 @@ def has_get(asked: AskedInSession) -> None:
 
 def has_delete(asked: AskedInSession) -> None:
     """Source: 2026-07-28 basic/transports: POST only."""
-    if asked.revision.era is Era.MODERN:
+    if not asked.revision.sessions:
         raise refusals.method_not_allowed(b"POST", "This protocol revision uses POST only")
 
 

@@ -33,7 +33,7 @@ from ...meta import (
     VERSION,
     meta_of,
 )
-from ...revisions import REVISIONS, of_era
+from ...revisions import REVISIONS, Revision, of_era
 from ...turns import FIRST_TURN, RESPONSES, STATE, Turn
 from ...types import Era
 from .. import refusals
@@ -62,6 +62,12 @@ class Incoming:
     meta: Mapping[str, Any]
     """What the request says about itself."""
 
+    @property
+    def revision(self) -> Revision | None:
+        """The revision that the request names; None if it is not served."""
+        version = self.meta[VERSION]
+        return REVISIONS[version] if version in self.core.modern_versions else None
+
 
 def meta_complete(incoming: Incoming) -> None:
     """Source: 2026-07-28 basic: version and capabilities come with every request."""
@@ -80,6 +86,8 @@ def headers_mirror(incoming: Incoming) -> None:
         return
     request = incoming.request
     _check_literal(incoming.head, PROTOCOL_VERSION, incoming.meta[VERSION], request.id)
+    if incoming.revision is not None and not incoming.revision.mirrored_headers:
+        return
     _check_literal(incoming.head, b"mcp-method", request.method, request.id)
     if (parameter := NAMED.get(request.method)) is not None:
         value = incoming.params.get(parameter)
@@ -97,7 +105,11 @@ def version_served(incoming: Incoming) -> None:
 def method_known(incoming: Incoming) -> None:
     """404, which means nothing else where there are no sessions."""
     method = incoming.request.method
-    known = method in (DISCOVER, LISTEN) or incoming.core.app.handler_of(method) is not None
+    if method == LISTEN:
+        assert incoming.revision is not None
+        known = incoming.revision.listen
+    else:
+        known = method == DISCOVER or incoming.core.app.handler_of(method) is not None
     if method in REMOVED or not known:
         raise refusals.method_not_found(method, incoming.request.id)
 
@@ -106,6 +118,9 @@ def parameters_mirror(incoming: Incoming) -> None:
     """The tool parameters that ``x-mcp-header`` names. Source: SEP-2243."""
     schema_of = incoming.core.app.input_schema
     if incoming.head is None or incoming.request.method != "tools/call" or schema_of is None:
+        return
+    assert incoming.revision is not None
+    if not incoming.revision.mirrored_headers:
         return
     arguments = json.as_object(incoming.params.get("arguments")) or {}
     schema = schema_of(str(incoming.params.get("name"))) or {}

@@ -15,6 +15,7 @@ from ...codecs import json
 from ...errors import LocalProtocolError
 from ...messages import ErrorResponse, Message, Notification, Request, Response
 from ...meta import LEVELS, LOG_LEVEL, SERVER_INFO, meta_of
+from ...revisions import Revision
 from ...turns import InputRequired
 from ..asking import check_asking, missing_capabilities, missing_capability
 from ..calls import Call, Caller
@@ -41,12 +42,15 @@ class StatelessResults:
 
     def shape(self, request: Request, result: Any) -> Response | ErrorResponse:
         """The result. Raises LocalProtocolError for one that this revision does not have."""
-        return self._response(request, _complete(request, result))
+        return self._response(request, _complete(request, result, self.session.revision))
 
     def require(self, call: Call, required: InputRequired) -> Response | ErrorResponse:
         """The questions are the result, unless the client has not declared to answer."""
         request, caller = call.request, self.session
         check_asking(request, required)
+        if not caller.revision.result_type:
+            name = caller.revision.name
+            raise LocalProtocolError(f"At revision {name} a result cannot ask for input")
         missing = missing_capabilities(required, caller.client_capabilities)
         if missing:
             return missing_capability(missing, request.id).reply
@@ -68,15 +72,17 @@ class StatelessResults:
         return Response(request.id, members)
 
 
-def _complete(request: Request, result: Any) -> dict[str, Any]:
+def _complete(request: Request, result: Any, revision: Revision) -> dict[str, Any]:
     """A result is an object. What may be cached says so."""
     if not isinstance(result, Mapping):
         raise LocalProtocolError(f"A result must be an object, and is {type(result).__name__}")
-    members: dict[str, Any] = {"resultType": "complete", "_meta": None}
+    members: dict[str, Any] = {"resultType": "complete"} if revision.result_type else {}
+    members["_meta"] = None
     members.update(cast("Mapping[str, Any]", result))
-    if members["resultType"] == "input_required":
+    kind = members.get("resultType", "complete")
+    if kind == "input_required":
         raise LocalProtocolError("To ask for input return InputRequired")
-    if request.method in _CACHEABLE and members["resultType"] == "complete":
+    if revision.caching and request.method in _CACHEABLE and kind == "complete":
         _check_caching(members.setdefault("ttlMs", 0), members.setdefault("cacheScope", "private"))
     return members
 
