@@ -89,7 +89,7 @@ class Channel:
         self._core.now = now
         decoded = jsonrpc.decode(data, self._core.limits)
         if self._outlet.congested and isinstance(decoded, Request | Batch):
-            raise refusals.not_reading(decoded.id if isinstance(decoded, Request) else None)
+            raise refusals.NOT_READING(decoded.id if isinstance(decoded, Request) else None)
         try:
             any(era.took(decoded) for era in self._eras)
         except RemoteProtocolError as error:

@@ -190,9 +190,7 @@ class ServerCore:
     def open_state(self, sealed: str, principal: str, request: Request) -> Any:
         """What a handler has saved. Raises RemoteProtocolError for what cannot be used."""
         if self.seal is None:
-            raise refusals.invalid_request_params(
-                "nothing here gives a requestState", "bad_request_state", request.id
-            )
+            raise refusals.BAD_REQUEST_STATE(request.id, what="nothing here gives a requestState")
         try:
             return self.seal.open(sealed, principal, request.method, request.params or {})
         except RemoteProtocolError as error:

@@ -92,15 +92,15 @@ Row: TypeAlias = Callable[[Asked], None]
 def path(asked: Asked) -> None:
     """Two spellings are one path: a redirect for the slash costs clients their headers."""
     if asked.head.path.rstrip(b"/") != asked.endpoint.path.rstrip(b"/"):
-        raise refusals.not_found(asked.head.address_of(asked.endpoint.path))
+        raise refusals.NOT_FOUND(url=asked.head.address_of(asked.endpoint.path))
 
 
 def host_and_origin(asked: Asked) -> None:
     """Source: 2025-11-25 basic/transports: Security Warning."""
     if not asked.endpoint.policy.allows_host(request_host(asked.head)):
-        raise refusals.bad_host()
+        raise refusals.BAD_HOST()
     if not asked.endpoint.policy.allows_origin(headers.single(asked.head.values(b"origin"))):
-        raise refusals.bad_origin()
+        raise refusals.BAD_ORIGIN()
 
 
 def announced_size(asked: Asked) -> None:
@@ -131,13 +131,13 @@ def answer_forms(asked: Asked) -> None:
     accept = asked.head.values(b"accept")
     missing = [form.decode() for form in forms if not headers.accepts(accept, form)]
     if missing:
-        raise refusals.answer_not_acceptable(missing)
+        raise refusals.response_not_acceptable(missing)
 
 
 def body_form(asked: Asked) -> None:
     """Parameters such as ``charset=utf-8`` are fine."""
     if headers.media_type(asked.head.values(b"content-type")) != headers.JSON:
-        raise refusals.not_json()
+        raise refusals.NOT_JSON()
 
 
 COMMON: tuple[Row, ...] = (host_and_origin, announced_size)

@@ -276,7 +276,7 @@ class Server(StoreCompletions):
 
     def authentication_failed(self, effect: Authenticate, *, now: float) -> None:
         """Tell that it cannot be found out whom a request is from: it gets status 500."""
-        self._authenticated(effect, refusals.authentication_failed(), now)
+        self._authenticated(effect, refusals.AUTHENTICATION_FAILED(), now)
 
     def _authenticated(
         self, effect: Authenticate, outcome: str | RemoteProtocolError, now: float
@@ -440,13 +440,13 @@ class Server(StoreCompletions):
         self._core.has_stopped = True
         self._modern.subscriptions.end_all()
         for call in tuple(self._core.stateless):
-            call.abandon(refusals.shutting_down(call.request.id))
+            call.abandon(refusals.SHUTTING_DOWN(call.request.id))
         if self._legacy is not None:
             self._legacy.sessions.shut_down()
         for exchange in tuple(self._authenticating):
             del self._authenticating[exchange]
             if not exchange.is_done:  # it may have been too slow, say
-                exchange.refuse(refusals.shutting_down())
+                exchange.refuse(refusals.SHUTTING_DOWN())
         for outlet in self._core.outlets:
             outlet.close()
 

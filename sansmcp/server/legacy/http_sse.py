@@ -140,11 +140,11 @@ class HttpSse:
     def _check_room(self, principal: str) -> None:
         """Each stream may become a session."""
         if self._core.draining:
-            raise refusals.shutting_down()
+            raise refusals.SHUTTING_DOWN()
         self._table.check_room(principal)
         limit = self._core.limits.max_sessions
         if len(self._clients) >= limit:
-            raise refusals.too_many_sessions(limit, None)
+            raise refusals.TOO_MANY_SESSIONS(limit=limit)
 
     def _open(self, exchange: ServerExchange) -> None:
         assert exchange.head is not None
@@ -162,10 +162,10 @@ class HttpSse:
     def _channel(self, head: RequestHead) -> Channel:
         token = _token(head)
         if token is None:
-            raise refusals.message_token_required()
+            raise refusals.MESSAGE_TOKEN_REQUIRED()
         client = self._clients.get((head.principal, Secret(token)))
         if client is None or client.lines.session.state is SessionState.ENDED:
-            raise refusals.message_token_unknown()
+            raise refusals.MESSAGE_TOKEN_UNKNOWN()
         return client.channel
 
     def _gone(self, key: tuple[str, Secret]) -> None:

@@ -64,7 +64,8 @@ class Inbox:
         params = request.params or {}
         version = params.get("protocolVersion")
         if not isinstance(version, str):
-            raise refusals.invalid_params("protocolVersion must be a string", request.id)
+            what = "protocolVersion must be a string"
+            raise refusals.INVALID_SESSION_PARAMS(request.id, what=what)
         if version not in self._core.handshake_versions:
             version = self._core.handshake_versions[-1]
         revision, result = REVISIONS[version], self._core.app.initialize_result(version)
@@ -88,13 +89,13 @@ class Inbox:
         """Raises RemoteProtocolError for a request that must not run."""
         self._check_serving(request)
         if request.id in session.calls:
-            raise refusals.duplicate_request_id(request.id)
+            raise refusals.DUPLICATE_REQUEST_ID(request.id)
         if len(session.calls) >= self._core.limits.max_calls_per_session:
-            raise refusals.too_many_calls(self._core.limits.max_calls_per_session, request.id)
+            raise refusals.TOO_MANY_CALLS(request.id, limit=self._core.limits.max_calls_per_session)
         if request.method in (SUBSCRIBE, UNSUBSCRIBE):
             self._check_subscription(session, request)
         elif request.method != "ping" and self._core.app.handler_of(request.method) is None:
-            raise refusals.unknown_method(request.method, request.id)
+            raise refusals.UNKNOWN_METHOD(request.id, method=request.method[:100])
 
     def batch(
         self, session: LegacySession, batch: Batch, new_answer: Callable[[int], AnswerForm]
@@ -167,19 +168,19 @@ class Inbox:
         assert isinstance(session, LegacySession), "all callers of these revisions are sessions"
         declared = self._core.app.declared_capabilities().get("resources", {})
         if not declared.get("subscribe") or not session.can_be_told:
-            raise refusals.unknown_method(request.method, request.id)
+            raise refusals.UNKNOWN_METHOD(request.id, method=request.method[:100])
         uri, limits = (request.params or {}).get("uri"), self._core.limits
         if not isinstance(uri, str) or len(uri) > limits.max_uri_length:
             what = f"uri must be a string of at most {limits.max_uri_length} characters"
-            raise refusals.invalid_params(what, request.id)
+            raise refusals.INVALID_SESSION_PARAMS(request.id, what=what)
         is_new = request.method == SUBSCRIBE and uri not in session.subscriptions
         if is_new and len(session.subscriptions) >= limits.max_resources_per_subscription:
             limit = limits.max_resources_per_subscription
-            raise refusals.too_many_resources(limit, request.id)
+            raise refusals.TOO_MANY_RESOURCES(request.id, limit=limit)
 
     def _check_serving(self, request: Request) -> None:
         if self._core.draining:
-            raise refusals.shutting_down(request.id)
+            raise refusals.SHUTTING_DOWN(request.id)
 
     def _cancel(
         self, session: LegacySession, message: Notification, exchange: ServerExchange | None

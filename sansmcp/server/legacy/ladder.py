@@ -60,7 +60,7 @@ class AskedInSession(Asked):
         404 their clients would drop these calls and open a new session; so it is 503.
         """
         if self.table.has_stopped and not self.table.is_shared:
-            return refusals.shutting_down(request_id)
+            return refusals.SHUTTING_DOWN(request_id)
         return refusals.session_not_found(is_shared=self.table.is_shared, request_id=request_id)
 
     @property
@@ -188,7 +188,7 @@ def resumption_point(asked: AskedInSession) -> EventId | None:
         return None
     cursor = EventId.decode(text)
     if cursor is None:
-        raise refusals.unknown_event_id()
+        raise refusals.UNKNOWN_EVENT_ID()
     return cursor
 
 
@@ -203,7 +203,7 @@ def check_message(asked: AskedInSession, message: Message | Batch) -> None:
     if isinstance(message, Request) and message.method == "initialize":
         # What a newer client puts into the version header must not keep it from negotiating.
         if asked.endpoint.sessions and asked.session_id is not None:
-            raise refusals.initialize_in_session(message.id)
+            raise refusals.INITIALIZE_IN_SESSION(message.id)
         return
     _check_version(asked, request_id)
     if asked.endpoint.sessions:
@@ -238,11 +238,11 @@ def check_batch(revision: Revision, batch: Batch) -> None:
     Source: 2025-03-26 basic: Batching, and basic/transports.
     """
     if not revision.batching:
-        raise refusals.batch_not_allowed()
+        raise refusals.BATCH_NOT_ALLOWED()
     if not batch.items:
-        raise refusals.bad_batch("it is empty")
+        raise refusals.BAD_BATCH(rule="it is empty")
     answers = [isinstance(item, Response | ErrorResponse) for item in batch.items]
     if any(answers) and not all(answers):
-        raise refusals.bad_batch("answers must not be mixed with requests and notifications")
+        raise refusals.BAD_BATCH(rule="answers must not be mixed with requests and notifications")
     if any(isinstance(item, Request) and item.method == "initialize" for item in batch.items):
-        raise refusals.bad_batch("initialize must stand alone")
+        raise refusals.BAD_BATCH(rule="initialize must stand alone")

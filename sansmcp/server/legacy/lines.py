@@ -132,7 +132,7 @@ class SessionLines:
 
     def _initialize(self, request: Request) -> None:
         if self._is_open:
-            raise refusals.initialized_already(request.id)
+            raise refusals.INITIALIZED_ALREADY(request.id)
         negotiated = self._inbox.negotiate(request)
         self._table.make_room(self._principal, request.id)
         session = self.session

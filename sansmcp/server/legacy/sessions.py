@@ -223,7 +223,7 @@ class LegacySession(Session):
         limit = self._core.limits.max_streams_per_session
         free = [stream for stream in self._standalone if stream.reader is None]
         if not free and len(self._standalone) >= limit:
-            raise refusals.too_many_streams(limit)
+            raise refusals.TOO_MANY_STREAMS(limit=limit)
         stream = free[-1] if free else self._new_standalone()
         self.read(exchange, stream, None, is_fresh=True)
 
@@ -345,9 +345,9 @@ class SessionTable:
         """
         if self._lacks_own_room(principal) and not self._unused.of(principal):
             limit = self._core.limits.max_sessions_per_principal
-            raise refusals.too_many_sessions(limit, request_id)
+            raise refusals.TOO_MANY_SESSIONS(request_id, limit=limit)
         if len(self) >= self._core.limits.max_sessions and not self._unused.total:
-            raise refusals.too_many_sessions(self._core.limits.max_sessions, request_id)
+            raise refusals.TOO_MANY_SESSIONS(request_id, limit=self._core.limits.max_sessions)
 
     def make_room(self, principal: str, request_id: RequestId | None = None) -> None:
         """See to it that there is room for one more session.
@@ -437,7 +437,7 @@ class SessionTable:
         """Answer all calls with an error, and end all sessions and all that is read here."""
         for session in self:
             for call in tuple(session.calls.values()):
-                call.abandon(refusals.shutting_down(call.request.id))
+                call.abandon(refusals.SHUTTING_DOWN(call.request.id))
             reason = "the server shuts down"
             self.end(session, reason, everywhere=not self._core.shared_store)
         self.streams.release_followers()

@@ -114,7 +114,7 @@ class SharedSession:
         Raises RemoteProtocolError if there are too many here, or this instance has stopped.
         """
         if self._core.has_stopped:
-            raise refusals.shutting_down()
+            raise refusals.SHUTTING_DOWN()
         self._table.make_room(self._key.principal)
         about = json.decode(data, self._core.limits.max_json_depth)
         revision = REVISIONS[about["revision"]]

@@ -144,7 +144,7 @@ class StreamableHttp:
         elif (cursor := resumption_point(asked)) is not None:
             session.resume(exchange, cursor)
         elif self._core.draining:
-            raise refusals.shutting_down()
+            raise refusals.SHUTTING_DOWN()
         else:
             session.listen(exchange)
 

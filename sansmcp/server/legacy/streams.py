@@ -461,7 +461,7 @@ class Stream:
         if (reader := self.reader) is not None:
             self.detach(reader)
             if reader.state is ExchangeState.DECIDING:
-                reader.refuse(refusals.unknown_event_id())
+                reader.refuse(refusals.UNKNOWN_EVENT_ID())
             else:
                 reader.abort()
 

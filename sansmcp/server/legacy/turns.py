@@ -266,7 +266,7 @@ class Delivery:
 
     def _add_or_end(self, cancellation: Page | None) -> None:
         if self._core.has_stopped:  # another instance will take the same answers, and go on
-            self._refuse(refusals.shutting_down())
+            self._refuse(refusals.SHUTTING_DOWN())
             return
         if cancellation is not None and cancellation.last.seq > 1:
             stream = self._session.find_stream(self._turn.stream)
@@ -296,7 +296,7 @@ class Delivery:
         stream = session.find_stream(self._turn.stream)
         stream.take_over(self._turn.seq)
         if is_stopped:  # no other instance will go on: the call ends as those that run here do
-            error = refusals.shutting_down(parked.request.id)
+            error = refusals.SHUTTING_DOWN(parked.request.id)
             stream.append(jsonrpc.encode(error.reply), final=True)
             return
         names, exchange = parked.names, self._exchange
@@ -330,12 +330,12 @@ class Delivery:
         Without this the client would wait for its timeout, with its answer accepted.
         """
         self._session.table.lose(self._session.log_key(self._turn.stream))
-        self._refuse(refusals.unknown_event_id() if self.continues else refusals.unknown_turn())
+        self._refuse(refusals.UNKNOWN_EVENT_ID() if self.continues else refusals.UNKNOWN_TURN())
 
     def _not_found(self) -> None:
         """There is no such turn in the log, or the call went on without it: the answer is late."""
         if self.continues:
-            self._refuse(refusals.unknown_event_id())
+            self._refuse(refusals.UNKNOWN_EVENT_ID())
         else:
             self._done()
 

@@ -74,10 +74,10 @@ def meta_complete(incoming: Incoming) -> None:
     version, capabilities = incoming.meta.get(VERSION), incoming.meta.get(CAPABILITIES)
     if not isinstance(version, str) or not json.is_object(capabilities):
         what = f"_meta needs {VERSION} (a string) and {CAPABILITIES} (an object)"
-        raise refusals.invalid_request_params(what, "meta_required", incoming.request.id)
+        raise refusals.META_REQUIRED(incoming.request.id, what=what)
     if incoming.meta.get(LOG_LEVEL, LEVELS[0]) not in LEVELS:
         what = f"{LOG_LEVEL} is one of {', '.join(LEVELS)}"
-        raise refusals.invalid_request_params(what, "unknown_log_level", incoming.request.id)
+        raise refusals.UNKNOWN_LOG_LEVEL(incoming.request.id, what=what)
 
 
 def headers_mirror(incoming: Incoming) -> None:
@@ -111,7 +111,7 @@ def method_known(incoming: Incoming) -> None:
     else:
         known = method == DISCOVER or incoming.core.app.handler_of(method) is not None
     if method in REMOVED or not known:
-        raise refusals.method_not_found(method, incoming.request.id)
+        raise refusals.METHOD_UNSUPPORTED(incoming.request.id, method=method[:100])
 
 
 def parameters_mirror(incoming: Incoming) -> None:
@@ -127,7 +127,7 @@ def parameters_mirror(incoming: Incoming) -> None:
     try:
         mirroring = mirrored.parameters(schema)
     except ValueError as error:
-        raise refusals.bad_tool(str(error), incoming.request.id) from None
+        raise refusals.BAD_TOOL(incoming.request.id, what=str(error)) from None
     for header, path in mirroring.items():
         name = b"mcp-param-" + header.lower().encode()
         value = mirrored.argument_at(arguments, path)
@@ -160,7 +160,7 @@ class Modern:
         for row in LADDER:
             row(incoming)
         if self._core.draining:
-            raise refusals.shutting_down(request.id)
+            raise refusals.SHUTTING_DOWN(request.id)
         return meta
 
     def start(self, request: Request, caller: Caller, answer: AnswerForm) -> None:
@@ -186,7 +186,7 @@ class Modern:
         if isinstance(message, Batch):
             if self._core.handshake_versions:
                 return False
-            raise refusals.batch_not_allowed()
+            raise refusals.BATCH_NOT_ALLOWED()
         if VERSION in meta_of(message):
             return True
         is_initialize = isinstance(message, Request) and message.method == "initialize"
@@ -249,12 +249,12 @@ class Modern:
         answers = json.as_object({} if given is None else given)
         if answers is None or any(json.as_object(each) is None for each in answers.values()):
             what = "inputResponses is an object of results, which are objects"
-            raise refusals.invalid_request_params(what, "invalid_params", request.id)
+            raise refusals.INVALID_MODERN_PARAMS(request.id, what=what)
         if sealed is None:
             return Turn(answers)
         if not isinstance(sealed, str):
             what = "requestState is a string"
-            raise refusals.invalid_request_params(what, "invalid_params", request.id)
+            raise refusals.INVALID_MODERN_PARAMS(request.id, what=what)
         return Turn(answers, self._core.open_state(sealed, caller.principal, request))
 
 
@@ -275,7 +275,7 @@ def _check_literal(
     """What no client has to encode, and others compare as it stands."""
     values = received.values(name)
     if len(values) != 1 or values[0].strip(b" \t") != value.encode():
-        raise refusals.header_mismatch(name.decode(), request_id)
+        raise refusals.HEADER_MISMATCHED(request_id, header=name.decode())
 
 
 def _check_mirrored(received: RequestHead, name: bytes, value: Any, request_id: RequestId) -> None:
@@ -283,4 +283,4 @@ def _check_mirrored(received: RequestHead, name: bytes, value: Any, request_id: 
     if value is None and not values:
         return
     if len(values) != 1 or not mirrored.says(values[0].strip(b" \t"), value):
-        raise refusals.header_mismatch(name.decode(), request_id)
+        raise refusals.HEADER_MISMATCHED(request_id, header=name.decode())

@@ -199,7 +199,7 @@ class StatelessHttp:
                 self._modern.notified(message, head.principal)
                 exchange.reply(202)
             case _:
-                raise refusals.no_answers_wanted()
+                raise refusals.NO_ANSWERS_WANTED()
         return True
 
     def _request(self, exchange: ServerExchange, head: RequestHead, request: Request) -> None:
@@ -266,9 +266,9 @@ class StatelessLines:
         meta = self._modern.check(request, None)
         limit = self._core.limits.max_calls_per_session
         if request.id in self.calls or request.id in self._listeners:
-            raise refusals.duplicate_request_id(request.id)
+            raise refusals.DUPLICATE_REQUEST_ID(request.id)
         if len(self.calls) + len(self._listeners) >= limit:
-            raise refusals.too_many_calls(limit, request.id)
+            raise refusals.TOO_MANY_CALLS(request.id, limit=limit)
         if request.method != LISTEN:
             caller = self._modern.caller(meta, "", self.calls)
             self._modern.start(request, caller, StatelessLine(self._core, caller, self._outlet))

@@ -98,9 +98,11 @@ class Subscriptions:
         wanted = json.as_object((request.params or {}).get("notifications"))
         if wanted is None:
             what = "notifications must be an object that names what to listen for"
-            raise refusals.invalid_request_params(what, "invalid_params", request.id)
+            raise refusals.INVALID_MODERN_PARAMS(request.id, what=what)
         if len(self._open) >= self._core.limits.max_subscriptions:
-            raise refusals.too_many_subscriptions(self._core.limits.max_subscriptions, request.id)
+            raise refusals.TOO_MANY_SUBSCRIPTIONS(
+                request.id, limit=self._core.limits.max_subscriptions
+            )
         capabilities = self._core.app.declared_capabilities()
         honoured: dict[str, Any] = {
             name: True
