@@ -8,8 +8,8 @@ from functools import partial
 import sansmcp
 from sansmcp.messages import Params
 from sansmcp.types import Unpack
-from sansmcp_local import new_server
-from sansmcp_loop import THREADS, current_loop
+from sansmcp_local import HostSettings, ServerParts, explains, server_parts
+from sansmcp_loop import current_loop
 
 from ._exchange import Exchange, Receive, Scope, Send
 from ._serving import Serving
@@ -24,17 +24,11 @@ class AsgiApp:
 
     def __init__(
         self,
-        new_core: Callable[[], sansmcp.Server],
-        store: sansmcp.Store | None,
+        new_parts: Callable[[], ServerParts],
         grace: float,
-        threads: int,
-        authenticate: sansmcp.Authenticator | None,
     ) -> None:
-        self._new_core = new_core
-        self._store = store
+        self._new_parts = new_parts
         self._grace = grace
-        self._threads = threads
-        self._authenticate = authenticate
         self._servings: dict[Hashable, Serving] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,41 +79,27 @@ class AsgiApp:
         loop = current_loop()
         serving = self._servings.get(loop.key)
         if serving is None:
-            core = self._new_core()
-            store = sansmcp.MemoryStore(core.limits) if self._store is None else self._store
             forget = partial(self._servings.pop, loop.key)
-            serving = self._servings[loop.key] = Serving(
-                core, store, loop, self._threads, self._authenticate, forget
-            )
+            serving = self._servings[loop.key] = Serving(self._new_parts(), loop, forget)
         return serving
 
 
+@explains(HostSettings)
 def asgi_app(
     app: sansmcp.App,
     *,
-    authenticate: sansmcp.Authenticator | None = None,
-    store: sansmcp.Store | None = None,
-    resumable: bool = True,
     grace: float = 5.0,
-    threads: int = THREADS,
-    **settings: Unpack[sansmcp.ServerSettings],
+    **settings: Unpack[HostSettings],
 ) -> AsgiApp:
     """Make an ASGI 3 application that serves MCP, for asyncio and trio.
 
     Args:
         app: its handlers are async functions of a :class:`Call`, or plain functions of a
             :class:`ThreadCall`, each of which runs in a thread (:meth:`sansmcp.App.handler`).
-        authenticate: says who makes each request, from its head and what is known of its
-            connection (:data:`sansmcp.Authenticator`). ``connection.environ`` is the scope, where
-            middleware in front of us may have left a user. None: all clients are the same.
-        store: where streams are kept for clients that come back; in memory if None. One that
-            outlives the process (``SqliteStore``) is shared, and brings the key of ``seal``, unless
-            the settings say otherwise. It is called in the thread of the event loop, and must not
-            be async.
-        resumable: False: keep nothing. Broken streams cannot be resumed then.
         grace: seconds that running calls get when the server stops.
-        threads: how many plain handlers run at a time; further calls wait for their turn.
-        settings: see :class:`sansmcp.Server`. ``path`` and ``http_sse`` are paths below the place
+        settings: see :class:`sansmcp_local.HostSettings` and :class:`sansmcp.Server`.
+            ``connection.environ`` of ``authenticate`` is the scope, where middleware in front may
+            have left a user. ``path`` and ``http_sse`` are paths below the place
             where the application is mounted. Where several processes serve one address, as under
             ``uvicorn --workers``, give all of them one ``SqliteStore``; or set ``seal`` to the same
             keys, and do without sessions (``sessions=False``), or send each client to one process.
@@ -130,14 +110,6 @@ def asgi_app(
 
     Raises LocalProtocolError for settings that make no sense.
     """
-    new_core = partial(
-        new_server,
-        app,
-        store,
-        resumable=resumable,
-        authentication=authenticate is not None,
-        function="asgi_app",
-        **settings,
-    )
-    new_core()  # what is wrong is told now, not with the first request
-    return AsgiApp(new_core, store, grace, threads, authenticate)
+    new_parts = partial(server_parts, app, "asgi_app", **settings)
+    new_parts()  # what is wrong is told now, not with the first request
+    return AsgiApp(new_parts, grace)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import sansmcp
 import sansmcp_loop
+from sansmcp_local import ServerParts
 from sansmcp_loop import Loop
 
 
@@ -18,14 +18,13 @@ class Serving(sansmcp_loop.Serving):
 
     def __init__(
         self,
-        core: sansmcp.Server,
-        store: sansmcp.Store,
+        parts: ServerParts,
         loop: Loop,
-        threads: int,
-        authenticate: sansmcp.Authenticator | None,
         forget: Callable[[], object],
     ) -> None:
-        super().__init__(core, store, loop, threads=threads, authenticate=authenticate)
+        super().__init__(
+            parts.core, parts.store, loop, threads=parts.threads, authenticate=parts.authenticate
+        )
         self.requests = 0
         """How many are being answered."""
         self._until_end = loop.spawn(self._wait_for_end, forget)

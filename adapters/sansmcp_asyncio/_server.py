@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
-import ssl
+import socket
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import ExitStack
@@ -19,8 +18,17 @@ from typing import Any
 import sansmcp
 import sansmcp_loop
 from sansmcp.types import Self, Unpack
-from sansmcp_local import StandardStreams, StateFile, announce, listen, log_unexpected, new_server
-from sansmcp_loop import THREADS, AsyncioTask, current_loop, wait_all_shielded
+from sansmcp_local import (
+    HostSettings,
+    ServePlan,
+    ServeSettings,
+    StandardStreams,
+    announce,
+    explains,
+    log_unexpected,
+    serve_plan,
+)
+from sansmcp_loop import AsyncioTask, current_loop, wait_all_shielded
 
 from ._connection import Connection, Refusal
 from ._stdio import StdioTransport
@@ -32,14 +40,13 @@ class Serving(sansmcp_loop.Serving):
 
     def __init__(
         self,
-        core: sansmcp.Server,
-        store: sansmcp.Store,
-        grace: float,
-        threads: int,
-        authenticate: sansmcp.Authenticator | None,
-        start: Callable[[Serving, ExitStack], Awaitable[None]],
+        plan: ServePlan,
     ) -> None:
-        super().__init__(core, store, current_loop(), threads=threads, authenticate=authenticate)
+        parts = plan.parts
+        threads, authenticate = parts.threads, parts.authenticate
+        super().__init__(
+            parts.core, parts.store, current_loop(), threads=threads, authenticate=authenticate
+        )
         self.url = ""
         """Where the MCP endpoint is."""
         self.stopped = asyncio.Event()
@@ -47,8 +54,7 @@ class Serving(sansmcp_loop.Serving):
         self.has_ended = False
         """All streams have been ended: connections that have nothing to send are to be closed."""
         self.connections: set[Connection] = set()
-        self._grace = grace
-        self._start_at = start
+        self._plan = plan
         self._listeners: list[asyncio.Server] = []
         self._taken = ExitStack()
         self._tasks = Tasks()
@@ -56,7 +62,13 @@ class Serving(sansmcp_loop.Serving):
 
     async def __aenter__(self) -> Self:
         with ExitStack() as stack:
-            await self._start_at(self, stack)
+            endpoint = stack.enter_context(self._plan.open())
+            self.url = endpoint.url
+            await self._listen(endpoint.listeners, stack)
+            if endpoint.streams is not None:
+                self._converse_on(endpoint.streams)
+            if self.url:
+                announce(self.url)
             self._taken = stack.pop_all()
         return self
 
@@ -79,7 +91,7 @@ class Serving(sansmcp_loop.Serving):
         for listener in self._listeners:
             listener.close()
         try:
-            await self.shut_down(self._grace)
+            await self.shut_down(self._plan.grace)
         finally:
             self.has_ended = True
             for connection in tuple(self.connections):
@@ -108,23 +120,12 @@ class Serving(sansmcp_loop.Serving):
 
     # Where it serves
 
-    async def listen(
-        self,
-        http: tuple[str, int | range],
-        ssl_context: ssl.SSLContext | None,
-        stack: ExitStack,
-    ) -> None:
-        """Accept connections from now on; see :func:`sansmcp_local.listen` for what it raises."""
-        sockets = listen(http)
-        for each in sockets:
-            stack.callback(each.close)
-        scheme = "http" if ssl_context is None else "https"
-        number = sockets[0].getsockname()[1]
-        self.url = str(sansmcp.Url(scheme, http[0], number, self.core.path))
-        patience = None if ssl_context is None else self.core.limits.tls_handshake_timeout
-        for each in sockets:
+    async def _listen(self, listeners: list[socket.socket], stack: ExitStack) -> None:
+        context = self._plan.ssl_context
+        timeout = None if context is None else self.core.limits.tls_handshake_timeout
+        for each in listeners:
             listener = await asyncio.get_running_loop().create_server(
-                self._accept, sock=each, ssl=ssl_context, ssl_handshake_timeout=patience
+                self._accept, sock=each, ssl=context, ssl_handshake_timeout=timeout
             )
             stack.callback(listener.close)
             self._listeners.append(listener)
@@ -136,13 +137,12 @@ class Serving(sansmcp_loop.Serving):
             log_unexpected(error)
             return Refusal()
 
-    def converse_on(self, streams: StandardStreams, *, is_last: bool) -> None:
-        """Serve on stdio; ``is_last``: and stop when that is over."""
-        pipe = partial(sansmcp.ServerPipe, grace=self._grace)
+    def _converse_on(self, streams: StandardStreams) -> None:
+        pipe = partial(sansmcp.ServerPipe, grace=self._plan.grace)
         # Whoever started us may stop reading for as long as it likes, under a debugger, say.
         connection = Connection(self, pipe, math.inf)
         StdioTransport(streams, connection)
-        if is_last:
+        if self._plan.ends_with_stdin:
             connection.lost.add_done_callback(lambda _: self.stop())
 
 
@@ -205,21 +205,8 @@ async def _serve(make: Callable[[], Serving]) -> None:
         await serving.stopped.wait()
 
 
-def serve(
-    app: sansmcp.App,
-    *,
-    http: tuple[str, int | range] | None = None,
-    ssl_context: ssl.SSLContext | None = None,
-    stdio: bool = False,
-    stop_with_stdin: bool | None = None,
-    grace: float = 5.0,
-    threads: int = THREADS,
-    authenticate: sansmcp.Authenticator | None = None,
-    store: sansmcp.Store | None = None,
-    resumable: bool = True,
-    state_file: str | os.PathLike[str] | None = None,
-    **settings: Unpack[sansmcp.ServerSettings],
-) -> Serve:
+@explains(ServeSettings, HostSettings)
+def serve(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> Serve:
     """Serve an application over HTTP, on stdio, or both.
 
     ``asyncio.run(serve(...))`` and ``await serve(...)`` serve until cancelled. ``async with
@@ -229,46 +216,12 @@ def serve(
     Args:
         app: its handlers are async functions of a :class:`Call`, or plain functions of a
             :class:`ThreadCall`, each of which runs in a thread (:meth:`sansmcp.App.handler`).
-        http: host and port to listen on; port 0 takes a free one, a range its first free one.
-        ssl_context: serve https with this.
-        stdio: serve on standard input and output; a ``print`` goes to standard error meanwhile.
-        stop_with_stdin: stop when standard input ends; by default where there is no HTTP.
-        grace: seconds that running calls get when the server stops, or standard input has ended.
-            They do not get them if what waits for the stop is cancelled, too.
-        threads: how many plain handlers run at a time; further calls wait for their turn.
-        authenticate: says who makes each request, from its head and what is known of its
-            connection (:data:`sansmcp.Authenticator`); None: all clients are the same.
-        store: where streams are kept for clients that come back; in memory if None. One that
-            outlives the process (``SqliteStore``) is shared, and brings the key of ``seal``, unless
-            the settings say otherwise. It is called in this thread, and must not be async.
-        resumable: False: keep nothing. Broken streams cannot be resumed then.
-        state_file: tells other processes where this server is, as long as it runs
-            (:func:`sansmcp_local.read_state`).
-        settings: see :class:`sansmcp.Server`; ``http_sse="/sse"`` serves HTTP+SSE, too. Where
-            several processes serve one address, give all of them one ``SqliteStore``, or set
-            ``seal`` to the same keys.
+        settings: see :class:`sansmcp_local.ServeSettings`, :class:`sansmcp_local.HostSettings` and
+            :class:`sansmcp.Server`; ``http_sse="/sse"`` serves HTTP+SSE, too. Running calls do not
+            get ``grace`` if what waits for the stop is cancelled, too.
 
     Raises LocalProtocolError for settings that make no sense, and TypeError for unknown ones;
     starting raises OSError if the address cannot be bound or the file not be written.
     """
-    if http is None and not stdio:
-        raise sansmcp.LocalProtocolError("Nothing to serve on: set http, stdio, or both")
-    core = new_server(
-        app, store, resumable=resumable, authentication=authenticate is not None, **settings
-    )
-    is_last = http is None if stop_with_stdin is None else stop_with_stdin
-
-    async def start(serving: Serving, stack: ExitStack) -> None:
-        if http is not None:
-            await serving.listen(http, ssl_context, stack)
-        streams = stack.enter_context(StandardStreams()) if stdio else None
-        if state_file is not None:
-            transports = core.transports(http=http is not None, stdio=stdio)
-            stack.enter_context(StateFile(state_file, url=serving.url, transports=transports))
-        if streams is not None:
-            serving.converse_on(streams, is_last=is_last)
-        if http is not None:
-            announce(serving.url)
-
-    kept = sansmcp.MemoryStore(core.limits) if store is None else store
-    return Serve(lambda: Serving(core, kept, grace, threads, authenticate, start))
+    plan = serve_plan(app, **settings)
+    return Serve(lambda: Serving(plan))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import socket
 import ssl
 import threading
@@ -22,8 +21,19 @@ from functools import partial
 import sansmcp
 from sansmcp import Idle, ServerConnection, ServerPipe
 from sansmcp.types import Self, Unpack
-from sansmcp_local import StandardStreams, StateFile, announce, listen, log_unexpected, pull
-from sansmcp_threads import Host, HostSettings
+from sansmcp_local import (
+    Endpoint,
+    HostSettings,
+    ServePlan,
+    ServeSettings,
+    StandardStreams,
+    announce,
+    explains,
+    log_unexpected,
+    pull,
+    serve_plan,
+)
+from sansmcp_threads import Host
 
 from ._loop import READ, Loop, Steps, Task, Wait
 from ._stdio import StdioStream
@@ -137,13 +147,13 @@ class Serving(Host):
     Its methods may be called from any thread.
     """
 
-    def __init__(self, app: sansmcp.App, grace: float, **settings: Unpack[HostSettings]) -> None:
-        super().__init__(app, **settings)
+    def __init__(self, plan: ServePlan) -> None:
+        super().__init__(plan.parts)
         self.url = ""
         """Where the MCP endpoint is."""
         self.has_ended = False
         """All streams have been ended: connections that have nothing to send are to be closed."""
-        self._grace = grace
+        self._plan = plan
         self._is_stopped = False
         self._is_hurried = False
         self._sleeps_until: float | None = None
@@ -216,16 +226,20 @@ class Serving(Host):
             self._nudged.close()
             self._nudge.close()
 
-    def accept_from(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
-        """Accept connections on a listening socket until the server stops."""
-        self._accepting.append(self._loop.start(self._accept(listener, context)))
+    def accept_on(self, endpoint: Endpoint) -> None:
+        """Accept connections, and a client on stdio, until the server stops."""
+        self.url = endpoint.url
+        for listener in endpoint.listeners:
+            accepting = self._accept(listener, self._plan.ssl_context)
+            self._accepting.append(self._loop.start(accepting))
+        if endpoint.streams is not None:
+            self._converse_on(endpoint.streams)
 
-    def converse_on(self, streams: StandardStreams, *, is_last: bool) -> None:
-        """Take a client on stdio; ``is_last``: and stop when it has gone."""
-        pipe = partial(ServerPipe, grace=self._grace)
+    def _converse_on(self, streams: StandardStreams) -> None:
+        pipe = partial(ServerPipe, grace=self._plan.grace)
         # Whoever started us may stop reading for as long as it likes, under a debugger, say.
         driver = _Connection(self, pipe, StdioStream(streams), math.inf)
-        self._last = driver if is_last else None
+        self._last = driver if self._plan.ends_with_stdin else None
 
     # For the drivers; all under the lock
 
@@ -271,7 +285,7 @@ class Serving(Host):
     def _shut_down(self) -> None:
         with self.moved:
             self.safely(lambda: self.core.drain(now=time.monotonic()))
-        self._turn_until(lambda: self._is_hurried or not self._is_busy(), self._grace)
+        self._turn_until(lambda: self._is_hurried or not self._is_busy(), self._plan.grace)
         with self.moved:
             self.shut_down()
             self.has_ended = True
@@ -322,17 +336,8 @@ class Serving(Host):
                     stream.close()
 
 
-def serve(
-    app: sansmcp.App,
-    *,
-    http: tuple[str, int | range] | None = None,
-    ssl_context: ssl.SSLContext | None = None,
-    stdio: bool = False,
-    stop_with_stdin: bool | None = None,
-    grace: float = 5.0,
-    state_file: str | os.PathLike[str] | None = None,
-    **settings: Unpack[HostSettings],
-) -> Serving:
+@explains(ServeSettings, HostSettings)
+def serve(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> Serving:
     """Serve an application over HTTP, on stdio, or both, in a thread of its own.
 
     ``with serve(...) as serving`` serves as long as the block lasts; ``serving.wait()`` in it lasts
@@ -341,36 +346,17 @@ def serve(
 
     Args:
         app: its handlers are plain functions of a :class:`Call`; each call runs in a thread.
-        http: host and port to listen on; port 0 takes a free one, a range its first free one.
-        ssl_context: serve https with this.
-        stdio: serve on standard input and output, too (not on Windows); until the server stops, a
-            ``print`` goes to standard error.
-        stop_with_stdin: stop when standard input ends; by default where there is no HTTP.
-        grace: seconds that running calls get when the server stops, or standard input has ended.
-        state_file: tells other processes where this server is (:func:`sansmcp_local.read_state`).
-        settings: see :class:`sansmcp_threads.Host` and :class:`sansmcp.Server`.
+        settings: see :class:`sansmcp_local.ServeSettings`, :class:`sansmcp_local.HostSettings` and
+            :class:`sansmcp.Server`; ``http_sse="/sse"`` serves HTTP+SSE, too.
 
-    Raises OSError if the address cannot be bound or the file not be written, and LocalProtocolError
-    for settings that make no sense.
+    Raises OSError if the address cannot be bound or the file not be written, LocalProtocolError for
+    settings that make no sense, and TypeError for unknown ones.
     """
-    if http is None and not stdio:
-        raise sansmcp.LocalProtocolError("Nothing to serve on: set http, stdio, or both")
-    serving = Serving(app, grace, **settings)
+    plan = serve_plan(app, **settings)
+    serving = Serving(plan)
     with ExitStack() as stack:
         stack.callback(serving.release)
-        if http is not None:
-            listeners = [stack.enter_context(one) for one in listen(http)]
-            for listener in listeners:
-                serving.accept_from(listener, ssl_context)
-            scheme = "http" if ssl_context is None else "https"
-            port = listeners[0].getsockname()[1]
-            serving.url = str(sansmcp.Url(scheme, http[0], port, serving.core.path))
-        if stdio:
-            ends = http is None if stop_with_stdin is None else stop_with_stdin
-            serving.converse_on(stack.enter_context(StandardStreams()), is_last=ends)
-        if state_file is not None:
-            transports = serving.core.transports(http=http is not None, stdio=stdio)
-            stack.enter_context(StateFile(state_file, url=serving.url, transports=transports))
+        serving.accept_on(stack.enter_context(plan.open()))
         serving.begin(stack.pop_all())
     if serving.url:
         announce(serving.url)

@@ -5,10 +5,11 @@ The real standard input and output (:class:`StandardStreams`), a server that is 
 (:func:`environment_of`) and its process group (:func:`signal_group`), the file by which
 processes find a server (:class:`StateFile`), where a server listens (:func:`address_of`,
 :func:`listen`), machines with the randomness and the clock of this process (:func:`new_client`,
-:func:`new_server`), what connections of a server have to send (:func:`pull`), whether one of a
-client can be used again (:func:`is_readable`), what is known of one that was accepted
-(:func:`connection_info`), the options of sockets (:func:`set_options`), what the operator of a
-server should know (:func:`announce`, :func:`log_event`), bugs that cost a connection or a call
+:func:`new_server`, :func:`server_parts`), the settings of ``serve()`` and what it opens
+(:func:`serve_plan`, :func:`explains`), what connections of a server have to send (:func:`pull`),
+whether one of a client can be used again (:func:`is_readable`), what is known of one that was
+accepted (:func:`connection_info`), the options of sockets (:func:`set_options`), what the operator
+of a server should know (:func:`announce`, :func:`log_event`), bugs that cost a connection or a call
 (:func:`log_unexpected`), and when Ctrl-C interrupts those who block (:func:`undisturbed`).
 """
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ._interrupts import interrupts_allowed, undisturbed
     from ._listening import address_of, listen
     from ._log import announce, log_event, log_unexpected
-    from ._machine import new_server, pull
+    from ._machine import HostSettings, ServerParts, new_server, pull, server_parts
     from ._processes import (
         START_ERRORS,
         ChildProcess,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         process_arguments,
         signal_group,
     )
+    from ._serve import Endpoint, ServePlan, ServeSettings, explains, serve_plan
     from ._sockets import connection_info, is_readable, set_options
     from ._state_file import State, StateFile, read_state
     from ._streams import StandardStreams
@@ -41,7 +43,7 @@ else:
             "._interrupts": ("interrupts_allowed", "undisturbed"),
             "._listening": ("address_of", "listen"),
             "._log": ("announce", "log_event", "log_unexpected"),
-            "._machine": ("new_server", "pull"),
+            "._machine": ("HostSettings", "ServerParts", "new_server", "pull", "server_parts"),
             "._processes": (
                 "START_ERRORS",
                 "ChildProcess",
@@ -50,6 +52,7 @@ else:
                 "process_arguments",
                 "signal_group",
             ),
+            "._serve": ("Endpoint", "ServePlan", "ServeSettings", "explains", "serve_plan"),
             "._sockets": ("connection_info", "is_readable", "set_options"),
             "._state_file": ("State", "StateFile", "read_state"),
             "._streams": ("StandardStreams",),
@@ -59,6 +62,11 @@ else:
 __all__ = [
     "START_ERRORS",
     "ChildProcess",
+    "Endpoint",
+    "HostSettings",
+    "ServePlan",
+    "ServeSettings",
+    "ServerParts",
     "ServerProcess",
     "StandardStreams",
     "State",
@@ -67,6 +75,7 @@ __all__ = [
     "announce",
     "connection_info",
     "environment_of",
+    "explains",
     "interrupts_allowed",
     "is_readable",
     "listen",
@@ -77,6 +86,8 @@ __all__ = [
     "process_arguments",
     "pull",
     "read_state",
+    "serve_plan",
+    "server_parts",
     "set_options",
     "signal_group",
     "undisturbed",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 import time
 
+import attrs
+
 import sansmcp
 from sansmcp import Idle
 from sansmcp.effects import SendBytes
@@ -13,8 +15,64 @@ from sansmcp.types import Unpack
 
 from ._settings import check_settings
 
-_OF_ADAPTERS = {"authenticate", "grace", "resumable", "store", "threads"}
-"""What every adapter takes beside the settings of the machine."""
+
+class HostSettings(sansmcp.ServerSettings, total=False):
+    """The settings that all adapters of servers take, beside those of :class:`sansmcp.Server`.
+
+    Attributes:
+        threads: how many plain handlers run at a time, each in a thread; further calls wait for
+            their turn. Default: 32.
+        authenticate: says who makes each request, from its head and what is known of its
+            connection (:data:`sansmcp.Authenticator`). A plain function runs in a thread. None, the
+            default: all clients are the same.
+        store: where streams are kept for clients that come back; in memory if None, the default.
+            One that outlives the process (``SqliteStore``) is shared, and brings the key of
+            ``seal``, unless the settings say otherwise. Its methods must not be async; event loops
+            call them in their own thread. Where several processes serve one address, give all of
+            them one ``SqliteStore``; or set ``seal`` to the same keys.
+        resumable: False: keep nothing. Broken streams cannot be resumed then. Default: True.
+    """
+
+    threads: int
+    authenticate: sansmcp.Authenticator | None
+    store: sansmcp.Store | None
+    resumable: bool
+
+
+@attrs.frozen
+class ServerParts:
+    """What a server in any adapter is made of."""
+
+    core: sansmcp.Server
+    store: sansmcp.Store
+    threads: int
+    authenticate: sansmcp.Authenticator | None
+
+
+def server_parts(
+    app: sansmcp.App,
+    function: str = "serve",
+    *,
+    threads: int = 32,
+    authenticate: sansmcp.Authenticator | None = None,
+    store: sansmcp.Store | None = None,
+    resumable: bool = True,
+    **settings: Unpack[sansmcp.ServerSettings],
+) -> ServerParts:
+    """Make the machine of a server and its store from the settings given to ``function``.
+
+    They are explained in :class:`HostSettings`. Raises what :func:`new_server` raises.
+    """
+    core = new_server(
+        app,
+        store,
+        resumable=resumable,
+        authentication=authenticate is not None,
+        function=function,
+        **settings,
+    )
+    kept = sansmcp.MemoryStore(core.limits) if store is None else store
+    return ServerParts(core, kept, threads, authenticate)
 
 
 def new_server(
@@ -34,8 +92,8 @@ def new_server(
     that is not given, or without a key that others know, and TypeError for an unknown setting of
     ``function``.
     """
-    known = sansmcp.ServerSettings.__optional_keys__
-    check_settings(settings, function, known | _OF_ADAPTERS, "a server")
+    known = HostSettings.__optional_keys__ | {"grace"}
+    check_settings(settings, function, known, "a server")
     if store is not None:
         check_synchronous(store)
     if settings.get("shared_store") and (

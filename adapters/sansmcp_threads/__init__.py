@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from sansmcp import later
 
 if TYPE_CHECKING:
+    from sansmcp_local import HostSettings
+
     from ._call import Call, ThreadCall
     from ._client import Client, check_plain
-    from ._host import Host, HostSettings
+    from ._host import Host
     from ._workers import Workers
 else:
     __getattr__, __dir__ = later.names(
@@ -19,8 +21,9 @@ else:
         {
             "._call": ("Call", "ThreadCall"),
             "._client": ("Client", "check_plain"),
-            "._host": ("Host", "HostSettings"),
+            "._host": ("Host",),
             "._workers": ("Workers",),
+            "sansmcp_local": ("HostSettings",),
         },
     )
 

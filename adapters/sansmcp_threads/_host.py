@@ -15,8 +15,8 @@ import sansmcp
 from sansmcp import Promise
 from sansmcp.events import ClientAnswered, ServerEvent
 from sansmcp.messages import Params
-from sansmcp.types import Unpack, escape_controls
-from sansmcp_local import log_event, log_unexpected, new_server
+from sansmcp.types import escape_controls
+from sansmcp_local import ServerParts, log_event, log_unexpected
 
 from ._call import Call
 from ._workers import Workers
@@ -48,65 +48,20 @@ class HostCall(Call):
             return result
 
 
-class HostSettings(sansmcp.ServerSettings, total=False):
-    """The settings of :class:`Host`, which explains them."""
-
-    threads: int
-    authenticate: sansmcp.Authenticator | None
-    store: sansmcp.Store | None
-    resumable: bool
-
-
 class Host(sansmcp.ServerHost):
     """A server machine, and the threads of its handlers. Its methods may be called from any thread.
 
     Whoever touches the machine holds :attr:`moved`, and calls :meth:`settle` afterwards.
     """
 
-    _function = "serve"
-    """What the application calls to make one."""
-
-    def __init__(
-        self,
-        app: sansmcp.App,
-        *,
-        threads: int = 32,
-        authenticate: sansmcp.Authenticator | None = None,
-        store: sansmcp.Store | None = None,
-        resumable: bool = True,
-        **settings: Unpack[sansmcp.ServerSettings],
-    ) -> None:
-        """Set up the machine.
-
-        Args:
-            app: the application.
-            threads: how many handlers run at a time; further calls wait their turn.
-            authenticate: says who makes each request, from its head and what is known of its
-                connection (:data:`sansmcp.Authenticator`), in a thread; None: all clients are the
-                same.
-            store: where streams are kept for clients that come back; in memory if None. One that
-                outlives the process (``SqliteStore``) is shared, and brings the key of ``seal``,
-                unless the settings say otherwise. Its methods must not be async.
-            resumable: False: keep nothing. Broken streams cannot be resumed then.
-            settings: see :class:`sansmcp.Server`.
-
-        Raises LocalProtocolError for settings that make no sense.
-        """
-        core = new_server(
-            app,
-            store,
-            resumable=resumable,
-            authentication=authenticate is not None,
-            function=self._function,
-            **settings,
-        )
-        kept = sansmcp.MemoryStore(core.limits) if store is None else store
-        super().__init__(core, kept, authenticate)
+    def __init__(self, parts: ServerParts) -> None:
+        """Set up the machine. Raises LocalProtocolError if there are to be no threads."""
+        super().__init__(parts.core, parts.store, parts.authenticate)
         self.moved = threading.Condition()
         """The lock of the machine; is notified when something has changed."""
-        self._workers = Workers(threads)
+        self._workers = Workers(parts.threads)
         # Of its own: handlers in all threads may wait for answers that come in requests.
-        self._authenticating = Workers(threads)
+        self._authenticating = Workers(parts.threads)
 
     def publish(self, method: str, params: Params | None = None) -> None:
         """Tell the clients that something has changed; see :meth:`sansmcp.Server.publish`."""

@@ -8,13 +8,9 @@ is ever lost.
 
 from __future__ import annotations
 
-import errno
 import logging
 import math
-import os
-import ssl
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -25,15 +21,18 @@ import sansmcp_loop
 from sansmcp import Idle, ServerConnection, ServerPipe
 from sansmcp.types import Unpack
 from sansmcp_local import (
+    Endpoint,
+    HostSettings,
+    ServePlan,
+    ServeSettings,
     StandardStreams,
-    StateFile,
-    address_of,
     announce,
+    explains,
     log_unexpected,
-    new_server,
     pull,
+    serve_plan,
 )
-from sansmcp_loop import THREADS, current_loop
+from sansmcp_loop import current_loop
 
 from ._nursery import plain_nursery
 from ._stdio import StdioStream
@@ -168,12 +167,14 @@ class Serving(sansmcp_loop.Serving):
 
     def __init__(
         self,
-        core: sansmcp.Server,
-        store: sansmcp.Store,
-        threads: int,
-        authenticate: sansmcp.Authenticator | None,
+        plan: ServePlan,
     ) -> None:
-        super().__init__(core, store, current_loop(), threads=threads, authenticate=authenticate)
+        parts = plan.parts
+        threads, authenticate = parts.threads, parts.authenticate
+        super().__init__(
+            parts.core, parts.store, current_loop(), threads=threads, authenticate=authenticate
+        )
+        self._plan = plan
         self.url = ""
         """Where the MCP endpoint is."""
         self.stopped = trio.Event()
@@ -189,28 +190,20 @@ class Serving(sansmcp_loop.Serving):
         """Stop: no new requests, a moment for those that run, a proper end for every stream."""
         self.stopped.set()
 
-    async def run(
-        self,
-        listeners: list[trio.abc.Listener[Any]],
-        streams: StandardStreams | None,
-        stops_at_end: bool,
-        grace: float,
-    ) -> None:
+    async def run(self, endpoint: Endpoint) -> None:
         """Serve until stopped; :func:`serve` does it. Shielded from the caller's cancellation."""
         try:
             with self._shield:
                 async with trio.open_nursery() as self._nursery:
-                    if streams is not None:
-                        self._nursery.start_soon(
-                            self._converse_on_stdio, streams, stops_at_end, grace
-                        )
+                    if endpoint.streams is not None:
+                        self._nursery.start_soon(self._converse_on_stdio, endpoint.streams)
                     async with trio.open_nursery() as accepting:
                         accept = partial(trio.serve_listeners, handler_nursery=self._nursery)
-                        if listeners:
+                        if listeners := self._listeners(endpoint):
                             accepting.start_soon(accept, self._converse, listeners)
                         await self.stopped.wait()
                         accepting.cancel_scope.cancel()
-                    await self._end(grace)
+                    await self._end()
                     self._nursery.cancel_scope.cancel()
         finally:
             self.scheduler.stop()
@@ -224,8 +217,18 @@ class Serving(sansmcp_loop.Serving):
             self._shield.cancel()
             raise
 
-    async def _end(self, grace: float) -> None:
-        await self.shut_down(grace)
+    def _listeners(self, endpoint: Endpoint) -> list[trio.abc.Listener[Any]]:
+        bound = [
+            trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in endpoint.listeners
+        ]
+        if self._plan.ssl_context is None:
+            return list(bound)
+        return [
+            trio.SSLListener(one, self._plan.ssl_context, https_compatible=True) for one in bound
+        ]
+
+    async def _end(self) -> None:
+        await self.shut_down(self._plan.grace)
         self.has_ended = True
         for driver in self.drivers:
             driver.wake()
@@ -257,31 +260,20 @@ class Serving(sansmcp_loop.Serving):
         else:
             await driver.run()
 
-    async def _converse_on_stdio(
-        self, streams: StandardStreams, stops_at_end: bool, grace: float
-    ) -> None:
-        pipe = partial(ServerPipe, grace=grace)
+    async def _converse_on_stdio(self, streams: StandardStreams) -> None:
+        pipe = partial(ServerPipe, grace=self._plan.grace)
         # Whoever started us may stop reading for as long as it likes, under a debugger, say.
         await _Driver(self, StdioStream(streams), pipe, math.inf).run()
-        if stops_at_end:
+        if self._plan.ends_with_stdin:
             self.stop()
 
 
+@explains(ServeSettings, HostSettings)
 async def serve(
     app: sansmcp.App,
     *,
-    http: tuple[str, int | range] | None = None,
-    stdio: bool = False,
-    stop_with_stdin: bool | None = None,
-    state_file: str | os.PathLike[str] | None = None,
-    ssl_context: ssl.SSLContext | None = None,
-    store: sansmcp.Store | None = None,
-    resumable: bool = True,
-    grace: float = 5.0,
-    threads: int = THREADS,
-    authenticate: sansmcp.Authenticator | None = None,
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
-    **settings: Unpack[sansmcp.ServerSettings],
+    **settings: Unpack[ServeSettings],
 ) -> None:
     """Serve an application over HTTP, on stdio, or both, until stopped or cancelled.
 
@@ -291,45 +283,20 @@ async def serve(
     Args:
         app: its handlers are async functions of a :class:`Call`, or plain functions of a
             :class:`ThreadCall`, each of which runs in a thread (:meth:`sansmcp.App.handler`).
-        http: host and port to listen on; port 0 takes a free one, a range its first free one.
-        stdio: serve on standard input and output. Meanwhile a ``print`` goes to standard error.
-        stop_with_stdin: stop when standard input ends; by default where there is no HTTP.
-        state_file: a file that tells other processes where this server is, as long as it runs; see
-            :func:`sansmcp_local.read_state`.
-        ssl_context: serve https with this.
-        authenticate: says who makes each request, from its head and what is known of its
-            connection (:data:`sansmcp.Authenticator`); None: all clients are the same.
-        store: where streams are kept for clients that come back; in memory if None. One that
-            outlives the process (``SqliteStore``) is shared, and brings the key of ``seal``, unless
-            the settings say otherwise. It is called in this thread, and must not be async.
-        resumable: False: keep nothing. Broken streams cannot be resumed then.
-        grace: seconds that running calls get when the server stops, or standard input has ended.
-        threads: how many plain handlers run at a time; further calls wait for their turn.
         task_status: ``nursery.start(serve, ...)`` returns the :class:`Serving` once connections are
             accepted.
-        settings: see :class:`sansmcp.Server`; ``http_sse="/sse"`` serves HTTP+SSE, too. Where
-            several processes serve one address, give all of them one ``SqliteStore``, or set
-            ``seal`` to the same keys.
+        settings: see :class:`sansmcp_local.ServeSettings`, :class:`sansmcp_local.HostSettings` and
+            :class:`sansmcp.Server`; ``http_sse="/sse"`` serves HTTP+SSE, too.
 
-    Raises OSError if the address cannot be bound or the file not be written, and LocalProtocolError
-    for settings that make no sense.
+    Raises OSError if the address cannot be bound or the file not be written, LocalProtocolError for
+    settings that make no sense, and TypeError for unknown ones.
     """
-    if http is None and not stdio:
-        raise sansmcp.LocalProtocolError("Nothing to serve on: set http, stdio, or both")
-    core = new_server(
-        app, store, resumable=resumable, authentication=authenticate is not None, **settings
-    )
-    kept = sansmcp.MemoryStore(core.limits) if store is None else store
-    serving = Serving(core, kept, threads, authenticate)
-    stops_at_end = http is None if stop_with_stdin is None else stop_with_stdin
-    with ExitStack() as stack:
-        listeners = await _listen(serving, http, ssl_context, stack)
-        streams = stack.enter_context(StandardStreams()) if stdio else None
-        if state_file is not None:
-            transports = core.transports(http=http is not None, stdio=stdio)
-            stack.enter_context(StateFile(state_file, url=serving.url, transports=transports))
+    plan = serve_plan(app, **settings)
+    serving = Serving(plan)
+    with plan.open() as endpoint:
+        serving.url = endpoint.url
         async with plain_nursery() as nursery:
-            nursery.start_soon(serving.run, listeners, streams, stops_at_end, grace)
+            nursery.start_soon(serving.run, endpoint)
             if serving.url:
                 announce(serving.url)
             task_status.started(serving)
@@ -338,34 +305,3 @@ async def serve(
             finally:
                 serving.stop()
                 await serving.stay()
-
-
-async def _listen(
-    serving: Serving,
-    http: tuple[str, int | range] | None,
-    ssl_context: ssl.SSLContext | None,
-    stack: ExitStack,
-) -> list[trio.abc.Listener[Any]]:
-    if http is None:
-        return []
-    host, ports = address_of(http)
-    bound = await _bind(host, ports)
-    for listener in bound:
-        stack.callback(listener.socket.close)
-    scheme = "http" if ssl_context is None else "https"
-    number = bound[0].socket.getsockname()[1]
-    serving.url = str(sansmcp.Url(scheme, host, number, serving.core.path))
-    if ssl_context is None:
-        return list(bound)
-    return [trio.SSLListener(one, ssl_context, https_compatible=True) for one in bound]
-
-
-async def _bind(host: str, ports: Sequence[int]) -> list[trio.SocketListener]:
-    """Listen on the first port that is free."""
-    for port in ports[:-1]:
-        try:
-            return await trio.open_tcp_listeners(port, host=host)
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
-    return await trio.open_tcp_listeners(ports[-1], host=host)

@@ -15,7 +15,8 @@ from sansmcp import Idle
 from sansmcp.effects import Abort, ExchangeEffect, SendBody, SendEnd, SendHead
 from sansmcp.http import RequestPart, quoted_path
 from sansmcp.types import Unpack
-from sansmcp_threads import Host, HostSettings
+from sansmcp_local import HostSettings, server_parts
+from sansmcp_threads import Host
 
 Environ: TypeAlias = dict[str, Any]
 StartResponse: TypeAlias = Callable[[str, list[tuple[str, str]]], object]
@@ -32,8 +33,6 @@ class WsgiApp(Host):
     call :meth:`shut_down`: it ends all streams, and cancels all calls.
     """
 
-    _function = "WsgiApp"
-
     def __init__(
         self,
         app: sansmcp.App,
@@ -43,7 +42,7 @@ class WsgiApp(Host):
 
         Args:
             app: its handlers are plain functions of a :class:`Call`.
-            settings: see :class:`sansmcp_threads.Host` and :class:`sansmcp.Server`. What
+            settings: see :class:`sansmcp_threads.HostSettings` and :class:`sansmcp.Server`. What
                 ``authenticate`` is told of a connection has the environ, in which a
                 server or middleware in front may have left a user (``REMOTE_USER``). ``path`` is
                 below the place where the application is mounted. ``listening`` is off if it is not
@@ -54,7 +53,7 @@ class WsgiApp(Host):
         Raises LocalProtocolError for settings that make no sense.
         """
         settings.setdefault("listening", False)
-        super().__init__(app, **settings)
+        super().__init__(server_parts(app, "WsgiApp", **settings))
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterator[bytes]:
         """Answer a request. Raises ConnectionError if the client leaves while it asks."""

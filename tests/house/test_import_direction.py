@@ -45,7 +45,7 @@ MAY_ALSO_USE = {
     "sansmcp_threads": {"sansmcp_local"},
     "sansmcp_pytest": {"sansmcp_local", "sansmcp_loop"},
     "sansmcp_trio": {"sansmcp_local", "sansmcp_loop", "sansmcp_threads"},
-    "sansmcp_wsgi": {"sansmcp_threads"},
+    "sansmcp_wsgi": {"sansmcp_local", "sansmcp_threads"},
 }
 """The adapters that an adapter may use; all of them may use ``sansmcp``."""
 
