@@ -172,7 +172,7 @@ class Part:
 
     @property
     def _resumes(self) -> bool:
-        return sansmcp.REVISIONS[self._revision].era is sansmcp.Era.LEGACY
+        return sansmcp.REVISIONS[self._revision].resumption
 
     def show(self, adapter: Adapter, port: int, executions: Callable[[], Counter[str]]) -> Counts:
         """Make the calls to the server at a port."""
