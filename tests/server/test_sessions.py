@@ -243,6 +243,21 @@ def test_unused_sessions_go_first_and_oldest_first() -> None:
     assert gone == [("c", 0)]
 
 
+def test_an_answer_makes_a_session_used() -> None:
+    """Its call may run at another instance, and go on here when the answer is stored.
+
+    Seed 2941855010663 of the simulator: a call whose last answer was accepted was never heard of
+    again.
+    """
+    bench = Bench(limits=Limits(max_sessions=2))
+    answered, noted = bench.open_session(), opened_by(bench, "")
+    answer = bench.post({"jsonrpc": "2.0", "id": "q", "result": {}}, answered)
+    assert answer.status == 202
+    assert bench.post(initialize()).status == 200
+    assert bench.post(request(1, "ping"), answered).status == 200
+    assert bench.post(request(1, "ping"), noted).status == 404
+
+
 def test_one_principal_cannot_take_all_sessions() -> None:
     """Row B8 of the review: not even by using them."""
     bench = Bench(limits=Limits(max_sessions=10, max_sessions_per_principal=3))

@@ -363,7 +363,11 @@ class SessionTable:
             self._end_unused(self._unused.largest())
 
     def use(self, session: LegacySession) -> None:
-        """A session has made a request after ``initialize``."""
+        """Record that a session has made a request after ``initialize``, or answered one.
+
+        Where instances share a store, all its requests may have gone to others. If this instance
+        ended the session while it still stores an answer, the call would go on nowhere.
+        """
         unused = self._never_used.get(session.principal)
         if unused is not None and session in unused:
             del unused[session]

@@ -17,7 +17,7 @@ import attrs
 from ...codecs.jsonrpc import Batch
 from ...errors import RemoteProtocolError
 from ...http import RequestHead
-from ...messages import Message, Request
+from ...messages import Message, Notification, Request
 from ...states import ExchangeState
 from .. import refusals
 from ..core import ServerCore
@@ -157,7 +157,7 @@ class StreamableHttp:
             return
         session = asked.session or self._lone_session(asked)
         session.touch()
-        if isinstance(messages, Request | Batch):
+        if not isinstance(messages, Notification):
             self._table.use(session)
         if isinstance(messages, Batch) and session.multi_turn:
             continue_call(self._core, session, resumption_point(asked), messages, exchange)
