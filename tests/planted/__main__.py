@@ -6,7 +6,8 @@ python -m tests.planted --draw 3 --seed 7         # three of them, drawn by a se
 
 A bug is found if a world fails within ``--seconds``, and does not fail without the bug. Exits with
 0 if all are found. The bugs are the patches beside this file. Where the simulator has not found one
-yet, its patch says what is missing ("Not found: ..."), and it is not drawn.
+yet, its patch says what is missing ("Not found: ..."), and it is not drawn; nor is one of which it
+says that finding it takes long ("Slow to find: ...").
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _FAILURE = re.compile(
     re.MULTILINE,
 )
 """What the simulator prints of the first world that fails."""
-_NOT_FOUND = "\n\nNot found: "
+_NOT_DRAWN = ("\n\nNot found: ", "\n\nSlow to find: ")
 _STARTING = 60.0
 """Seconds for all but running worlds."""
 
@@ -89,7 +90,7 @@ def _chosen(options: argparse.Namespace) -> Sequence[Patch]:
     chosen = [bug for bug in bugs if not options.names or bug.name in options.names]
     if options.draw is None:
         return chosen
-    chosen = [bug for bug in chosen if _NOT_FOUND not in bug.about]
+    chosen = [bug for bug in chosen if not any(mark in bug.about for mark in _NOT_DRAWN)]
     seed = random.randrange(10**6) if options.seed is None else options.seed
     print(f"drawn by --seed {seed}", flush=True)
     return random.Random(seed).sample(chosen, min(options.draw, len(chosen)))
