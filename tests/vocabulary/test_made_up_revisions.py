@@ -66,8 +66,8 @@ def handler(call: Call) -> Talk:
     return {"tools": [], "content": [], "ttlMs": 60_000}
 
 
-def run(script: Any, **link: Any) -> Pair:
-    app = App("made-up", "1")
+def run(script: Any, input_schema: Any = None, **link: Any) -> Pair:
+    app = App("made-up", "1", input_schema=input_schema)
     for method in ("tools/call", "tools/list", "prompts/get", "resources/read"):
         app.handler(method)(script)
     versions = (MADE_UP,)
@@ -86,6 +86,10 @@ def run(script: Any, **link: Any) -> Pair:
 
 def ends(pair: Pair) -> list[CallCompleted | CallFailed]:
     return [event for event in pair.events if isinstance(event, CallCompleted | CallFailed)]
+
+
+def heads(pair: Pair) -> list[dict[bytes, bytes]]:
+    return [dict(request.head.headers) for request in pair.requests]
 
 
 def call(pair: Pair, method: str, params: Any = None) -> CallCompleted | CallFailed:
@@ -112,7 +116,7 @@ def test_a_conversation(add: Any, row: Any, lacks: tuple[str, ...], fragments: b
     count = len(pair.requests)
     assert isinstance(call(pair, "tools/list"), CallCompleted)
     assert len(pair.requests) == count + 1, "nothing is cached"
-    names = {name for request in pair.requests for name, _ in request.head.headers}
+    names = {name for head in heads(pair) for name in head}
     assert (b"mcp-method" in names) == (row is MODERN and "mirrored_headers" not in lacks)
     pair.server.publish("notifications/tools/list_changed", now=pair.clock.now)
     pair.client.close(now=pair.clock.now)
@@ -124,6 +128,17 @@ def test_no_subscriptions(add: Any) -> None:
     answer = call(run(handler), "subscriptions/listen", {"notifications": {}})
     assert isinstance(answer, CallFailed)
     assert "Method not found" in str(answer.error) or "-32601" in str(answer.error)
+
+
+def test_parameters_are_not_mirrored(add: Any) -> None:
+    """``x-mcp-header`` in a tool's schema asks for no header where the revision has none."""
+    add(*LACKS["without-headers-caching-listen"])
+    schema = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}}
+    pair = run(handler, input_schema={"x": schema}.get)
+    assert isinstance(
+        call(pair, "tools/call", {"name": "x", "arguments": {"a": "b"}}), CallCompleted
+    )
+    assert not [name for head in heads(pair) for name in head if name.startswith(b"mcp-param")]
 
 
 def test_a_result_cannot_ask(add: Any) -> None:
