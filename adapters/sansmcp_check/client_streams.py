@@ -160,8 +160,8 @@ def what_the_client_listens_for(subject: ClientSubject) -> None:
 class _Flood:
     """A call that brings more notifications than anybody takes."""
 
-    count = 1500
-    _text = "x" * 16_000
+    count = 150
+    _text = "x" * 160_000
 
     def __init__(self) -> None:
         self.sent = 0
