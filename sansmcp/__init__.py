@@ -72,8 +72,8 @@ if TYPE_CHECKING:
     from .security import SecurityPolicy
     from .server.calls import Call, Caller, Session
     from .server.exchange import ServerExchange
+    from .server.options import ServerOptions, ServerSettings
     from .server.server import Server
-    from .server.settings import ServerSettings
     from .server.stdio import ServerPipe
     from .turns import InputRequest, InputRequired, StateSeal
 else:
@@ -101,8 +101,8 @@ else:
             ".authentication": ("Authenticator", "ConnectionInfo", "PeerCredentials", "Refusal"),
             ".server.calls": ("Call", "Caller", "Session"),
             ".server.exchange": ("ServerExchange",),
+            ".server.options": ("ServerOptions", "ServerSettings"),
             ".server.server": ("Server",),
-            ".server.settings": ("ServerSettings",),
             ".server.stdio": ("ServerPipe",),
             ".turns": ("InputRequest", "InputRequired", "StateSeal"),
         },
@@ -174,6 +174,7 @@ __all__ = [
     "ServerConnection",
     "ServerExchange",
     "ServerHost",
+    "ServerOptions",
     "ServerPipe",
     "ServerRequest",
     "ServerSettings",

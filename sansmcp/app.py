@@ -125,7 +125,8 @@ class App:
                 back. It must not block: as long as it runs, the server does nothing else. It makes
                 no difference to async functions, and none where there is no event loop.
             stream_after: seconds after which a call that is not answered gets an event stream; None
-                as the server's setting of that name has it, which :class:`sansmcp.Server` explains.
+                as the server's setting of that name has it, which :class:`sansmcp.ServerOptions`
+                explains.
 
         Raises LocalProtocolError for methods that the library answers, for a second handler of one
         method, for what looks like a misspelt method of MCP, for what is no method or no function,

@@ -17,7 +17,7 @@ Machines never raise for what a peer sent: they answer, and report an event. Cod
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from .messages import ErrorResponse, RequestId
@@ -86,6 +86,29 @@ def check_delay(**delays: float | None) -> None:
         expect((int, float), **{name: seconds})
         if not seconds >= 0:  # NaN is not, either
             raise LocalProtocolError(f"{name} must not be below zero, and is {seconds}")
+
+
+def check_settings(given: Iterable[str], function: str, known: Collection[str], whose: str) -> None:
+    """Raise TypeError for the first setting that is not known, and name those that are.
+
+    Args:
+        given: the names of the settings.
+        function: the name of the function or class that was called with them.
+        known: those that it takes.
+        whose: what they are settings of.
+    """
+    for name in given:
+        if name not in known:
+            raise TypeError(_unknown_setting(name, function, known, whose))
+
+
+def _unknown_setting(name: str, function: str, known: Collection[str], whose: str) -> str:
+    import difflib  # only who makes this mistake pays for it
+
+    text = f"{function}() got an unexpected keyword argument {name!r}"
+    near = difflib.get_close_matches(name, known, n=1)
+    text += f"; did you mean {near[0]!r}?" if near else "."
+    return f"{text} The settings of {whose} are {', '.join(sorted(known))}"
 
 
 class RemoteProtocolError(ProtocolError):

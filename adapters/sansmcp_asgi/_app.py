@@ -97,7 +97,7 @@ def asgi_app(
         app: its handlers are async functions of a :class:`Call`, or plain functions of a
             :class:`ThreadCall`, each of which runs in a thread (:meth:`sansmcp.App.handler`).
         grace: seconds that running calls get when the server stops.
-        settings: see :class:`sansmcp_local.HostSettings` and :class:`sansmcp.Server`.
+        settings: see :class:`sansmcp_local.HostSettings` and :class:`sansmcp.ServerOptions`.
             ``connection.environ`` of ``authenticate`` is the scope, where middleware in front may
             have left a user. ``path`` and ``http_sse`` are paths below the place
             where the application is mounted. Where several processes serve one address, as under

@@ -217,8 +217,8 @@ def serve(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> Serve:
         app: its handlers are async functions of a :class:`Call`, or plain functions of a
             :class:`ThreadCall`, each of which runs in a thread (:meth:`sansmcp.App.handler`).
         settings: see :class:`sansmcp_local.ServeSettings`, :class:`sansmcp_local.HostSettings` and
-            :class:`sansmcp.Server`; ``http_sse="/sse"`` serves HTTP+SSE, too. Running calls do not
-            get ``grace`` if what waits for the stop is cancelled, too.
+            :class:`sansmcp.ServerOptions`; ``http_sse="/sse"`` serves HTTP+SSE, too. Running calls
+            do not get ``grace`` if what waits for the stop is cancelled, too.
 
     Raises LocalProtocolError for settings that make no sense, and TypeError for unknown ones;
     starting raises OSError if the address cannot be bound or the file not be written.

@@ -347,7 +347,7 @@ def serve(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> Serving:
     Args:
         app: its handlers are plain functions of a :class:`Call`; each call runs in a thread.
         settings: see :class:`sansmcp_local.ServeSettings`, :class:`sansmcp_local.HostSettings` and
-            :class:`sansmcp.Server`; ``http_sse="/sse"`` serves HTTP+SSE, too.
+            :class:`sansmcp.ServerOptions`; ``http_sse="/sse"`` serves HTTP+SSE, too.
 
     Raises OSError if the address cannot be bound or the file not be written, LocalProtocolError for
     settings that make no sense, and TypeError for unknown ones.

@@ -20,13 +20,12 @@ LEGACY, MODERN, OLDEST = "2025-11-25", "2026-07-28", "2024-11-05"
 def serving(
     subject: ServerSubject,
     *,
-    resumable: bool = True,
     grace: float = 1.0,
     **settings: Unpack[SubjectSettings],
 ) -> Generator[tuple[Tools, Running]]:
     """A server, for a while, and what its handlers do."""
     tools = Tools(subject)
-    running = subject.serve(tools.app, resumable=resumable, grace=grace, **settings)
+    running = subject.serve(tools.app, grace=grace, **settings)
     try:
         yield tools, running
     finally:

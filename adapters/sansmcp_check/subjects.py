@@ -18,7 +18,7 @@ from sansmcp.client.options import ClientSettings
 from sansmcp.events import ClientEvent, Connected
 from sansmcp.handles import CallOptions, OnProgress, ServerRequest
 from sansmcp.messages import Params
-from sansmcp.server.settings import ServerSettings
+from sansmcp.server.options import ServerSettings
 from sansmcp.types import Unpack
 
 
@@ -169,9 +169,7 @@ class ServerSubject(Protocol):
         """
 
     @abc.abstractmethod
-    def serve(
-        self, app: App, *, resumable: bool, grace: float, **settings: Unpack[SubjectSettings]
-    ) -> Running:
+    def serve(self, app: App, *, grace: float, **settings: Unpack[SubjectSettings]) -> Running:
         """Serve the application over HTTP on a free port of 127.0.0.1; return when it can be used.
 
         ``grace``: seconds that running calls get when the server stops.

@@ -6,9 +6,8 @@ import random
 from collections.abc import Sequence
 
 import sansmcp
+from sansmcp.errors import check_settings
 from sansmcp.types import Unpack
-
-from ._settings import check_settings
 
 _VERDICTS = sansmcp.Verdicts()
 

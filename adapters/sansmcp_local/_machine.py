@@ -10,14 +10,13 @@ import attrs
 import sansmcp
 from sansmcp import Idle
 from sansmcp.effects import SendBytes
+from sansmcp.errors import check_settings
 from sansmcp.hosting.stores import check_synchronous, has_secret, is_durable
 from sansmcp.types import Unpack
 
-from ._settings import check_settings
-
 
 class HostSettings(sansmcp.ServerSettings, total=False):
-    """The settings that all adapters of servers take, beside those of :class:`sansmcp.Server`.
+    """The settings that all adapters of servers take, beside :class:`sansmcp.ServerOptions`.
 
     Attributes:
         threads: how many plain handlers run at a time, each in a thread; further calls wait for
@@ -30,13 +29,11 @@ class HostSettings(sansmcp.ServerSettings, total=False):
             ``seal``, unless the settings say otherwise. Its methods must not be async; event loops
             call them in their own thread. Where several processes serve one address, give all of
             them one ``SqliteStore``; or set ``seal`` to the same keys.
-        resumable: False: keep nothing. Broken streams cannot be resumed then. Default: True.
     """
 
     threads: int
     authenticate: sansmcp.Authenticator | None
     store: sansmcp.Store | None
-    resumable: bool
 
 
 @attrs.frozen
@@ -56,7 +53,6 @@ def server_parts(
     threads: int = 32,
     authenticate: sansmcp.Authenticator | None = None,
     store: sansmcp.Store | None = None,
-    resumable: bool = True,
     **settings: Unpack[sansmcp.ServerSettings],
 ) -> ServerParts:
     """Make the machine of a server and its store from the settings given to ``function``.
@@ -66,7 +62,6 @@ def server_parts(
     core = new_server(
         app,
         store,
-        resumable=resumable,
         authentication=authenticate is not None,
         function=function,
         **settings,
@@ -79,12 +74,11 @@ def new_server(
     app: sansmcp.App,
     store: sansmcp.Store | None,
     *,
-    resumable: bool,
     authentication: bool = False,
     function: str = "serve",
     **settings: Unpack[sansmcp.ServerSettings],
 ) -> sansmcp.Server:
-    """Make the machine of an application; see :class:`sansmcp.Server` for the settings.
+    """Make the machine of an application; see :class:`sansmcp.ServerOptions` for the settings.
 
     A store that outlives the process (``is_durable``) is shared unless ``shared_store`` says
     otherwise, so that sessions outlive the process, too. The seal has the store's key by default,
@@ -100,14 +94,13 @@ def new_server(
         store is None or not ("seal" in settings or has_secret(store))
     ):
         raise sansmcp.LocalProtocolError("With shared_store set store and seal, which are shared")
-    if resumable and is_durable(store):
+    if settings.get("resumable", True) and is_durable(store):
         settings.setdefault("shared_store", True)
     key = store.secret if has_secret(store) else secrets.token_bytes(32)
     settings.setdefault("seal", sansmcp.StateSeal(keys=(key,), clock=time.time))
     return sansmcp.Server(
         app,
         new_token=secrets.token_urlsafe,
-        resumable=resumable,
         authentication=authentication,
         **settings,
     )

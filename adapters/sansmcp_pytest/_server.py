@@ -176,7 +176,6 @@ class Serve(Protocol):
         app: sansmcp.App,
         *,
         store: sansmcp.Store | None = None,
-        resumable: bool = True,
         grace: float = 5.0,
         authenticate: sansmcp.Authenticator | None = None,
         **settings: Unpack[sansmcp.ServerSettings],
@@ -188,10 +187,9 @@ class Serve(Protocol):
         Args:
             app: the application.
             store: where streams are kept for clients that come back; in memory if None.
-            resumable: False: keep nothing.
             grace: seconds that running calls get when the server stops.
             authenticate: says who makes each request (:data:`sansmcp.Authenticator`).
-            settings: see :class:`sansmcp.Server`.
+            settings: see :class:`sansmcp.ServerOptions`.
         """
         ...
 
@@ -201,7 +199,6 @@ def serve(
     app: sansmcp.App,
     *,
     store: sansmcp.Store | None = None,
-    resumable: bool = True,
     grace: float = 5.0,
     authenticate: sansmcp.Authenticator | None = None,
     **settings: Unpack[sansmcp.ServerSettings],
@@ -213,7 +210,6 @@ def serve(
     core = new_server(
         app,
         store,
-        resumable=resumable,
         authentication=authenticate is not None,
         function="mcp_server",
         **settings,

@@ -286,7 +286,7 @@ async def serve(
         task_status: ``nursery.start(serve, ...)`` returns the :class:`Serving` once connections are
             accepted.
         settings: see :class:`sansmcp_local.ServeSettings`, :class:`sansmcp_local.HostSettings` and
-            :class:`sansmcp.Server`; ``http_sse="/sse"`` serves HTTP+SSE, too.
+            :class:`sansmcp.ServerOptions`; ``http_sse="/sse"`` serves HTTP+SSE, too.
 
     Raises OSError if the address cannot be bound or the file not be written, LocalProtocolError for
     settings that make no sense, and TypeError for unknown ones.

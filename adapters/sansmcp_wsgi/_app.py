@@ -42,13 +42,13 @@ class WsgiApp(Host):
 
         Args:
             app: its handlers are plain functions of a :class:`Call`.
-            settings: see :class:`sansmcp_threads.HostSettings` and :class:`sansmcp.Server`. What
-                ``authenticate`` is told of a connection has the environ, in which a
-                server or middleware in front may have left a user (``REMOTE_USER``). ``path`` is
-                below the place where the application is mounted. ``listening`` is off if it is not
-                set: each client would hold a thread all the time. Where several processes serve one
-                address, give all of them one ``SqliteStore``; or set ``seal`` to the same keys, and
-                do without sessions (``sessions=False``), or send each client to one process.
+            settings: see :class:`sansmcp_threads.HostSettings` and :class:`sansmcp.ServerOptions`.
+                What ``authenticate`` is told of a connection has the environ, in which a server or
+                middleware in front may have left a user (``REMOTE_USER``). ``path`` is below the
+                place where the application is mounted. ``listening`` is off if it is not set: each
+                client would hold a thread all the time. Where several processes serve one address,
+                give all of them one ``SqliteStore``; or set ``seal`` to the same keys, and do
+                without sessions (``sessions=False``), or send each client to one process.
 
         Raises LocalProtocolError for settings that make no sense.
         """

@@ -2,7 +2,7 @@
 
 ==========================  ========================================================================
 ``server``                  the machine: parts in, effects and events out, time
-``settings``                what can be set on it, as a type
+``options``                 what can be set on it
 ``dispatch``                what a request must be to be read at all
 ``refusals``                every way of saying no
 ``exchange``                one HTTP request and its response

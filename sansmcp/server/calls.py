@@ -37,7 +37,8 @@ from ..timers import Timer
 from ..turns import FIRST_TURN, Answers, InputRequired, Turn
 from ..types import Secret
 from .asking import no_input
-from .core import ServerCore, milliseconds_of
+from .core import ServerCore
+from .options import milliseconds_of
 
 
 @attrs.define(eq=False, repr=False)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import deque
 from collections.abc import Callable, Hashable
-from types import NoneType
 from typing import Any, Protocol
 
 import attrs
 
 from ..app import App
 from ..effects import ServerEffect, StoreEffect
-from ..errors import LocalProtocolError, RemoteProtocolError, check_delay, expect, of_kind
+from ..errors import LocalProtocolError, RemoteProtocolError, expect
 from ..events import ServerEvent
 from ..http import RequestHead
 from ..limits import Limits
@@ -25,6 +23,7 @@ from ..timers import TimerTable
 from ..turns import StateSeal
 from ..types import Driven, Era
 from . import refusals
+from .options import milliseconds_of
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}", re.ASCII)
 
@@ -32,20 +31,6 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}", re.ASCII)
 def _with_good_capabilities(core: ServerCore, attribute: attrs.Attribute[App], app: App) -> None:
     expect(App, app=app)
     checked_capabilities(app.declared_capabilities())
-
-
-def _delay(
-    core: ServerCore, attribute: attrs.Attribute[float | None], seconds: float | None
-) -> None:
-    check_delay(**{attribute.name: seconds})
-
-
-def milliseconds_of(retry: float | None) -> int | None:
-    """Return the value of the SSE field ``retry``. Raises LocalProtocolError for what is none."""
-    check_delay(retry=retry)
-    if retry == math.inf:
-        raise LocalProtocolError("retry must be finite; None leaves the wait to the client")
-    return None if retry is None else round(retry * 1000)
 
 
 class Outlet(Protocol):
@@ -95,10 +80,10 @@ class ServerCore:
     """Those whose requests stand alone, oldest first."""
     handshake_versions: tuple[str, ...] = attrs.field(init=False)
     """Those that open with ``initialize``, oldest first."""
-    limits: Limits = attrs.field(validator=of_kind(Limits))
+    limits: Limits
     resumable: bool
     """Whether there is a store."""
-    stream_after: float | None = attrs.field(validator=_delay)
+    stream_after: float | None
     retry: float | None = None
     """Seconds after which a client shall come back to a stream; None: as it likes."""
     retry_ms: int | None = attrs.field(init=False)
@@ -110,7 +95,7 @@ class ServerCore:
     assume_multi_turn: bool = False
     """Clients of the right revision take part in it, whether or not they name it."""
     new_token: Callable[[], str]
-    seal: StateSeal | None = attrs.field(default=None, validator=of_kind((StateSeal, NoneType)))
+    seal: StateSeal | None = None
 
     now: float = 0.0
     """The latest time that was passed in."""
@@ -141,8 +126,6 @@ class ServerCore:
         self.retry_ms = milliseconds_of(self.retry)
         self.modern_versions = of_era(self.versions, Era.MODERN)
         self.handshake_versions = of_era(self.versions, Era.LEGACY)
-        if (self.shared_store or self.multi_turn) and not self.resumable:
-            raise LocalProtocolError("This needs a store that is used: set resumable")
 
     def stream_after_of(self, method: str) -> float | None:
         """Seconds after which a request of this method gets an event stream.

@@ -10,7 +10,6 @@ Source: 2025-03-26 to 2026-07-28 basic/transports: Streamable HTTP.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -18,22 +17,12 @@ import attrs
 
 from ..codecs import headers
 from ..codecs.buffer import too_large
-from ..errors import LocalProtocolError, of_kind
 from ..http import RequestHead, request_host
 from ..limits import Limits
 from ..revisions import of_era
 from ..security import SecurityPolicy
 from ..types import Era
 from . import refusals
-
-_PATH = re.compile(r"/[!-\"$->@-~]*")
-
-
-def checked_path(path: object) -> bytes:
-    """A path as it is written in requests. Raises LocalProtocolError for what is none."""
-    if not isinstance(path, str) or not _PATH.fullmatch(path):
-        raise LocalProtocolError(f"Not a path like '/mcp': {path!r}")
-    return path.encode()
 
 
 @attrs.frozen(kw_only=True)
@@ -47,19 +36,10 @@ class Endpoint:
     """Clients get a session; without, every request stands alone."""
     listening: bool
     """GET gives a standalone stream."""
-    policy: SecurityPolicy = attrs.field(validator=of_kind(SecurityPolicy))
+    policy: SecurityPolicy
     limits: Limits
     sse_path: bytes | None = None
     """Where the stream of HTTP+SSE is opened; None: that transport is not served."""
-
-    def __attrs_post_init__(self) -> None:
-        if self.sse_path is not None and not self.handshake_versions:
-            raise LocalProtocolError("HTTP+SSE needs a version that opens with initialize")
-        if self.shares_path and not self.sessions:
-            raise LocalProtocolError(
-                "Without sessions, HTTP+SSE needs a path of its own: on the MCP path, a GET may be "
-                "from a client of either transport"
-            )
 
     @property
     def handshake_versions(self) -> tuple[str, ...]:

@@ -29,29 +29,25 @@ from ..authentication import Refusal
 from ..codecs import json, jsonrpc
 from ..codecs.sse import KEEP_ALIVE
 from ..effects import Abort, Authenticate, ExchangeEffect, SendEnd, ServerEffect
-from ..errors import LocalProtocolError, RemoteProtocolError
+from ..errors import LocalProtocolError, RemoteProtocolError, check_settings
 from ..events import ServerEvent
 from ..http import BodyData, BodyEnd, PeerGone, RequestHead, RequestPart
 from ..limits import Limits
 from ..messages import Params
-from ..revisions import REVISIONS, checked_versions
-from ..security import SecurityPolicy
 from ..states import ExchangeState
 from ..timers import Timer
-from ..trace import Tracer
-from ..turns import StateSeal
-from ..types import HTTP_SSE, STDIO, STREAMABLE_HTTP, Idle, never
-from ..wire import Http11
+from ..types import HTTP_SSE, STDIO, STREAMABLE_HTTP, Idle, Unpack, never
 from . import refusals
 from .answers import HttpAnswer
 from .calls import Session
 from .channel import Channel
-from .core import Outlet, ServerCore, milliseconds_of
-from .dispatch import Asked, Endpoint, check_common, check_mcp_path, checked_path
+from .core import Outlet, ServerCore
+from .dispatch import Asked, Endpoint, check_common, check_mcp_path
 from .exchange import ServerExchange
 from .modern.era import Modern
 from .modern.stateless import StatelessHttp, StatelessLines
 from .modern.subscriptions import Subscriptions, is_known
+from .options import ServerOptions, ServerSettings, milliseconds_of
 from .storing import StoreCompletions
 
 if TYPE_CHECKING:
@@ -66,23 +62,8 @@ class Server(StoreCompletions):
         app: App,
         *,
         new_token: Callable[[], str],
-        path: str = "/mcp",
-        http_sse: str | None = None,
-        versions: tuple[str, ...] = tuple(REVISIONS),
-        resumable: bool = True,
-        shared_store: bool = False,
-        multi_turn: bool = False,
-        assume_multi_turn: bool = False,
-        sessions: bool = True,
-        listening: bool = True,
-        stream_after: float | None = None,
-        retry: float | None = None,
-        seal: StateSeal | None = None,
-        policy: SecurityPolicy | None = None,
         authentication: bool = False,
-        limits: Limits | None = None,
-        http11: Http11 | None = None,
-        trace: Tracer | None = None,
+        **settings: Unpack[ServerSettings],
     ) -> None:
         """Set up a server.
 
@@ -90,71 +71,38 @@ class Server(StoreCompletions):
             app: whose methods are served.
             new_token: gives an unguessable string of 16 to 128 letters, digits, "-" and "_" at each
                 call, e.g. ``secrets.token_urlsafe``. Session ids and event ids are made of it.
-            path: the one path of the MCP endpoint.
-            http_sse: where clients of 2024-11-05 open their event stream, e.g. ``"/sse"`` (they
-                POST to ``/messages`` beside it), or the same as ``path``; None: nowhere.
-            versions: the protocol versions to serve, oldest first.
-            resumable: there is a store: perform the store effects. Without one, streams cannot be
-                resumed.
-            shared_store: other instances of this server use the same store, so any of them may get
-                the next request of a session.
-            multi_turn: offer SEP-1858, an experiment for clients of 2025-11-25 that name the
-                experimental capability ``sansmcp/multi-turn-sse``, too: they send all answers to an
-                InputRequired at once, and the call goes on in the response to that.
-            assume_multi_turn: the same, but with all clients of 2025-11-25, whether or not they
-                name the capability. That is the gate of the proposal itself. Set it only where you
-                know all clients: any other would wait for ever.
-            sessions: give clients a session. Without, every request stands alone, and clients of
-                the older revisions cannot be asked anything.
-            listening: offer standalone event streams (GET) for what belongs to no request.
-            stream_after: seconds after which a request that is not answered gets an event stream
-                instead of JSON; 0: at once, even if it is answered in the same step. None: where
-                the client can resume the stream before it has read a message (2025-11-25, with a
-                store), as soon as the handler has not answered in the same step; elsewhere after
-                0.05 s. App.handler() takes it for one method. A call that is not answered yet can
-                be resumed only once it has a stream, which costs a write to the store and a few
-                hundred bytes; docs/streams.md has the trade.
-            retry: seconds after which clients shall come back to a stream that has ended or broken
-                (the SSE field of that name), sent at the beginning of each stream that can be
-                resumed; None leaves it to the clients.
-            seal: seals what handlers save while the client is asked for input; at 2026-07-28
-                InputRequired with a state, or without questions, needs it.
-            policy: which hosts and origins are served; by default those of this machine only.
             authentication: ask for the principal of each HTTP request by the effect Authenticate,
                 and do nothing with the request until it is told. Otherwise the principal is what
                 the host has put into the request's head.
-            limits: bounds; see Limits.
-            http11: what reads heads of HTTP/1.1 on raw sockets, e.g.
-                ``sansmcp.httptools_pump.HTTP11``; h11 if None.
-            trace: is told everything that is sent and received.
+            settings: see :class:`ServerOptions`.
 
-        Raises LocalProtocolError for arguments of another kind, for a version this library does not
-        know, for an extension whose name has no prefix, for what is no path, for HTTP+SSE without a
-        version that has it, or on the MCP path without sessions, for ``shared_store`` or
-        ``multi_turn`` where nothing is ``resumable``, and for a ``stream_after`` or ``retry`` below
-        zero.
+        Raises LocalProtocolError for settings that make no sense, for an ``app`` of another kind,
+        and for one with an extension whose name has no prefix; TypeError for unknown settings.
         """
+        check_settings(settings, "Server", ServerSettings.__optional_keys__, "a server")
+        options = ServerOptions(**settings)
         self._core = ServerCore(
             app=app,
-            versions=checked_versions(versions),
-            limits=limits or Limits(),
-            resumable=resumable,
-            shared_store=shared_store,
-            multi_turn=multi_turn or assume_multi_turn,
-            assume_multi_turn=assume_multi_turn,
-            stream_after=stream_after,
-            retry=retry,
+            versions=options.versions,
+            limits=options.limits,
+            resumable=options.resumable,
+            shared_store=options.shared_store,
+            multi_turn=options.offers_multi_turn,
+            assume_multi_turn=options.assume_multi_turn,
+            stream_after=options.stream_after,
+            retry=options.retry,
             new_token=new_token,
-            seal=seal,
+            seal=options.seal,
         )
+        sse_path = options.http_sse
         endpoint = Endpoint(
-            path=checked_path(path),
-            versions=self._core.versions,
-            sessions=sessions,
-            listening=listening,
-            policy=policy or SecurityPolicy(),
-            limits=self._core.limits,
-            sse_path=None if http_sse is None else checked_path(http_sse).rstrip(b"/"),
+            path=options.path.encode(),
+            versions=options.versions,
+            sessions=options.sessions,
+            listening=options.listening,
+            policy=options.policy,
+            limits=options.limits,
+            sse_path=None if sse_path is None else sse_path.encode().rstrip(b"/"),
         )
         self._endpoint = endpoint
         self.authentication = authentication
@@ -166,9 +114,9 @@ class Server(StoreCompletions):
         self._authenticating: dict[ServerExchange, bytes | None] = {}
         """The requests whose principal is not known, each with its body once that is complete."""
         self._exchange_ids: Iterator[int] = itertools.count(1)
-        self.trace = trace
+        self.trace = options.trace
         """Is told everything that is sent and received."""
-        self.http11 = http11
+        self.http11 = options.http11
         """What reads heads of HTTP/1.1 for connections of this server; h11 if None."""
 
     @property

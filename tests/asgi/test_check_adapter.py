@@ -55,11 +55,10 @@ class AsgiServers:
         self,
         app: sansmcp.App,
         *,
-        resumable: bool,
         grace: float,
         **settings: Unpack[SubjectSettings],
     ) -> AsgiRunning:
-        return AsgiRunning(self._host, asgi_app(app, resumable=resumable, grace=grace, **settings))
+        return AsgiRunning(self._host, asgi_app(app, grace=grace, **settings))
 
     def stdio_command(self) -> Any:
         raise NotImplementedError

@@ -95,15 +95,10 @@ class BlockingServers(ServerSubject):
         self,
         app: sansmcp.App,
         *,
-        resumable: bool,
         grace: float,
         **settings: Unpack[SubjectSettings],
     ) -> Running:
-        return _Running(
-            sansmcp_blocking.serve(
-                app, http=("127.0.0.1", 0), resumable=resumable, grace=grace, **settings
-            )
-        )
+        return _Running(sansmcp_blocking.serve(app, http=("127.0.0.1", 0), grace=grace, **settings))
 
     def stdio_command(self) -> list[str]:
         return [sys.executable, __file__]

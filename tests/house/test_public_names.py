@@ -12,11 +12,10 @@ import attrs
 import pytest
 
 import sansmcp
-from sansmcp import CallOptions, Client, ClientSettings, Server, ServerSettings, effects, events
+from sansmcp import CallOptions, Client, ClientSettings, effects, events
 
 MIRRORS: list[tuple[type, Callable[..., Any], set[str]]] = [
     (ClientSettings, Client.__init__, {"jitter"}),
-    (ServerSettings, Server.__init__, {"authentication", "new_token", "resumable"}),
     (CallOptions, Client.call, {"now"}),
 ]
 """A typed dict, what it mirrors, and the keywords that adapters fill in themselves."""

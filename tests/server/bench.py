@@ -158,7 +158,6 @@ class Bench(TimedBench):
         self,
         app: App | None = None,
         *,
-        resumable: bool = True,
         store_works: bool = True,
         store: MemoryStore | None = None,
         tokens: str = "token",
@@ -168,7 +167,6 @@ class Bench(TimedBench):
         self.server = Server(
             app or example_app(),
             new_token=counting_tokens(tokens),
-            resumable=resumable,
             authentication=authentication,
             **settings,
         )

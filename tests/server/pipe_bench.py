@@ -24,7 +24,8 @@ class Pipe(TimedBench):
     def __init__(
         self, app: App | None = None, *, grace: float = 5.0, **settings: Unpack[ServerSettings]
     ) -> None:
-        self.bench = Bench(app, resumable=False, **settings)
+        settings.setdefault("resumable", False)
+        self.bench = Bench(app, **settings)
         super().__init__()
         self.grace = grace
         self.output = b""

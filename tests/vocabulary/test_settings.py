@@ -123,6 +123,18 @@ def test_versions_are_known_ones(make: Any) -> None:
         make(versions=())
 
 
+@pytest.mark.parametrize(
+    ("make", "name", "message"),
+    [
+        (server, "listen", r"Server\(\) .* argument 'listen'; did you mean 'listening'\? The sett"),
+        (server, "x", r"^Server\(\) .* argument 'x'\. The settings of a server are assume_multi_"),
+    ],
+)
+def test_a_setting_that_there_is_not(make: Any, name: str, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make(**{name: True})
+
+
 @pytest.mark.parametrize("path", ["/", "/mcp", "/a/b;c=%20d"])
 def test_paths_of_the_endpoint(path: str) -> None:
     assert server(path=path).path == path

@@ -55,12 +55,11 @@ class WsgiServers(ServerSubject):
         self,
         app: sansmcp.App,
         *,
-        resumable: bool,
         grace: float,
         **settings: Unpack[SubjectSettings],
     ) -> Running:
         settings.setdefault("listening", True)
-        return _Running(self._host, WsgiApp(app, resumable=resumable, **settings))
+        return _Running(self._host, WsgiApp(app, **settings))
 
     def stdio_command(self) -> Sequence[str]:
         raise NotImplementedError
