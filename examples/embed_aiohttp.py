@@ -80,14 +80,14 @@ class Exchange:
                 self._is_asking = bool(data)
                 self._feed(BodyData(data) if data else BodyEnd())
             case _:
-                self._serving.settle()  # what was pulled has changed the machine, its time too
+                self._serving.run_pending()  # what was pulled has changed the machine, its time too
                 await self._woken.wait()
                 self._woken.clear()
         return True
 
     def _feed(self, part: RequestHead | BodyData | BodyEnd | PeerGone) -> None:
         self._serving.core.receive(self._exchange, part, now=self._serving.loop.now())
-        self._serving.settle()
+        self._serving.run_pending()
 
 
 class Mcp:

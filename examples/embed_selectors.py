@@ -96,16 +96,16 @@ class Call(sansmcp.CallHandle[Awaitable[Any], Awaitable[None]]):
 
     async def wait_for_answer(self, id: int) -> Any:
         """Wait for the client's answer to a question."""
-        self._host.settle()
+        self._host.run_pending()
         return await self._host.answer_to(self._call, id)
 
     def now(self) -> float:
         """Return the time."""
         return now()
 
-    async def settle(self) -> None:
+    async def run_pending(self) -> None:
         """Let the machine go on, and wait until the client keeps up."""
-        self._host.settle()
+        self._host.run_pending()
         await until(lambda: not self._call.congested)
 
 
@@ -279,12 +279,12 @@ class Host(sansmcp.ServerHost):
 
     def _work(self) -> None:
         """Let the machine, the connections and the handlers do what there is to do now."""
-        self.settle()
+        self.run_pending()
         while self.woken:
             connection = self.woken.pop()
             if connection in self.connections:
                 connection.safely(connection.drive)
-            self.settle()
+            self.run_pending()
         for task in [each for each in self.tasks if each.can_go_on]:
             task.go_on()
 
@@ -317,7 +317,7 @@ class Host(sansmcp.ServerHost):
         self.core.drain(now=now())
         await until(lambda: not self.core.is_busy, now() + self._grace)
         self.core.shut_down(now=now())
-        self.settle()  # handlers are cancelled
+        self.run_pending()  # handlers are cancelled
         self.woken |= self.connections
         await until(self._has_sent_all, now() + FLUSH)
         self._has_ended = True
@@ -348,7 +348,7 @@ class Host(sansmcp.ServerHost):
         """Await a handler beside everything else."""
         call.host = Task(self, self.finish(call, result))
 
-    def handler_failed(self, call: sansmcp.Call, error: Exception) -> None:
+    def on_handler_error(self, call: sansmcp.Call, error: Exception) -> None:
         """Log what a handler has raised."""
         logger.error("%s failed", call.request.method, exc_info=error)
 
@@ -364,7 +364,7 @@ class Host(sansmcp.ServerHost):
         """Log what ``authenticate`` has raised."""
         logger.error("authenticate failed", exc_info=error)
 
-    def observe(self, event: ServerEvent) -> None:
+    def on_other_event(self, event: ServerEvent) -> None:
         """Log what needs nothing to be done."""
         logger.debug("%r", event)
 

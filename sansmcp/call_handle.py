@@ -122,7 +122,7 @@ class CallHandle(abc.ABC, Generic[Result, Done]):
         Raises LocalProtocolError if ``progress`` does not grow.
         """
         self._call.progress(progress, total, message, now=self.now())
-        return self.settle()
+        return self.run_pending()
 
     def notify(self, method: str, params: Params | None = None) -> Done:
         """Send a notification that has to do with this request.
@@ -130,12 +130,12 @@ class CallHandle(abc.ABC, Generic[Result, Done]):
         Raises LocalProtocolError if the parameters are not JSON.
         """
         self._call.notify(method, params, now=self.now())
-        return self.settle()
+        return self.run_pending()
 
     def notify_session(self, method: str, params: Params | None = None) -> Done:
         """Send a notification that belongs to no call; ``call.session.notify()`` does it."""
         self._call.session.notify(method, params, now=self.now())
-        return self.settle()
+        return self.run_pending()
 
     def disconnect(self, *, retry: float | None = None) -> Done:
         """Let the client go, and come back after ``retry`` seconds for the rest (SEP-1699).
@@ -144,7 +144,7 @@ class CallHandle(abc.ABC, Generic[Result, Done]):
         2025-11-25, and on stdio and HTTP+SSE. Raises LocalProtocolError for a time that is none.
         """
         self._call.disconnect(retry=retry, now=self.now())
-        return self.settle()
+        return self.run_pending()
 
     def ask(self, method: str, params: Params | None = None, *, timeout: float = 300.0) -> Result:
         """Ask the client something, such as ``elicitation/create``; returns its result.
@@ -164,5 +164,5 @@ class CallHandle(abc.ABC, Generic[Result, Done]):
         """The adapter's clock."""
 
     @abc.abstractmethod
-    def settle(self) -> Done:
+    def run_pending(self) -> Done:
         """Perform the effects, and wait until there is room for more."""

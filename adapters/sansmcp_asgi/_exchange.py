@@ -128,7 +128,7 @@ class Exchange:
     async def _wait(self) -> None:
         """Wait for more of the request, or for something to send."""
         # This takes all events, so the machine is never too full to be fed.
-        self._serving.settle()
+        self._serving.run_pending()
         if self._is_asking:
             self._take(await self._receive())
             return
@@ -160,4 +160,4 @@ class Exchange:
 
     def _feed(self, part: RequestPart) -> None:
         self._serving.core.receive(self._exchange, part, now=self._loop.now())
-        self._serving.settle()
+        self._serving.run_pending()

@@ -42,7 +42,7 @@ class Client(sansmcp_loop.AwaitableClient):
     ) -> None:
         super().__init__(core, current_loop(), answers)
         self._tasks = Tasks()
-        self._pool = Pool(core, self.settle, self.exchange_failed, self._tasks, ssl_context)
+        self._pool = Pool(core, self.run_pending, self.exchange_failed, self._tasks, ssl_context)
         self._process = ServerProcess(partial(AsyncioProcess, self._feed, self._tasks, process))
 
     async def _end(self) -> None:
@@ -53,14 +53,14 @@ class Client(sansmcp_loop.AwaitableClient):
 
     # The machine
 
-    def settle(self) -> None:
-        super().settle()
+    def run_pending(self) -> None:
+        super().run_pending()
         if not self._is_over and self.is_paused is not self._pool.is_paused:
             self._pool.pause(is_paused=self.is_paused)
             if self._process.child is not None:
                 self._process.child.pause(is_paused=self.is_paused)
 
-    def perform(self, effect: ClientEffect) -> None:
+    def perform_effect(self, effect: ClientEffect) -> None:
         perform(effect, self._pool, self._process)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> AsyncioTask:
@@ -68,7 +68,7 @@ class Client(sansmcp_loop.AwaitableClient):
 
     def _feed(self, part: ProcessPart) -> None:
         self.process_said(part)
-        self.settle()
+        self.run_pending()
 
 
 def connect(

@@ -38,7 +38,7 @@ class ConnectionOwner(Protocol):
     def drive(self) -> None:
         """Perform the effects of the machine and take its events."""
 
-    def settle(self) -> None:
+    def run_pending(self) -> None:
         """Drive the machine, and tell everybody that it was."""
 
 
@@ -113,7 +113,7 @@ class Connection(asyncio.Protocol):
     def _go_on(self) -> None:
         self._serving.drive()  # first, so that what handlers say at once goes out in one write
         self.wake()
-        self._serving.settle()
+        self._serving.run_pending()
 
     def _read(self, *, is_wanted: bool) -> None:
         if is_wanted is not self._is_reading:
@@ -184,4 +184,4 @@ class Connection(asyncio.Protocol):
         self._safely(lambda: self._connection.connection_lost(now=now))
         self._serving.connections.discard(self)
         self.lost.set_result(None)
-        self._serving.settle()
+        self._serving.run_pending()

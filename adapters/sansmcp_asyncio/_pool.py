@@ -27,13 +27,13 @@ class Pool(sansmcp.ConnectionPool):
     def __init__(
         self,
         core: sansmcp.Client,
-        settle: Callable[[], None],
+        run_pending: Callable[[], None],
         failed: Callable[[int, Exception], None],
         tasks: Tasks,
         ssl_context: ssl.SSLContext | None,
     ) -> None:
         super().__init__(core)
-        self.settle = settle
+        self.run_pending = run_pending
         self._failed = failed
         self.loop = asyncio.get_running_loop()
         self.is_paused = False
@@ -63,7 +63,7 @@ class Pool(sansmcp.ConnectionPool):
             self.release(exchange, now=self.loop.time())
         finally:
             self._failed(exchange, error)
-            self.settle()
+            self.run_pending()
 
     def pause(self, *, is_paused: bool) -> None:
         """Read no response, or go on."""
@@ -99,7 +99,7 @@ class Pool(sansmcp.ConnectionPool):
         except (OSError, UnicodeError) as error:  # a host with an empty label is a UnicodeError
             connection.connection_lost(_reason(error), now=self.loop.time())
             self.release(effect.exchange, now=self.loop.time())
-            self.settle()
+            self.run_pending()
         else:
             connection.host = stream
             self.streams.add(stream)
@@ -184,7 +184,7 @@ class Stream(asyncio.Protocol):
     def _go_on(self) -> None:
         if self._connection.is_done:
             self._pool.release(self._exchange, now=self._pool.loop.time())
-        self._pool.settle()
+        self._pool.run_pending()
 
 
 def _reason(error: Exception) -> str:

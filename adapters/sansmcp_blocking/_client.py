@@ -152,7 +152,7 @@ class Client(sansmcp_threads.Client):
         """
         with undisturbed(self._lock):
             try:
-                self.end()
+                self.begin_close()
                 self.wait(lambda: self._is_closed.is_delivered)
             finally:
                 self._is_closed.deliver()  # also where the wait was interrupted
@@ -171,7 +171,7 @@ class Client(sansmcp_threads.Client):
         is_late = False
         with undisturbed(self._lock):
             while True:
-                self.settle()
+                self.run_pending()
                 if is_done() or is_late:
                     return is_done()
                 due = self.next_deadline()
@@ -189,7 +189,7 @@ class Client(sansmcp_threads.Client):
         child = self._process.child
         return not self._unsent and (child is None or not child.to_write)
 
-    def perform(self, effect: ClientEffect) -> None:
+    def perform_effect(self, effect: ClientEffect) -> None:
         match effect:
             case OpenExchange(exchange=exchange):
                 self._unsent.add(exchange)
@@ -201,8 +201,8 @@ class Client(sansmcp_threads.Client):
             case _:
                 self._process.perform(effect)
 
-    def observe(self, event: ClientEvent) -> None:
-        super().observe(event)
+    def on_other_event(self, event: ClientEvent) -> None:
+        super().on_other_event(event)
         if self.is_paused:
             _logger.warning("nothing more is read until events are taken")
 

@@ -166,10 +166,10 @@ class Serving(Host):
         self._nudge.settimeout(0)
         self._loop.start(self._hear())
 
-    def settle(self) -> None:
+    def run_pending(self) -> None:
         """Perform what the machine wants, and let the thread do its part."""
         with self.moved:
-            super().settle()
+            super().run_pending()
             if self._sleeps_until is not None and (
                 self._is_stopped  # and waits for everybody to come to an end
                 or self._loop.has_work
@@ -255,7 +255,7 @@ class Serving(Host):
     def left(self, driver: _Connection) -> None:
         """A connection is gone."""
         self.connections.discard(driver)
-        self.settle()
+        self.run_pending()
         if driver is self._last:
             self.stop()
 
@@ -272,7 +272,7 @@ class Serving(Host):
         end = time.monotonic() + seconds
         while True:
             with self.moved:
-                self.settle()
+                self.run_pending()
                 if is_done() or time.monotonic() >= end:
                     return
                 until = self._sleeps_until = min(self.next_deadline(), end)

@@ -61,12 +61,12 @@ class BlockingClient(sansmcp_threads.Client):
     def close(self) -> None:
         """End the session. May be called twice. It takes no longer than ``close_timeout``."""
         with undisturbed(self._lock):
-            self.end()
+            self.begin_close()
             self.wait(lambda: self._is_closed.is_delivered)
 
     def wait(self, is_done: Callable[[], bool]) -> None:
         """Make requests, and wait for what is due, until something is so."""
-        self.settle()
+        self.run_pending()
         while not is_done():
             if self._to_open:
                 self._carry(self._to_open.popleft(), is_done)
@@ -85,7 +85,7 @@ class BlockingClient(sansmcp_threads.Client):
             time.sleep(max(0.0, deadline - time.monotonic()))
         self.handle_timeout()
 
-    def perform(self, effect: ClientEffect) -> None:
+    def perform_effect(self, effect: ClientEffect) -> None:
         match effect:
             case OpenExchange():
                 self._to_open.append(effect)
@@ -95,14 +95,14 @@ class BlockingClient(sansmcp_threads.Client):
             case _:
                 pass  # there is no process
 
-    def observe(self, event: ClientEvent) -> None:
+    def on_other_event(self, event: ClientEvent) -> None:
         try:
             self._on_event(event)
         except Exception as error:
             self._raised = error
 
-    def settle(self) -> None:
-        super().settle()
+    def run_pending(self) -> None:
+        super().run_pending()
         if self._raised is not None:
             error, self._raised = self._raised, None
             raise error
@@ -136,7 +136,7 @@ class BlockingClient(sansmcp_threads.Client):
             self.core.receive(exchange, part, now=time.monotonic())
         except Exception as error:
             self.exchange_failed(exchange, error)
-        self.settle()
+        self.run_pending()
 
     def _parts(self, effect: OpenExchange) -> Generator[ResponsePart, None, None]:
         """The response to a request, as far as it comes, and its end."""

@@ -48,7 +48,7 @@ class Client(sansmcp_loop.AwaitableClient):
     def _run(self, work: Coroutine[Any, Any, None]) -> Task:
         return self._loop.spawn(_await, work)
 
-    def perform(self, effect: ClientEffect) -> None:
+    def perform_effect(self, effect: ClientEffect) -> None:
         match effect:
             case OpenExchange(exchange=exchange):
                 self._carrying[exchange] = self._loop.spawn(self._carry, effect)
@@ -81,7 +81,7 @@ class Client(sansmcp_loop.AwaitableClient):
             self.core.receive(effect.exchange, part, now=self._loop.now())
         except Exception as error:
             self.exchange_failed(effect.exchange, error)
-        self.settle()
+        self.run_pending()
 
 
 async def _await(work: Coroutine[Any, Any, None]) -> None:

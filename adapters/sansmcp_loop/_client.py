@@ -134,7 +134,7 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
             return promise.get()
         finally:
             self._reports_done(promise.drop())
-            self.end_call(handle)
+            self.abandon_call(handle)
 
     async def notify(
         self, method: str, params: Params | None = None, *, meta: Mapping[str, Any] | None = None
@@ -142,7 +142,7 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
         """Send a notification."""
         self._check_loop()
         self.core.notify(method, params, meta=meta, now=self._loop.now())
-        self.settle()
+        self.run_pending()
         await self._loop.checkpoint()
 
     def events(self) -> AsyncGenerator[ClientEvent, None]:
@@ -158,7 +158,7 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
     async def _next_events(self) -> AsyncGenerator[ClientEvent, None]:
         try:
             while self._events or not self._is_closed.is_delivered:
-                event = self.take_event()
+                event = self.next_unclaimed_event()
                 if event is not None:
                     yield event
                 else:
@@ -166,12 +166,12 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
         finally:
             self.keeps_events = False
             self._events.clear()
-            self.settle()
+            self.run_pending()
 
     async def aclose(self) -> None:
         """End the session. Calls under way fail with RequestCancelled. May be called twice."""
         self._check_loop()
-        self.end()
+        self.begin_close()
         await self._is_closed.wait()
 
     def _check_loop(self) -> None:
@@ -196,22 +196,22 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
         was_paused = self.is_paused
         self._reports -= count
         if was_paused and not self.is_paused:
-            self.settle()  # more can be read
+            self.run_pending()  # more can be read
 
     async def _open(self) -> None:
         """Do the handshake. Raises CallError where it fails."""
-        self.begin()
+        self.begin_session()
         await self._is_open.wait()
 
-    def settle(self) -> None:
+    def run_pending(self) -> None:
         if self._is_over:
             return
-        super().settle()
+        super().run_pending()
         self._scheduler.reschedule()
 
     def _let_go(self) -> None:
         """Leave nobody who waits, and do nothing any more, however the client has ended."""
-        self.end()
+        self.begin_close()
         self._is_over = True
         self._is_closed.deliver()
         self._scheduler.stop()
@@ -223,14 +223,14 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
     def now(self) -> float:
         return self._loop.now()
 
-    def _happened(self, event: ClientEvent) -> None:
+    def handle_event(self, event: ClientEvent) -> None:
         match event:
             case ServerWithdrew(request_id) if request_id in self._answering:
-                super()._happened(event)
+                super().handle_event(event)
                 _, task = self._answering.pop(request_id)
                 task.cancel()
             case _:
-                super()._happened(event)
+                super().handle_event(event)
 
     def _respond(self, request: sansmcp.ServerRequest, result: Any) -> None:
         """Answer at once, or in a task if the function of the application is async."""
@@ -253,12 +253,12 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
             answering, _ = self._answering.get(request.id, (None, None))
             if answering is request:
                 del self._answering[request.id]
-            self.settle()
+            self.run_pending()
 
     def unexpected(self, error: Exception) -> None:
         log_unexpected(error)
 
-    def answer_failed(self, request: sansmcp.ServerRequest, error: Exception) -> None:
+    def on_handler_error(self, request: sansmcp.ServerRequest, error: Exception) -> None:
         _logger.error("answering %s failed", escape_controls(request.method), exc_info=error)
 
 

@@ -38,8 +38,8 @@ class Call(sansmcp.CallHandle[Awaitable[Any], Awaitable[None]]):
     def now(self) -> float:
         return self._serving.loop.now()
 
-    async def settle(self) -> None:
-        self._serving.settle()
+    async def run_pending(self) -> None:
+        self._serving.run_pending()
         await self._serving.loop.checkpoint()
         await self._serving.until(lambda: not self._call.congested)
 
@@ -68,7 +68,7 @@ class Serving(sansmcp.ServerHost):
         # Of its own: handlers in all threads may wait for answers that come in requests.
         self._authenticating = HandlerThreads(self, threads)
 
-    def settle(self) -> None:
+    def run_pending(self) -> None:
         """Drive the machine, and tell everybody that it was."""
         self.drive()
         self.scheduler.reschedule()
@@ -81,7 +81,7 @@ class Serving(sansmcp.ServerHost):
     async def answer_to(self, call: sansmcp.Call, id: int) -> Any:
         """Wait for the client's answer to a question, and return or raise what it brings."""
         promise = self.questions[call, id] = Promise(self.loop.event())
-        self.settle()
+        self.run_pending()
         try:
             answered: ClientAnswered = await promise.wait()
         finally:
@@ -95,7 +95,7 @@ class Serving(sansmcp.ServerHost):
             await self.loop.within(grace, self.until, lambda: not self._is_busy())
         finally:
             self.safely(lambda: self.core.shut_down(now=self.now()))
-            self.settle()
+            self.run_pending()
 
     async def flush(self, is_done: Callable[[], bool]) -> None:
         """Let the last bytes of all streams go out, and handlers in threads end, for a moment."""
@@ -136,12 +136,12 @@ class Serving(sansmcp.ServerHost):
     def authentication_failed(self, error: Exception) -> None:
         _logger.error("authenticate failed", exc_info=error)
 
-    def handler_failed(self, call: sansmcp.Call, error: Exception) -> None:
+    def on_handler_error(self, call: sansmcp.Call, error: Exception) -> None:
         if not isinstance(error, sansmcp.RequestCancelled):
             _logger.error("%s failed", escape_controls(call.request.method), exc_info=error)
 
     def unexpected(self, error: Exception) -> None:
         log_unexpected(error)
 
-    def observe(self, event: ServerEvent) -> None:
+    def on_other_event(self, event: ServerEvent) -> None:
         log_event(event, shared_store=self.core.shared_store)

@@ -31,7 +31,7 @@ class HandlerOwner(Protocol):
         """Who waits for the client's answer to a server request, by call and id."""
         ...
 
-    def settle(self) -> None:
+    def run_pending(self) -> None:
         """Drive the machine."""
 
     def conclude(self, call: sansmcp.Call, work: Callable[[], Any]) -> None:
@@ -93,9 +93,9 @@ class CallFromThread(Call):
             with self._lock:
                 _resolve(outcome, partial(_throw, error))
 
-    def settle(self) -> None:
+    def run_pending(self) -> None:
         """Let the machine go on, and the thread as soon as the client keeps up."""
-        self._serving.settle()
+        self._serving.run_pending()
         outcome = self._current
         assert outcome is not None
         if self._call.congested:
@@ -108,7 +108,7 @@ class CallFromThread(Call):
         """Let the thread go on with the client's answer."""
         assert self._current is not None
         self._serving.questions[self._call, id] = _Answer(self._answered, id, self._current)
-        self._serving.settle()
+        self._serving.run_pending()
 
     def now(self) -> float:
         return self._serving.loop.now()
@@ -189,7 +189,7 @@ class HandlerThreads:
         error = result.exception()
         assert error is None or isinstance(error, Exception)
         done(None if error else result.result(), error)
-        self._serving.settle()
+        self._serving.run_pending()
 
     def _work(self, call: sansmcp.Call, handle: CallFromThread, handler: Handler) -> None:
         """Run a handler, in its thread, unless its turn has come too late."""
@@ -205,7 +205,7 @@ class HandlerThreads:
             return
         if result.done():
             self._serving.conclude(call, partial(_plain, result))
-        self._serving.settle()
+        self._serving.run_pending()
 
 
 def _resolve(outcome: Future[Any], give: Callable[[], Any]) -> None:

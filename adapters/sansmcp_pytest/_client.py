@@ -31,12 +31,12 @@ class LoopClient(sansmcp_loop.AwaitableClient):
         self._server = server
         self._ends: set[ClientEnd] = set()
 
-    def settle(self) -> None:
-        super().settle()
+    def run_pending(self) -> None:
+        super().run_pending()
         for end in self._ends:
             end.wire.to_client.hold(self.is_paused)
 
-    def perform(self, effect: ClientEffect) -> None:
+    def perform_effect(self, effect: ClientEffect) -> None:
         match effect:
             case OpenExchange():
                 self._begin(effect)
@@ -67,7 +67,7 @@ class LoopClient(sansmcp_loop.AwaitableClient):
     def _refused(self, exchange: int, connection: sansmcp.ClientConnection) -> None:
         connection.connection_lost("connection refused", now=self.now())
         self.over(exchange)
-        self.settle()
+        self.run_pending()
 
     def _run(self, work: Coroutine[Any, Any, None]) -> Task:
         return self._loop.spawn(_await, work)
@@ -134,7 +134,7 @@ class ClientEnd:
     def _go_on(self) -> None:
         if self._connection.is_done:
             self._client.over(self._exchange)
-        self._client.settle()
+        self._client.run_pending()
 
 
 class PendingCall:

@@ -87,7 +87,7 @@ class ServerEnd:
     def lose(self, reason: str) -> None:
         self._leave()
         self._connection.connection_lost(now=self._serving.now())
-        self._serving.settle()
+        self._serving.run_pending()
 
     def wake(self) -> None:
         """Send what there is to send."""
@@ -122,7 +122,7 @@ class ServerEnd:
     def _go_on(self) -> None:
         self._serving.drive()
         self.wake()
-        self._serving.settle()
+        self._serving.run_pending()
 
 
 class Server:

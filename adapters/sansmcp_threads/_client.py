@@ -54,7 +54,7 @@ class Client(sansmcp.ClientHost[Any, None]):
             try:
                 self.wait(lambda: promise.is_delivered)
             finally:
-                self.end_call(handle)
+                self.abandon_call(handle)
                 self.flush()
             return promise.get()
 
@@ -79,7 +79,7 @@ class Client(sansmcp.ClientHost[Any, None]):
         """Do the handshake, and close if it fails: then CallError is raised."""
         try:
             with undisturbed(self._lock):
-                self.begin()
+                self.begin_session()
                 self.wait(lambda: self._is_open.is_delivered)
                 self._is_open.get()
                 self.flush()
@@ -105,7 +105,7 @@ class Client(sansmcp.ClientHost[Any, None]):
     def unexpected(self, error: Exception) -> None:
         log_unexpected(error)
 
-    def answer_failed(self, request: sansmcp.ServerRequest, error: Exception) -> None:
+    def on_handler_error(self, request: sansmcp.ServerRequest, error: Exception) -> None:
         _logger.error("answering %s failed", escape_controls(request.method), exc_info=error)
 
 

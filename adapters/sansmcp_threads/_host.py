@@ -34,7 +34,7 @@ class HostCall(Call):
     def now(self) -> float:
         return time.monotonic()
 
-    def settle(self) -> None:
+    def run_pending(self) -> None:
         self._host.until(lambda: not self._call.congested or self.cancelled.is_set())
 
     def wait_for_answer(self, id: int) -> Any:
@@ -51,7 +51,7 @@ class HostCall(Call):
 class Host(sansmcp.ServerHost):
     """A server machine, and the threads of its handlers. Its methods may be called from any thread.
 
-    Whoever touches the machine holds :attr:`moved`, and calls :meth:`settle` afterwards.
+    Whoever touches the machine holds :attr:`moved`, and calls :meth:`run_pending` afterwards.
     """
 
     def __init__(self, parts: ServerParts) -> None:
@@ -76,20 +76,20 @@ class Host(sansmcp.ServerHost):
         with self.moved:
             return super().disconnect_streams(retry=retry)
 
-    def settle(self) -> None:
+    def run_pending(self) -> None:
         """Perform what the machine wants, and take what it tells, until it has nothing more."""
         with self.moved:
-            super().settle()
+            super().run_pending()
             self.moved.notify_all()
 
     def until(self, is_done: Callable[[], bool]) -> None:
         """Wait until something is so, after a change to the machine."""
         with self.moved:
-            self.settle()
+            self.run_pending()
             while not is_done():
                 deadline = self.next_deadline()
                 patience = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
-                # To settle whenever others did would wake them in turn, for ever.
+                # Running it whenever others did would wake them in turn, for ever.
                 if not self.moved.wait(patience):
                     self.handle_timeout()
 
@@ -107,7 +107,7 @@ class Host(sansmcp.ServerHost):
         """End all streams, and cancel all calls."""
         with self.moved:
             self.safely(lambda: self.core.shut_down(now=time.monotonic()))
-            self.settle()
+            self.run_pending()
 
     def join(self, seconds: float) -> None:
         """Wait for the handlers; one that does not look whether it is cancelled goes on."""
@@ -133,7 +133,7 @@ class Host(sansmcp.ServerHost):
             failure = RuntimeError(f"a function has raised {error!r}")
         with self.moved:
             done(outcome, failure)
-            self.settle()
+            self.run_pending()
 
     def authentication_failed(self, error: Exception) -> None:
         _logger.error("authenticate failed", exc_info=error)
@@ -150,7 +150,7 @@ class Host(sansmcp.ServerHost):
                 super()._start(call)
             except BaseException as error:  # such as SystemExit: the client would wait for ever
                 self._fail(call, RuntimeError(f"a handler has raised {error!r}"))
-            self.settle()
+            self.run_pending()
 
     def handle_for(self, call: sansmcp.Call) -> Call:
         handle: Call = call.host
@@ -169,14 +169,14 @@ class Host(sansmcp.ServerHost):
         with self.moved:
             super()._fail(call, error)
 
-    def handler_failed(self, call: sansmcp.Call, error: Exception) -> None:
+    def on_handler_error(self, call: sansmcp.Call, error: Exception) -> None:
         if not isinstance(error, sansmcp.RequestCancelled):
             _logger.error("%s failed", escape_controls(call.request.method), exc_info=error)
 
     def unexpected(self, error: Exception) -> None:
         log_unexpected(error)
 
-    def observe(self, event: ServerEvent) -> None:
+    def on_other_event(self, event: ServerEvent) -> None:
         log_event(event, shared_store=self.core.shared_store)
 
     def now(self) -> float:

@@ -44,7 +44,7 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
         super().__init__(core, current_loop(), answers)
         self._nursery = nursery
         self._pool = Pool(
-            core, self.settle, self.exchange_failed, self._may_read, nursery, ssl_context
+            core, self.run_pending, self.exchange_failed, self._may_read, nursery, ssl_context
         )
         self._process = ServerProcess(
             partial(TrioProcess, self._feed, self._may_read, nursery, process)
@@ -59,7 +59,7 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
         self._let_go()
         self._pool.close()
 
-    def perform(self, effect: ClientEffect) -> None:
+    def perform_effect(self, effect: ClientEffect) -> None:
         perform(effect, self._pool, self._process)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> trio.CancelScope:
@@ -69,7 +69,7 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
 
     def _feed(self, part: ProcessPart) -> None:
         self.process_said(part)
-        self.settle()
+        self.run_pending()
 
     async def _may_read(self) -> None:
         """Wait until the application has taken events, if it has to."""

@@ -23,14 +23,14 @@ class Pool(sansmcp.ConnectionPool):
     def __init__(
         self,
         core: sansmcp.Client,
-        settle: Callable[[], None],
+        run_pending: Callable[[], None],
         failed: Callable[[int, Exception], None],
         may_read: Callable[[], Awaitable[None]],
         nursery: trio.Nursery,
         ssl_context: ssl.SSLContext | None,
     ) -> None:
         super().__init__(core)
-        self.settle = settle
+        self.run_pending = run_pending
         self._failed = failed
         self.may_read = may_read
         self.nursery = nursery
@@ -58,7 +58,7 @@ class Pool(sansmcp.ConnectionPool):
             self.release(exchange, now=trio.current_time())
         finally:
             self._failed(exchange, error)
-            self.settle()
+            self.run_pending()
 
     async def _open(
         self, effect: OpenExchange, connection: sansmcp.ClientConnection, request: bytes
@@ -80,7 +80,7 @@ class Pool(sansmcp.ConnectionPool):
         except (OSError, trio.BrokenResourceError) as error:
             connection.connection_lost(reason_of(error), now=trio.current_time())
             self.release(effect.exchange, now=trio.current_time())
-            self.settle()
+            self.run_pending()
         finally:
             del self._opening[effect.exchange]
         if effect.exchange in self.carrying:
@@ -162,7 +162,7 @@ class Stream:
     def _go_on(self) -> None:
         if self._connection.is_done:
             self._pool.release(self._exchange, now=trio.current_time())
-        self._pool.settle()
+        self._pool.run_pending()
 
 
 def reason_of(error: BaseException) -> str:

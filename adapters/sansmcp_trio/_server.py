@@ -106,13 +106,13 @@ class _Driver:
         except Exception as error:
             log_unexpected(error)
         self._serving.drivers.discard(self)
-        self._serving.settle()
+        self._serving.run_pending()
 
     def _went_on(self) -> bool:
         """Do what can be done without waiting; whether there is nothing more to do then."""
         self._serving.drive()  # first, so that what handlers say at once goes out in one piece
         self._send_now()
-        self._serving.settle()
+        self._serving.run_pending()
         is_waiting = not self._unsent and self._idle is not None
         return is_waiting and not self._is_woken and not self._serving.has_ended
 

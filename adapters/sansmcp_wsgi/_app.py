@@ -125,13 +125,13 @@ class _Exchange(Iterator[bytes]):
             while isinstance(effect := self._host.core.next_effect_of(self._exchange), Idle):
                 self._is_woken = False
                 self._host.until(lambda: self._is_woken)
-            self._host.settle()  # who has waited for room may go on
+            self._host.run_pending()  # who has waited for room may go on
             return effect
 
     def _feed(self, part: RequestPart) -> None:
         with self._host.moved:
             self._host.core.receive(self._exchange, part, now=time.monotonic())
-            self._host.settle()
+            self._host.run_pending()
 
 
 def _head(environ: Environ) -> sansmcp.RequestHead:

@@ -100,7 +100,7 @@ class ClientHost(ClientHandle[Result, Done], MachineHost):
         """Whether the application has to take events before more is read from the server."""
         return len(self._events) >= self.core.limits.max_queued_events
 
-    def settle(self) -> None:
+    def run_pending(self) -> None:
         """Perform what the machine wants, take what it tells, and answer what the server asks.
 
         To be called after everything that changes the machine.
@@ -120,10 +120,10 @@ class ClientHost(ClientHandle[Result, Done], MachineHost):
         self._use_machine(
             lambda: self.core.handle_timeout(now=self.now(), is_reading=not self.is_paused)
         )
-        self.settle()
+        self.run_pending()
 
     def exchange_failed(self, exchange: int, error: Exception) -> None:
-        """End an exchange that a bug has broken; to be followed by :meth:`settle`."""
+        """End an exchange that a bug has broken; to be followed by :meth:`run_pending`."""
         self.unexpected(error)
         try:
             self.core.receive(exchange, PeerGone(f"internal error: {error!r}"), now=self.now())
@@ -131,28 +131,28 @@ class ClientHost(ClientHandle[Result, Done], MachineHost):
             self._break_off(again)
 
     def process_said(self, part: ProcessPart) -> None:
-        """Feed what comes of the server process; to be followed by :meth:`settle`."""
+        """Feed what comes of the server process; to be followed by :meth:`run_pending`."""
         try:
             self.core.receive_from_process(part, now=self.now())
         except Exception as error:
             self._break_off(error)
 
-    def begin(self) -> None:
+    def begin_session(self) -> None:
         """Open the conversation: do the handshake."""
         self.core.start(now=self.now())
-        self.settle()
+        self.run_pending()
 
-    def end(self) -> None:
+    def begin_close(self) -> None:
         """End the session; calls under way fail with RequestCancelled. May be called twice."""
         self.core.close(now=self.now())
-        self.settle()
+        self.run_pending()
 
-    def take_event(self) -> ClientEvent | None:
+    def next_unclaimed_event(self) -> ClientEvent | None:
         """The first of the events that were kept; None if there are none."""
         if not self._events:
             return None
         event = self._events.popleft()
-        self.settle()  # there is room for another
+        self.run_pending()  # there is room for another
         return event
 
     def begin_call(
@@ -172,28 +172,28 @@ class ClientHost(ClientHandle[Result, Done], MachineHost):
         handle = self.core.call(method, params, now=self.now(), **options)
         self._waiting[handle] = _Waiting(promise, on_progress, method, params or {})
         try:
-            self.settle()
+            self.run_pending()
         except BaseException:  # an interrupt, say, of a function that answers the server
-            self.end_call(handle)
+            self.abandon_call(handle)
             raise
         return handle
 
-    def end_call(self, handle: int) -> None:
+    def abandon_call(self, handle: int) -> None:
         """Nobody waits for a call any more: if it has not ended by itself, it is cancelled."""
         if self._waiting.pop(handle, None) and self.core.cancel(handle, now=self.now()):
-            self.settle()
+            self.run_pending()
 
     @abstractmethod
-    def perform(self, effect: ClientEffect) -> None:
+    def perform_effect(self, effect: ClientEffect) -> None:
         """Do what the machine wants; it must not wait."""
 
     @abstractmethod
-    def answer_failed(self, request: ServerRequest, error: Exception) -> None:
+    def on_handler_error(self, request: ServerRequest, error: Exception) -> None:
         """An answer has raised what the server is not told: let somebody know."""
 
     def _perform(self, effect: ClientEffect) -> None:
         try:
-            self.perform(effect)
+            self.perform_effect(effect)
         except Exception as error:
             match effect:
                 case OpenExchange(exchange=exchange) | AbortExchange(exchange=exchange):
@@ -203,7 +203,7 @@ class ClientHost(ClientHandle[Result, Done], MachineHost):
 
     def _tell(self, event: ClientEvent) -> None:
         try:
-            self._happened(event)
+            self.handle_event(event)
         except Exception as error:
             self._break_off(error)
 
@@ -227,7 +227,8 @@ class ClientHost(ClientHandle[Result, Done], MachineHost):
         self.safely(lambda: self.core.close(now=self.now()))
         self._closing.deliver()
 
-    def _happened(self, event: ClientEvent) -> None:
+    def handle_event(self, event: ClientEvent) -> None:
+        """Bring an event of the machine to the caller or the application's function it is for."""
         match event:
             case ServerAsked(handle, request):
                 params = request.params or {}
@@ -239,9 +240,9 @@ class ClientHost(ClientHandle[Result, Done], MachineHost):
                 self._unanswered.pop(request_id, None)
             case _:
                 if not self._take(event):
-                    self.observe(event)
+                    self.on_other_event(event)
 
-    def observe(self, event: ClientEvent) -> None:
+    def on_other_event(self, event: ClientEvent) -> None:
         """Something has happened that belongs to no call: keep it if the application wants it."""
         if self.keeps_events:
             self._events.append(event)
@@ -314,7 +315,7 @@ class ClientHost(ClientHandle[Result, Done], MachineHost):
     def _fail(self, request: ServerRequest, error: Exception) -> None:
         """Answer a request of the server with what the application's function has raised."""
         if not isinstance(error, JsonRpcError):
-            self.answer_failed(request, error)
+            self.on_handler_error(request, error)
         self._answer_with(request, error, RuntimeError())  # what the first carries may not be JSON
 
     def _answer_with(self, request: ServerRequest, *errors: Exception) -> None:
@@ -323,7 +324,7 @@ class ClientHost(ClientHandle[Result, Done], MachineHost):
             try:
                 self.core.fail_with(request.id, error, now=self.now())
             except Exception as failure:
-                self.answer_failed(request, failure)
+                self.on_handler_error(request, failure)
             else:
                 del self._unanswered[request.id]
                 return

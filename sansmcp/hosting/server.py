@@ -54,7 +54,7 @@ class ServerHost(MachineHost):
     def publish(self, method: str, params: Params | None = None) -> None:
         """Tell the clients that something has changed; see :meth:`sansmcp.Server.publish`."""
         self.core.publish(method, params, now=self.now())
-        self.settle()
+        self.run_pending()
 
     def disconnect_streams(self, *, retry: float | None = None) -> int:
         """Close the standalone streams of all clients that can come back to them.
@@ -62,14 +62,14 @@ class ServerHost(MachineHost):
         See :meth:`sansmcp.Server.disconnect_streams`.
         """
         count = self.core.disconnect_streams(retry=retry, now=self.now())
-        self.settle()
+        self.run_pending()
         return count
 
     def drive(self) -> None:
         """Perform what the machine wants, and take what it tells, until it has nothing more."""
-        self._drive_machine(self._perform, self._happened)
+        self._drive_machine(self._perform, self.handle_event)
 
-    def settle(self) -> None:
+    def run_pending(self) -> None:
         """:meth:`drive`, and whatever the host does after that.
 
         To be called after everything that changes the machine.
@@ -79,7 +79,7 @@ class ServerHost(MachineHost):
     def handle_timeout(self) -> None:
         """Let the machine do what is due: its next deadline may have come."""
         self._use_machine(lambda: self.core.handle_timeout(now=self.now()))
-        self.settle()
+        self.run_pending()
 
     async def finish(self, call: Call, result: Awaitable[Any]) -> None:
         """Await what a handler has given, and answer the call with what comes of it."""
@@ -91,7 +91,7 @@ class ServerHost(MachineHost):
             self._answer_with(call, RuntimeError())
             raise
         finally:
-            self.settle()
+            self.run_pending()
 
     def conclude(self, call: Call, work: Callable[[], Any]) -> None:
         """Answer a call with what ``work`` returns, or with the error for what it raises."""
@@ -122,7 +122,7 @@ class ServerHost(MachineHost):
 
         ``done`` is given what ``work`` has returned, and what it has raised. This calls both in
         place. An event loop calls ``work`` in a thread, and then, in the loop, ``done`` and
-        :meth:`settle`.
+        :meth:`run_pending`.
         """
         try:
             outcome = work()
@@ -146,11 +146,11 @@ class ServerHost(MachineHost):
         """
 
     @abstractmethod
-    def handler_failed(self, call: Call, error: Exception) -> None:
+    def on_handler_error(self, call: Call, error: Exception) -> None:
         """A handler has raised what the client is not told: let somebody know."""
 
     @abstractmethod
-    def observe(self, event: ServerEvent) -> None:
+    def on_other_event(self, event: ServerEvent) -> None:
         """Something has happened that needs nothing to be done."""
 
     def _perform(self, effect: ServerEffect) -> None:
@@ -169,7 +169,8 @@ class ServerHost(MachineHost):
             elif not isinstance(effect, Wake):
                 self.core.store_failed(effect, f"internal error: {error!r}", now=self.now())
 
-    def _happened(self, event: ServerEvent) -> None:
+    def handle_event(self, event: ServerEvent) -> None:
+        """Start, stop or continue the handler that an event of the machine is about."""
         try:
             self._take(event)
         except Exception as error:
@@ -187,7 +188,7 @@ class ServerHost(MachineHost):
                 if (call, request_id) in self.questions:
                     self.questions[call, request_id].deliver(event)
             case _:
-                self.observe(event)
+                self.on_other_event(event)
 
     def _start(self, call: Call) -> None:
         """Let the handler work: in place, in a task, or wherever plain functions run."""
@@ -229,7 +230,7 @@ class ServerHost(MachineHost):
             self._found_out(effect, None, error)
         else:
             self._found_out(effect, outcome, None)
-        self.settle()
+        self.run_pending()
 
     def _found_out(self, effect: Authenticate, outcome: Any, error: Exception | None) -> None:
         try:
@@ -245,7 +246,7 @@ class ServerHost(MachineHost):
 
     def _fail(self, call: Call, error: Exception) -> None:
         if not isinstance(error, JsonRpcError):
-            self.handler_failed(call, error)
+            self.on_handler_error(call, error)
         self._answer_with(call, error, RuntimeError())  # what the first carries may not be JSON
 
     def _answer_with(self, call: Call, *errors: Exception) -> None:
@@ -254,7 +255,7 @@ class ServerHost(MachineHost):
             try:
                 call.fail_with(error, now=self.now())
             except Exception as failure:
-                self.handler_failed(call, failure)
+                self.on_handler_error(call, failure)
             else:
                 return
 

@@ -162,7 +162,7 @@ class _Handle(CallHandle[Any, None]):
     def now(self) -> float:
         return 0.0
 
-    def settle(self) -> None:
+    def run_pending(self) -> None:
         raise NotImplementedError
 
 
@@ -188,10 +188,10 @@ class _ServerHost(ServerHost):
     def authentication_failed(self, error: Exception) -> None:
         raise error
 
-    def handler_failed(self, call: Call, error: Exception) -> None:
+    def on_handler_error(self, call: Call, error: Exception) -> None:
         raise error
 
-    def observe(self, event: ServerEvent) -> None:
+    def on_other_event(self, event: ServerEvent) -> None:
         pass
 
     def wake(self) -> None:
@@ -200,7 +200,7 @@ class _ServerHost(ServerHost):
     def respond(self, request: bytes) -> bytes:
         """Take the bytes of a request; returns those of the response."""
         self._connection.receive_data(request, now=0.0)
-        self.settle()
+        self.run_pending()
         sent = b""
         while isinstance(effect := self._connection.next_effect(), SendBytes):
             sent += effect.data
@@ -216,7 +216,7 @@ class _ClientHost(ClientHost[Promise, None]):
             "http://localhost/mcp", jitter=lambda: 0.0, versions=("2025-11-25",), listen=False
         )
         super().__init__(core, None, Promise(), Promise())
-        self.begin()
+        self.begin_session()
 
     def now(self) -> float:
         return 0.0
@@ -224,11 +224,11 @@ class _ClientHost(ClientHost[Promise, None]):
     def unexpected(self, error: Exception) -> None:
         raise error
 
-    def perform(self, effect: ClientEffect) -> None:
+    def perform_effect(self, effect: ClientEffect) -> None:
         if isinstance(effect, OpenExchange):
             self._requests.append(effect)
 
-    def answer_failed(self, request: ServerRequest, error: Exception) -> None:
+    def on_handler_error(self, request: ServerRequest, error: Exception) -> None:
         raise error
 
     def call(self, method: str, params: Params | None = None, **_: Any) -> Promise:
@@ -247,7 +247,7 @@ class _ClientHost(ClientHost[Promise, None]):
     def receive(self, connection: ClientConnection, data: bytes) -> None:
         """Take the bytes of a response."""
         connection.receive_data(data, now=0.0)
-        self.settle()
+        self.run_pending()
 
 
 @functools.cache

@@ -104,7 +104,7 @@ class BenchCall(CallHandle[int, None]):
     def now(self) -> float:
         return self.bench.now
 
-    def settle(self) -> None:
+    def run_pending(self) -> None:
         self.bench.settle()
 
 

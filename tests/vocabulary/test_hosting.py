@@ -48,7 +48,7 @@ class Handle(CallHandle[Any, None]):
     def now(self) -> float:
         raise NotImplementedError
 
-    def settle(self) -> None:
+    def run_pending(self) -> None:
         raise NotImplementedError
 
 
@@ -86,7 +86,7 @@ class Host(ServerHost):
         call.host = self
         self.waiting.append((call, result))
 
-    def handler_failed(self, call: Call, error: Exception) -> None:
+    def on_handler_error(self, call: Call, error: Exception) -> None:
         self.failures.append(error)
 
     def unexpected(self, error: Exception) -> None:
@@ -95,7 +95,7 @@ class Host(ServerHost):
     def authentication_failed(self, error: Exception) -> None:
         self.failures.append(error)
 
-    def observe(self, event: ServerEvent) -> None:
+    def on_other_event(self, event: ServerEvent) -> None:
         self.seen.append(event)
 
 
@@ -112,7 +112,7 @@ class HostBench(Bench):
 
     def settle(self) -> None:
         if self.takes_events:
-            self.host.settle()
+            self.host.run_pending()
 
     def _at_once(self, handle: Handle) -> Any:
         self.calls.append(handle.bare)
@@ -261,7 +261,7 @@ def test_a_completion_that_raises_is_a_failure_of_the_store(
     monkeypatch.setattr(bench.server, "use_store", breaking())
     ((call, _),) = bench.host.waiting
     call.notify("notifications/message", {"level": "info", "data": 1}, now=1.0)
-    bench.host.settle()
+    bench.host.run_pending()
     assert [type(bug) for bug in bench.host.bugs] == [Broken]
     assert any(isinstance(event, StoreFailed) for event in bench.host.seen)
     bench.host.let_go_on()
@@ -273,13 +273,13 @@ def test_an_event_that_cannot_be_taken_ends_its_call(
     session = bench.open_session()
     monkeypatch.setattr(bench.host, "_start", breaking())
     assert bench.post(request(1), session).json["error"]["code"] == -32603
-    monkeypatch.setattr(bench.host, "observe", breaking())
+    monkeypatch.setattr(bench.host, "on_other_event", breaking())
     bench.server.refuse(
         bench.server.open_exchange(),
         RemoteProtocolError("no", reason="no"),
         now=0.0,
     )
-    bench.host.settle()
+    bench.host.run_pending()
     assert [type(bug) for bug in bench.host.bugs] == [Broken, Broken]
 
 
@@ -306,7 +306,7 @@ def test_a_machine_that_raises_is_driven_on(
     monkeypatch.setattr(bench.server, "drive", failing)
     assert bench.post(request(1), session).json["result"] == {"at": "once"}
     monkeypatch.setattr(bench.server, "drive", breaking(1000))
-    bench.host.settle()
+    bench.host.run_pending()
     assert len(bench.host.bugs) == 103
 
 

@@ -70,7 +70,7 @@ class Host(ClientHost[Promise, None]):
         """Those that were kept; from the first time on they are."""
         self.keeps_events = True
         events: list[ClientEvent] = []
-        while (event := self.take_event()) is not None:
+        while (event := self.next_unclaimed_event()) is not None:
             events.append(event)
         return events
 
@@ -106,13 +106,13 @@ class Host(ClientHost[Promise, None]):
     def now(self) -> float:
         return self.bench.now
 
-    def perform(self, effect: ClientEffect) -> None:
+    def perform_effect(self, effect: ClientEffect) -> None:
         self.bench.perform(effect)
 
     def unexpected(self, error: Exception) -> None:
         self.bugs.append(error)
 
-    def answer_failed(self, request: ServerRequest, error: Exception) -> None:
+    def on_handler_error(self, request: ServerRequest, error: Exception) -> None:
         self.failures.append((request.method, error))
 
 
@@ -124,7 +124,7 @@ class HostBench(Bench):
         self.host = Host(self)
 
     def settle(self) -> None:
-        self.host.settle()
+        self.host.run_pending()
 
     def ask(self, *messages: dict[str, Any], **options: Any) -> tuple[Promise, Asked]:
         """A call that is under way, with these messages on its stream."""
@@ -147,7 +147,7 @@ def test_the_opening_and_the_end(bench: HostBench) -> None:
     assert bench.host.opened.is_delivered
     assert bench.host.connected.version == "2025-11-25"
     assert bench.host.take_events() == []
-    bench.host.end()
+    bench.host.begin_close()
     bench.take("DELETE").refuse(200)
     assert bench.host.closed.is_delivered
     assert bench.host.take_events() == [Closed(None)]
@@ -155,7 +155,7 @@ def test_the_opening_and_the_end(bench: HostBench) -> None:
 
 def test_an_opening_that_fails() -> None:
     bench = HostBench()
-    bench.host.begin()
+    bench.host.begin_session()
     asked = bench.take()
     asked.head(401)
     asked.end()
@@ -188,12 +188,12 @@ def test_progress_is_reported_until_nobody_waits(bench: HostBench) -> None:
     reports: list[ProgressReceived] = []
     promise, asked = bench.ask(on_progress=reports.append)
     asked.event(progress(1, asked))
-    bench.host.end_call(bench.host.handle)
+    bench.host.abandon_call(bench.host.handle)
     assert [report.progress for report in reports] == [1]
     assert not promise.is_delivered
     cancelled = bench.take()
     assert cancelled.json["method"] == "notifications/cancelled"
-    bench.host.end_call(bench.host.handle)
+    bench.host.abandon_call(bench.host.handle)
     assert bench.requests == []
 
 
@@ -317,7 +317,7 @@ def test_events_are_kept_for_who_takes_them() -> None:
 
 def test_calls_end_when_the_client_closes(bench: HostBench) -> None:
     promise, _ = bench.ask()
-    bench.host.end()
+    bench.host.begin_close()
     with pytest.raises(RequestCancelled):
         promise.get()
 
@@ -384,7 +384,7 @@ def test_an_exchange_that_cannot_be_carried_ends_its_call(
     """Row B3 of the review: so with all of these tests."""
     good, asked = bench.ask()
     with monkeypatch.context() as patch:
-        patch.setattr(bench.host, "perform", breaking)
+        patch.setattr(bench.host, "perform_effect", breaking)
         bad = bench.host.call("tools/call")
     with pytest.raises(Disconnected, match="internal error: Broken"):
         bad.get()
@@ -414,7 +414,7 @@ def test_an_event_that_cannot_be_taken_ends_the_client(
     bench: HostBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     promise, asked = bench.ask()
-    monkeypatch.setattr(bench.host, "observe", breaking)
+    monkeypatch.setattr(bench.host, "on_other_event", breaking)
     asked.event(notification("notifications/message", level="info", data=1))
     is_ended(bench, promise)
 
@@ -463,10 +463,10 @@ def test_a_process_effect_that_fails_ends_the_client(
     bench: HostBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     promise, _ = bench.ask()
-    monkeypatch.setattr(bench.host, "perform", breaking)
+    monkeypatch.setattr(bench.host, "perform_effect", breaking)
     effects = iter([KillProcess()])
     monkeypatch.setattr(bench.client, "next_effect", lambda: next(effects, Idle.NEED_DATA))
-    bench.host.settle()
+    bench.host.run_pending()
     is_ended(bench, promise)
 
 
