@@ -6,7 +6,7 @@ event loop or HTTP stack can embed the machines directly.
 * To serve or call over a network, use an adapter: ``serve(app)`` and ``connect(url)`` of
   ``sansmcp_asyncio``, ``sansmcp_trio`` and ``sansmcp_blocking``; ``sansmcp_asgi`` and
   ``sansmcp_wsgi`` for servers within web servers; ``sansmcp_httpx`` for clients. What can be set is
-  told by :class:`Client`, :class:`Server` and :class:`Limits`.
+  told by :class:`ClientOptions`, :class:`ServerOptions` and :class:`Limits`.
 * To embed, use :class:`Client` and :class:`Server` (HTTP message parts), or
   :class:`ClientConnection` and :class:`ServerConnection` (bytes of HTTP/1.1).
 * To parse, use the codecs alone: :class:`SseDecoder`, :func:`encode_event`, :func:`decode_message`,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from .authentication import Authenticator, ConnectionInfo, PeerCredentials, Refusal
     from .call_handle import CallHandle, SessionHandle
     from .client.client import Client
-    from .client.options import ClientSettings, ReconnectPolicy, Verdicts
+    from .client.options import ClientOptions, ClientSettings, ReconnectPolicy, Verdicts
     from .codecs.event_id import EventId
     from .handles import CallOptions, ClientHandle, OriginatingCall, Promise, ServerRequest
     from .hosting.client import ClientHost
@@ -82,7 +82,7 @@ else:
         {
             ".call_handle": ("CallHandle", "SessionHandle"),
             ".client.client": ("Client",),
-            ".client.options": ("ClientSettings", "ReconnectPolicy", "Verdicts"),
+            ".client.options": ("ClientOptions", "ClientSettings", "ReconnectPolicy", "Verdicts"),
             ".codecs.event_id": ("EventId",),
             ".handles": (
                 "CallOptions",
@@ -126,6 +126,7 @@ __all__ = [
     "ClientConnection",
     "ClientHandle",
     "ClientHost",
+    "ClientOptions",
     "ClientSettings",
     "ConnectionInfo",
     "ConnectionPool",

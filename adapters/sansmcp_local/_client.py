@@ -15,7 +15,7 @@ _VERDICTS = sansmcp.Verdicts()
 def new_client(
     target: str | Sequence[str], **settings: Unpack[sansmcp.ClientSettings]
 ) -> sansmcp.Client:
-    """Make the machine of a client; settings and errors are those of :class:`sansmcp.Client`.
+    """Make the machine of a client; see :class:`sansmcp.ClientOptions` for the settings.
 
     Unless ``verdicts`` is set, all clients of this process share one. Raises TypeError for an
     unknown setting.

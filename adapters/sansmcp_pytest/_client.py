@@ -243,7 +243,7 @@ class Connect(Protocol):
                 ``mcp_server``.
             answers: for each request that the server may make, a function, async or plain, from the
                 :class:`sansmcp.ServerRequest` to the result.
-            settings: see :class:`sansmcp.Client`; ``versions`` says how old the client is.
+            settings: see :class:`sansmcp.ClientOptions`; ``versions`` says how old the client is.
 
         Raises:
             CallError: the handshake failed.

@@ -26,7 +26,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..codecs import json, jsonrpc
-from ..codecs.headers import Headers, HeaderTypes
+from ..codecs.headers import Headers
 from ..codecs.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, is_request_id
 from ..codecs.ndjson import encode_line
 from ..codecs.sse import SseEvent
@@ -45,6 +45,7 @@ from ..errors import (
     RemoteProtocolError,
     RequestCancelled,
     check_seconds,
+    check_settings,
     error_response,
     expect,
 )
@@ -86,12 +87,10 @@ from ..process import (
     ProcessFailed,
     ProcessPart,
 )
-from ..revisions import REVISIONS, checked_versions
+from ..revisions import REVISIONS
 from ..states import ClientState, OpeningState, ProcessState
 from ..timers import Timer, TimerTable
-from ..trace import Tracer
-from ..types import STDIO, Idle, never
-from ..wire import Http11
+from ..types import STDIO, Idle, Unpack, never
 from .cache import Cache
 from .child_process import ChildProcess
 from .exchange import (
@@ -110,12 +109,9 @@ from .line_channel import LineChannel
 from .opening import DISCOVER, INITIALIZE, Opening
 from .options import (
     SAFE_METHODS,
-    URL_TRANSPORTS,
     ClientOptions,
-    ReconnectPolicy,
-    Verdicts,
+    ClientSettings,
     command_of,
-    usable_transports,
 )
 from .outcomes import (
     Agreed,
@@ -210,6 +206,7 @@ class Client:
         "_exchanges",
         "_handles",
         "_is_full",
+        "_jitter",
         "_last_id",
         "_lines",
         "_message_url",
@@ -237,27 +234,7 @@ class Client:
         target: str | Sequence[str],
         *,
         jitter: Callable[[], float],
-        name: str = "sansmcp",
-        version: str = "0",
-        anonymous: bool = False,
-        capabilities: Mapping[str, Any] | None = None,
-        versions: tuple[str, ...] = tuple(REVISIONS),
-        headers: HeaderTypes = (),
-        transports: tuple[str, ...] = URL_TRANSPORTS,
-        listen: bool = True,
-        multi_turn: bool = False,
-        assume_multi_turn: bool = False,
-        timeout: float = 60.0,
-        total_timeout: float = 3600.0,
-        connect_timeout: float = 30.0,
-        probe_timeout: float = 5.0,
-        close_timeout: float = 5.0,
-        reconnect: ReconnectPolicy | None = None,
-        verdicts: Verdicts | None = None,
-        limits: Limits | None = None,
-        http11: Http11 | None = None,
-        cache: bool = False,
-        trace: Tracer | None = None,
+        **settings: Unpack[ClientSettings],
     ) -> None:
         """Set up a client; :meth:`start` opens the conversation.
 
@@ -266,68 +243,17 @@ class Client:
                 on stdio, e.g. ``["python", "server.py"]``.
             jitter: gives a random number from 0 (inclusive) to 1 at each call, e.g.
                 ``random.random``.
-            name, version: what the server is told about us (``clientInfo``).
-            anonymous: tell that only where the protocol requires it (``initialize``).
-            capabilities: what the server may ask of us, e.g. ``{"elicitation": {}}``.
-            versions: the protocol versions we speak, oldest first; the newest one that the server
-                speaks, too, is used.
-            headers: further headers of every HTTP request, as a mapping or pairs of str or bytes,
-                e.g. ``{"Authorization": "Bearer x"}``.
-            transports: how to talk to a URL; what comes first is tried first.
-            listen: open the standalone stream.
-            multi_turn: offer SEP-1858, an experiment, to servers of 2025-11-25: one that names the
-                experimental capability ``sansmcp/multi-turn-sse``, too, may have all answers to its
-                questions at once.
-            assume_multi_turn: the same with every server of 2025-11-25, whether or not it names the
-                capability, as the proposal itself has it.
-            timeout, total_timeout: defaults of :meth:`call`, in seconds.
-            connect_timeout: seconds for the handshake. While the server cannot be reached, breaks
-                off its answer, or refuses with 502, 503 or 504, the opening is tried again within
-                that time, as ``reconnect`` says.
-            probe_timeout: seconds in which a server must say whether it needs one; not more than
-                ``connect_timeout``, and added to that if the server does not answer.
-            close_timeout: seconds that the server gets to end the session when we close; a process
-                gets them for each step of its end.
-            reconnect: how broken streams are resumed; see ReconnectPolicy.
-            verdicts: remembers which servers speak which transport; shared by several clients.
-            limits: bounds; see Limits.
-            http11: what reads heads of HTTP/1.1 on raw sockets, e.g.
-                ``sansmcp.httptools_pump.HTTP11``; h11 if None.
-            cache: keep lists and resources for as long as the server says that they hold, and
-                answer from there (2026-07-28). That a server tells of changes takes a call of
-                ``subscriptions/listen``.
-            trace: is told everything that is sent and received.
+            settings: see :class:`ClientOptions`.
 
-        Raises LocalProtocolError for arguments of another kind, for a URL or command that is none,
-        for a version this library does not know, for headers that cannot be sent or are the
-        client's own, for an extension whose name has no prefix, and for times not above zero.
+        Raises LocalProtocolError for settings that make no sense, and for a target that is neither
+        a URL nor a command; TypeError for unknown settings.
         """
-        check_seconds(timeout, total_timeout, connect_timeout, probe_timeout, close_timeout)
-        versions = checked_versions(versions)
+        check_settings(settings, "Client", ClientSettings.__optional_keys__, "a client")
+        options = self._options = ClientOptions(**settings)
+        self._jitter = jitter
         self._url = _url_of(target) if isinstance(target, str) else None
         command = () if isinstance(target, str) else command_of(target)
-        options = self._options = ClientOptions(
-            info={"name": name, "version": version},
-            anonymous=anonymous,
-            capabilities=capabilities or {},
-            versions=versions,
-            headers=headers,
-            transports=usable_transports(transports, versions),
-            listen=listen,
-            multi_turn=multi_turn or assume_multi_turn,
-            assume_multi_turn=assume_multi_turn,
-            timeout=timeout,
-            total_timeout=total_timeout,
-            connect_timeout=connect_timeout,
-            probe_timeout=min(probe_timeout, connect_timeout),
-            close_timeout=close_timeout,
-            reconnect=reconnect or ReconnectPolicy(),
-            verdicts=Verdicts() if verdicts is None else verdicts,
-            limits=limits or Limits(),
-            cache=cache,
-            jitter=jitter,
-        )
-        self._trace, self.http11 = trace, http11
+        self._trace, self.http11 = options.trace, options.http11
         self._now = 0.0
         self._effects: deque[ClientEffect] = deque()
         self._events: deque[ClientEvent] = deque()
@@ -338,6 +264,7 @@ class Client:
         self._message_url: Url | None = None
         self._opening = Opening(
             options,
+            jitter,
             target if isinstance(target, str) else " ".join(command),
             "the server process" if self._url is None else self._url.shown,
         )
@@ -356,8 +283,8 @@ class Client:
         self._questions = ServerRequests(options.limits, options.capabilities)
         self._turns: dict[RequestId, Turn] = {}
         self._tools = ToolHeaders()
-        self._cache = Cache(options.limits, cache)
-        self._process = None if self._url else ChildProcess(command, close_timeout)
+        self._cache = Cache(options.limits, options.cache)
+        self._process = None if self._url else ChildProcess(command, options.close_timeout)
         self._lines = LineChannel(options.limits)
         self._cursor: type[Cursor] | None = None
         if options.handshake_versions:  # else not even imported
@@ -390,7 +317,9 @@ class Client:
         self._now = now
         transports: tuple[str, ...] = (STDIO,)
         if self._process is None:
-            transports = self._options.verdicts.plan(str(self._url), self._options.transports)
+            transports = self._options.verdicts.plan(
+                str(self._url), self._options.usable_transports
+            )
         else:
             self._effects.append(self._process.start())
         self._step(self._opening.start(transports, now))
@@ -742,7 +671,7 @@ class Client:
         if has_one and self._options.listen and self._opening.is_ready:
             assert self._cursor is not None
             cursor = self._cursor(self.limits.max_seen_event_ids)
-            policy, jitter = self._options.reconnect, self._options.jitter
+            policy, jitter = self._options.reconnect, self._jitter
             self._standalone = Stream(
                 _STANDALONE, policy, jitter, cursor, can_restart=True, is_standalone=True
             )
@@ -861,7 +790,7 @@ class Client:
         if self._agreed.revision.resumption:
             assert self._cursor is not None
             cursor = self._cursor(self.limits.max_seen_event_ids)
-        policy, jitter = self._options.reconnect, self._options.jitter
+        policy, jitter = self._options.reconnect, self._jitter
         return Stream(request.number, policy, jitter, cursor, request.idempotent)
 
     def _finish(self, request: PendingRequest, result: Any) -> None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -183,6 +183,7 @@ class Opening:
     """Decides what to ask a server next, from nothing to an agreement, and again after a loss."""
 
     _options: ClientOptions
+    _jitter: Callable[[], float]
     _target: str
     """What the application has named: a URL, or a command."""
     server: str
@@ -267,8 +268,8 @@ class Opening:
                 # Old servers may say nothing at all to what they do not know. They get the full
                 # time for the handshake, and are not asked again in this opening.
                 self._probing = _Probing.UNANSWERED
-                self._ends += self._options.probe_timeout
-                limit = f"{self._options.probe_timeout:g} s"
+                self._ends += self._options.capped_probe_timeout
+                limit = f"{self._options.capped_probe_timeout:g} s"
                 return self._is_old(f"{DISCOVER} got no answer within {limit}", now)
             case OpeningState.AWAITING_ENDPOINT:
                 seconds = self._options.connect_timeout
@@ -455,7 +456,7 @@ class Opening:
         if losses == 0:
             return self._connect(now)
         self._failures.clear()
-        delay = policy.delay(losses, refusal.retry_after, self._options.jitter())
+        delay = policy.delay(losses, refusal.retry_after, self._jitter())
         return self._back_off(delay, losses, refusal.message, now)
 
     def version_refused(self, now: float) -> OpeningOutcome:
@@ -510,7 +511,7 @@ class Opening:
             return self._await_endpoint(now)
         policy, wait = self._options.reconnect, self._stream_wait
         self._stream_wait = 0.0
-        delay = policy.delay(self._streams_lost, wait, self._options.jitter())
+        delay = policy.delay(self._streams_lost, wait, self._jitter())
         return self._back_off(delay, self._streams_lost, "the event stream is lost", now)
 
     def _begin(self, now: float) -> OpeningOutcome:
@@ -532,7 +533,7 @@ class Opening:
 
     def _probe(self, version: str, event: OpeningEvent, now: float) -> Probe:
         self._advance(event)
-        self.deadline = now + self._options.probe_timeout
+        self.deadline = now + self._options.capped_probe_timeout
         return Probe(version)
 
     def _initialize(self, version: str | None) -> Initialize:
@@ -706,7 +707,7 @@ class Opening:
         if wait >= left or len(self._failures) >= policy.attempts:
             return None
         self._failures.append(error)
-        delay = policy.delay(len(self._failures), wait, self._options.jitter())
+        delay = policy.delay(len(self._failures), wait, self._jitter())
         return self._back_off(min(delay, max(wait, left / 2)), len(self._failures), str(error), now)
 
     def _error(self, kind: type[CallError], method: str, text: str) -> CallError:

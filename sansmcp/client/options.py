@@ -1,9 +1,13 @@
-"""What can be set on a client and on its calls: validated once, read everywhere, never changed."""
+"""The settings of a client: what can be set, what it means, its default, and what is refused.
+
+A setting is written in :class:`ClientOptions`, and its name and type once more in
+:class:`ClientSettings`, for the signatures of what takes settings; a test compares the two.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 import attrs
@@ -12,7 +16,7 @@ from ..codecs.headers import Headers, HeaderTypes, further_headers
 from ..errors import LocalProtocolError, check_seconds, expect, of_kind
 from ..limits import Limits
 from ..meta import checked_capabilities
-from ..revisions import of_era
+from ..revisions import REVISIONS, checked_versions, of_era
 from ..trace import Tracer
 from ..types import HTTP_SSE, STREAMABLE_HTTP, Era
 from ..wire import Http11
@@ -41,7 +45,7 @@ _SHORTEST_POLL = 0.01
 
 
 class ClientSettings(TypedDict, total=False):
-    """The settings of :class:`sansmcp.Client`, which explains them, for adapters."""
+    """The keyword arguments that make :class:`ClientOptions`, which explains them."""
 
     name: str
     version: str
@@ -156,21 +160,6 @@ class Verdicts:
         self._found.pop(target, None)
 
 
-def usable_transports(names: tuple[str, ...], versions: tuple[str, ...]) -> tuple[str, ...]:
-    """Return those of the transports on which one of the versions exists.
-
-    Raises LocalProtocolError if there is none, or for what is no way to talk to a URL.
-    """
-    if not names or not set(names) <= set(URL_TRANSPORTS):
-        known = ", ".join(URL_TRANSPORTS)
-        raise LocalProtocolError(f"Transports are a tuple of some of {known}, and not {names!r}")
-    if not of_era(versions, Era.LEGACY):
-        names = tuple(name for name in names if name != HTTP_SSE)
-    if not names:
-        raise LocalProtocolError(f"On {HTTP_SSE} versions without a handshake do not exist")
-    return names
-
-
 def command_of(target: Sequence[str]) -> tuple[str, ...]:
     """Return the words of a command. Raises LocalProtocolError for what is none."""
     try:
@@ -185,36 +174,131 @@ def command_of(target: Sequence[str]) -> tuple[str, ...]:
     return tuple(target)
 
 
-def _of_strings(
-    options: ClientOptions, attribute: attrs.Attribute[Mapping[str, Any]], info: Mapping[str, Any]
-) -> None:
-    expect(str, **info)
+def _check_seconds(options: object, attribute: object, seconds: float) -> None:
+    check_seconds(seconds)
+
+
+def _check_transports(options: ClientOptions, attribute: object, names: tuple[str, ...]) -> None:
+    if not names or not set(names) <= set(URL_TRANSPORTS):
+        known = ", ".join(URL_TRANSPORTS)
+        raise LocalProtocolError(f"Transports are a tuple of some of {known}, and not {names!r}")
+    if not options.usable_transports:
+        raise LocalProtocolError(f"On {HTTP_SSE} versions without a handshake do not exist")
+
+
+def _capabilities(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return checked_capabilities({} if given is None else given)
+
+
+def _reconnect(given: ReconnectPolicy | None) -> ReconnectPolicy:
+    return ReconnectPolicy() if given is None else given
+
+
+def _verdicts(given: Verdicts | None) -> Verdicts:
+    return Verdicts() if given is None else given
+
+
+def _limits(given: Limits | None) -> Limits:
+    return Limits() if given is None else given
 
 
 @attrs.frozen(eq=False, kw_only=True)
 class ClientOptions:
-    """The settings of one client, validated. :class:`sansmcp.Client` explains them."""
+    """The settings of a client, checked. All have defaults.
 
-    info: Mapping[str, Any] = attrs.field(validator=_of_strings)
-    """Name and version of this client, as ``clientInfo`` tells them."""
-    anonymous: bool
-    capabilities: Mapping[str, Any] = attrs.field(converter=checked_capabilities)
-    versions: tuple[str, ...]
-    headers: Headers = attrs.field(converter=further_headers)
-    transports: tuple[str, ...]
-    listen: bool
-    multi_turn: bool
-    assume_multi_turn: bool
-    timeout: float
-    total_timeout: float
-    connect_timeout: float
-    probe_timeout: float
-    close_timeout: float
-    reconnect: ReconnectPolicy = attrs.field(validator=of_kind(ReconnectPolicy))
-    verdicts: Verdicts = attrs.field(validator=of_kind(Verdicts))
-    limits: Limits = attrs.field(validator=of_kind(Limits))
-    cache: bool
-    jitter: Callable[[], float]
+    :class:`sansmcp.Client` takes them as keyword arguments, and so does whatever connects in an
+    adapter: ``connect(url, timeout=5, capabilities={"elicitation": {}})``.
+
+    Raises LocalProtocolError for settings that make no sense, alone or together.
+
+    Attributes:
+        name: of this client, told to the server (``clientInfo``).
+        version: of this client, told to the server (``clientInfo``).
+        anonymous: tell ``name`` and ``version`` only where the protocol requires it
+            (``initialize``).
+        capabilities: what the server may ask of this client, e.g. ``{"elicitation": {}}``; None:
+            nothing.
+        versions: the protocol versions to speak, oldest first; the newest one that the server
+            speaks, too, is used.
+        headers: further headers of every HTTP request, as a mapping or pairs of str or bytes, e.g.
+            ``{"Authorization": "Bearer x"}``.
+        transports: how to talk to a URL; what comes first is tried first.
+        listen: open the standalone stream, on which the server sends what belongs to no call.
+        multi_turn: offer SEP-1858, an experiment, to servers of 2025-11-25: one that names the
+            experimental capability ``sansmcp/multi-turn-sse``, too, may have all answers to its
+            questions at once.
+        assume_multi_turn: the same with every server of 2025-11-25, whether or not it names the
+            capability, as the proposal itself has it.
+        timeout: default of :meth:`sansmcp.Client.call`: seconds that a call may be without an
+            answer and without progress.
+        total_timeout: default of :meth:`sansmcp.Client.call`: seconds that a call may be without an
+            answer, whatever progress there is.
+        connect_timeout: seconds for the handshake. While the server cannot be reached, breaks off
+            its answer, or refuses with 502, 503 or 504, the opening is tried again within that
+            time, as ``reconnect`` says.
+        probe_timeout: seconds in which a server must say whether it needs a handshake; not more
+            than ``connect_timeout`` counts, and it is added to that if the server does not answer.
+        close_timeout: seconds that the server gets to end the session when the client closes; a
+            process gets them for each step of its end.
+        reconnect: when broken streams are resumed; None: the defaults of
+            :class:`sansmcp.ReconnectPolicy`.
+        verdicts: remembers which servers speak which transport; several clients may share one.
+            None: one of its own for a bare client, and one for all clients of the process in
+            adapters.
+        limits: bounds of bytes, seconds and counts; None: the defaults of :class:`sansmcp.Limits`.
+        http11: what reads heads of HTTP/1.1 on raw sockets, e.g.
+            ``sansmcp.httptools_pump.HTTP11``; None: h11.
+        cache: keep lists and resources for as long as the server says that they hold, and answer
+            from there (2026-07-28). That a server tells of changes takes a call of
+            ``subscriptions/listen``.
+        trace: is told everything that is sent and received.
+    """
+
+    name: str = attrs.field(default="sansmcp", validator=of_kind(str))
+    version: str = attrs.field(default="0", validator=of_kind(str))
+    anonymous: bool = False
+    capabilities: Mapping[str, Any] = attrs.field(default=None, converter=_capabilities)
+    versions: tuple[str, ...] = attrs.field(default=tuple(REVISIONS), converter=checked_versions)
+    headers: Headers = attrs.field(default=(), converter=further_headers, repr=False)
+    transports: tuple[str, ...] = attrs.field(default=URL_TRANSPORTS, validator=_check_transports)
+    listen: bool = True
+    multi_turn: bool = False
+    assume_multi_turn: bool = False
+    timeout: float = attrs.field(default=60.0, validator=_check_seconds)
+    total_timeout: float = attrs.field(default=3600.0, validator=_check_seconds)
+    connect_timeout: float = attrs.field(default=30.0, validator=_check_seconds)
+    probe_timeout: float = attrs.field(default=5.0, validator=_check_seconds)
+    close_timeout: float = attrs.field(default=5.0, validator=_check_seconds)
+    reconnect: ReconnectPolicy = attrs.field(
+        default=None, converter=_reconnect, validator=of_kind(ReconnectPolicy)
+    )
+    verdicts: Verdicts = attrs.field(default=None, converter=_verdicts, validator=of_kind(Verdicts))
+    limits: Limits = attrs.field(default=None, converter=_limits, validator=of_kind(Limits))
+    http11: Http11 | None = None
+    cache: bool = False
+    trace: Tracer | None = None
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What ``clientInfo`` tells of this client."""
+        return {"name": self.name, "version": self.version}
+
+    @property
+    def offers_multi_turn(self) -> bool:
+        """True if SEP-1858 is offered, to whichever servers."""
+        return self.multi_turn or self.assume_multi_turn
+
+    @property
+    def capped_probe_timeout(self) -> float:
+        """Seconds that a probe lasts at most."""
+        return min(self.probe_timeout, self.connect_timeout)
+
+    @property
+    def usable_transports(self) -> tuple[str, ...]:
+        """Those of the transports on which one of the versions exists."""
+        if self.handshake_versions:
+            return self.transports
+        return tuple(name for name in self.transports if name != HTTP_SSE)
 
     @property
     def handshake_versions(self) -> tuple[str, ...]:

@@ -12,10 +12,9 @@ import attrs
 import pytest
 
 import sansmcp
-from sansmcp import CallOptions, Client, ClientSettings, effects, events
+from sansmcp import CallOptions, Client, effects, events
 
 MIRRORS: list[tuple[type, Callable[..., Any], set[str]]] = [
-    (ClientSettings, Client.__init__, {"jitter"}),
     (CallOptions, Client.call, {"now"}),
 ]
 """A typed dict, what it mirrors, and the keywords that adapters fill in themselves."""

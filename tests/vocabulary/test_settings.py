@@ -126,6 +126,7 @@ def test_versions_are_known_ones(make: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "name", "message"),
     [
+        (client, "time_out", r"Client\(\) .* argument 'time_out'; did you mean 'timeout'\? The s"),
         (server, "listen", r"Server\(\) .* argument 'listen'; did you mean 'listening'\? The sett"),
         (server, "x", r"^Server\(\) .* argument 'x'\. The settings of a server are assume_multi_"),
     ],

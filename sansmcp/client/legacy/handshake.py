@@ -68,4 +68,4 @@ def agreement(
 
 
 def _may_have_turns(options: ClientOptions, transport: str) -> bool:
-    return options.multi_turn and transport == STREAMABLE_HTTP
+    return options.offers_multi_turn and transport == STREAMABLE_HTTP
