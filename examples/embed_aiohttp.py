@@ -9,112 +9,53 @@ sansmcp call http://127.0.0.1:8000/mcp add '{"a": 1, "b": 2}'
 from __future__ import annotations
 
 import asyncio
-import secrets
 import sys
-import time
 from typing import Any
 
 from aiohttp import web
 
 import sansmcp
-from sansmcp import BodyData, BodyEnd, Idle, PeerGone, RequestHead
-from sansmcp.effects import Abort, SendBody, SendEnd, SendHead
-from sansmcp_loop import Call, Serving, current_loop
+from sansmcp_local import server_parts
+from sansmcp_loop import Call, HttpExchange, HttpServing
 
 
-class Exchange:
-    """One request and its response."""
+class Exchange(HttpExchange):
+    """One request and its response. When the client leaves, aiohttp cancels it."""
 
-    def __init__(self, serving: Serving, request: web.Request) -> None:
-        self._serving = serving
+    def __init__(self, serving: HttpServing, request: web.Request) -> None:
+        super().__init__(serving)
         self._request = request
-        self._exchange = serving.core.open_exchange(self)
-        self._woken = asyncio.Event()
-        self._is_asking = True
-        self._response = web.StreamResponse()
+        self.response = web.StreamResponse()
 
     @property
     def connection(self) -> sansmcp.ConnectionInfo:
-        """What is known of the connection."""
         transport = self._request.transport
         peer = None if transport is None else transport.get_extra_info("peername")
         return sansmcp.ConnectionInfo(peer=peer, is_tls=self._request.secure)
 
-    def wake(self) -> None:
-        """There is something to send."""
-        self._woken.set()
+    async def receive_body(self) -> bytes:
+        return await self._request.content.readany()
 
-    async def run(self) -> web.StreamResponse:
-        """Answer the request. When the client leaves, aiohttp cancels us."""
-        request = self._request
-        headers = tuple((name.lower(), value) for name, value in request.raw_headers)
-        target = request.raw_path.encode()
-        try:
-            self._feed(RequestHead(method=request.method.encode(), target=target, headers=headers))
-            while await self._perform(self._serving.core.next_effect_of(self._exchange)):
-                pass
-        except ConnectionError:
-            pass  # the client has left
-        finally:
-            self._feed(PeerGone())
-        return self._response
+    async def send_head(self, head: sansmcp.ResponseHead) -> None:
+        fields = {name.decode(): value.decode() for name, value in head.headers}
+        self.response = web.StreamResponse(status=head.status, headers=fields)
+        await self.response.prepare(self._request)
 
-    async def _perform(self, effect: SendHead | SendBody | SendEnd | Abort | Idle) -> bool:
-        """Do what is to be done next; False once nothing will be."""
-        match effect:
-            case SendHead(head):
-                fields = [(name.decode(), value.decode()) for name, value in head.headers]
-                self._response = web.StreamResponse(status=head.status, headers=dict(fields))
-                await self._response.prepare(self._request)
-            case SendBody(data):
-                await self._response.write(data)
-            case SendEnd():
-                await self._response.write_eof()
-                return False
-            case Abort():
-                if self._request.transport is not None:
-                    self._request.transport.abort()
-                return False
-            case Idle.NEED_DATA if self._is_asking:
-                data = await self._request.content.readany()
-                self._is_asking = bool(data)
-                self._feed(BodyData(data) if data else BodyEnd())
-            case _:
-                self._serving.run_pending()  # what was pulled has changed the machine, its time too
-                await self._woken.wait()
-                self._woken.clear()
-        return True
+    async def send_body(self, data: bytes) -> None:
+        await self.response.write(data)
 
-    def _feed(self, part: RequestHead | BodyData | BodyEnd | PeerGone) -> None:
-        self._serving.core.receive(self._exchange, part, now=self._serving.loop.now())
-        self._serving.run_pending()
+    async def send_end(self) -> None:
+        await self.response.write_eof()
 
 
 class Mcp:
-    """MCP on one path of a web application, as long as that runs."""
+    """MCP in a web application, as long as that runs."""
 
-    def __init__(
-        self,
-        app: sansmcp.App,
-        *,
-        resumable: bool,
-        grace: float,
-        authenticate: sansmcp.Authenticator | None = None,
-        **settings: Any,
-    ) -> None:
-        settings.setdefault(
-            "seal", sansmcp.StateSeal(keys=(secrets.token_bytes(32),), clock=time.time)
-        )
-        self.core = sansmcp.Server(
-            app,
-            new_token=secrets.token_urlsafe,
-            resumable=resumable,
-            authentication=authenticate is not None,
-            **settings,
-        )
-        self._authenticate = authenticate
+    _serving: HttpServing
+
+    def __init__(self, app: sansmcp.App, grace: float, **settings: Any) -> None:
+        self._parts = server_parts(app, "Mcp", **settings)
         self._grace = grace
-        self._serving: Serving
 
     def install(self, web_app: web.Application) -> None:
         """Serve what nothing else of the web application serves, from its beginning to its end."""
@@ -122,25 +63,28 @@ class Mcp:
         web_app.on_startup.append(self._begin)
         web_app.on_shutdown.append(self._end)
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
-        return await Exchange(self._serving, request).run()
-
     async def _begin(self, _: web.Application) -> None:
-        store = sansmcp.MemoryStore(self.core.limits)
-        self._serving = Serving(self.core, store, current_loop(), authenticate=self._authenticate)
+        self._serving = HttpServing(self._parts)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        exchange = Exchange(self._serving, request)
+        head = sansmcp.RequestHead(
+            method=request.method.encode(),
+            target=request.raw_path.encode(),
+            headers=tuple((name.lower(), value) for name, value in request.raw_headers),
+        )
+        if not await exchange.run(head) and request.transport is not None:
+            request.transport.abort()
+        return exchange.response
 
     async def _end(self, _: web.Application) -> None:
-        await self._serving.shut_down(self._grace)
-        await self._serving.flush(lambda: True)
-        self._serving.scheduler.stop()
+        await self._serving.stop(self._grace)
 
 
-def web_app(
-    app: sansmcp.App, *, resumable: bool = True, grace: float = 5.0, **settings: Any
-) -> web.Application:
+def web_app(app: sansmcp.App, *, grace: float = 5.0, **settings: Any) -> web.Application:
     """A web application that serves MCP, and could serve other things beside it."""
     application = web.Application()
-    Mcp(app, resumable=resumable, grace=grace, **settings).install(application)
+    Mcp(app, grace, **settings).install(application)
     return application
 
 

@@ -9,10 +9,9 @@ import sansmcp
 from sansmcp.messages import Params
 from sansmcp.types import Unpack
 from sansmcp_local import HostSettings, ServerParts, explains, server_parts
-from sansmcp_loop import current_loop
+from sansmcp_loop import HttpServing, current_loop
 
-from ._exchange import Exchange, Receive, Scope, Send
-from ._serving import Serving
+from ._exchange import Exchange, Receive, Scope, Send, request_head
 
 
 class AsgiApp:
@@ -29,7 +28,7 @@ class AsgiApp:
     ) -> None:
         self._new_parts = new_parts
         self._grace = grace
-        self._servings: dict[Hashable, Serving] = {}
+        self._servings: dict[Hashable, HttpServing] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or live as long as the server does.
@@ -39,7 +38,7 @@ class AsgiApp:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
-            await Exchange(self._serving(), scope, receive, send).run()
+            await Exchange(self._serving(), scope, receive, send).run(request_head(scope))
         else:
             raise sansmcp.LocalProtocolError(f"Only HTTP is served, and no {scope['type']}")
 
@@ -75,12 +74,12 @@ class AsgiApp:
         await self.stop()
         await send({"type": "lifespan.shutdown.complete"})
 
-    def _serving(self) -> Serving:
-        loop = current_loop()
-        serving = self._servings.get(loop.key)
+    def _serving(self) -> HttpServing:
+        key = current_loop().key
+        serving = self._servings.get(key)
         if serving is None:
-            forget = partial(self._servings.pop, loop.key)
-            serving = self._servings[loop.key] = Serving(self._new_parts(), loop, forget)
+            forget = partial(self._servings.pop, key)
+            serving = self._servings[key] = HttpServing(self._new_parts(), forget)
         return serving
 
 

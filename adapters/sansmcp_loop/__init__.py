@@ -11,6 +11,7 @@ from sansmcp import later
 if TYPE_CHECKING:
     from ._asyncio import AsyncioTask, wait_all_shielded
     from ._client import Answerer, AwaitableClient, Client, perform
+    from ._http import HttpExchange, HttpServing
     from ._loops import DeadlineTimer, Event, Loop, Task, current_loop
     from ._machine import Promise, TimeoutScheduler
     from ._serving import THREADS, Call, Serving
@@ -20,6 +21,7 @@ else:
         {
             "._asyncio": ("AsyncioTask", "wait_all_shielded"),
             "._client": ("Answerer", "AwaitableClient", "Client", "perform"),
+            "._http": ("HttpExchange", "HttpServing"),
             "._loops": ("DeadlineTimer", "Event", "Loop", "Task", "current_loop"),
             "._machine": ("Promise", "TimeoutScheduler"),
             "._serving": ("THREADS", "Call", "Serving"),
@@ -35,6 +37,8 @@ __all__ = [
     "Client",
     "DeadlineTimer",
     "Event",
+    "HttpExchange",
+    "HttpServing",
     "Loop",
     "Promise",
     "Serving",
