@@ -8,7 +8,7 @@ from functools import partial
 import sansmcp
 from sansmcp.messages import Params
 from sansmcp.types import Unpack
-from sansmcp_local import HostSettings, ServerParts, explains, server_parts
+from sansmcp_local import HostOptions, HostSettings, ServerParts, explains, server_parts
 from sansmcp_loop import HttpServing, current_loop
 
 from ._exchange import Exchange, Receive, Scope, Send, request_head
@@ -83,7 +83,7 @@ class AsgiApp:
         return serving
 
 
-@explains(HostSettings)
+@explains(HostOptions, sansmcp.ServerOptions)
 def asgi_app(
     app: sansmcp.App,
     *,
@@ -96,7 +96,7 @@ def asgi_app(
         app: its handlers are async functions of a :class:`Call`, or plain functions of a
             :class:`ThreadCall`, each of which runs in a thread (:meth:`sansmcp.App.handler`).
         grace: seconds that running calls get when the server stops.
-        settings: see :class:`sansmcp_local.HostSettings` and :class:`sansmcp.ServerOptions`.
+        settings: those of :class:`sansmcp_local.HostOptions` and of :class:`sansmcp.ServerOptions`.
             ``connection.environ`` of ``authenticate`` is the scope, where middleware in front may
             have left a user. ``path`` and ``http_sse`` are paths below the place
             where the application is mounted. Where several processes serve one address, as under
@@ -107,7 +107,7 @@ def asgi_app(
     told to stop wait for open responses first, and only then end the lifespan; some wait for ever,
     as uvicorn does unless its ``timeout_graceful_shutdown`` is set. :meth:`AsgiApp.stop` ends all.
 
-    Raises LocalProtocolError for settings that make no sense.
+    Raises LocalProtocolError for settings that make no sense, and TypeError for unknown ones.
     """
     new_parts = partial(server_parts, app, "asgi_app", **settings)
     new_parts()  # what is wrong is told now, not with the first request

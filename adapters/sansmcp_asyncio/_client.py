@@ -6,8 +6,6 @@ waits for its own promise. Whatever happens to a connection is an input of the m
 
 from __future__ import annotations
 
-import os
-import ssl
 from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,7 +14,14 @@ import sansmcp
 import sansmcp_loop
 from sansmcp.effects import ClientEffect
 from sansmcp.types import Unpack
-from sansmcp_local import ServerProcess, new_client, process_arguments
+from sansmcp_local import (
+    ClientParts,
+    ConnectOptions,
+    ConnectSettings,
+    ServerProcess,
+    client_parts,
+    explains,
+)
 from sansmcp_loop import Answerer, AsyncioTask, current_loop, perform, wait_all_shielded
 
 from ._pool import Pool
@@ -35,15 +40,17 @@ class Client(sansmcp_loop.AwaitableClient):
 
     def __init__(
         self,
-        core: sansmcp.Client,
+        parts: ClientParts,
         answers: Mapping[str, Answerer] | None,
-        ssl_context: ssl.SSLContext | None,
-        process: Mapping[str, Any],
     ) -> None:
-        super().__init__(core, current_loop(), answers)
+        super().__init__(parts.core, current_loop(), answers)
         self._tasks = Tasks()
-        self._pool = Pool(core, self.run_pending, self.exchange_failed, self._tasks, ssl_context)
-        self._process = ServerProcess(partial(AsyncioProcess, self._feed, self._tasks, process))
+        self._pool = Pool(
+            parts.core, self.run_pending, self.exchange_failed, self._tasks, parts.ssl_context
+        )
+        self._process = ServerProcess(
+            partial(AsyncioProcess, self._feed, self._tasks, parts.process)
+        )
 
     async def _end(self) -> None:
         try:
@@ -71,15 +78,12 @@ class Client(sansmcp_loop.AwaitableClient):
         self.run_pending()
 
 
+@explains(ConnectOptions, sansmcp.ClientOptions)
 def connect(
     target: str | Sequence[str],
     *,
     answers: Mapping[str, Answerer] | None = None,
-    ssl_context: ssl.SSLContext | None = None,
-    env: Mapping[str, str] | None = None,
-    inherit_env: bool = False,
-    cwd: str | os.PathLike[str] | None = None,
-    **settings: Unpack[sansmcp.ClientSettings],
+    **settings: Unpack[ConnectSettings],
 ) -> Client:
     """Connect to an MCP server.
 
@@ -90,21 +94,13 @@ def connect(
         target: the URL of an MCP endpoint, http or https; or the command that starts a server on
             stdio, e.g. ``["python", "server.py"]``. That process, and all that it has started, end
             with the client.
-        answers: for each request that the server may make, a function, async or plain, from the
-            :class:`sansmcp.ServerRequest` to the result, a JSON object: ``{"elicitation/create":
-            ask_user}``. A plain one must not block. The server makes only those requests that
-            ``capabilities`` declares.
-        ssl_context: how to verify an https server; the standard library's default if None.
-        env: environment variables of the process, beside HOME, LOGNAME, PATH, SHELL, TERM and
-            USER of this one.
-        inherit_env: give the process all environment variables of this one.
-        cwd: the directory in which the process runs; None: that of this one.
-        settings: see :class:`sansmcp.Client`. Unless ``verdicts`` is set, all clients of this
-            program share one.
+        answers: for each request that the server may make, such as ``"elicitation/create"``, a
+            function, async or plain, from the :class:`sansmcp.ServerRequest` to the result, a JSON
+            object. A plain one must not block. Declare the request in ``capabilities``, too.
+        settings: those of :class:`sansmcp_local.ConnectOptions` and of
+            :class:`sansmcp.ClientOptions`.
 
     Raises LocalProtocolError if the target or a setting is wrong, and RuntimeError where no loop is
     running; awaiting the client raises CallError if the handshake fails.
     """
-    process = process_arguments(env, inherit_env=inherit_env, cwd=cwd)
-    core = new_client(target, **settings)
-    return Client(core, answers, ssl_context, process)
+    return Client(client_parts(target, **settings), answers)

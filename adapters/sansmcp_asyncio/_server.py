@@ -19,7 +19,8 @@ import sansmcp
 import sansmcp_loop
 from sansmcp.types import Self, Unpack
 from sansmcp_local import (
-    HostSettings,
+    HostOptions,
+    ServeOptions,
     ServePlan,
     ServeSettings,
     StandardStreams,
@@ -43,7 +44,7 @@ class Serving(sansmcp_loop.Serving):
         plan: ServePlan,
     ) -> None:
         parts = plan.parts
-        threads, authenticate = parts.threads, parts.authenticate
+        threads, authenticate = parts.options.threads, parts.options.authenticate
         super().__init__(
             parts.core, parts.store, current_loop(), threads=threads, authenticate=authenticate
         )
@@ -91,7 +92,7 @@ class Serving(sansmcp_loop.Serving):
         for listener in self._listeners:
             listener.close()
         try:
-            await self.shut_down(self._plan.grace)
+            await self.shut_down(self._plan.options.grace)
         finally:
             self.has_ended = True
             for connection in tuple(self.connections):
@@ -121,7 +122,7 @@ class Serving(sansmcp_loop.Serving):
     # Where it serves
 
     async def _listen(self, listeners: list[socket.socket], stack: ExitStack) -> None:
-        context = self._plan.ssl_context
+        context = self._plan.options.ssl_context
         timeout = None if context is None else self.core.limits.tls_handshake_timeout
         for each in listeners:
             listener = await asyncio.get_running_loop().create_server(
@@ -138,11 +139,11 @@ class Serving(sansmcp_loop.Serving):
             return Refusal()
 
     def _converse_on(self, streams: StandardStreams) -> None:
-        pipe = partial(sansmcp.ServerPipe, grace=self._plan.grace)
+        pipe = partial(sansmcp.ServerPipe, grace=self._plan.options.grace)
         # Whoever started us may stop reading for as long as it likes, under a debugger, say.
         connection = Connection(self, pipe, math.inf)
         StdioTransport(streams, connection)
-        if self._plan.ends_with_stdin:
+        if self._plan.options.ends_with_stdin:
             connection.lost.add_done_callback(lambda _: self.stop())
 
 
@@ -205,7 +206,7 @@ async def _serve(make: Callable[[], Serving]) -> None:
         await serving.stopped.wait()
 
 
-@explains(ServeSettings, HostSettings)
+@explains(ServeOptions, HostOptions, sansmcp.ServerOptions)
 def serve(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> Serve:
     """Serve an application over HTTP, on stdio, or both.
 
@@ -216,9 +217,9 @@ def serve(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> Serve:
     Args:
         app: its handlers are async functions of a :class:`Call`, or plain functions of a
             :class:`ThreadCall`, each of which runs in a thread (:meth:`sansmcp.App.handler`).
-        settings: see :class:`sansmcp_local.ServeSettings`, :class:`sansmcp_local.HostSettings` and
-            :class:`sansmcp.ServerOptions`; ``http_sse="/sse"`` serves HTTP+SSE, too. Running calls
-            do not get ``grace`` if what waits for the stop is cancelled, too.
+        settings: those of :class:`sansmcp_local.ServeOptions`, of
+            :class:`sansmcp_local.HostOptions` and of :class:`sansmcp.ServerOptions`.
+            Running calls do not get ``grace`` if what waits for the stop is cancelled, too.
 
     Raises LocalProtocolError for settings that make no sense, and TypeError for unknown ones;
     starting raises OSError if the address cannot be bound or the file not be written.

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
-import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -25,10 +23,13 @@ from sansmcp.hosting.client import Answerer
 from sansmcp.messages import Params
 from sansmcp.types import Unpack
 from sansmcp_local import (
+    ClientParts,
+    ConnectOptions,
+    ConnectSettings,
     ServerProcess,
+    client_parts,
+    explains,
     interrupts_allowed,
-    new_client,
-    process_arguments,
     undisturbed,
 )
 
@@ -80,17 +81,15 @@ class Client(sansmcp_threads.Client):
 
     def __init__(
         self,
-        core: sansmcp.Client,
+        parts: ClientParts,
         answers: Mapping[str, Answerer] | None,
-        ssl_context: ssl.SSLContext | None,
-        process: Mapping[str, Any],
     ) -> None:
-        super().__init__(core, answers)
+        super().__init__(parts.core, answers)
         self._loop = Loop()
-        self._pool = sansmcp.ConnectionPool(core)
-        self._ssl_context = ssl_context
+        self._pool = sansmcp.ConnectionPool(parts.core)
+        self._ssl_context = parts.ssl_context
         self._process = ServerProcess(
-            partial(BlockingProcess, self._feed, lambda: self.is_paused, self._loop, process)
+            partial(BlockingProcess, self._feed, lambda: self.is_paused, self._loop, parts.process)
         )
         self._carrying: dict[int, Task] = {}
         self._unsent: set[int] = set()
@@ -246,15 +245,12 @@ class Client(sansmcp_threads.Client):
             self._pool.release(effect.exchange, now=time.monotonic())
 
 
+@explains(ConnectOptions, sansmcp.ClientOptions)
 def connect(
     target: str | Sequence[str],
     *,
     answers: Mapping[str, Answerer] | None = None,
-    ssl_context: ssl.SSLContext | None = None,
-    env: Mapping[str, str] | None = None,
-    inherit_env: bool = False,
-    cwd: str | os.PathLike[str] | None = None,
-    **settings: Unpack[sansmcp.ClientSettings],
+    **settings: Unpack[ConnectSettings],
 ) -> Client:
     """Connect to an MCP server. The client is closed by its method, or as a context manager.
 
@@ -263,18 +259,11 @@ def connect(
             ``["python", "server.py"]``, that starts a server on stdio (not on Windows). When the
             client is closed, the process ends, with all that it has started.
         answers: for each request that the server may make, such as ``"elicitation/create"``, a
-            function from the :class:`sansmcp.ServerRequest` to the result, a JSON object;
-            ``capabilities`` has to declare it.
-        ssl_context: verifies an https server; by default as the standard library does.
-        env: environment variables of the process, beside HOME, LOGNAME, PATH, SHELL, TERM and
-            USER of this one.
-        inherit_env: give the process all environment variables of this one.
-        cwd: the directory in which the process runs; None: that of this one.
-        settings: see :class:`sansmcp.Client`. Unless ``verdicts`` is set, all clients of this
-            program share one.
+            function from the :class:`sansmcp.ServerRequest` to the result, a JSON object. Declare
+            the request in ``capabilities``, too.
+        settings: those of :class:`sansmcp_local.ConnectOptions` and of
+            :class:`sansmcp.ClientOptions`.
 
     Raises CallError if the handshake fails, LocalProtocolError if the target or a setting is wrong.
     """
-    process = process_arguments(env, inherit_env=inherit_env, cwd=cwd)
-    core = new_client(target, **settings)
-    return Client(core, answers, ssl_context, process).open()
+    return Client(client_parts(target, **settings), answers).open()

@@ -23,7 +23,8 @@ from sansmcp import Idle, ServerConnection, ServerPipe
 from sansmcp.types import Self, Unpack
 from sansmcp_local import (
     Endpoint,
-    HostSettings,
+    HostOptions,
+    ServeOptions,
     ServePlan,
     ServeSettings,
     StandardStreams,
@@ -230,16 +231,16 @@ class Serving(Host):
         """Accept connections, and a client on stdio, until the server stops."""
         self.url = endpoint.url
         for listener in endpoint.listeners:
-            accepting = self._accept(listener, self._plan.ssl_context)
+            accepting = self._accept(listener, self._plan.options.ssl_context)
             self._accepting.append(self._loop.start(accepting))
         if endpoint.streams is not None:
             self._converse_on(endpoint.streams)
 
     def _converse_on(self, streams: StandardStreams) -> None:
-        pipe = partial(ServerPipe, grace=self._plan.grace)
+        pipe = partial(ServerPipe, grace=self._plan.options.grace)
         # Whoever started us may stop reading for as long as it likes, under a debugger, say.
         driver = _Connection(self, pipe, StdioStream(streams), math.inf)
-        self._last = driver if self._plan.ends_with_stdin else None
+        self._last = driver if self._plan.options.ends_with_stdin else None
 
     # For the drivers; all under the lock
 
@@ -285,7 +286,7 @@ class Serving(Host):
     def _shut_down(self) -> None:
         with self.moved:
             self.safely(lambda: self.core.drain(now=time.monotonic()))
-        self._turn_until(lambda: self._is_hurried or not self._is_busy(), self._plan.grace)
+        self._turn_until(lambda: self._is_hurried or not self._is_busy(), self._plan.options.grace)
         with self.moved:
             self.shut_down()
             self.has_ended = True
@@ -336,7 +337,7 @@ class Serving(Host):
                     stream.close()
 
 
-@explains(ServeSettings, HostSettings)
+@explains(ServeOptions, HostOptions, sansmcp.ServerOptions)
 def serve(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> Serving:
     """Serve an application over HTTP, on stdio, or both, in a thread of its own.
 
@@ -346,8 +347,8 @@ def serve(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> Serving:
 
     Args:
         app: its handlers are plain functions of a :class:`Call`; each call runs in a thread.
-        settings: see :class:`sansmcp_local.ServeSettings`, :class:`sansmcp_local.HostSettings` and
-            :class:`sansmcp.ServerOptions`; ``http_sse="/sse"`` serves HTTP+SSE, too.
+        settings: those of :class:`sansmcp_local.ServeOptions`, of
+            :class:`sansmcp_local.HostOptions` and of :class:`sansmcp.ServerOptions`.
 
     Raises OSError if the address cannot be bound or the file not be written, LocalProtocolError for
     settings that make no sense, and TypeError for unknown ones.

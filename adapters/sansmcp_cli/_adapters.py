@@ -12,9 +12,9 @@ import attrs
 import sansmcp
 from sansmcp.events import ClientEvent
 from sansmcp.handles import OnProgress
+from sansmcp_local import ConnectSettings, ServeSettings
 
 from ._say import Mistake
-from ._target import ProcessOptions
 
 ADAPTERS = ("asyncio", "blocking", "trio")
 
@@ -50,13 +50,11 @@ class Adapter(Protocol):
         target: str | Sequence[str],
         script: Script,
         show: Callable[[ClientEvent], None],
-        settings: sansmcp.ClientSettings,
+        settings: ConnectSettings,
         answers: Answers | None = None,
-        process: ProcessOptions | None = None,
     ) -> None:
         """Connect, make the calls of a script, and show what happens meanwhile.
 
-        ``process``: what ``connect`` takes for a server that is a process.
         Raises what ``connect`` of the adapter raises.
         """
 
@@ -64,7 +62,7 @@ class Adapter(Protocol):
         self,
         app: sansmcp.App,
         started: Callable[[str, Callable[[], object]], None],
-        settings: dict[str, Any],
+        settings: ServeSettings,
     ) -> None:
         """Serve an application until it is told to stop.
 

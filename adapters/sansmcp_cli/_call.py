@@ -7,6 +7,8 @@ import json
 import sys
 from typing import Any
 
+import attrs
+
 import sansmcp
 from sansmcp.codecs.json import as_object
 from sansmcp.events import (
@@ -18,6 +20,7 @@ from sansmcp.events import (
     ServerNotified,
 )
 from sansmcp.types import elide
+from sansmcp_local import ConnectSettings
 
 from ._adapters import Script, ToolCall, adapter_of, add_adapter
 from ._say import Commands, Mistake, say, tracer
@@ -49,9 +52,10 @@ def add_to(commands: Commands) -> None:
     command.add_argument(
         "--timeout",
         type=float,
-        default=60.0,
+        default=attrs.fields(sansmcp.ClientOptions).timeout.default,
         metavar="SECONDS",
-        help="for the handshake, and for the call as long as there is no progress (default: 60)",
+        help="for the handshake, and for the call as long as there is no progress "
+        "(default: %(default)g)",
     )
     add_headers(command)
     add_revision(command)
@@ -69,7 +73,8 @@ def _call(options: argparse.Namespace) -> int:
     if len(words) > 2:
         raise Mistake(f"Too many words: {' '.join(words[2:])!r}; {usage}, the JSON in quotes")
     tool, arguments = words[0], _arguments(words[1] if len(words) == 2 else "{}")
-    settings: sansmcp.ClientSettings = {
+    settings: ConnectSettings = {
+        **process_of(options),
         "name": "sansmcp-call",
         "version": sansmcp.__version__,
         "versions": versions_of(options),
@@ -88,8 +93,7 @@ def _call(options: argparse.Namespace) -> int:
         except sansmcp.CallError as error:
             outcomes.append(error)
 
-    process = process_of(options)
-    adapter_of(options).converse(target, script(), _show_event, settings, process=process)
+    adapter_of(options).converse(target, script(), _show_event, settings)
     (outcome,) = outcomes
     if isinstance(outcome, sansmcp.CallError):
         raise outcome

@@ -30,6 +30,7 @@ import sansmcp
 from sansmcp.events import ClientEvent, ProgressReceived, Reconnecting
 from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from sansmcp.trace import Tracer
+from sansmcp_local import ConnectSettings
 
 from ._adapters import Adapter, Script, ToolCall, adapter_of, add_adapter
 from ._counts import Counts
@@ -191,7 +192,7 @@ class Part:
             return _Accident(self._chance.randint(300, longest), not self._resumes)
 
         relay = Relay(lambda: ("127.0.0.1", port), fate, self._note, is_quiet=True)
-        settings: sansmcp.ClientSettings = {
+        settings: ConnectSettings = {
             "trace": self._tracer,
             "reconnect": sansmcp.ReconnectPolicy(initial=0.1, attempts=20),
             "listen": False,

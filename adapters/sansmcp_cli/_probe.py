@@ -14,6 +14,7 @@ import sansmcp
 import sansmcp_asyncio
 from sansmcp.events import ClientEvent, ListenerStopped
 from sansmcp.types import HTTP_SSE, STDIO, STREAMABLE_HTTP
+from sansmcp_local import ConnectSettings
 
 from ._advice import advice, is_denied, is_no_endpoint
 from ._say import Commands, Mistake, say, tracer
@@ -138,7 +139,8 @@ async def _try_transport(
         is_modern = row.era is sansmcp.Era.MODERN
         if is_modern and transport == HTTP_SSE:
             continue  # it was never defined there
-        settings: sansmcp.ClientSettings = {
+        settings: ConnectSettings = {
+            **process_of(options),
             "name": "sansmcp-probe",
             "version": sansmcp.__version__,
             "versions": (revision,),
@@ -151,7 +153,7 @@ async def _try_transport(
         if isinstance(target, str):
             settings["transports"] = (transport,)
         try:
-            async with sansmcp_asyncio.connect(target, **process_of(options), **settings) as client:
+            async with sansmcp_asyncio.connect(target, **settings) as client:
                 if not findings.works or (not is_modern and not findings.was_asked_as_old):
                     findings.was_asked_as_old = not is_modern
                     await _ask(client, findings)

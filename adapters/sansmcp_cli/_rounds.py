@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import sansmcp
 from sansmcp import App, CallHandle, InputRequired
+from sansmcp_local import ConnectSettings
 
 from . import example
 from ._adapters import Adapter, Script, ToolCall
@@ -74,7 +75,7 @@ def show_rounds(adapter: Adapter, name: str, write: Callable[[str], None]) -> Co
     counts = Counts()
     with started(name, f"{__name__}:app", _PROCESSES) as servers, _relaying(servers.ports) as url:
         for way, (version, multi_turn) in _WAYS.items():
-            settings: sansmcp.ClientSettings = {
+            settings: ConnectSettings = {
                 "versions": (version,),
                 "multi_turn": multi_turn,
                 "capabilities": {"elicitation": {}, "sampling": {}},

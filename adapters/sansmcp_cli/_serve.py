@@ -9,9 +9,11 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+
+import attrs
 
 import sansmcp
+from sansmcp_local import ServeSettings
 from sansmcp_stores import SqliteStore
 
 from ._adapters import adapter_of, add_adapter
@@ -41,7 +43,11 @@ def add_to(commands: Commands) -> None:
         metavar="HOST:PORT",
         help="port 0: a free one; 8000-8010: the first of these that is free",
     )
-    command.add_argument("--path", default="/mcp", help="path of the MCP endpoint (default: /mcp)")
+    command.add_argument(
+        "--path",
+        default=attrs.fields(sansmcp.ServerOptions).path.default,
+        help="path of the MCP endpoint (default: %(default)s)",
+    )
     command.add_argument(
         "--http-sse",
         nargs="?",
@@ -87,7 +93,7 @@ def _serve(options: argparse.Namespace) -> int:
     adapter = adapter_of(options)
     app = adapter.EXAMPLE if options.app is None else _load(options.app)
     hosts = (*sansmcp.SecurityPolicy().hosts, *(options.allow_host or ()))
-    settings: dict[str, Any] = {
+    settings: ServeSettings = {
         "http": None if options.stdio else _address(options.http),
         "stdio": options.stdio or options.dual,
         "stop_with_stdin": options.stop_with_stdin or None,
@@ -98,8 +104,9 @@ def _serve(options: argparse.Namespace) -> int:
         "policy": sansmcp.SecurityPolicy(hosts=hosts),
         "trace": tracer("server") if options.trace else None,
         "multi_turn": options.multi_turn,
-        **({} if options.store is None else _with_store(options.store)),
     }
+    if options.store is not None:
+        settings["store"] = _store(options.store)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
@@ -141,13 +148,12 @@ def _load(reference: str) -> sansmcp.App:
     return found
 
 
-def _with_store(file: str) -> dict[str, Any]:
-    """The settings of a server that shares a file with others, and the key beside it."""
+def _store(file: str) -> SqliteStore:
+    """A store that servers share; the key is in a file beside it. Raises Mistake."""
     try:
-        store = SqliteStore(file)
+        return SqliteStore(file)
     except (OSError, sqlite3.Error, sansmcp.LocalProtocolError) as error:
         raise Mistake(f"Cannot use {file!r} as a store: {error}") from error
-    return {"store": store}
 
 
 def _address(text: str) -> tuple[str, int | range]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from typing import TypedDict
 
 import sansmcp
-from sansmcp_local import read_state
+from sansmcp_local import ConnectSettings, read_state
 
 from ._say import Mistake
 
@@ -57,15 +55,8 @@ def target_of(options: argparse.Namespace, words: list[str]) -> str | list[str]:
     return state.url
 
 
-class ProcessOptions(TypedDict, total=False):
-    """What connect() of every adapter takes for the process of a server."""
-
-    env: Mapping[str, str]
-    inherit_env: bool
-
-
-def process_of(options: argparse.Namespace) -> ProcessOptions:
-    """Return the environment that was given for a server process. Raises Mistake."""
+def process_of(options: argparse.Namespace) -> ConnectSettings:
+    """Return the settings for a server process. Raises Mistake."""
     if (options.env or options.inherit_env) and not options.command:
         raise Mistake("--env and --inherit-env are for a command, and there is none after --")
     return {

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 import sansmcp
 import sansmcp_asyncio
 from sansmcp.events import ClientEvent
+from sansmcp_local import ConnectSettings, ServeSettings
 
 from . import example
 from ._adapters import Answers, Script
-from ._target import ProcessOptions
 from ._with_loop import converse_with
 
 EXAMPLE = example.app
@@ -29,15 +29,13 @@ def converse(
     target: str | Sequence[str],
     script: Script,
     show: Callable[[ClientEvent], None],
-    settings: sansmcp.ClientSettings,
+    settings: ConnectSettings,
     answers: Answers | None = None,
-    process: ProcessOptions | None = None,
 ) -> None:
     """Make the calls of a script."""
-    options: ProcessOptions = process or {}
 
     async def main() -> None:
-        connecting = sansmcp_asyncio.connect(target, answers=answers, **options, **settings)
+        connecting = sansmcp_asyncio.connect(target, answers=answers, **settings)
         await converse_with(connecting, script, show)
 
     run(main())
@@ -46,7 +44,7 @@ def converse(
 def serve(
     app: sansmcp.App,
     started: Callable[[str, Callable[[], object]], None],
-    settings: dict[str, Any],
+    settings: ServeSettings,
 ) -> None:
     """Serve an application."""
 

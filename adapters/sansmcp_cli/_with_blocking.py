@@ -8,10 +8,10 @@ from typing import Any
 import sansmcp
 import sansmcp_blocking
 from sansmcp.events import ClientEvent
+from sansmcp_local import ConnectSettings, ServeSettings
 
 from . import example
 from ._adapters import Answers, Script, next_call
-from ._target import ProcessOptions
 
 EXAMPLE = example.blocking_app
 
@@ -23,13 +23,11 @@ def converse(
     target: str | Sequence[str],
     script: Script,
     show: Callable[[ClientEvent], None],
-    settings: sansmcp.ClientSettings,
+    settings: ConnectSettings,
     answers: Answers | None = None,
-    process: ProcessOptions | None = None,
 ) -> None:
     """Make the calls of a script."""
-    options: ProcessOptions = process or {}
-    with sansmcp_blocking.connect(target, answers=answers, **options, **settings) as client:
+    with sansmcp_blocking.connect(target, answers=answers, **settings) as client:
         client.events()  # they are kept from now on
         call = next_call(script, None)
         while call is not None:
@@ -66,7 +64,7 @@ def _outcome(
 def serve(
     app: sansmcp.App,
     started: Callable[[str, Callable[[], object]], None],
-    settings: dict[str, Any],
+    settings: ServeSettings,
 ) -> None:
     """Serve an application."""
     with sansmcp_blocking.serve(app, **settings) as serving:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import trio
 
 import sansmcp
 import sansmcp_trio
 from sansmcp.events import ClientEvent
+from sansmcp_local import ConnectSettings, ServeSettings
 
 from . import example
 from ._adapters import Answers, Script
-from ._target import ProcessOptions
 from ._with_loop import converse_with
 
 EXAMPLE = example.app
@@ -24,15 +23,13 @@ def converse(
     target: str | Sequence[str],
     script: Script,
     show: Callable[[ClientEvent], None],
-    settings: sansmcp.ClientSettings,
+    settings: ConnectSettings,
     answers: Answers | None = None,
-    process: ProcessOptions | None = None,
 ) -> None:
     """Make the calls of a script."""
-    options: ProcessOptions = process or {}
 
     async def main() -> None:
-        connecting = sansmcp_trio.connect(target, answers=answers, **options, **settings)
+        connecting = sansmcp_trio.connect(target, answers=answers, **settings)
         await converse_with(connecting, script, show)
 
     trio.run(main, restrict_keyboard_interrupt_to_checkpoints=True)
@@ -41,7 +38,7 @@ def converse(
 def serve(
     app: sansmcp.App,
     started: Callable[[str, Callable[[], object]], None],
-    settings: dict[str, Any],
+    settings: ServeSettings,
 ) -> None:
     """Serve an application."""
 

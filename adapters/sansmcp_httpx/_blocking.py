@@ -17,7 +17,7 @@ from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent
 from sansmcp.hosting.client import Answerer
 from sansmcp.types import STREAMABLE_HTTP, Unpack
-from sansmcp_local import interrupts_allowed, new_client, undisturbed
+from sansmcp_local import explains, interrupts_allowed, new_client, undisturbed
 
 from ._http import check_arguments, gone, head_of, request_of
 
@@ -160,6 +160,7 @@ def _ignore(event: ClientEvent) -> None:
     pass
 
 
+@explains(sansmcp.ClientOptions)
 def connect_blocking(
     url: str,
     http: httpx.Client,
@@ -176,11 +177,11 @@ def connect_blocking(
             reading is not used: those of the settings and calls hold.
         answers: for each request that the server may make during a call, such as
             ``"elicitation/create"``, a function from the :class:`sansmcp.ServerRequest` to the
-            result, a JSON object. Declare it in ``capabilities``, too.
+            result, a JSON object. Declare the request in ``capabilities``, too.
         on_event: is told, during a call, what happens and belongs to no call: notifications,
             reconnections, a lost session.
-        settings: see :class:`sansmcp.Client`; ``listen`` and ``transports`` have no effect. Unless
-            ``verdicts`` is set, all clients of this program share one.
+        settings: those of :class:`sansmcp.ClientOptions`; ``listen`` and ``transports`` have no
+            effect.
 
     Raises CallError if the handshake fails, LocalProtocolError if an argument or setting is wrong.
     """

@@ -12,7 +12,7 @@ import sansmcp
 import sansmcp_loop
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.types import Unpack
-from sansmcp_local import new_client
+from sansmcp_local import explains, new_client
 from sansmcp_loop import Answerer, Task, current_loop
 
 from ._http import check_arguments, gone, head_of, request_of
@@ -88,6 +88,7 @@ async def _await(work: Coroutine[Any, Any, None]) -> None:
     await work
 
 
+@explains(sansmcp.ClientOptions)
 def connect(
     url: str,
     http: httpx.AsyncClient,
@@ -111,8 +112,7 @@ def connect(
         answers: for each request that the server may make, such as ``"elicitation/create"``, a
             function, async or plain, from the :class:`sansmcp.ServerRequest` to the result, a JSON
             object. A plain one must not block. Declare the request in ``capabilities``, too.
-        settings: see :class:`sansmcp.Client`. Unless ``verdicts`` is set, all clients of this
-            program share one.
+        settings: those of :class:`sansmcp.ClientOptions`.
 
     Raises LocalProtocolError if an argument or setting is wrong, and RuntimeError where no loop is
     running; awaiting the client raises CallError if the handshake fails.

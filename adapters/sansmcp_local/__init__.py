@@ -5,8 +5,9 @@ The real standard input and output (:class:`StandardStreams`), a server that is 
 (:func:`environment_of`) and its process group (:func:`signal_group`), the file by which
 processes find a server (:class:`StateFile`), where a server listens (:func:`address_of`,
 :func:`listen`), machines with the randomness and the clock of this process (:func:`new_client`,
-:func:`new_server`, :func:`server_parts`), the settings of ``serve()`` and what it opens
-(:func:`serve_plan`, :func:`explains`), what connections of a server have to send (:func:`pull`),
+:func:`client_parts`, :func:`new_server`, :func:`server_parts`), the settings of adapters
+(:class:`ConnectOptions`, :class:`HostOptions`, :class:`ServeOptions`, :func:`explains`), what
+``serve()`` opens (:func:`serve_plan`), what connections of a server have to send (:func:`pull`),
 whether one of a client can be used again (:func:`is_readable`), what is known of one that was
 accepted (:func:`connection_info`), the options of sockets (:func:`set_options`), what the operator
 of a server should know (:func:`announce`, :func:`log_event`), bugs that cost a connection or a call
@@ -18,11 +19,19 @@ from typing import TYPE_CHECKING
 from sansmcp import later
 
 if TYPE_CHECKING:
-    from ._client import new_client
+    from ._client import ClientParts, ConnectOptions, ConnectSettings, client_parts, new_client
     from ._interrupts import interrupts_allowed, undisturbed
     from ._listening import address_of, listen
     from ._log import announce, log_event, log_unexpected
-    from ._machine import HostSettings, ServerParts, new_server, pull, server_parts
+    from ._machine import (
+        HostOptions,
+        HostSettings,
+        ServerParts,
+        new_server,
+        pull,
+        server_parts,
+    )
+    from ._options import explains
     from ._processes import (
         START_ERRORS,
         ChildProcess,
@@ -31,7 +40,7 @@ if TYPE_CHECKING:
         process_arguments,
         signal_group,
     )
-    from ._serve import Endpoint, ServePlan, ServeSettings, explains, serve_plan
+    from ._serve import Endpoint, ServeOptions, ServePlan, ServeSettings, serve_plan
     from ._sockets import connection_info, is_readable, set_options
     from ._state_file import State, StateFile, read_state
     from ._streams import StandardStreams
@@ -39,11 +48,25 @@ else:
     __getattr__, __dir__ = later.names(
         globals(),
         {
-            "._client": ("new_client",),
+            "._client": (
+                "ClientParts",
+                "ConnectOptions",
+                "ConnectSettings",
+                "client_parts",
+                "new_client",
+            ),
             "._interrupts": ("interrupts_allowed", "undisturbed"),
             "._listening": ("address_of", "listen"),
             "._log": ("announce", "log_event", "log_unexpected"),
-            "._machine": ("HostSettings", "ServerParts", "new_server", "pull", "server_parts"),
+            "._machine": (
+                "HostOptions",
+                "HostSettings",
+                "ServerParts",
+                "new_server",
+                "pull",
+                "server_parts",
+            ),
+            "._options": ("explains",),
             "._processes": (
                 "START_ERRORS",
                 "ChildProcess",
@@ -52,7 +75,7 @@ else:
                 "process_arguments",
                 "signal_group",
             ),
-            "._serve": ("Endpoint", "ServePlan", "ServeSettings", "explains", "serve_plan"),
+            "._serve": ("Endpoint", "ServeOptions", "ServePlan", "ServeSettings", "serve_plan"),
             "._sockets": ("connection_info", "is_readable", "set_options"),
             "._state_file": ("State", "StateFile", "read_state"),
             "._streams": ("StandardStreams",),
@@ -62,8 +85,13 @@ else:
 __all__ = [
     "START_ERRORS",
     "ChildProcess",
+    "ClientParts",
+    "ConnectOptions",
+    "ConnectSettings",
     "Endpoint",
+    "HostOptions",
     "HostSettings",
+    "ServeOptions",
     "ServePlan",
     "ServeSettings",
     "ServerParts",
@@ -73,6 +101,7 @@ __all__ = [
     "StateFile",
     "address_of",
     "announce",
+    "client_parts",
     "connection_info",
     "environment_of",
     "explains",

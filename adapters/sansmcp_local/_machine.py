@@ -4,36 +4,48 @@ from __future__ import annotations
 
 import secrets
 import time
+from typing import Any
 
 import attrs
 
 import sansmcp
 from sansmcp import Idle
 from sansmcp.effects import SendBytes
-from sansmcp.errors import check_settings
+from sansmcp.errors import check_settings, of_kind
 from sansmcp.hosting.stores import check_synchronous, has_secret, is_durable
 from sansmcp.types import Unpack
 
+from ._options import options_of
+
 
 class HostSettings(sansmcp.ServerSettings, total=False):
-    """The settings that all adapters of servers take, beside :class:`sansmcp.ServerOptions`.
-
-    Attributes:
-        threads: how many plain handlers run at a time, each in a thread; further calls wait for
-            their turn. Default: 32.
-        authenticate: says who makes each request, from its head and what is known of its
-            connection (:data:`sansmcp.Authenticator`). A plain function runs in a thread. None, the
-            default: all clients are the same.
-        store: where streams are kept for clients that come back; in memory if None, the default.
-            One that outlives the process (``SqliteStore``) is shared, and brings the key of
-            ``seal``, unless the settings say otherwise. Its methods must not be async; event loops
-            call them in their own thread. Where several processes serve one address, give all of
-            them one ``SqliteStore``; or set ``seal`` to the same keys.
-    """
+    """The keyword arguments that make :class:`HostOptions` and ServerOptions."""
 
     threads: int
     authenticate: sansmcp.Authenticator | None
     store: sansmcp.Store | None
+
+
+@attrs.frozen(kw_only=True)
+class HostOptions:
+    """What servers take in all adapters, beside :class:`sansmcp.ServerOptions`.
+
+    Attributes:
+        threads: how many plain handlers run at a time, each in a thread; further calls wait for
+            their turn.
+        authenticate: says who makes each request, from its head and what is known of its
+            connection (:data:`sansmcp.Authenticator`). A plain function runs in a thread. None: all
+            clients are the same.
+        store: where streams are kept for clients that come back; None: in memory. One that outlives
+            the process (``SqliteStore``) is shared, and brings the key of ``seal``, unless the
+            settings say otherwise. Its methods must not be async; event loops call them in their
+            own thread. Where several processes serve one address, give all of them one
+            ``SqliteStore``; or set ``seal`` to the same keys.
+    """
+
+    threads: int = attrs.field(default=32, validator=of_kind(int))
+    authenticate: sansmcp.Authenticator | None = None
+    store: sansmcp.Store | None = None
 
 
 @attrs.frozen
@@ -42,32 +54,24 @@ class ServerParts:
 
     core: sansmcp.Server
     store: sansmcp.Store
-    threads: int
-    authenticate: sansmcp.Authenticator | None
+    """That of the options, or one in memory."""
+    options: HostOptions
 
 
 def server_parts(
-    app: sansmcp.App,
-    function: str = "serve",
-    *,
-    threads: int = 32,
-    authenticate: sansmcp.Authenticator | None = None,
-    store: sansmcp.Store | None = None,
-    **settings: Unpack[sansmcp.ServerSettings],
+    app: sansmcp.App, function: str = "serve", **settings: Unpack[HostSettings]
 ) -> ServerParts:
     """Make the machine of a server and its store from the settings given to ``function``.
 
-    They are explained in :class:`HostSettings`. Raises what :func:`new_server` raises.
+    Raises TypeError for an unknown setting, and what :func:`new_server` raises.
     """
-    core = new_server(
-        app,
-        store,
-        authentication=authenticate is not None,
-        function=function,
-        **settings,
-    )
-    kept = sansmcp.MemoryStore(core.limits) if store is None else store
-    return ServerParts(core, kept, threads, authenticate)
+    known = HostSettings.__optional_keys__ | {"grace"}  # functions may take grace, too
+    check_settings(settings, function, known, "a server")
+    rest: dict[str, Any] = {**settings}
+    options = options_of(HostOptions, rest)
+    core = new_server(app, options.store, authentication=options.authenticate is not None, **rest)
+    store = sansmcp.MemoryStore(core.limits) if options.store is None else options.store
+    return ServerParts(core, store, options)
 
 
 def new_server(
@@ -75,7 +79,6 @@ def new_server(
     store: sansmcp.Store | None,
     *,
     authentication: bool = False,
-    function: str = "serve",
     **settings: Unpack[sansmcp.ServerSettings],
 ) -> sansmcp.Server:
     """Make the machine of an application; see :class:`sansmcp.ServerOptions` for the settings.
@@ -83,11 +86,8 @@ def new_server(
     A store that outlives the process (``is_durable``) is shared unless ``shared_store`` says
     otherwise, so that sessions outlive the process, too. The seal has the store's key by default,
     or one that this process makes for itself. Raises LocalProtocolError if a store is to be shared
-    that is not given, or without a key that others know, and TypeError for an unknown setting of
-    ``function``.
+    that is not given, or without a key that others know.
     """
-    known = HostSettings.__optional_keys__ | {"grace"}
-    check_settings(settings, function, known, "a server")
     if store is not None:
         check_synchronous(store)
     if settings.get("shared_store") and (

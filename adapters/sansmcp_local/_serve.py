@@ -5,38 +5,25 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from inspect import cleandoc
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 
 import sansmcp
+from sansmcp.errors import check_settings
 from sansmcp.types import Unpack
 
 from ._listening import listen
 from ._machine import HostSettings, ServerParts, server_parts
+from ._options import options_of
 from ._state_file import StateFile
 from ._streams import StandardStreams
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
 
 class ServeSettings(HostSettings, total=False):
-    """The settings of ``serve()`` in all adapters, beside those of :class:`HostSettings`.
-
-    Attributes:
-        http: host and port to listen on; port 0 takes a free one, a range its first free one.
-        ssl_context: serve https with this.
-        stdio: serve on standard input and output (blocking: not on Windows). A ``print`` goes to
-            standard error until the server stops. Default: False.
-        stop_with_stdin: stop when standard input ends; by default where there is no HTTP.
-        grace: seconds that running calls get when the server stops, or standard input has ended.
-            Default: 5.
-        state_file: a file that tells other processes where this server is, as long as it runs
-            (:func:`sansmcp_local.read_state`).
-    """
+    """The keyword arguments that make :class:`ServeOptions`, HostOptions and ServerOptions."""
 
     http: tuple[str, int | range] | None
     ssl_context: ssl.SSLContext | None
@@ -46,17 +33,38 @@ class ServeSettings(HostSettings, total=False):
     state_file: str | os.PathLike[str] | None
 
 
-def explains(*settings: type) -> Callable[[_Function], _Function]:
-    """Append the explanations of settings to the docstring of a function, for ``help()``."""
+@attrs.frozen(kw_only=True)
+class ServeOptions:
+    """What ``serve()`` takes in all adapters, beside HostOptions and ServerOptions.
 
-    def explain(function: _Function) -> _Function:
-        if function.__doc__ is not None:  # python -OO keeps none
-            function.__doc__ = "\n\n".join(
-                cleandoc(documented.__doc__ or "") for documented in (function, *settings)
-            )
-        return function
+    Raises LocalProtocolError if there is nothing to serve on.
 
-    return explain
+    Attributes:
+        http: host and port to listen on; port 0 takes a free one, a range its first free one.
+        ssl_context: serve https with this.
+        stdio: serve on standard input and output (blocking: not on Windows). A ``print`` goes to
+            standard error until the server stops.
+        stop_with_stdin: stop when standard input ends; None: only where there is no HTTP.
+        grace: seconds that running calls get when the server stops, or standard input has ended.
+        state_file: a file that tells other processes where this server is, as long as it runs
+            (:func:`sansmcp_local.read_state`).
+    """
+
+    http: tuple[str, int | range] | None = None
+    ssl_context: ssl.SSLContext | None = None
+    stdio: bool = False
+    stop_with_stdin: bool | None = None
+    grace: float = 5.0
+    state_file: str | os.PathLike[str] | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.http is None and not self.stdio:
+            raise sansmcp.LocalProtocolError("Nothing to serve on: set http, stdio, or both")
+
+    @property
+    def ends_with_stdin(self) -> bool:
+        """True if the server stops when standard input ends."""
+        return self.http is None if self.stop_with_stdin is None else self.stop_with_stdin
 
 
 @attrs.frozen
@@ -76,12 +84,7 @@ class ServePlan:
     """What a call of ``serve()`` asks for; :func:`serve_plan` makes it."""
 
     parts: ServerParts
-    http: tuple[str, int | range] | None
-    ssl_context: ssl.SSLContext | None
-    stdio: bool
-    ends_with_stdin: bool
-    grace: float
-    state_file: str | os.PathLike[str] | None
+    options: ServeOptions
 
     @contextmanager
     def open(self) -> Generator[Endpoint, None, None]:
@@ -90,45 +93,28 @@ class ServePlan:
         Raises OSError if the address cannot be bound or the file not be written, and
         LocalProtocolError for what is no address.
         """
-        core = self.parts.core
+        core, options = self.parts.core, self.options
         with ExitStack() as stack:
             listeners: list[socket.socket] = []
             url = ""
-            if self.http is not None:
-                listeners = [stack.enter_context(listener) for listener in listen(self.http)]
-                scheme = "http" if self.ssl_context is None else "https"
+            if options.http is not None:
+                listeners = [stack.enter_context(listener) for listener in listen(options.http)]
+                scheme = "http" if options.ssl_context is None else "https"
                 port = listeners[0].getsockname()[1]
-                url = str(sansmcp.Url(scheme, self.http[0], port, core.path))
-            streams = stack.enter_context(StandardStreams()) if self.stdio else None
-            if self.state_file is not None:
-                transports = core.transports(http=self.http is not None, stdio=self.stdio)
-                stack.enter_context(StateFile(self.state_file, url=url, transports=transports))
+                url = str(sansmcp.Url(scheme, options.http[0], port, core.path))
+            streams = stack.enter_context(StandardStreams()) if options.stdio else None
+            if options.state_file is not None:
+                transports = core.transports(http=options.http is not None, stdio=options.stdio)
+                stack.enter_context(StateFile(options.state_file, url=url, transports=transports))
             yield Endpoint(url, listeners, streams)
 
 
-def serve_plan(
-    app: sansmcp.App,
-    *,
-    http: tuple[str, int | range] | None = None,
-    ssl_context: ssl.SSLContext | None = None,
-    stdio: bool = False,
-    stop_with_stdin: bool | None = None,
-    grace: float = 5.0,
-    state_file: str | os.PathLike[str] | None = None,
-    **settings: Unpack[HostSettings],
-) -> ServePlan:
+def serve_plan(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> ServePlan:
     """Make the server of a call of ``serve()``, and open nothing yet.
 
     Raises LocalProtocolError for settings that make no sense, and TypeError for unknown ones.
     """
-    if http is None and not stdio:
-        raise sansmcp.LocalProtocolError("Nothing to serve on: set http, stdio, or both")
-    return ServePlan(
-        parts=server_parts(app, **settings),
-        http=http,
-        ssl_context=ssl_context,
-        stdio=stdio,
-        ends_with_stdin=http is None if stop_with_stdin is None else stop_with_stdin,
-        grace=grace,
-        state_file=state_file,
-    )
+    check_settings(settings, "serve", ServeSettings.__optional_keys__, "a server")
+    rest: dict[str, Any] = {**settings}
+    options = options_of(ServeOptions, rest)
+    return ServePlan(parts=server_parts(app, **rest), options=options)

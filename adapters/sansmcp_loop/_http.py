@@ -46,8 +46,8 @@ class HttpServing(Serving):
             parts.core,
             parts.store,
             current_loop(),
-            threads=parts.threads,
-            authenticate=parts.authenticate,
+            threads=parts.options.threads,
+            authenticate=parts.options.authenticate,
         )
         self.exchanges = 0
         """How many are being carried."""

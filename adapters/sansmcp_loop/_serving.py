@@ -10,7 +10,7 @@ import sansmcp
 from sansmcp.app import Handler
 from sansmcp.events import ClientAnswered, ServerEvent
 from sansmcp.types import escape_controls
-from sansmcp_local import log_event, log_unexpected
+from sansmcp_local import HostOptions, log_event, log_unexpected
 
 from ._loops import Loop
 from ._machine import Promise, TimeoutScheduler
@@ -21,7 +21,7 @@ _logger = logging.getLogger("sansmcp")
 _FLUSH = 1.0
 """Seconds for the last bytes of all streams, and for cancelled handlers, when the server stops."""
 
-THREADS = 32
+THREADS = HostOptions().threads
 """How many plain handlers run at a time if nothing else is said."""
 
 

@@ -11,8 +11,8 @@ import sansmcp_loop
 from sansmcp import ConnectionInfo, Idle
 from sansmcp.messages import Params
 from sansmcp.types import Unpack
-from sansmcp_local import new_server, pull
-from sansmcp_loop import THREADS, current_loop
+from sansmcp_local import HostSettings, ServerParts, pull, server_parts
+from sansmcp_loop import current_loop
 
 from ._network import Connection, Network
 
@@ -23,14 +23,11 @@ _EPOCH = 1.7e9
 class Serving(sansmcp_loop.Serving):
     """Runs the machine of a server in the event loop."""
 
-    def __init__(
-        self,
-        core: sansmcp.Server,
-        store: sansmcp.Store,
-        threads: int,
-        authenticate: sansmcp.Authenticator | None,
-    ) -> None:
-        super().__init__(core, store, current_loop(), threads=threads, authenticate=authenticate)
+    def __init__(self, parts: ServerParts) -> None:
+        threads, authenticate = parts.options.threads, parts.options.authenticate
+        super().__init__(
+            parts.core, parts.store, current_loop(), threads=threads, authenticate=authenticate
+        )
         self._checking = 0
         self.connections: set[ServerEnd] = set()
         self.has_ended = False
@@ -175,10 +172,8 @@ class Serve(Protocol):
         self,
         app: sansmcp.App,
         *,
-        store: sansmcp.Store | None = None,
         grace: float = 5.0,
-        authenticate: sansmcp.Authenticator | None = None,
-        **settings: Unpack[sansmcp.ServerSettings],
+        **settings: Unpack[HostSettings],
     ) -> Server:
         """Make a server of an application, on the simulated network.
 
@@ -186,10 +181,9 @@ class Serve(Protocol):
 
         Args:
             app: the application.
-            store: where streams are kept for clients that come back; in memory if None.
             grace: seconds that running calls get when the server stops.
-            authenticate: says who makes each request (:data:`sansmcp.Authenticator`).
-            settings: see :class:`sansmcp.ServerOptions`.
+            settings: those of :class:`sansmcp_local.HostOptions` and of
+                :class:`sansmcp.ServerOptions`.
         """
         ...
 
@@ -198,26 +192,17 @@ def serve(
     network: Network,
     app: sansmcp.App,
     *,
-    store: sansmcp.Store | None = None,
     grace: float = 5.0,
-    authenticate: sansmcp.Authenticator | None = None,
-    **settings: Unpack[sansmcp.ServerSettings],
+    **settings: Unpack[HostSettings],
 ) -> Server:
     """Make a server on a network; see :class:`Serve`."""
     settings.setdefault(
         "seal", sansmcp.StateSeal(keys=(bytes(32),), clock=lambda: _EPOCH + network.now)
     )
-    core = new_server(
-        app,
-        store,
-        authentication=authenticate is not None,
-        function="mcp_server",
-        **settings,
-    )
-    kept = sansmcp.MemoryStore(core.limits) if store is None else store
+    parts = server_parts(app, "mcp_server", **settings)
 
     async def begin() -> Serving:
-        return Serving(core, kept, THREADS, authenticate)
+        return Serving(parts)
 
     serving = network.loop.run(begin())
     network.loop.workers.append(serving.is_working)

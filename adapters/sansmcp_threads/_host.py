@@ -56,12 +56,12 @@ class Host(sansmcp.ServerHost):
 
     def __init__(self, parts: ServerParts) -> None:
         """Set up the machine. Raises LocalProtocolError if there are to be no threads."""
-        super().__init__(parts.core, parts.store, parts.authenticate)
+        super().__init__(parts.core, parts.store, parts.options.authenticate)
         self.moved = threading.Condition()
         """The lock of the machine; is notified when something has changed."""
-        self._workers = Workers(parts.threads)
+        self._workers = Workers(parts.options.threads)
         # Of its own: handlers in all threads may wait for answers that come in requests.
-        self._authenticating = Workers(parts.threads)
+        self._authenticating = Workers(parts.options.threads)
 
     def publish(self, method: str, params: Params | None = None) -> None:
         """Tell the clients that something has changed; see :meth:`sansmcp.Server.publish`."""

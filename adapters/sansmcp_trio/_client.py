@@ -6,8 +6,6 @@ waits for its own promise. Whatever happens to a connection becomes an input of 
 
 from __future__ import annotations
 
-import os
-import ssl
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -19,7 +17,14 @@ import sansmcp
 import sansmcp_loop
 from sansmcp.effects import ClientEffect
 from sansmcp.types import Unpack
-from sansmcp_local import ServerProcess, new_client, process_arguments
+from sansmcp_local import (
+    ClientParts,
+    ConnectOptions,
+    ConnectSettings,
+    ServerProcess,
+    client_parts,
+    explains,
+)
 from sansmcp_loop import Answerer, current_loop, perform
 
 from ._nursery import plain_nursery
@@ -35,19 +40,22 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
 
     def __init__(
         self,
-        core: sansmcp.Client,
+        parts: ClientParts,
         nursery: trio.Nursery,
         answers: Mapping[str, Answerer] | None,
-        ssl_context: ssl.SSLContext | None,
-        process: Mapping[str, Any],
     ) -> None:
-        super().__init__(core, current_loop(), answers)
+        super().__init__(parts.core, current_loop(), answers)
         self._nursery = nursery
         self._pool = Pool(
-            core, self.run_pending, self.exchange_failed, self._may_read, nursery, ssl_context
+            parts.core,
+            self.run_pending,
+            self.exchange_failed,
+            self._may_read,
+            nursery,
+            parts.ssl_context,
         )
         self._process = ServerProcess(
-            partial(TrioProcess, self._feed, self._may_read, nursery, process)
+            partial(TrioProcess, self._feed, self._may_read, nursery, parts.process)
         )
 
     async def open(self) -> None:
@@ -82,16 +90,13 @@ async def _within(scope: trio.CancelScope, work: Coroutine[Any, Any, None]) -> N
         await work
 
 
+@explains(ConnectOptions, sansmcp.ClientOptions)
 @asynccontextmanager
 async def connect(
     target: str | Sequence[str],
     *,
     answers: Mapping[str, Answerer] | None = None,
-    ssl_context: ssl.SSLContext | None = None,
-    env: Mapping[str, str] | None = None,
-    inherit_env: bool = False,
-    cwd: str | os.PathLike[str] | None = None,
-    **settings: Unpack[sansmcp.ClientSettings],
+    **settings: Unpack[ConnectSettings],
 ) -> AsyncGenerator[Client, None]:
     """Connect to an MCP server, and close when the block ends.
 
@@ -102,20 +107,14 @@ async def connect(
         answers: for each request that the server may make, such as ``"elicitation/create"``, a
             function, async or plain, from the :class:`sansmcp.ServerRequest` to the result, a JSON
             object. A plain one must not block. Declare the request in ``capabilities``, too.
-        ssl_context: how to verify an https server; the standard library's default if None.
-        env: environment variables of the process, beside HOME, LOGNAME, PATH, SHELL, TERM and
-            USER of this one.
-        inherit_env: give the process all environment variables of this one.
-        cwd: the directory in which the process runs; None: that of this one.
-        settings: see :class:`sansmcp.Client`. Unless ``verdicts`` is set, all clients of this
-            program share one.
+        settings: those of :class:`sansmcp_local.ConnectOptions` and of
+            :class:`sansmcp.ClientOptions`.
 
     Raises CallError if the handshake fails, LocalProtocolError if the target or a setting is wrong.
     """
-    process = process_arguments(env, inherit_env=inherit_env, cwd=cwd)
-    core = new_client(target, **settings)
+    parts = client_parts(target, **settings)
     async with plain_nursery() as nursery:
-        client = Client(core, nursery, answers, ssl_context, process)
+        client = Client(parts, nursery, answers)
         try:
             await client.open()
             yield client

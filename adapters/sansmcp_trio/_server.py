@@ -22,7 +22,8 @@ from sansmcp import Idle, ServerConnection, ServerPipe
 from sansmcp.types import Unpack
 from sansmcp_local import (
     Endpoint,
-    HostSettings,
+    HostOptions,
+    ServeOptions,
     ServePlan,
     ServeSettings,
     StandardStreams,
@@ -170,7 +171,7 @@ class Serving(sansmcp_loop.Serving):
         plan: ServePlan,
     ) -> None:
         parts = plan.parts
-        threads, authenticate = parts.threads, parts.authenticate
+        threads, authenticate = parts.options.threads, parts.options.authenticate
         super().__init__(
             parts.core, parts.store, current_loop(), threads=threads, authenticate=authenticate
         )
@@ -221,14 +222,15 @@ class Serving(sansmcp_loop.Serving):
         bound = [
             trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in endpoint.listeners
         ]
-        if self._plan.ssl_context is None:
+        if self._plan.options.ssl_context is None:
             return list(bound)
         return [
-            trio.SSLListener(one, self._plan.ssl_context, https_compatible=True) for one in bound
+            trio.SSLListener(one, self._plan.options.ssl_context, https_compatible=True)
+            for one in bound
         ]
 
     async def _end(self) -> None:
-        await self.shut_down(self._plan.grace)
+        await self.shut_down(self._plan.options.grace)
         self.has_ended = True
         for driver in self.drivers:
             driver.wake()
@@ -261,14 +263,14 @@ class Serving(sansmcp_loop.Serving):
             await driver.run()
 
     async def _converse_on_stdio(self, streams: StandardStreams) -> None:
-        pipe = partial(ServerPipe, grace=self._plan.grace)
+        pipe = partial(ServerPipe, grace=self._plan.options.grace)
         # Whoever started us may stop reading for as long as it likes, under a debugger, say.
         await _Driver(self, StdioStream(streams), pipe, math.inf).run()
-        if self._plan.ends_with_stdin:
+        if self._plan.options.ends_with_stdin:
             self.stop()
 
 
-@explains(ServeSettings, HostSettings)
+@explains(ServeOptions, HostOptions, sansmcp.ServerOptions)
 async def serve(
     app: sansmcp.App,
     *,
@@ -285,8 +287,8 @@ async def serve(
             :class:`ThreadCall`, each of which runs in a thread (:meth:`sansmcp.App.handler`).
         task_status: ``nursery.start(serve, ...)`` returns the :class:`Serving` once connections are
             accepted.
-        settings: see :class:`sansmcp_local.ServeSettings`, :class:`sansmcp_local.HostSettings` and
-            :class:`sansmcp.ServerOptions`; ``http_sse="/sse"`` serves HTTP+SSE, too.
+        settings: those of :class:`sansmcp_local.ServeOptions`, of
+            :class:`sansmcp_local.HostOptions` and of :class:`sansmcp.ServerOptions`.
 
     Raises OSError if the address cannot be bound or the file not be written, LocalProtocolError for
     settings that make no sense, and TypeError for unknown ones.

@@ -15,7 +15,7 @@ from sansmcp import Idle
 from sansmcp.effects import Abort, ExchangeEffect, SendBody, SendEnd, SendHead
 from sansmcp.http import RequestPart, quoted_path
 from sansmcp.types import Unpack
-from sansmcp_local import HostSettings, server_parts
+from sansmcp_local import HostOptions, HostSettings, explains, server_parts
 from sansmcp_threads import Host
 
 Environ: TypeAlias = dict[str, Any]
@@ -33,6 +33,7 @@ class WsgiApp(Host):
     call :meth:`shut_down`: it ends all streams, and cancels all calls.
     """
 
+    @explains(HostOptions, sansmcp.ServerOptions)
     def __init__(
         self,
         app: sansmcp.App,
@@ -42,15 +43,16 @@ class WsgiApp(Host):
 
         Args:
             app: its handlers are plain functions of a :class:`Call`.
-            settings: see :class:`sansmcp_threads.HostSettings` and :class:`sansmcp.ServerOptions`.
-                What ``authenticate`` is told of a connection has the environ, in which a server or
-                middleware in front may have left a user (``REMOTE_USER``). ``path`` is below the
-                place where the application is mounted. ``listening`` is off if it is not set: each
-                client would hold a thread all the time. Where several processes serve one address,
-                give all of them one ``SqliteStore``; or set ``seal`` to the same keys, and do
-                without sessions (``sessions=False``), or send each client to one process.
+            settings: those of :class:`sansmcp_local.HostOptions` and of
+                :class:`sansmcp.ServerOptions`. What ``authenticate`` is told of a connection has
+                the environ, in which a server or middleware in front may have left a user
+                (``REMOTE_USER``). ``path`` is below the place where the application is mounted.
+                ``listening`` is off if it is not set: each client would hold a thread all the time.
+                Where several processes serve one address, give all of them one ``SqliteStore``; or
+                set ``seal`` to the same keys, and do without sessions (``sessions=False``), or send
+                each client to one process.
 
-        Raises LocalProtocolError for settings that make no sense.
+        Raises LocalProtocolError for settings that make no sense, and TypeError for unknown ones.
         """
         settings.setdefault("listening", False)
         super().__init__(server_parts(app, "WsgiApp", **settings))

@@ -13,7 +13,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,7 +23,7 @@ from sansmcp_cli._adapters import Answers, Script, ToolCall, next_call
 from sansmcp_cli._counts import Counts
 from sansmcp_cli._demo import Part
 from sansmcp_cli._say import say, say_error
-from sansmcp_cli._target import ProcessOptions
+from sansmcp_local import ConnectSettings, ServeSettings
 
 from .conftest import ADAPTERS, ROOT, Ran, command, environment, failed, run, run_here
 
@@ -149,9 +148,8 @@ class Faking:
         target: str | Sequence[str],
         script: Script,
         show: Callable[[ClientEvent], None],
-        settings: sansmcp.ClientSettings,
+        settings: ConnectSettings,
         answers: Answers | None = None,
-        process: ProcessOptions | None = None,
     ) -> None:
         call = next_call(script, None)
         while call is not None:
@@ -165,7 +163,7 @@ class Faking:
         self,
         app: sansmcp.App,
         started: Callable[[str, Callable[[], object]], None],
-        settings: dict[str, Any],
+        settings: ServeSettings,
     ) -> None:
         raise NotImplementedError
 
