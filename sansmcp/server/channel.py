@@ -1,7 +1,7 @@
 """A conversation with one stream of messages in each direction: stdio, and HTTP+SSE.
 
-What the client says comes in one after the other; everything for it goes to one outlet. What the
-messages mean is the business of the eras: each takes what is its own.
+What the client says comes in one after the other; everything for it goes to one outlet. What a
+message means is the business of its era; which that is, is decided here.
 
 Source: 2024-11-05 to 2026-07-28, basic/transports: stdio; 2024-11-05 basic/transports: HTTP with
 SSE.
@@ -9,7 +9,8 @@ SSE.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Collection
+from typing import Protocol, TypeGuard
 
 import attrs
 
@@ -18,34 +19,45 @@ from ..codecs.jsonrpc import Batch
 from ..effects import Wake
 from ..errors import RemoteProtocolError
 from ..events import BadRequest, Noise
-from ..messages import Message, Request
+from ..messages import Message, Notification, Request
 from ..types import Driven
 from . import refusals
 from .core import Outlet, ServerCore
+from .era_choice import is_modern
 
 
 class Lines(Protocol):
     """What the messages of one era mean in a conversation."""
 
     @property
-    def null_id(self) -> bool:
-        """Whether an error that answers no request has an id, null."""
-        ...
-
-    @property
     def is_busy(self) -> bool:
         """Whether calls run."""
         ...
 
-    def took(self, message: Message | Batch) -> bool:
-        """Do what a message asks for; False if it is of another era.
-
-        Raises RemoteProtocolError: the refusal.
-        """
-        ...
-
     def end(self, reason: str) -> None:
         """The conversation is over."""
+
+
+class LegacyLines(Lines, Protocol):
+    """The same of the handshake revisions."""
+
+    @property
+    def null_id(self) -> bool:
+        """Whether an error that answers no request has an id, null."""
+        ...
+
+    def receive(self, message: Message | Batch) -> None:
+        """Do what a message asks for. Raises RemoteProtocolError: the refusal."""
+
+
+class ModernLines(Lines, Protocol):
+    """The same of 2026-07-28."""
+
+    open_requests: Collection[object]
+    """The ids of all requests that have no answer yet."""
+
+    def receive(self, message: Message) -> None:
+        """Do what a message asks for. Raises RemoteProtocolError: the refusal."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -54,8 +66,10 @@ class Channel:
 
     _core: ServerCore
     _outlet: Outlet
-    _eras: tuple[Lines, ...]
-    """Each is asked in turn; the last one takes everything."""
+    _modern: ModernLines | None
+    """None on HTTP+SSE, which only 2024-11-05 has."""
+    _legacy: LegacyLines | None
+    """None where no handshake revision is served."""
 
     def __attrs_post_init__(self) -> None:
         self._core.outlets[self._outlet] = None
@@ -68,7 +82,7 @@ class Channel:
     @property
     def is_busy(self) -> bool:
         """Whether calls run."""
-        return any(era.is_busy for era in self._eras)
+        return any(lines.is_busy for lines in self._lines)
 
     def must_wait(self, driven: Driven) -> bool:
         """Whether that is so; whoever drives the channel is woken when it is no more."""
@@ -91,18 +105,41 @@ class Channel:
         if self._outlet.congested and isinstance(decoded, Request | Batch):
             raise refusals.NOT_READING(decoded.id if isinstance(decoded, Request) else None)
         try:
-            any(era.took(decoded) for era in self._eras)
+            self._dispatch(decoded)
         except RemoteProtocolError as error:
             self.refuse(error, BadRequest(error))
 
     def refuse(self, error: RemoteProtocolError, event: BadRequest | Noise) -> None:
         """Answer with an error, and tell the application."""
-        self._outlet.send(jsonrpc.encode(error.reply, null_id=self._eras[-1].null_id))
+        null_id = error.request_id is None and self._legacy is not None and self._legacy.null_id
+        self._outlet.send(jsonrpc.encode(error.reply, null_id=null_id))
         self._core.events.append(event)
 
     def end(self, reason: str, *, now: float) -> None:
         """The channel is gone, and what was said on it with it."""
         self._core.now = now
         self._core.outlets.pop(self._outlet, None)
-        for era in self._eras:
-            era.end(reason)
+        for lines in self._lines:
+            lines.end(reason)
+
+    @property
+    def _lines(self) -> tuple[Lines, ...]:
+        return tuple(lines for lines in (self._modern, self._legacy) if lines is not None)
+
+    def _dispatch(self, message: Message | Batch) -> None:
+        """Give a message to its era. Raises RemoteProtocolError: the refusal."""
+        modern, legacy = self._modern, self._legacy
+        if modern is not None and (
+            is_modern(message, self._core) or _cancels(message, modern.open_requests)
+        ):
+            modern.receive(message)
+        elif legacy is not None:
+            legacy.receive(message)
+
+
+def _cancels(message: Message | Batch, open_requests: Collection[object]) -> TypeGuard[Message]:
+    """True for the cancellation of one of the requests; on stdio it says no version."""
+    if not isinstance(message, Notification) or message.method != "notifications/cancelled":
+        return False
+    id = (message.params or {}).get("requestId")
+    return jsonrpc.is_request_id(id) and id in open_requests

@@ -26,7 +26,7 @@ import attrs
 
 from ..app import App
 from ..authentication import Refusal
-from ..codecs import json, jsonrpc
+from ..codecs import headers, json, jsonrpc
 from ..codecs.sse import KEEP_ALIVE
 from ..effects import Abort, Authenticate, ExchangeEffect, SendEnd, ServerEffect
 from ..errors import LocalProtocolError, RemoteProtocolError, check_settings
@@ -34,6 +34,7 @@ from ..events import ServerEvent
 from ..http import BodyData, BodyEnd, PeerGone, RequestHead, RequestPart
 from ..limits import Limits
 from ..messages import Params
+from ..meta import PROTOCOL_VERSION
 from ..states import ExchangeState
 from ..timers import Timer
 from ..types import HTTP_SSE, STDIO, STREAMABLE_HTTP, Idle, Unpack, never
@@ -43,6 +44,7 @@ from .calls import Session
 from .channel import Channel
 from .core import Outlet, ServerCore
 from .dispatch import Asked, Endpoint, check_common, check_mcp_path
+from .era_choice import is_http_sse, is_modern, names_session_early
 from .exchange import ServerExchange
 from .modern.era import Modern
 from .modern.stateless import StatelessHttp, StatelessLines
@@ -169,10 +171,9 @@ class Server(StoreCompletions):
 
     def open_channel(self, outlet: Outlet) -> Channel:
         """A conversation on a transport that is no HTTP; :class:`~sansmcp.ServerPipe` opens one."""
-        stateless = StatelessLines(self._core, self._modern, outlet)
-        if self._legacy is None:
-            return Channel(self._core, outlet, (stateless,))
-        return Channel(self._core, outlet, (stateless, self._legacy.lines(outlet)))
+        modern = StatelessLines(self._core, self._modern, outlet)
+        legacy = None if self._legacy is None else self._legacy.lines(outlet)
+        return Channel(self._core, outlet, modern, legacy)
 
     def receive(self, exchange: ServerExchange, part: RequestPart, *, now: float) -> None:
         """Feed a part of a request. Parts of an exchange that is done are ignored."""
@@ -410,20 +411,32 @@ class Server(StoreCompletions):
         self._core.effects.append(Authenticate(exchange, head))
 
     def _check_head(self, exchange: ServerExchange, head: RequestHead) -> None:
-        if self._legacy is None:
-            check_mcp_path(Asked(self._endpoint, head))
-        else:
-            self._legacy.check_head(exchange, head)
+        asked = Asked(self._endpoint, head)
+        if is_http_sse(self._endpoint, head):
+            check_common(asked)
+            assert self._legacy is not None, "the endpoint has HTTP+SSE with these revisions only"
+            self._legacy.http_sse.check_head(head)
+            return
+        check_mcp_path(asked)
+        if self._legacy is not None and names_session_early(head):
+            self._legacy.streamable_http.check_head(exchange, head)
 
     def _complete(self, exchange: ServerExchange, body: bytes) -> None:
-        head = exchange.head
+        """A request is there: give it to its era. Raises RemoteProtocolError: the refusal."""
+        head, legacy = exchange.head, self._legacy
         assert head is not None
-        if self._legacy is not None and self._legacy.took(exchange, head, body):
+        if legacy is not None and is_http_sse(self._endpoint, head):
+            legacy.http_sse.complete(exchange, body)
+            return
+        if legacy is not None and head.method != b"POST":
+            legacy.streamable_http.complete(exchange)
             return
         message = jsonrpc.decode(body, self._core.limits)
-        if not self._stateless.took(exchange, head, message):
-            assert self._legacy is not None, "without other revisions, everything is taken"
-            self._legacy.post(exchange, message)
+        if is_modern(message, self._core, headers.single(head.values(PROTOCOL_VERSION))):
+            self._stateless.receive(exchange, head, message)
+        else:
+            assert legacy is not None, "is_modern refuses what no revision that is served has"
+            legacy.streamable_http.post(exchange, message)
 
     def _gone(self, exchange: ServerExchange) -> None:
         exchange.peer_gone()

@@ -8,15 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable
 
-from ...codecs.jsonrpc import Batch
-from ...http import RequestHead
-from ...messages import Message, Params
+from ...messages import Params
 from ...meta import UPDATED
 from ...timers import Timer
 from ..calls import Session
 from ..core import Outlet, ServerCore
-from ..dispatch import Asked, Endpoint, check_common, check_mcp_path
-from ..exchange import ServerExchange
+from ..dispatch import Endpoint
 from .elsewhere import Leaving, Watch
 from .http_sse import HttpSse
 from .inbox import Inbox
@@ -33,41 +30,11 @@ class Legacy:
 
     def __init__(self, core: ServerCore, endpoint: Endpoint) -> None:
         self._core = core
-        self._endpoint = endpoint
         self._inbox = Inbox(core)
         self.streams = StreamTable(core)
         self.sessions = SessionTable(core, self.streams)
-        self._streamable_http = StreamableHttp(core, endpoint, self.sessions, self._inbox)
-        self._http_sse = HttpSse(core, endpoint, self.sessions, self._inbox)
-
-    # HTTP
-
-    def check_head(self, exchange: ServerExchange, head: RequestHead) -> None:
-        """Refuse what can be refused without a body. Raises RemoteProtocolError."""
-        asked = Asked(self._endpoint, head)
-        if self._http_sse.wants(head):
-            check_common(asked)
-            self._http_sse.check_head(head)
-        else:
-            check_mcp_path(asked)
-            self._streamable_http.check_head(exchange, head)
-
-    def took(self, exchange: ServerExchange, head: RequestHead, body: bytes) -> bool:
-        """Do what a request asks for; False for a POST to the MCP endpoint, which may be modern.
-
-        Raises RemoteProtocolError: the refusal.
-        """
-        if self._http_sse.wants(head):
-            self._http_sse.complete(exchange, body)
-        elif head.method != b"POST":
-            self._streamable_http.complete(exchange)
-        else:
-            return False
-        return True
-
-    def post(self, exchange: ServerExchange, message: Message | Batch) -> None:
-        """Do what a POST to the MCP endpoint asks for. Raises RemoteProtocolError: the refusal."""
-        self._streamable_http.post(exchange, message)
+        self.streamable_http = StreamableHttp(core, endpoint, self.sessions, self._inbox)
+        self.http_sse = HttpSse(core, endpoint, self.sessions, self._inbox)
 
     # Other channels
 

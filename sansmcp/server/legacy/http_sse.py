@@ -17,28 +17,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from urllib.parse import parse_qs
 
 import attrs
 
 from ...codecs import headers
 from ...codecs.sse import encode_event
 from ...http import RequestHead
-from ...meta import PROTOCOL_VERSION
 from ...states import ExchangeState, SessionState
 from ...types import Secret
 from .. import refusals
 from ..channel import Channel
 from ..core import ServerCore
 from ..dispatch import Endpoint
+from ..era_choice import TOKEN, message_token
 from ..exchange import ServerExchange
 from .inbox import Inbox
-from .ladder import LAST_EVENT_ID, SESSION_ID
 from .lines import SessionLines
 from .sessions import SessionTable
-
-_TOKEN = "session_id"
-"""The name in the query. The official SDKs use the same, and some proxies know it."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -96,23 +91,6 @@ class HttpSse:
     )
     """By principal and token."""
 
-    def wants(self, head: RequestHead) -> bool:
-        """Whether a request is one of this transport."""
-        endpoint = self._endpoint
-        if endpoint.sse_path is None:
-            return False
-        path = head.path.rstrip(b"/")
-        if path not in (endpoint.sse_path, endpoint.messages_path.rstrip(b"/")):
-            return False
-        if path != endpoint.path.rstrip(b"/"):
-            return True
-        if head.method == b"POST":
-            return _token(head) is not None
-        if head.method != b"GET" or not endpoint.shares_path:
-            return False
-        marks = (SESSION_ID, PROTOCOL_VERSION, LAST_EVENT_ID)
-        return not any(head.values(mark) for mark in marks)
-
     def check_head(self, head: RequestHead) -> None:
         """Refuse what can be refused without a body. Raises RemoteProtocolError."""
         path = head.path.rstrip(b"/")
@@ -153,14 +131,14 @@ class HttpSse:
         key = principal, _ = exchange.head.principal, Secret(token)
         stream = _Stream(self._core, exchange, partial(self._gone, key))
         lines = SessionLines(self._core, self._table, self._inbox, stream, principal)
-        self._clients[key] = _Client(Channel(self._core, stream, (lines,)), lines)
+        self._clients[key] = _Client(Channel(self._core, stream, None, lines), lines)
         exchange.source = stream
         exchange.open_stream()
-        uri = f"{exchange.head.address_of(self._endpoint.messages_path)}?{_TOKEN}={token}"
+        uri = f"{exchange.head.address_of(self._endpoint.messages_path)}?{TOKEN}={token}"
         exchange.send(encode_event(uri.encode(), event="endpoint"))
 
     def _channel(self, head: RequestHead) -> Channel:
-        token = _token(head)
+        token = message_token(head)
         if token is None:
             raise refusals.MESSAGE_TOKEN_REQUIRED()
         client = self._clients.get((head.principal, Secret(token)))
@@ -171,9 +149,3 @@ class HttpSse:
     def _gone(self, key: tuple[str, Secret]) -> None:
         client = self._clients.pop(key)
         client.channel.end("the client has closed its stream", now=self._core.now)
-
-
-def _token(head: RequestHead) -> str | None:
-    _, _, query = head.target.partition(b"?")
-    values = parse_qs(query.decode("latin-1")).get(_TOKEN)
-    return values[0] if values and len(values) == 1 else None

@@ -22,10 +22,8 @@ from ...meta import PROTOCOL_VERSION
 from ...revisions import ASSUMED_VERSION, REVISIONS, Revision
 from .. import refusals
 from ..dispatch import Asked
+from ..era_choice import LAST_EVENT_ID, SESSION_ID
 from .sessions import LegacySession, SessionTable
-
-SESSION_ID = b"mcp-session-id"
-LAST_EVENT_ID = b"last-event-id"
 
 
 @attrs.define
@@ -41,12 +39,6 @@ class AskedInSession(Asked):
     def __attrs_post_init__(self) -> None:
         self.version = headers.single(self.head.values(PROTOCOL_VERSION))
         self.session_id = headers.single(self.head.values(SESSION_ID))
-
-    @property
-    def is_stateless(self) -> bool:
-        """Whether the header names a revision without sessions."""
-        named = REVISIONS.get(self.version or "")
-        return named is not None and not named.sessions
 
     @property
     def session(self) -> LegacySession | None:
@@ -70,7 +62,7 @@ class AskedInSession(Asked):
         A stateless one in the header comes before any session.
         """
         named, session = REVISIONS.get(self.version or ""), self.session
-        if named is not None and (session is None or self.is_stateless):
+        if named is not None and (session is None or not named.sessions):
             return named
         if session is not None:
             return session.revision

@@ -107,11 +107,8 @@ class SessionLines:
         if self.session in self._table:
             self._table.end(self.session, reason)
 
-    def took(self, message: Message | Batch) -> bool:
-        """Do what a message asks for: all that nobody else wants is for here.
-
-        Raises RemoteProtocolError: the refusal.
-        """
+    def receive(self, message: Message | Batch) -> None:
+        """Do what a message asks for. Raises RemoteProtocolError: the refusal."""
         session = self.session
         if isinstance(message, Request) and message.method == "initialize":
             self._initialize(message)
@@ -128,7 +125,6 @@ class SessionLines:
             self._inbox.start((message,), answer)
         elif self._is_open or not isinstance(message, Notification):
             self._inbox.take(session, message)
-        return True
 
     def _initialize(self, request: Request) -> None:
         if self._is_open:

@@ -22,11 +22,11 @@ from ...states import ExchangeState
 from .. import refusals
 from ..core import ServerCore
 from ..dispatch import Endpoint
+from ..era_choice import SESSION_ID
 from ..exchange import ServerExchange
 from .answers import Answer
 from .inbox import Inbox
 from .ladder import (
-    SESSION_ID,
     AskedInSession,
     check_head,
     check_message,
@@ -36,17 +36,6 @@ from .ladder import (
 from .sessions import LegacySession, SessionTable
 from .shared import SharedSession
 from .turns import continue_call
-
-_SHORT_BODY = 64 * 1024
-"""Bytes that are read even for an unknown session: then the refusal names the request, and the
-connection can be used again.
-"""
-
-
-def _is_short(head: RequestHead) -> bool:
-    """Whether a body says that it is short; its length was checked before."""
-    lengths = head.values(b"content-length")
-    return bool(lengths) and int(lengths[0]) <= _SHORT_BODY
 
 
 @attrs.define(eq=False, repr=False)
@@ -61,15 +50,13 @@ class StreamableHttp:
     def check_head(self, exchange: ServerExchange, head: RequestHead) -> None:
         """Refuse what can be refused without a body. Raises RemoteProtocolError.
 
-        Of a POST that is an unknown session, unless the body is short. What depends on sessions is
-        not known yet where other instances may know them.
+        Of a POST that is an unknown session. What depends on sessions is not known yet where other
+        instances may know them.
         """
         asked = self._asked(head)
         if head.method != b"POST":
             if not self._core.shared_store:
                 check_head(asked)
-        elif _is_short(head) or asked.is_stateless:
-            pass
         elif not self._core.shared_store:
             session_lives(asked)
         elif self._endpoint.sessions and asked.session_id is not None and asked.session is None:

@@ -13,12 +13,11 @@ Source: 2026-07-28 basic, basic/transports, server/discover; SEP-2575, SEP-2243,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
 import attrs
 
 from ...codecs import headers, json, mirrored
-from ...codecs.jsonrpc import Batch
 from ...events import CallReceived, ClientNotified
 from ...http import RequestHead
 from ...messages import Message, Notification, Params, Request, RequestId
@@ -175,31 +174,6 @@ class Modern:
             self._core.events.append(CallReceived(call))
         if answer.open_calls:
             answer.start()
-
-    def is_for(self, message: Message | Batch, header: str | None = None) -> TypeGuard[Message]:
-        """Whether a message is of this era: by what it says, or because no other one is served.
-
-        A header alone does not make ``initialize`` modern: clients of several makes send the newest
-        version there that they know, with the request that negotiates it. Raises
-        RemoteProtocolError for a message of another era, if that is not served.
-        """
-        if isinstance(message, Batch):
-            if self._core.handshake_versions:
-                return False
-            raise refusals.BATCH_NOT_ALLOWED()
-        if VERSION in meta_of(message):
-            return True
-        is_initialize = isinstance(message, Request) and message.method == "initialize"
-        if header in self._core.modern_versions and not is_initialize:
-            return True
-        if self._core.handshake_versions:
-            return False
-        if isinstance(message, Request) and is_initialize:
-            raise refusals.no_handshake(message, self._core.versions)
-        if header is not None:
-            id = message.id if isinstance(message, Request) else None
-            raise refusals.unsupported_version(header, self._core.versions, id)
-        return True
 
     def serves(self, message: Message) -> bool:
         """Whether the version that a message names, if it does, is one of ours."""

@@ -5,14 +5,17 @@ Source: 2026-07-28 basic/transports: Sending Messages, Cancellation; stdio.
 
 from __future__ import annotations
 
+from collections import ChainMap
+from collections.abc import Collection
+from typing import Any
+
 import attrs
 
-from ...codecs import headers, jsonrpc
-from ...codecs.jsonrpc import Batch
+from ...codecs import jsonrpc
 from ...codecs.sse import encode_event
 from ...http import RequestHead
 from ...messages import Message, Notification, Request, RequestId
-from ...meta import LISTEN, PROTOCOL_VERSION
+from ...meta import LISTEN
 from ...states import ExchangeState
 from ...timers import Timer
 from .. import refusals
@@ -183,14 +186,8 @@ class StatelessHttp:
     _core: ServerCore
     _modern: Modern
 
-    def took(self, exchange: ServerExchange, head: RequestHead, message: Message | Batch) -> bool:
-        """Do what a message asks for; False if it is of the handshake revisions.
-
-        Raises RemoteProtocolError: the refusal.
-        """
-        version = headers.single(head.values(PROTOCOL_VERSION))
-        if not self._modern.is_for(message, version):
-            return False
+    def receive(self, exchange: ServerExchange, head: RequestHead, message: Message) -> None:
+        """Do what a message asks for. Raises RemoteProtocolError: the refusal."""
         match message:
             case Request():
                 self._request(exchange, head, message)
@@ -200,7 +197,6 @@ class StatelessHttp:
                 exchange.reply(202)
             case _:
                 raise refusals.NO_ANSWERS_WANTED()
-        return True
 
     def _request(self, exchange: ServerExchange, head: RequestHead, request: Request) -> None:
         meta = self._modern.check(request, head)
@@ -230,30 +226,26 @@ class StatelessLines:
     _listeners: dict[RequestId, LineListener] = attrs.field(
         factory=dict[RequestId, LineListener], init=False
     )
+    open_requests: Collection[object] = attrs.field(init=False)
+    """The ids of all requests that have no answer yet: calls, and subscriptions."""
 
-    @property
-    def null_id(self) -> bool:
-        """Whether an error that answers no request has an id, null."""
-        return False
+    def __attrs_post_init__(self) -> None:
+        self.open_requests = ChainMap[RequestId, Any](self.calls, self._listeners)
 
     @property
     def is_busy(self) -> bool:
         return bool(self.calls)
 
-    def took(self, message: Message | Batch) -> bool:
-        """Do what a message asks for; False if it is of the handshake revisions.
-
-        Raises RemoteProtocolError: the refusal.
-        """
-        if isinstance(message, Notification) and self._cancelled(message):
-            return True
-        if not self._modern.is_for(message):
-            return False
+    def receive(self, message: Message) -> None:
+        """Do what a message asks for. Raises RemoteProtocolError: the refusal."""
         if isinstance(message, Request):
             self._request(message)
-        elif isinstance(message, Notification) and self._modern.serves(message):
+        elif not isinstance(message, Notification):
+            return  # a response, and there are no requests of ours
+        elif message.method == "notifications/cancelled":
+            self._cancel(message)
+        elif self._modern.serves(message):
             self._modern.notified(message, "")
-        return True
 
     def end(self, reason: str) -> None:
         for call in tuple(self.calls.values()):
@@ -265,7 +257,7 @@ class StatelessLines:
     def _request(self, request: Request) -> None:
         meta = self._modern.check(request, None)
         limit = self._core.limits.max_calls_per_session
-        if request.id in self.calls or request.id in self._listeners:
+        if request.id in self.open_requests:
             raise refusals.DUPLICATE_REQUEST_ID(request.id)
         if len(self.calls) + len(self._listeners) >= limit:
             raise refusals.TOO_MANY_CALLS(request.id, limit=limit)
@@ -278,15 +270,13 @@ class StatelessLines:
         self._listeners[request.id] = listener
         self._modern.subscriptions.open(request, honoured, listener)
 
-    def _cancelled(self, notification: Notification) -> bool:
-        """A call or a subscription is not wanted any more; False if it is about none of these."""
+    def _cancel(self, notification: Notification) -> None:
+        """Cancel a call, or end a subscription; an unknown id is ignored."""
         params = notification.params or {}
         id, reason = params.get("requestId"), params.get("reason")
-        if notification.method != "notifications/cancelled" or not jsonrpc.is_request_id(id):
-            return False
-        listener, call = self._listeners.pop(id, None), self.calls.get(id)
-        if listener is not None:
+        if not jsonrpc.is_request_id(id):
+            return
+        if (listener := self._listeners.pop(id, None)) is not None:
             self._modern.subscriptions.gone(listener)
-        if call is not None:
+        elif (call := self.calls.get(id)) is not None:
             call.cancel(reason if isinstance(reason, str) else "cancelled by the client")
-        return listener is not None or call is not None
