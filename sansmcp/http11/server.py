@@ -71,9 +71,9 @@ class ServerConnection:
         self._reader = RequestReader(http11.read_request_head, self._limits.max_head_bytes)
         self._writer = ResponseWriter()
         self._state = ConnectionState.IDLE
+        server.now = now
         self._since: float | None = now
         """When it came into its state; None once it has been there for too long."""
-        self._now = now
         self._closing = False
         self._is_refused = False
         self._owes_continue = False
@@ -83,7 +83,7 @@ class ServerConnection:
 
     def receive_data(self, data: bytes, *, now: float) -> None:
         """Bytes have come from the peer."""
-        self._now = now
+        self._server.now = now
         self.exchange.expect_pull()
         if self._is_refused or self._state in _OVER:
             return
@@ -98,7 +98,7 @@ class ServerConnection:
 
     def connection_lost(self, *, now: float) -> None:
         """The connection is broken or was given up. May be called any number of times."""
-        self._now = now
+        self._server.now = now
         if self._state is not ConnectionState.CLOSED:
             self._server.receive(self.exchange, PeerGone(), now=now)
             self._advance(ConnectionEvent.CLOSE)
@@ -136,7 +136,7 @@ class ServerConnection:
 
     def handle_timeout(self, *, now: float) -> None:
         """Do what is due: give up a peer that is too slow. May be called early, late, or twice."""
-        self._now = now
+        self._server.now = now
         deadline = self.next_deadline()
         if deadline is None or now < deadline:
             return
@@ -163,7 +163,7 @@ class ServerConnection:
                 self._owes_continue = False
                 if isinstance(part, BodyEnd):
                     self._advance(ConnectionEvent.BODY)
-                self._server.receive(self.exchange, part, now=self._now)
+                self._server.receive(self.exchange, part, now=self._server.now)
         except RemoteProtocolError as error:
             self._refuse(error)
 
@@ -178,13 +178,13 @@ class ServerConnection:
             self._owes_continue = is_asked and self._reader.is_http_1_1
         if not head.target.startswith(b"/"):
             head = _origin_form(head)
-        self._server.receive(self.exchange, head, now=self._now)
+        self._server.receive(self.exchange, head, now=self._server.now)
 
     def _refuse(self, error: RemoteProtocolError) -> None:
         """Say no to what the machine has not seen, or not in full, and read no more."""
         self._is_refused = True
         if not self.exchange.is_done:
-            self._server.refuse(self.exchange, error, now=self._now)
+            self._server.refuse(self.exchange, error, now=self._server.now)
 
     # Writing
 
@@ -206,8 +206,6 @@ class ServerConnection:
 
     def _answered(self) -> None:
         """The response is complete."""
-        # Time went on for the server while this peer was silent.
-        self._now = max(self._now, self._server.now)
         if self._is_last():
             self._advance(ConnectionEvent.REFUSED)
         elif self._writer.keeps_alive:
@@ -228,7 +226,7 @@ class ServerConnection:
 
     def _advance(self, event: ConnectionEvent) -> None:
         self._state = advance(CONNECTION, self._state, event)
-        self._since = self._now
+        self._since = self._server.now
 
 
 def _origin_form(head: RequestHead) -> RequestHead:

@@ -135,8 +135,15 @@ class Server(StoreCompletions):
 
     @property
     def now(self) -> float:
-        """The latest time that was passed in."""
+        """The latest time that was passed in: the one clock of the server and its connections.
+
+        Connections set it when they are fed.
+        """
         return self._core.now
+
+    @now.setter
+    def now(self, now: float) -> None:
+        self._core.now = now
 
     @property
     def limits(self) -> Limits:

@@ -42,7 +42,7 @@ class ServerPipe:
         self.head = None
         """There is no HTTP request; see :class:`~sansmcp.server.channel.Outlet`."""
         self._grace = grace
-        self._now = now
+        server.now = now
         self._decoder = NdjsonDecoder(server.limits.request_bytes)
         self._server = server
         self._channel = server.open_channel(self)
@@ -59,7 +59,7 @@ class ServerPipe:
 
     def receive_data(self, data: bytes, *, now: float) -> None:
         """Bytes have come from the client."""
-        self._now = now
+        self._server.now = now
         self._is_idle = False  # who feeds it pulls afterwards: all answers go out in one piece
         if self._deadline is None and not self._is_closing:
             self._decoder.receive_data(data)
@@ -67,7 +67,7 @@ class ServerPipe:
 
     def receive_eof(self, *, now: float) -> None:
         """The input has ended: the client wants to stop."""
-        self._now = now
+        self._server.now = now
         if self._deadline is None and not self._is_closing:
             self._deadline = now + self._grace
             self._decoder.receive_eof()
@@ -75,7 +75,7 @@ class ServerPipe:
 
     def connection_lost(self, *, now: float) -> None:
         """Nobody reads the output any more. May be called any number of times."""
-        self._now = now
+        self._server.now = now
         self._is_closing = True
         self._lines.clear()
         self._end("the output is closed")
@@ -84,7 +84,6 @@ class ServerPipe:
 
     def next_effect(self) -> ConnectionEffect | Idle:
         """What to do next with the pipe."""
-        self._now = max(self._now, self._server.now)
         self._read()
         if self._lines:
             data = b"".join(self._lines)
@@ -109,7 +108,7 @@ class ServerPipe:
 
     def handle_timeout(self, *, now: float) -> None:
         """Do what is due: calls that took too long to finish are left behind."""
-        self._now = now
+        self._server.now = now
         if self._deadline is not None and now >= self._deadline:
             self._end("the input has ended")
 
@@ -157,11 +156,11 @@ class ServerPipe:
                 line = next_line
                 if self._trace is not None:
                     self._trace.pipe("<", line)
-                self._channel.receive(line, now=self._now)
+                self._channel.receive(line, now=self._server.now)
             except RemoteProtocolError as error:
                 self._channel.refuse(error, Noise(line, error))
 
     def _end(self, reason: str) -> None:
         # A batch that has lost its last call is sent now: before the closing.
-        self._channel.end(reason, now=self._now)
+        self._channel.end(reason, now=self._server.now)
         self._is_closing = True
