@@ -258,6 +258,64 @@ SESSION = _table(
 )
 
 
+class LogState(Member):
+    """The log of a stream, at an instance of a server that writes or reads it."""
+
+    WRITING = enum.auto()
+    """Messages are stored here, one append at a time."""
+    FINISHED = enum.auto()
+    """The last message was written here. The store may still have to get it."""
+    REMOTE = enum.auto()
+    """Only the store knows what follows: another instance writes the log, or has finished it."""
+    UNSTORED = enum.auto()
+    """There is no store, or it has failed: messages go to the reader, and have no ids."""
+    CLOSED = enum.auto()
+    """Nothing follows, and what was there is not stored."""
+
+
+class LogEvent(Member):
+    """What can happen to the log of a stream."""
+
+    END = enum.auto()
+    """The last message is written, or the session has ended."""
+    HAND_OVER = enum.auto()
+    """Another instance goes on: the call was parked, or an append came too late."""
+    TAKE_OVER = enum.auto()
+    """This instance has stored the last answer that a parked call needed."""
+    FAIL = enum.auto()
+    """An append was not done, or is not to be done: the store forgets the session."""
+
+
+LOG = _table(
+    {
+        LogState.WRITING: {
+            LogEvent.END: LogState.FINISHED,
+            LogEvent.HAND_OVER: LogState.REMOTE,
+            LogEvent.TAKE_OVER: LogState.WRITING,
+            LogEvent.FAIL: LogState.UNSTORED,
+        },
+        LogState.FINISHED: {
+            LogEvent.END: LogState.FINISHED,
+            LogEvent.HAND_OVER: LogState.REMOTE,
+            LogEvent.TAKE_OVER: LogState.WRITING,
+            LogEvent.FAIL: LogState.CLOSED,
+        },
+        LogState.REMOTE: {
+            LogEvent.END: LogState.REMOTE,
+            LogEvent.HAND_OVER: LogState.REMOTE,
+            LogEvent.TAKE_OVER: LogState.WRITING,
+            # The append that should have parked a call.
+            LogEvent.FAIL: LogState.CLOSED,
+        },
+        LogState.UNSTORED: {
+            LogEvent.END: LogState.CLOSED,
+            LogEvent.TAKE_OVER: LogState.UNSTORED,
+        },
+        LogState.CLOSED: {LogEvent.END: LogState.CLOSED},
+    }
+)
+
+
 class CallState(Member):
     """A request that a server works on."""
 
@@ -399,6 +457,7 @@ TABLES = MappingProxyType(
         "process": PROCESS,
         "stream": STREAM,
         "session": SESSION,
+        "log": LOG,
         "call": CALL,
         "exchange": EXCHANGE,
         "connection": CONNECTION,

@@ -4,6 +4,7 @@
 ``server``                  the machine: parts in, effects and events out, time
 ``options``                 what can be set on it
 ``dispatch``                what a request must be to be read at all
+``era_choice``              which era a request is of, decided before all else
 ``refusals``                every way of saying no
 ``exchange``                one HTTP request and its response
 ``channel``                 one conversation on stdio or HTTP+SSE

@@ -17,6 +17,7 @@ ENDS = {
     "process": {"ENDED"},
     "stream": {"CLOSED"},
     "session": {"ENDED"},
+    "log": {"CLOSED"},
     "call": {"ANSWERED", "CANCELLED"},
     "exchange": {"DONE"},
     "connection": {"CLOSED"},

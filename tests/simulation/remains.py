@@ -10,7 +10,7 @@ from collections.abc import Container, Hashable, Iterable, Iterator
 from sansmcp import Client, Server, StreamKey
 from sansmcp.server.exchange import ServerExchange
 from sansmcp.server.legacy.sessions import LegacySession
-from sansmcp.states import ClientState, ExchangeState, SessionState
+from sansmcp.states import ClientState, ExchangeState, LogState, SessionState
 from sansmcp.timers import Timer
 
 from .network import Wire
@@ -93,10 +93,11 @@ def _sessions(server: Server) -> Iterator[LegacySession]:
 
 def of_ended_calls(server: Server) -> Iterator[str]:
     """What a server holds of calls that have ended, while their clients are still there."""
+    open_states = (LogState.WRITING, LogState.UNSTORED)
     for session in _sessions(server):
         for stream in session._streams:  # noqa: SLF001
             is_of_a_call = stream not in session._standalone  # noqa: SLF001
-            if is_of_a_call and not (session.calls or stream.finished or stream.written_elsewhere):
+            if is_of_a_call and not session.calls and stream.state in open_states:
                 yield f"keeps the stream of a call open: {stream.key}"
 
 
@@ -122,11 +123,11 @@ def stuck_readers(server: Server) -> Iterator[str]:
                 yield f"keeps a response open that nothing is sent to: {stream.key}"
             elif stream._reading is None and stream._appending is None:  # noqa: SLF001
                 last = stream.next_seq - 1
-                if stream.written_elsewhere:
+                if stream.state is LogState.REMOTE:
                     last = stream._stored  # noqa: SLF001
                 if stream._position < last:  # noqa: SLF001
                     yield f"has a reader that is behind, and reads nothing: {stream.key}"
-                elif stream.finished and not stream.written_elsewhere:
+                elif stream.state in (LogState.FINISHED, LogState.CLOSED):
                     yield f"keeps a response open that has come to its end: {stream.key}"
 
 

@@ -90,7 +90,7 @@ class Answer(PlainResults, HttpAnswer):
         """Ask. Where there is a log the call is parked; without questions it goes on at once."""
         is_kept = self.is_batch or self.session.id is None or not required.requests
         stream = None if is_kept else self.open()
-        if stream is None or not stream.logged:
+        if stream is None or not stream.is_stored:
             return call.ask_for(required)
         park(call, stream, self.session, required)
         return True

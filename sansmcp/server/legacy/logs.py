@@ -9,6 +9,7 @@ from ...effects import StoreAppend, StoreEffect, StoreRead
 from ...errors import RemoteProtocolError
 from ...limits import Limits
 from ...shares import Shares
+from ...states import LogState
 from ...store import StreamKey
 from ...timers import Timer
 from ...types import Secret
@@ -53,7 +54,7 @@ class StreamTable:
         It is added to its siblings, for as long as it is not settled.
         """
         if not self.core.resumable:
-            return Stream(key=None, polling=False, table=self)
+            return Stream(key=None, polling=False, table=self, state=LogState.UNSTORED)
         key = StreamKey(principal, session.reveal() if session else "", self.core.token())
         stream = self._streams[key] = Stream(key, polling, self, siblings=siblings)
         siblings[stream] = None
@@ -64,9 +65,22 @@ class StreamTable:
         """The stream of that name; one that nobody here knows may be in the store."""
         stream = self._streams.get(key)
         if stream is None:
-            stream = Stream(key, polling, self, written_elsewhere=True, siblings=siblings)
+            stream = Stream(key, polling, self, LogState.REMOTE, siblings)
             self._streams[key] = stream
             siblings[stream] = None
+        return stream
+
+    def take_over(
+        self, key: StreamKey, seq: int, siblings: dict[Stream, None], *, polling: bool
+    ) -> Stream:
+        """Go on with the log of a parked call after the entry of that number."""
+        stream = self.find(key, siblings, polling=polling)
+        if (
+            stream.state is LogState.CLOSED
+        ):  # the append that parked it seemed to fail, and was done
+            self.tidy(stream)
+            stream = self.find(key, siblings, polling=polling)
+        stream.take_over(seq)
         return stream
 
     def lose(self, key: StreamKey) -> None:
@@ -78,7 +92,7 @@ class StreamTable:
     def release_followers(self) -> None:
         """End the responses that follow what others write: their clients read on elsewhere."""
         for stream in tuple(self._streams.values()):
-            if stream.written_elsewhere:
+            if stream.state is LogState.REMOTE:
                 stream.detach_reader()
 
     def settle(self, user: StoreUser) -> None:

@@ -240,6 +240,11 @@ class LegacySession(Session):
         key = self.log_key(name)
         return self.table.find(key, self._streams, polling=self.revision.polling)
 
+    def take_over(self, turn: EventId) -> Stream:
+        """Go on with the log of a parked call after the entry of its turn."""
+        key, polling = self.log_key(turn.stream), self.revision.polling
+        return self.table.take_over(key, turn.seq, self._streams, polling=polling)
+
     def read(
         self,
         exchange: ServerExchange,

@@ -43,13 +43,17 @@ from ...codecs.event_id import EventId
 from ...codecs.sse import FORGET_ID, encode_event
 from ...effects import StoreAppend, StoreEffect, StoreRead
 from ...limits import Limits
-from ...states import ExchangeState
+from ...states import LOG, ExchangeState, LogEvent, LogState, advance
 from ...store import Entry, EntryKind, Page, StreamKey
 from ...timers import Timer
 from .. import refusals
 from ..core import ServerCore
 from ..exchange import ServerExchange
 from ..storing import StoreUser
+
+_STORED = (LogState.WRITING, LogState.FINISHED, LogState.REMOTE)
+_ENDED = (LogState.FINISHED, LogState.REMOTE, LogState.CLOSED)
+"""The states in which nothing more is written here."""
 
 
 class StreamOwner(Protocol):
@@ -82,18 +86,11 @@ class Stream:
     """Whether the client knows SEP-1699: events that have an id and nothing else, and early closes.
     """
     table: StreamOwner
-    written_elsewhere: bool = False
-    """Only the store knows what follows in this log: it was finished before, or somebody else goes
-    on with it.
-    """
+    state: LogState = LogState.WRITING
     siblings: dict[Stream, None] = attrs.field(factory=dict["Stream", None])
     """The streams of the same session that are not settled."""
 
-    logged: bool = attrs.field(init=False)
-    """Whether messages are stored, and their events have ids; no more once the store has failed."""
     reader: ServerExchange | None = attrs.field(default=None, init=False)
-    finished: bool = attrs.field(default=False, init=False)
-    """Nothing can follow: the request is answered or cancelled, or the session has ended."""
     next_seq: int = attrs.field(default=1, init=False)
     """The number of the next entry that is written here."""
     _stored: int = attrs.field(default=0, init=False)
@@ -124,23 +121,26 @@ class Stream:
     """There is no session that could ask for what the store has failed to keep."""
 
     def __attrs_post_init__(self) -> None:
-        self.logged = self.key is not None
         self._is_orphan = self.key is not None and not self.key.session
 
     # The writer
 
     @property
+    def is_stored(self) -> bool:
+        """Whether messages are stored, and their events have ids."""
+        return self.state in _STORED
+
+    @property
     def congested(self) -> bool:
         """Whether the writer should wait: the store, or without one the reader, is behind."""
-        if self.logged:
+        if self.is_stored:
             return len(self._unstored) >= self.table.limits.max_pending_entries
         return self.reader is not None and self.reader.is_slow
 
     @property
     def is_settled(self) -> bool:
         """Whether nothing is left to do here: nothing follows, all is stored, and nobody reads."""
-        is_written = self.finished or self.written_elsewhere
-        return is_written and self._appending is None and self.reader is None
+        return self.state in _ENDED and self._appending is None and self.reader is None
 
     @property
     def is_ending(self) -> bool:
@@ -152,7 +152,7 @@ class Stream:
 
         Without it, the id of the priming event would mean nothing to another instance.
         """
-        if self.logged and self.polling and self.table.core.shared_store:
+        if self.is_stored and self.polling and self.table.core.shared_store:
             self._unstored.append(Entry(self.next_seq, b"", kind=EntryKind.OPENED))
             self.next_seq += 1
             self._append_next()
@@ -162,13 +162,15 @@ class Stream:
 
         An empty message is only the end of the log: its request was cancelled.
         """
-        if self.written_elsewhere:
+        if self.state in _ENDED:
             return False
         entry = Entry(self.next_seq, message, final)
         self._said = self.next_seq
         self.next_seq += 1
-        self.finished = final
-        if not self.logged:
+        is_stored = self.is_stored
+        if final:
+            self._advance(LogEvent.END)
+        if not is_stored:
             is_read = self.reader is not None
             self._give((entry,))
             self._stored = self._position = entry.seq
@@ -181,12 +183,12 @@ class Stream:
     def hand_over(self, entries: Sequence[Entry]) -> None:
         """Add entries at once, after which somebody else goes on with the log."""
         self._unstored.extend(entries)
-        self.written_elsewhere = True
+        self._advance(LogEvent.HAND_OVER)
         self._append_next()
 
     def take_over(self, seq: int) -> None:
         """Go on with the log after the entry of that number."""
-        self.written_elsewhere = False
+        self._advance(LogEvent.TAKE_OVER)
         self.next_seq = seq + 1
         self._said = seq
         self._stored = max(self._stored, seq)
@@ -201,7 +203,7 @@ class Stream:
         instance that writes a stream knows it without the store; readers at others do not.
         """
         core = self.table.core
-        if self.finished or self.written_elsewhere or not (self.logged and core.shared_store):
+        if self.state is not LogState.WRITING or not core.shared_store:
             return
         due = self._stored_at + core.keeping_interval
         if core.now >= due and self._stored and self._appending is None:
@@ -239,7 +241,7 @@ class Stream:
         """Somebody else writes this log: what they say counts."""
         self._appending = None
         self._unstored.clear()
-        self.written_elsewhere = True
+        self._advance(LogEvent.HAND_OVER)
 
     def failed(self, effect: StoreEffect) -> bool:
         """The store could not do what it was asked. Returns False if messages are lost by that."""
@@ -261,7 +263,7 @@ class Stream:
         self._is_orphan = True
         self._is_dropped = everywhere
         if not self.is_ending:
-            self.finished = True
+            self._advance(LogEvent.END)
             if everywhere:
                 self._unstored.clear()
             self.detach_reader()
@@ -283,9 +285,10 @@ class Stream:
         self._position = after
         self._is_fresh = is_fresh
         self._retry = self.table.core.retry_ms
-        if after > self._stored and not self.written_elsewhere:
+        is_remote = self.state is LogState.REMOTE
+        if after > self._stored and not is_remote:
             self.lose_reader()
-        elif after < self._stored or self.written_elsewhere:
+        elif after < self._stored or is_remote:
             self._read_page()
         else:
             self._open(exchange)
@@ -322,7 +325,7 @@ class Stream:
     @property
     def _is_opening(self) -> bool:
         """Whether the store is getting the first entry, so that there will be an id."""
-        return self.logged and self._stored == 0 and self._appending is not None
+        return self.is_stored and self._stored == 0 and self._appending is not None
 
     def replayed(self, effect: StoreRead, page: Page | None) -> None:
         """A page has come from the store."""
@@ -352,10 +355,9 @@ class Stream:
     @property
     def is_waiting(self) -> bool:
         """Whether a reader waits for what another instance writes: look for it after a while."""
-        is_followed = (
-            self.table.core.shared_store and self.written_elsewhere and self._appending is None
-        )
-        return is_followed and self._is_read_up_to(self._stored)
+        if self.state is not LogState.REMOTE or self._appending is not None:
+            return False
+        return self.table.core.shared_store and self._is_read_up_to(self._stored)
 
     def look(self) -> None:
         """See whether the log has gone on."""
@@ -364,7 +366,7 @@ class Stream:
 
     def _is_over(self, page: Page) -> bool:
         """Whether nobody goes on with a log that is read up to its end."""
-        if not self.written_elsewhere or self._appending is not None:
+        if self.state is not LogState.REMOTE or self._appending is not None:
             return False
         return page.last.final or not (self.table.core.shared_store or page.last.waits)
 
@@ -385,15 +387,18 @@ class Stream:
         """
         self._appending = None
         self._unstored.clear()
-        is_read = self._is_read_up_to(entries[0].seq - 1) and not self.written_elsewhere
+        is_read = self._is_read_up_to(entries[0].seq - 1) and self.state is not LogState.REMOTE
         if not is_read:
             self.lose_reader()
         elif self.reader is not None and self._id(self._position) is not None:
             self.reader.send(FORGET_ID)
-        self.logged = False
+        self._advance(LogEvent.FAIL)
         self._give(entries)
         self._stored = self._position = entries[-1].seq
         return is_read
+
+    def _advance(self, event: LogEvent) -> None:
+        self.state = advance(LOG, self.state, event)
 
     def _tidy_orphan(self) -> None:
         """Let go of what is not stored, unless a session has to be told that it is lost."""
@@ -414,7 +419,7 @@ class Stream:
         return self.reader.is_slow
 
     def _read_page(self) -> None:
-        if self.key is None or not self.logged:
+        if self.key is None or not self.is_stored:
             self.lose_reader()  # the store has failed meanwhile
         else:
             limits = self.table.limits
@@ -471,7 +476,7 @@ class Stream:
         Before the first entry there is no log, and no other instance can know of one.
         """
         is_known = seq > 0 or not self.table.core.shared_store
-        if self.key is None or not self.logged or not is_known:
+        if self.key is None or not self.is_stored or not is_known:
             return None
         return EventId(self.key.stream, seq).encode()
 

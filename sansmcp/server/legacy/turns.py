@@ -176,7 +176,7 @@ class ContinuedAnswer(PlainResults):
 
     def ask(self, call: Call, required: InputRequired) -> bool:
         """Ask, and park the call; without questions it goes on at once."""
-        if not self._stream.logged or not required.requests:
+        if not self._stream.is_stored or not required.requests:
             return call.ask_for(required)
         park(call, self._stream, self.session, required)
         return True
@@ -269,9 +269,7 @@ class Delivery:
             self._refuse(refusals.SHUTTING_DOWN())
             return
         if cancellation is not None and cancellation.last.seq > 1:
-            stream = self._session.find_stream(self._turn.stream)
-            stream.take_over(self._turn.seq)
-            stream.append(b"", final=True)
+            self._session.take_over(self._turn).append(b"", final=True)
             self._done()
             return
         key = self._session.log_key(f"{self._turn.encode()}.")
@@ -293,8 +291,7 @@ class Delivery:
         session, is_stopped = self._session, self._core.has_stopped
         if session.state is SessionState.ENDED and not is_stopped:
             return
-        stream = session.find_stream(self._turn.stream)
-        stream.take_over(self._turn.seq)
+        stream = session.take_over(self._turn)
         if is_stopped:  # no other instance will go on: the call ends as those that run here do
             error = refusals.SHUTTING_DOWN(parked.request.id)
             stream.append(jsonrpc.encode(error.reply), final=True)
