@@ -187,7 +187,7 @@ class Client:
     """An MCP client without I/O, clock or randomness.
 
     Attributes:
-        http11: what reads heads of HTTP/1.1 for connections of this client; h11 if None.
+        http11: the setting of that name, for connections of this client.
     """
 
     # CPython 3.11 looks attributes up quickly in slots, and in instances with at most 30 of them.

@@ -117,9 +117,9 @@ class Server(StoreCompletions):
         """The requests whose principal is not known, each with its body once that is complete."""
         self._exchange_ids: Iterator[int] = itertools.count(1)
         self.trace = options.trace
-        """Is told everything that is sent and received."""
+        """The setting of that name."""
         self.http11 = options.http11
-        """What reads heads of HTTP/1.1 for connections of this server; h11 if None."""
+        """The setting of that name, for connections of this server."""
 
     @property
     def path(self) -> str:

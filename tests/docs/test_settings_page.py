@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import attrs
+
+from sansmcp import ClientOptions
+
+from .documents import DOCS
 from .settings import PAGE, explanations, page
 
 
@@ -25,3 +30,9 @@ def test_explanations_are_found() -> None:
         "first": "is explained, on two lines: like this.",
         "third": "too.",
     }
+
+
+def test_defaults_in_prose_are_those_of_the_options() -> None:
+    options, text = attrs.fields(ClientOptions), (DOCS / "production.md").read_text("utf-8")
+    assert f"`connect_timeout` ({options.connect_timeout.default:g} seconds)" in text
+    assert f"{options.timeout.default:g} seconds is the default" in text
