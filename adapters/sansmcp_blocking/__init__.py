@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 from sansmcp import later
 
 if TYPE_CHECKING:
-    from sansmcp_threads import Call
+    from sansmcp_threads import Call, PendingCall
 
-    from ._client import Client, PendingCall, connect
+    from ._client import Client, connect
     from ._server import Serving, serve
 else:
     __getattr__, __dir__ = later.names(
         globals(),
         {
-            "._client": ("Client", "PendingCall", "connect"),
+            "._client": ("Client", "connect"),
             "._server": ("Serving", "serve"),
-            "sansmcp_threads": ("Call",),
+            "sansmcp_threads": ("Call", "PendingCall"),
         },
     )
 

@@ -10,17 +10,15 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sansmcp
 import sansmcp_threads
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent
-from sansmcp.handles import OnProgress
 from sansmcp.hosting.client import Answerer
-from sansmcp.messages import Params
 from sansmcp.types import Unpack
 from sansmcp_local import (
     ClientParts,
@@ -30,7 +28,6 @@ from sansmcp_local import (
     client_parts,
     explains,
     interrupts_allowed,
-    undisturbed,
 )
 
 from ._loop import Loop, Steps, Task, Wait
@@ -46,31 +43,7 @@ _FLUSH = 5.0
 """Seconds for what nobody waits for to be sent; what is left goes out with the next method."""
 
 
-class PendingCall(sansmcp.Promise):
-    """A call under way; :meth:`Client.start_call` makes it."""
-
-    handle: int
-
-    def __init__(self, client: Client) -> None:
-        super().__init__()
-        self._client = client
-
-    def result(self, timeout: float | None = None) -> Any:
-        """Wait for the end of the call; returns its result or raises CallError.
-
-        Raises TimeoutError if it has not ended after ``timeout`` seconds: the call goes on.
-        """
-        if not self._client.wait(lambda: self.is_delivered, timeout):
-            raise TimeoutError(f"The call has not ended in {timeout} seconds")
-        self._client.flush()  # if it took too long, the server is told
-        return self.get()
-
-    def cancel(self) -> None:
-        """End the call: it fails with RequestCancelled, and the server is told."""
-        self._client.cancel(self)
-
-
-class Client(sansmcp_threads.Client):
+class Client(sansmcp_threads.ConcurrentClient):
     """A connected client; made by :func:`connect`. A context manager that closes it at the end.
 
     While no method is running, nothing is read, answered or resumed. One thread may use it at a
@@ -94,70 +67,10 @@ class Client(sansmcp_threads.Client):
         self._carrying: dict[int, Task] = {}
         self._unsent: set[int] = set()
 
-    # For applications
-
-    def start_call(
-        self,
-        method: str,
-        params: Params | None = None,
-        *,
-        on_progress: OnProgress[None] | None = None,
-        **options: Unpack[sansmcp.CallOptions],
-    ) -> PendingCall:
-        """Make any request, and return once it is sent: several can be under way at once.
-
-        They all go on while any method waits. The arguments are those of :meth:`call`.
-        """
-        sansmcp_threads.check_plain("on_progress", on_progress)
-        with undisturbed(self._lock):
-            pending = PendingCall(self)
-            pending.handle = self.begin_call(pending, method, params, on_progress, options)
-            try:
-                self.flush()
-            except BaseException:
-                pending.cancel()
-                raise
-            return pending
-
-    def cancel(self, pending: PendingCall) -> None:
-        """End a call; the same as its own method."""
-        with undisturbed(self._lock):
-            if pending.handle in self._waiting:
-                self._waiting[pending.handle].on_progress = None  # its reports are not wanted
-                self.core.cancel(pending.handle, now=time.monotonic())
-                self.flush()
-
-    def events(self, timeout: float | None = None) -> Iterator[ClientEvent]:
-        """What happens and belongs to no call: notifications, reconnections, a lost session.
-
-        The iterator waits for each event. It ends when the client is closed, or when nothing has
-        happened for ``timeout`` seconds; 0 takes what is there. Events are kept from the moment
-        this is first called, ``limits.max_queued_events`` of them: when nobody takes them, nothing
-        more is read from the server, and calls end by their timeouts.
-        """
-        self.keeps_events = True
-        return iter(partial(self._next_event, timeout), None)
-
-    def _next_event(self, timeout: float | None) -> ClientEvent | None:
-        if not self._events:
-            self.wait(lambda: bool(self._events) or self._is_closed.is_delivered, timeout)
-        self._loop.wake_idle()
-        return self._events.popleft() if self._events else None
-
-    def close(self) -> None:
-        """End the session. Calls under way fail with RequestCancelled. May be called twice.
-
-        It takes no longer than ``close_timeout`` allows, whatever the server does.
-        """
-        with undisturbed(self._lock):
-            try:
-                self.begin_close()
-                self.wait(lambda: self._is_closed.is_delivered)
-            finally:
-                self._is_closed.deliver()  # also where the wait was interrupted
-                self._loop.close()
-                self._process.leave()
-                self._pool.close()
+    def free(self) -> None:
+        self._loop.close()
+        self._process.leave()
+        self._pool.close()
 
     # The machine
 
@@ -168,7 +81,7 @@ class Client(sansmcp_threads.Client):
         """
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         is_late = False
-        with undisturbed(self._lock):
+        with self.using():
             while True:
                 self.run_pending()
                 if is_done() or is_late:
@@ -199,6 +112,10 @@ class Client(sansmcp_threads.Client):
                     self._unsent.discard(exchange)
             case _:
                 self._process.perform(effect)
+
+    def next_unclaimed_event(self) -> ClientEvent | None:
+        self._loop.wake_idle()  # who has waited for room reads on
+        return super().next_unclaimed_event()
 
     def on_other_event(self, event: ClientEvent) -> None:
         super().on_other_event(event)

@@ -17,7 +17,7 @@ from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent
 from sansmcp.hosting.client import Answerer
 from sansmcp.types import STREAMABLE_HTTP, Unpack
-from sansmcp_local import explains, interrupts_allowed, new_client, undisturbed
+from sansmcp_local import explains, interrupts_allowed, new_client
 
 from ._http import check_arguments, gone, head_of, request_of
 
@@ -60,7 +60,7 @@ class BlockingClient(sansmcp_threads.Client):
 
     def close(self) -> None:
         """End the session. May be called twice. It takes no longer than ``close_timeout``."""
-        with undisturbed(self._lock):
+        with self.using():
             self.begin_close()
             self.wait(lambda: self._is_closed.is_delivered)
 

@@ -20,7 +20,7 @@ from sansmcp import later
 
 if TYPE_CHECKING:
     from ._client import ClientParts, ConnectOptions, ConnectSettings, client_parts, new_client
-    from ._interrupts import interrupts_allowed, undisturbed
+    from ._interrupts import interrupts_allowed, interrupts_kept, undisturbed
     from ._listening import address_of, listen
     from ._log import announce, log_event, log_unexpected
     from ._machine import (
@@ -55,7 +55,7 @@ else:
                 "client_parts",
                 "new_client",
             ),
-            "._interrupts": ("interrupts_allowed", "undisturbed"),
+            "._interrupts": ("interrupts_allowed", "interrupts_kept", "undisturbed"),
             "._listening": ("address_of", "listen"),
             "._log": ("announce", "log_event", "log_unexpected"),
             "._machine": (
@@ -106,6 +106,7 @@ __all__ = [
     "environment_of",
     "explains",
     "interrupts_allowed",
+    "interrupts_kept",
     "is_readable",
     "listen",
     "log_event",

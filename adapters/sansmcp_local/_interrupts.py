@@ -24,17 +24,24 @@ def undisturbed(lock: threading.RLock) -> Generator[None]:
 
     Raises LocalProtocolError if another thread holds the lock.
     """
+    with interrupts_kept():
+        if not lock.acquire(blocking=False):
+            raise sansmcp.LocalProtocolError("Another thread is using this")
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+@contextlib.contextmanager
+def interrupts_kept() -> Generator[None]:
+    """Keep KeyboardInterrupt for the end of this block, or for :func:`interrupts_allowed`."""
     is_ours = _is_main() and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_ours:
         signal.signal(signal.SIGINT, _interrupt)
     try:
         with _allowing(wanted=False):
-            if not lock.acquire(blocking=False):
-                raise sansmcp.LocalProtocolError("Another thread is using this")
-            try:
-                yield
-            finally:
-                lock.release()
+            yield
     finally:
         if is_ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,7 +1,8 @@
 """What adapters in which functions block have in common: handlers in threads, and clients.
 
 Who carries the bytes is left open: the selector loop of :mod:`sansmcp_blocking`, the threads of a
-WSGI server under :mod:`sansmcp_wsgi`, or httpx.
+WSGI server under :mod:`sansmcp_wsgi`, httpx, or a function that makes an HTTP request
+(:func:`connect`).
 """
 
 from typing import TYPE_CHECKING
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
     from sansmcp_local import HostSettings
 
     from ._call import Call, ThreadCall
-    from ._client import Client, check_plain
+    from ._client import Client, ConcurrentClient, PendingCall, check_plain
+    from ._fetch import Fetch, FetchClient, connect, on_abort
     from ._host import Host
     from ._workers import Workers
 else:
@@ -20,11 +22,26 @@ else:
         globals(),
         {
             "._call": ("Call", "ThreadCall"),
-            "._client": ("Client", "check_plain"),
+            "._client": ("Client", "ConcurrentClient", "PendingCall", "check_plain"),
+            "._fetch": ("Fetch", "FetchClient", "connect", "on_abort"),
             "._host": ("Host",),
             "._workers": ("Workers",),
             "sansmcp_local": ("HostSettings",),
         },
     )
 
-__all__ = ["Call", "Client", "Host", "HostSettings", "ThreadCall", "Workers", "check_plain"]
+__all__ = [
+    "Call",
+    "Client",
+    "ConcurrentClient",
+    "Fetch",
+    "FetchClient",
+    "Host",
+    "HostSettings",
+    "PendingCall",
+    "ThreadCall",
+    "Workers",
+    "check_plain",
+    "connect",
+    "on_abort",
+]

@@ -7,11 +7,14 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import sansmcp
 from sansmcp import Promise
+from sansmcp.events import ClientEvent
 from sansmcp.handles import OnProgress
 from sansmcp.hosting.client import Answerer
 from sansmcp.messages import Params
@@ -48,7 +51,7 @@ class Client(sansmcp.ClientHost[Any, None]):
     ) -> Any:
         """Make any request, and wait for its end. Interrupting the wait cancels the request."""
         check_plain("on_progress", on_progress)
-        with undisturbed(self._lock):
+        with self.using():
             promise = Promise()
             handle = self.begin_call(promise, method, params, on_progress, options)
             try:
@@ -62,7 +65,7 @@ class Client(sansmcp.ClientHost[Any, None]):
         self, method: str, params: Params | None = None, *, meta: Mapping[str, Any] | None = None
     ) -> None:
         """Send a notification."""
-        with undisturbed(self._lock):
+        with self.using():
             self.core.notify(method, params, meta=meta, now=time.monotonic())
             self.flush()
 
@@ -75,10 +78,17 @@ class Client(sansmcp.ClientHost[Any, None]):
 
     # For adapters
 
+    def using(self) -> AbstractContextManager[None]:
+        """Hold the machine; KeyboardInterrupt comes at the end of the block, or in a wait.
+
+        Raises LocalProtocolError if another thread is using the client.
+        """
+        return undisturbed(self._lock)
+
     def open(self) -> Self:
         """Do the handshake, and close if it fails: then CallError is raised."""
         try:
-            with undisturbed(self._lock):
+            with self.using():
                 self.begin_session()
                 self.wait(lambda: self._is_open.is_delivered)
                 self._is_open.get()
@@ -107,6 +117,104 @@ class Client(sansmcp.ClientHost[Any, None]):
 
     def on_handler_error(self, request: sansmcp.ServerRequest, error: Exception) -> None:
         _logger.error("answering %s failed", escape_controls(request.method), exc_info=error)
+
+
+class PendingCall(Promise):
+    """A call under way; :meth:`ConcurrentClient.start_call` makes it."""
+
+    handle: int
+
+    def __init__(self, client: ConcurrentClient) -> None:
+        super().__init__()
+        self._client = client
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the end of the call; returns its result or raises CallError.
+
+        Raises TimeoutError if it has not ended after ``timeout`` seconds: the call goes on.
+        """
+        if not self._client.wait(lambda: self.is_delivered, timeout):
+            raise TimeoutError(f"The call has not ended in {timeout} seconds")
+        self._client.flush()  # if it took too long, the server is told
+        return self.get()
+
+    def cancel(self) -> None:
+        """End the call: it fails with RequestCancelled, and the server is told."""
+        self._client.cancel(self)
+
+
+class ConcurrentClient(Client):
+    """A client that has several requests under way at once."""
+
+    def start_call(
+        self,
+        method: str,
+        params: Params | None = None,
+        *,
+        on_progress: OnProgress[None] | None = None,
+        **options: Unpack[sansmcp.CallOptions],
+    ) -> PendingCall:
+        """Make any request, and return once it is sent: several can be under way at once.
+
+        They all go on while any method waits. The arguments are those of :meth:`call`.
+        """
+        check_plain("on_progress", on_progress)
+        with self.using():
+            pending = PendingCall(self)
+            pending.handle = self.begin_call(pending, method, params, on_progress, options)
+            try:
+                self.flush()
+            except BaseException:
+                pending.cancel()
+                raise
+            return pending
+
+    def cancel(self, pending: PendingCall) -> None:
+        """End a call; the same as its own method."""
+        with self.using():
+            if pending.handle in self._waiting:
+                self._waiting[pending.handle].on_progress = None  # its reports are not wanted
+                self.core.cancel(pending.handle, now=time.monotonic())
+                self.flush()
+
+    def events(self, timeout: float | None = None) -> Iterator[ClientEvent]:
+        """What happens and belongs to no call: notifications, reconnections, a lost session.
+
+        The iterator waits for each event. It ends when the client is closed, or when nothing has
+        happened for ``timeout`` seconds; 0 takes what is there. Events are kept from the moment
+        this is first called, ``limits.max_queued_events`` of them: when nobody takes them, nothing
+        more is read from the server, and calls end by their timeouts.
+        """
+        self.keeps_events = True
+        return iter(partial(self._next_event, timeout), None)
+
+    def close(self) -> None:
+        with self.using():
+            try:
+                self.begin_close()
+                self.wait(lambda: self._is_closed.is_delivered)
+            finally:
+                self._is_closed.deliver()  # also where the wait was interrupted
+                self.free()
+
+    # For adapters
+
+    @abc.abstractmethod
+    def free(self) -> None:
+        """Break off what runs, and free what the client holds. May be called twice."""
+
+    def _next_event(self, timeout: float | None) -> ClientEvent | None:
+        with self.using():
+            if not self._events:
+                self.wait(lambda: bool(self._events) or self._is_closed.is_delivered, timeout)
+            return self.next_unclaimed_event()
+
+    @abc.abstractmethod
+    def wait(self, is_done: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Let everything go on until something is so; False if it is not after ``timeout`` seconds.
+
+        Raises what functions of the application have raised, except those that answer the server.
+        """
 
 
 def _interruptible(answer: Answerer) -> Answerer:

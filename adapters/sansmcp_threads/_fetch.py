@@ -1,0 +1,259 @@
+"""A client on any HTTP library that blocks: a function makes each HTTP request, in a thread."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import sansmcp
+from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
+from sansmcp.hosting.client import Answerer
+from sansmcp.http import ResponsePart
+from sansmcp.types import Unpack
+from sansmcp_local import explains, interrupts_allowed, interrupts_kept, new_client
+
+from ._client import ConcurrentClient, check_plain
+from ._workers import Workers
+
+Fetch: TypeAlias = Callable[
+    [str, str, list[tuple[str, str]], bytes | None],
+    tuple[int, Iterable[tuple[str, str]], Iterable[bytes]],
+]
+"""Makes an HTTP request: ``fetch(method, url, headers, body)``.
+
+It returns the status, the headers, and an iterable of the pieces of the body, each as soon as it
+arrives. It follows no redirect and repeats no request. It raises an exception if the request cannot
+be made, and the iterable raises one if the response is incomplete. If the iterable has a method
+``close()``, as generators have, it is called in the end.
+"""
+
+_MAX_THREADS = 1000
+"""A request that runs has a thread; further ones wait for their turn."""
+
+_JOIN_TIMEOUT = 1.0
+"""Seconds for threads to end when the client is closed. Those of requests that cannot be aborted
+end with their responses.
+"""
+
+
+@runtime_checkable
+class _Closable(Protocol):
+    def close(self) -> object: ...
+
+
+class _Request:
+    """A request that runs, and how it is aborted."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_aborted = False
+        self._callback: Callable[[], object] | None = None
+
+    def set_callback(self, callback: Callable[[], object] | None) -> None:
+        with self._lock:
+            self._callback = callback
+            if self._is_aborted:
+                self._abort()
+
+    def abort(self) -> None:
+        with self._lock:
+            self._is_aborted = True
+            self._abort()
+
+    def _abort(self) -> None:
+        if self._callback is not None:
+            with suppress(OSError):  # the connection may have ended by itself
+                self._callback()
+
+
+class _Current(threading.local):
+    request: _Request | None = None
+
+
+_current = _Current()
+
+
+def on_abort(callback: Callable[[], object] | None) -> None:
+    """Say how the request is aborted that this thread is making; for ``fetch``.
+
+    A request is aborted when its caller has cancelled it, or it has taken too long. Without a
+    callback its thread, and its connection, are in use until the server sends something. To shut
+    down the socket is a good callback: what reads from it ends at once. The callback runs in
+    another thread. Pass None before the connection is used for something else: once that has
+    returned, the callback is not called any more.
+
+    Raises LocalProtocolError if this thread makes no request.
+    """
+    if _current.request is None:
+        raise sansmcp.LocalProtocolError("on_abort() is for fetch, and this thread runs none")
+    _current.request.set_callback(callback)
+
+
+class FetchClient(ConcurrentClient):
+    """A connected client; made by :func:`connect`. A context manager that closes it at the end.
+
+    Its methods may be called from any thread. Each HTTP request has a thread, as has each function
+    that answers the server, so both may block. One more thread keeps the time.
+    """
+
+    def __init__(
+        self, core: sansmcp.Client, fetch: Fetch, answers: Mapping[str, Answerer] | None
+    ) -> None:
+        super().__init__(core, answers)
+        self._fetch = fetch
+        self._changed = threading.Condition()
+        """The lock of the machine; is notified when something has changed."""
+        self._requests: dict[int, _Request] = {}
+        self._workers = Workers(_MAX_THREADS)
+        self._workers.run(self._keep_time)
+
+    def close(self) -> None:
+        super().close()
+        self._workers.end(_JOIN_TIMEOUT)
+
+    def free(self) -> None:
+        for exchange in tuple(self._requests):
+            self._abort(exchange)
+        self._changed.notify_all()
+
+    @contextmanager
+    def using(self) -> Generator[None]:
+        with interrupts_kept(), self._changed:
+            yield
+
+    def wait(self, is_done: Callable[[], bool], timeout: float | None = None) -> bool:
+        with self.using(), interrupts_allowed():
+            return self._changed.wait_for(is_done, timeout)
+
+    def flush(self) -> None:
+        self.run_pending()  # the threads send
+
+    def run_pending(self) -> None:
+        with self._changed:
+            super().run_pending()
+            self._changed.notify_all()
+
+    def _keep_time(self) -> None:
+        with self._changed:
+            while not self._is_closed.is_delivered:
+                deadline = self.next_deadline()
+                seconds = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
+                if not self._changed.wait(seconds):
+                    self.handle_timeout()
+
+    def perform_effect(self, effect: ClientEffect) -> None:
+        match effect:
+            case OpenExchange(exchange=exchange):
+                request = self._requests[exchange] = _Request()
+                self._workers.run(partial(self._carry, effect, request))
+            case AbortExchange(exchange=exchange):
+                self._abort(exchange)
+            case _:
+                pass  # there is no process
+
+    def _abort(self, exchange: int) -> None:
+        request = self._requests.pop(exchange, None)
+        if request is not None:
+            request.abort()
+
+    # In the threads of requests
+
+    def _carry(self, effect: OpenExchange, request: _Request) -> None:
+        """Carry one HTTP exchange, from its request to the end of its response."""
+        _current.request = request
+        try:
+            self._fetch_parts(effect)
+        except Exception as error:  # of the application's function, or what it uses
+            self._feed(effect.exchange, sansmcp.PeerGone(f"fetch has raised {error!r}"))
+        finally:
+            _current.request = None
+            with self._changed:
+                self._requests.pop(effect.exchange, None)
+
+    def _fetch_parts(self, effect: OpenExchange) -> None:
+        exchange, sent = effect.exchange, effect.head
+        fields = [(name.decode(), value.decode("latin-1")) for name, value in sent.headers]
+        status, headers, pieces = self._fetch(
+            sent.method.decode(), effect.url, fields, effect.body or None
+        )
+        try:
+            received = tuple(
+                (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers
+            )
+            self._feed(exchange, sansmcp.ResponseHead(status=status, headers=received))
+            for data in pieces:
+                if not self._feed(exchange, sansmcp.BodyData(data)):
+                    return
+            self._feed(exchange, sansmcp.BodyEnd())
+        finally:
+            if isinstance(pieces, _Closable):
+                pieces.close()
+
+    def _feed(self, exchange: int, part: ResponsePart) -> bool:
+        """Feed a part, and wait until more may be read; False if the request was aborted."""
+        with self._changed:
+            if exchange in self._requests:
+                try:
+                    self.core.receive(exchange, part, now=time.monotonic())
+                except Exception as error:
+                    self.exchange_failed(exchange, error)
+                self.run_pending()
+                self._changed.wait_for(lambda: not self.is_paused or exchange not in self._requests)
+            return exchange in self._requests
+
+    # In threads of their own
+
+    def _answer(self, request: sansmcp.ServerRequest) -> None:
+        """Answer a request of the server in a thread: the application's function may block."""
+        if request.method in self._answers:
+            self._workers.run(partial(self._answer_in_thread, request))
+        else:
+            super()._answer(request)
+
+    def _answer_in_thread(self, request: sansmcp.ServerRequest) -> None:
+        try:
+            result = self._answers[request.method](request)
+            with self._changed:
+                self._respond(request, result)
+        except Exception as error:
+            with self._changed:
+                self._fail(request, error)
+        self.run_pending()
+
+
+@explains(sansmcp.ClientOptions)
+def connect(
+    url: str,
+    fetch: Fetch,
+    *,
+    answers: Mapping[str, Answerer] | None = None,
+    **settings: Unpack[sansmcp.ClientSettings],
+) -> FetchClient:
+    """Connect to an MCP server by an HTTP library that blocks. What is returned is to be closed.
+
+    Args:
+        url: the URL of an MCP endpoint, http or https.
+        fetch: makes an HTTP request and waits for its response: see :data:`Fetch`. It is called in
+            several threads at once. Event streams may be silent for long: let it wait for ever for
+            the next piece of a body. The timeouts of calls and settings hold all the same, and
+            :func:`on_abort` ends the wait.
+        answers: for each request that the server may make, such as ``"elicitation/create"``, a
+            function from the :class:`sansmcp.ServerRequest` to the result, a JSON object, called in
+            a thread. Declare the request in ``capabilities``, too.
+        settings: those of :class:`sansmcp.ClientOptions`.
+
+    Raises CallError if the handshake fails, LocalProtocolError if an argument or setting is wrong.
+    """
+    _check_url(url)
+    check_plain("fetch", fetch)
+    return FetchClient(new_client(url, **settings), fetch, answers).open()
+
+
+def _check_url(url: object) -> None:
+    if not isinstance(url, str):
+        raise sansmcp.LocalProtocolError(f"url must be a URL, got {url!r}; fetch starts no process")
