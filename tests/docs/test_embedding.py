@@ -1,4 +1,4 @@
-"""The code of the guide to embedding runs, and does what the guide says of it."""
+"""The programs of the guide to embedding run, and pass the published checks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+import sansmcp
+import sansmcp_threads
 from sansmcp_check import (
     Check,
     ClientSubject,
@@ -15,7 +17,6 @@ from sansmcp_check import (
     client_checks,
     server_checks,
 )
-from sansmcp_check.fake_server import FakeServer
 
 from ..examples.test_examples import start, wait_for
 from ..ports import free_port
@@ -37,34 +38,46 @@ def code() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("check", client_checks(), ids=str)
-def test_the_toy_does_what_a_client_has_to_do(
-    code: dict[str, Any], check: Check[ClientSubject]
-) -> None:
-    check(code["ToySubject"]())
+def test_the_client_passes_the_checks(code: dict[str, Any], check: Check[ClientSubject]) -> None:
+    check(code["HttpSubject"]())
 
 
 @pytest.mark.parametrize("check", server_checks(), ids=str)
-def test_the_toy_does_what_a_server_has_to_do(
-    code: dict[str, Any], check: Check[ServerSubject]
-) -> None:
-    """Row C12 of the review: the guide has a complete server."""
-    check(code["ToyServerSubject"]())
+def test_the_server_passes_the_checks(code: dict[str, Any], check: Check[ServerSubject]) -> None:
+    check(code["AiohttpSubject"]())
 
 
-def test_the_toy_greets(code: dict[str, Any]) -> None:
-    with FakeServer() as server:
-        assert code["greet"](server.url) == {"text": "hello"}
-
-
-def test_the_toys_talk_until_ctrl_c(code: dict[str, Any], tmp_path: Path) -> None:
-    """Row C12 of the review: the program of the guide serves, and stops in order."""
+def test_the_programs_talk_until_ctrl_c(code: dict[str, Any], tmp_path: Path) -> None:
     port = free_port()
-    program = tmp_path / "toy.py"
-    program.write_text(f"{_code()}\nasyncio.run(main({port}))\n")
+    program = tmp_path / "server.py"
+    program.write_text(f"{_code()}\nmain({port})\n")
     with start(program) as server:
         wait_for(port)
-        greeting = code["greet"](f"http://127.0.0.1:{port}/mcp")
+        result = code["add"](f"http://127.0.0.1:{port}/mcp", 1, 2)
         server.send_signal(signal.SIGINT)
         out, err = server.communicate(timeout=20)
-    assert greeting["content"] == [{"type": "text", "text": "hello"}]
+    assert result["content"] == [{"type": "text", "text": "3"}]
     assert (server.returncode, out, err) == (0, "", "")
+
+
+def test_fetch_makes_no_processes() -> None:
+    def fetch(*_: Any) -> Any:
+        raise NotImplementedError
+
+    command: Any = ["python", "server.py"]
+    with pytest.raises(sansmcp.LocalProtocolError, match="starts no process"):
+        sansmcp_threads.connect(command, fetch)
+
+
+def test_fetch_must_block() -> None:
+    async def wait(*_: Any) -> Any:
+        raise NotImplementedError
+
+    fetch: Any = wait
+    with pytest.raises(sansmcp.LocalProtocolError, match="async function"):
+        sansmcp_threads.connect("http://localhost/mcp", fetch)
+
+
+def test_requests_are_aborted_by_who_makes_them() -> None:
+    with pytest.raises(sansmcp.LocalProtocolError, match="runs none"):
+        sansmcp_threads.on_abort(None)
