@@ -70,11 +70,11 @@ if TYPE_CHECKING:
     from .http11.server import ServerConnection
     from .memory import MemoryStore
     from .security import SecurityPolicy
-    from .server.calls import Call, Caller, Session
     from .server.exchange import ServerExchange
     from .server.options import ServerOptions, ServerSettings
     from .server.server import Server
     from .server.stdio import ServerPipe
+    from .server_call import Call, Caller, Session
     from .turns import InputRequest, InputRequired, StateSeal
 else:
     __getattr__, __dir__ = later.names(
@@ -99,7 +99,7 @@ else:
             ".memory": ("MemoryStore",),
             ".security": ("SecurityPolicy",),
             ".authentication": ("Authenticator", "ConnectionInfo", "PeerCredentials", "Refusal"),
-            ".server.calls": ("Call", "Caller", "Session"),
+            ".server_call": ("Call", "Caller", "Session"),
             ".server.exchange": ("ServerExchange",),
             ".server.options": ("ServerOptions", "ServerSettings"),
             ".server.server": ("Server",),

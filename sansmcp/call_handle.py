@@ -14,7 +14,7 @@ from .handles import Done, Result
 from .http import RequestHeaders
 from .messages import Params, RequestId
 from .revisions import Revision
-from .server.calls import Call, Caller
+from .server_call import Call, Caller
 
 
 class SessionHandle(Generic[Done]):

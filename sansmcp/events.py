@@ -7,16 +7,14 @@ The events of a client and those of a server are closed unions: an adapter that 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
 from .errors import CallError, JsonRpcError, RemoteProtocolError
 from .messages import ErrorResponse, Message, Notification, Request, RequestId, Response
+from .server_call import Call, Caller, Session
 from .types import elide
-
-if TYPE_CHECKING:
-    from .server.calls import Call, Caller, Session
 
 
 def _start(line: bytes) -> bytes:

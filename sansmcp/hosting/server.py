@@ -15,8 +15,8 @@ from ..errors import JsonRpcError, LocalProtocolError
 from ..events import CallCancelled, CallReceived, ClientAnswered, ServerEvent
 from ..handles import Promise
 from ..messages import Params
-from ..server.calls import Call
 from ..server.server import Server
+from ..server_call import Call
 from ..store import Store
 from .host import MachineHost
 from .stores import check_synchronous

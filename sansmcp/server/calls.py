@@ -1,8 +1,8 @@
 """A request that is being worked on.
 
-A :class:`Call` is what the application holds: the request, and what may be said about it (a result,
-an error, progress, notifications, requests to the client). How that travels is the business of an
-:class:`AnswerForm`; each era and transport has its own.
+A :class:`~sansmcp.Call` is what the application holds: the request, and what may be said about it
+(a result, an error, progress, notifications, requests to the client). How that travels is the
+business of an :class:`AnswerForm`; each era and transport has its own.
 
 Every call ends exactly once. What comes after the end (an answer after a cancellation, a second
 answer) changes nothing.
@@ -32,34 +32,30 @@ from ..events import CallCancelled, CallReceived, ClientAnswered, MessageLost
 from ..http import RequestHead, RequestHeaders
 from ..messages import ErrorResponse, Message, Notification, Params, Request, RequestId, Response
 from ..revisions import Revision
-from ..states import CALL, CallEvent, CallState, SessionState, advance
+from ..server_call import Call, Caller
+from ..states import CALL, CallEvent, CallState, advance
 from ..timers import Timer
 from ..turns import FIRST_TURN, Answers, InputRequired, Turn
-from ..types import Secret
 from .asking import no_input
 from .core import ServerCore
 from .options import milliseconds_of
 
 
 @attrs.define(eq=False, repr=False)
-class Caller:
-    """Who makes a request, as far as the request tells: principal, revision, client."""
+class CallOwner(Caller):
+    """A client, and its calls that run here."""
 
     principal: str
     revision: Revision
     client_info: Mapping[str, Any] = attrs.field(factory=lambda: {})
     client_capabilities: Mapping[str, Any] = attrs.field(factory=lambda: {})
-    calls: dict[RequestId, Call] = attrs.field(factory=lambda: {}, init=False)
-    """The calls that run, by request id; not for applications."""
+    calls: dict[RequestId, RunningCall] = attrs.field(factory=lambda: {}, init=False)
+    """The calls that run, by request id."""
 
     def notify(self, method: str, params: Params | None = None, *, now: float) -> bool:
-        """Send a notification that belongs to no call; a session has a stream for such.
-
-        Returns False if it is lost.
-        """
         return False
 
-    def begin(self, call: Call) -> None:
+    def begin(self, call: RunningCall) -> None:
         """A call runs from now on."""
         self.calls[call.request.id] = call
 
@@ -69,7 +65,7 @@ class Caller:
     def succeeded(self, request: Request) -> None:
         """Note that a request is about to be answered with a result."""
 
-    def next_question(self, call: Call, method: str) -> int:
+    def next_question(self, call: RunningCall, method: str) -> int:
         """An id for a request to the client.
 
         Raises LocalProtocolError if the client must not be asked this.
@@ -82,26 +78,11 @@ class Caller:
         """A request to the client has ended."""
 
 
-class Session(Caller):
-    """A client that has sent ``initialize``, from then until it ends its session.
-
-    On Streamable HTTP a session is known by its ``id``. Without sessions ``id`` is None, and a
-    session lasts for one request. On other transports it lasts as long as the channel.
-    """
-
-    __slots__ = ()
-
-    id: Secret | None
-    state: SessionState
-    subscriptions: set[str]
-    """The URIs of the resources whose updates the client wants to be told of, at this instance."""
-
-
 class AnswerForm(Protocol):
     """How the answers of the calls that came together travel, and what is said before them."""
 
     @property
-    def session(self) -> Caller:
+    def session(self) -> CallOwner:
         """Whose calls they are."""
         ...
 
@@ -127,7 +108,9 @@ class AnswerForm(Protocol):
         """A result as the revision wants it. Raises LocalProtocolError if it has no such thing."""
         ...
 
-    def require(self, call: Call, required: InputRequired) -> Response | ErrorResponse | bool:
+    def require(
+        self, call: RunningCall, required: InputRequired
+    ) -> Response | ErrorResponse | bool:
         """Ask the client for what a handler needs: by a result, or by requests.
 
         Returns that result, or whether the client is there to be asked. Raises LocalProtocolError,
@@ -161,29 +144,18 @@ class AnswerForm(Protocol):
 
 
 @attrs.define(eq=False, repr=False)
-class Call:
-    """A request that a client wants answered.
-
-    Its methods may be called until it has ended, and do no harm after. All methods that take
-    ``now`` (seconds, the clock of the machine) change the machine: pull its effects afterwards.
-    """
+class RunningCall(Call):
+    """A call, with what the parts of the server need of it."""
 
     _core: ServerCore
-    session: Caller
-    """Whose request it is."""
+    _owner: CallOwner
     request: Request
-    """The request as it came."""
     _answer: AnswerForm
     turn: Turn = FIRST_TURN
-    """With what a handler that has asked the client for input is entered again: CallReceived names
-    the same call once more.
-    """
     rounds: int = 0
-    """How often its handler has asked for input."""
     last_progress: float | None = None
     state: CallState = attrs.field(default=CallState.RUNNING, init=False)
     host: Any = attrs.field(default=None, init=False)
-    """For the adapter, to find its own things when an event names this call."""
     _asked: dict[int, tuple[str | None, float]] = attrs.field(factory=lambda: {}, init=False)
     """Our requests to the client that are not answered yet: the names of those of an InputRequired,
     and how many seconds there are for the answer.
@@ -196,29 +168,22 @@ class Call:
         return f"<call {self.request.id!r} {self.request.method}: {self.state.name.lower()}>"
 
     @property
-    def headers(self) -> RequestHeaders:
-        """The headers of the HTTP request that it came in; none on stdio.
+    def session(self) -> CallOwner:
+        return self._owner
 
-        On HTTP+SSE they are those of the request that opened the event stream.
-        """
+    @property
+    def headers(self) -> RequestHeaders:
         return RequestHeaders(self._answer.head)
 
     @property
     def is_running(self) -> bool:
-        """Whether somebody still waits for the answer."""
         return self.state is CallState.RUNNING
 
     @property
     def congested(self) -> bool:
-        """Whether to wait before saying more: the store, or the client, does not keep up."""
         return self.is_running and self._answer.congested
 
     def respond(self, result: Any, *, now: float) -> bool:
-        """Answer with a result, or with InputRequired: any JSON value, though MCP wants an object.
-
-        Returns False if nobody can get it any more. Raises LocalProtocolError, and changes nothing,
-        if the result is not JSON, or the client cannot be asked for input.
-        """
         if not isinstance(result, InputRequired):
             return self._end(self._answer.shape(self.request, json.dumped(result)), now)
         self._core.now = now
@@ -226,27 +191,14 @@ class Call:
         return asked if isinstance(asked, bool) else self._end(asked, now)
 
     def fail(self, code: int, message: str, data: Any = None, *, now: float) -> bool:
-        """Answer with a JSON-RPC error. Returns and raises as :meth:`respond` does.
-
-        A code that the revision has retired is replaced by the one that took its place.
-        """
-        code = self.session.revision.retired_codes.get(code, code)
+        code = self._owner.revision.retired_codes.get(code, code)
         return self._end(ErrorResponse(self.request.id, code, message, data), now)
 
     def fail_with(self, error: Exception, *, now: float) -> bool:
-        """Answer with what a handler raised; see :func:`~sansmcp.errors.error_response`.
-
-        Returns and raises as :meth:`respond` does.
-        """
         said = error_response(self.request.id, error)
         return self.fail(said.code, said.message, said.data, now=now)
 
     def notify(self, method: str, params: Params | None = None, *, now: float) -> bool:
-        """Send a notification that has to do with this request.
-
-        Returns False if it is lost or the call has ended. Raises LocalProtocolError, and changes
-        nothing, if the parameters are not JSON.
-        """
         return self._say(Notification(method, params), now)
 
     def progress(
@@ -257,11 +209,6 @@ class Call:
         *,
         now: float,
     ) -> bool:
-        """Report progress, if the client asked for it (else nothing is sent and False returned).
-
-        Raises LocalProtocolError if ``progress`` does not grow, or something is not JSON. Source:
-        basic/utilities/progress.
-        """
         meta = json.as_object((self.request.params or {}).get("_meta")) or {}
         token = meta.get("progressToken")
         if not jsonrpc.is_request_id(token) or not self.is_running:
@@ -278,13 +225,6 @@ class Call:
         return said
 
     def ask(self, method: str, params: Params | None = None, *, timeout: float, now: float) -> int:
-        """Make a request to the client, on this call's stream. Returns its id.
-
-        ClientAnswered tells what became of it, after ``timeout`` seconds at the latest. Raises
-        LocalProtocolError, and changes nothing, if the call has ended, the client has left or has
-        not declared the capability that it needs, where servers make no requests (at 2026-07-28,
-        and without a session), and for arguments that cannot be sent.
-        """
         if not self.is_running:
             raise LocalProtocolError("The call has ended: nothing can be asked on its stream")
         check_seconds(timeout)
@@ -298,12 +238,6 @@ class Call:
         return id
 
     def disconnect(self, *, retry: float | None = None, now: float) -> bool:
-        """Let the client go, and come back after ``retry`` seconds for the rest (SEP-1699).
-
-        Whatever is said while it is away is waiting for it. Returns False, and changes nothing,
-        where that is not possible: without a store, at any revision but 2025-11-25, or on a
-        transport that is one stream for all. Raises LocalProtocolError for a time that is none.
-        """
         milliseconds = milliseconds_of(retry)
         self._core.now = now
         return self.is_running and self._answer.disconnect(milliseconds)
@@ -318,7 +252,7 @@ class Call:
             raise LocalProtocolError(f"The client was asked for input {self.rounds} times already")
 
     def ask_for(self, required: InputRequired) -> bool:
-        """Ask what a handler needs to go on; False if nobody can be asked. Not for applications."""
+        """Ask what a handler needs to go on; False if nobody can be asked."""
         self.rounds += 1
         self._answers, self._saved = {}, required.state
         timeout = self._core.limits.input_timeout
@@ -331,7 +265,7 @@ class Call:
         return True
 
     def answered(self, id: int, answer: Response | ErrorResponse | CallError) -> None:
-        """One of our requests to the client has ended; not for applications."""
+        """One of our requests to the client has ended."""
         name = self._forget_question(id)
         if name is None:
             self._core.events.append(ClientAnswered(self, id, answer))
@@ -340,7 +274,7 @@ class Call:
             self._go_on()
 
     def ask_timed_out(self, id: int) -> None:
-        """The client did not answer in time; not for applications."""
+        """The client did not answer in time."""
         name, seconds = self._asked[id]
         if name is not None:
             self._end(no_input(seconds, self.request.id).reply, self._core.now)
@@ -352,19 +286,19 @@ class Call:
         self.answered(id, error)
 
     def leave(self) -> None:
-        """The handler is done, and somebody else goes on with the call; not for applications."""
+        """The handler is done, and somebody else goes on with the call."""
         self.state = advance(CALL, self.state, CallEvent.ANSWER)
         self._leave(withdraw=True)
 
     def cancel(self, reason: str) -> None:
-        """The client wants no answer any more; not for applications."""
+        """The client wants no answer any more."""
         self.state = advance(CALL, self.state, CallEvent.CANCEL)
         self._core.events.append(CallCancelled(self, reason))
         self._leave(withdraw=False)
         self._answer.withdraw()
 
     def abandon(self, refusal: RemoteProtocolError) -> None:
-        """The server ends before there is an answer; not for applications."""
+        """The server ends before there is an answer."""
         self.state = advance(CALL, self.state, CallEvent.CANCEL)
         self._core.events.append(CallCancelled(self, "the server shuts down"))
         self._leave(withdraw=False)
@@ -372,18 +306,18 @@ class Call:
 
     def _ask(self, method: str, params: Params | None, timeout: float) -> int | None:
         """Make a request to the client; None if it has left."""
-        id = self.session.next_question(self, method)
+        id = self._owner.next_question(self, method)
         if not self._say(Request(id, method, params), self._core.now):
-            self.session.forget_question(id)
+            self._owner.forget_question(id)
             return None
         deadline = self._core.now + timeout
-        self._core.timers.set(Timer.CLIENT_ANSWER, (self.session, id), deadline)
+        self._core.timers.set(Timer.CLIENT_ANSWER, (self._owner, id), deadline)
         return id
 
     def _forget_question(self, id: int) -> str | None:
         """A request to the client has ended; returns its name, if it has one."""
-        self.session.forget_question(id)
-        self._core.timers.stop(Timer.CLIENT_ANSWER, (self.session, id))
+        self._owner.forget_question(id)
+        self._core.timers.stop(Timer.CLIENT_ANSWER, (self._owner, id))
         return self._asked.pop(id)[0]
 
     def _go_on(self) -> None:
@@ -401,7 +335,7 @@ class Call:
             return False
         self._leave(withdraw=True)
         if isinstance(message, Response):
-            self.session.succeeded(self.request)
+            self._owner.succeeded(self.request)
         lacks = isinstance(message, ErrorResponse) and message.code == MISSING_CAPABILITY
         if self._answer.respond(data, 400 if lacks else 200):
             return True
@@ -418,8 +352,8 @@ class Call:
     def _leave(self, *, withdraw: bool) -> None:
         """The call ends: the session forgets it, and so do the questions to the client."""
         self._core.stateless.pop(self, None)
-        self.session.calls.pop(self.request.id, None)
-        self.session.touch()
+        self._owner.calls.pop(self.request.id, None)
+        self._owner.touch()
         for id in tuple(self._asked):
             if withdraw:
                 self._withdraw_question(id, "the request it belongs to has ended")

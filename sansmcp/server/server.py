@@ -35,12 +35,12 @@ from ..http import BodyData, BodyEnd, PeerGone, RequestHead, RequestPart
 from ..limits import Limits
 from ..messages import Params
 from ..meta import PROTOCOL_VERSION
+from ..server_call import Session
 from ..states import ExchangeState
 from ..timers import Timer
 from ..types import HTTP_SSE, STDIO, STREAMABLE_HTTP, Idle, Unpack, never
 from . import refusals
 from .answers import HttpAnswer
-from .calls import Session
 from .channel import Channel
 from .core import Outlet, ServerCore
 from .dispatch import Asked, Endpoint, check_common, check_mcp_path

@@ -36,8 +36,8 @@ from ..events import (
 from ..http import PeerGone
 from ..http11.client import ClientConnection
 from ..http11.server import ServerConnection
-from ..server.calls import Call
 from ..server.server import Server
+from ..server_call import Call
 from ..store import Store
 from ..types import Idle
 from .clock import VirtualClock

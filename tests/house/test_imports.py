@@ -26,7 +26,18 @@ VOCABULARY = {
 }
 """The parts of the core that everybody gets."""
 
-MACHINE = {"effects", "events", "meta", "process", "states", "timers", "trace", "turns", "wire"}
+MACHINE = {
+    "effects",
+    "events",
+    "meta",
+    "process",
+    "server_call",
+    "states",
+    "timers",
+    "trace",
+    "turns",
+    "wire",
+}
 CONNECTION = {"h11_pump", "http11"}
 SERVER = {"authentication", "security", "server", "shares"}
 

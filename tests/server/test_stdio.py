@@ -16,6 +16,7 @@ from sansmcp.events import (
     SessionClosed,
     SessionOpened,
 )
+from sansmcp.server.calls import CallOwner
 from sansmcp.states import SessionState
 
 from .bench import LATEST, Bench, initialize, notification, request
@@ -135,6 +136,7 @@ def test_a_call_is_answered_with_its_own_id(id: int | str) -> None:
     (answer,) = pipe.said
     assert answer == result(id, {"text": "ü"})
     assert type(answer["id"]) is type(id)
+    assert isinstance(pipe.session, CallOwner)
     assert not pipe.session.calls
 
 

@@ -77,10 +77,10 @@ from sansmcp.http11.pool import ConnectionPool
 from sansmcp.messages import RequestId
 from sansmcp.meta import LISTEN, LOG_LEVEL, UPDATED
 from sansmcp.process import Output, ProcessPart
-from sansmcp.server.calls import Caller
 from sansmcp.server.legacy.elsewhere import cancellation_log
 from sansmcp.server.legacy.sessions import LegacySession
 from sansmcp.server.legacy.turns import Parked
+from sansmcp.server_call import Caller
 from sansmcp.types import Era
 from sansmcp_stores import SqliteStore
 

@@ -28,7 +28,7 @@ from sansmcp.events import (
     ProgressReceived,
 )
 from sansmcp.revisions import of_era
-from sansmcp.server.calls import Call
+from sansmcp.server_call import Call
 from sansmcp.testing import Link, Pair, counting_tokens
 
 MADE_UP = "2099-01-01"

@@ -14,7 +14,7 @@ from ...codecs import jsonrpc
 from ...timers import Timer
 from ...turns import InputRequired
 from ..answers import HttpAnswer
-from ..calls import Call
+from ..calls import RunningCall
 from ..core import ServerCore
 from ..exchange import ServerExchange
 from .results import PlainResults
@@ -86,7 +86,7 @@ class Answer(PlainResults, HttpAnswer):
             self._collected.clear()
         return self.stream
 
-    def ask(self, call: Call, required: InputRequired) -> bool:
+    def ask(self, call: RunningCall, required: InputRequired) -> bool:
         """Ask. Where there is a log the call is parked; without questions it goes on at once."""
         is_kept = self.is_batch or self.session.id is None or not required.requests
         stream = None if is_kept else self.open()

@@ -10,8 +10,8 @@ from collections.abc import Hashable
 
 from ...messages import Params
 from ...meta import UPDATED
+from ...server_call import Session
 from ...timers import Timer
-from ..calls import Session
 from ..core import Outlet, ServerCore
 from ..dispatch import Endpoint
 from .elsewhere import Leaving, Watch

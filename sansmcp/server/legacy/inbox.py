@@ -22,7 +22,7 @@ from ...messages import ErrorResponse, Message, Notification, Request, Response
 from ...meta import names_multi_turn, with_multi_turn
 from ...revisions import REVISIONS, Revision
 from .. import refusals
-from ..calls import AnswerForm, Call, Caller
+from ..calls import AnswerForm, CallOwner, RunningCall
 from ..core import ServerCore
 from ..exchange import ServerExchange
 from .elsewhere import Leaving, cancellation_log, reason_of
@@ -85,7 +85,7 @@ class Inbox:
         reply = jsonrpc.encode(Response(request.id, result))
         return Negotiated(revision, client_info, capabilities, reply, multi_turn)
 
-    def check_call(self, session: Caller, request: Request) -> None:
+    def check_call(self, session: CallOwner, request: Request) -> None:
         """Raises RemoteProtocolError for a request that must not run."""
         self._check_serving(request)
         if request.id in session.calls:
@@ -129,7 +129,7 @@ class Inbox:
                 answer.respond(jsonrpc.encode(error.reply, null_id=null_id))
                 self._core.events.append(BadRequest(error))
                 continue
-            call = Call(self._core, answer.session, item, answer)
+            call = RunningCall(self._core, answer.session, item, answer)
             answer.session.begin(call)
             if self._core.app.handler_of(item.method) is None:  # a ping, or a subscription
                 call.respond({}, now=self._core.now)
@@ -160,7 +160,7 @@ class Inbox:
                 return deliver(self._core, session, message, exchange)
         return False
 
-    def _check_subscription(self, session: Caller, request: Request) -> None:
+    def _check_subscription(self, session: CallOwner, request: Request) -> None:
         """Raises RemoteProtocolError where a subscription would tell the client nothing.
 
         Source: server/resources: Subscriptions.

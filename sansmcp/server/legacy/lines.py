@@ -18,7 +18,7 @@ from ...http import RequestHead
 from ...messages import Message, Notification, Request
 from ...revisions import REVISIONS
 from .. import refusals
-from ..calls import Caller
+from ..calls import CallOwner
 from ..core import Outlet, ServerCore
 from .inbox import Inbox
 from .ladder import check_batch
@@ -30,7 +30,7 @@ from .sessions import LegacySession, SessionTable
 class LineAnswer(PlainResults):
     """The answers of calls that came together: each is sent when it is there, a batch's as one."""
 
-    session: Caller
+    session: CallOwner
     _outlet: Outlet
     open_calls: int
     is_batch: bool

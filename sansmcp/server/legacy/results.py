@@ -13,7 +13,7 @@ from ...codecs.jsonrpc import INVALID_REQUEST
 from ...messages import ErrorResponse, Message, Request, Response
 from ...turns import InputRequired
 from ..asking import check_asking, missing_capabilities, missing_capability
-from ..calls import Call
+from ..calls import RunningCall
 
 
 @attrs.define(eq=False, repr=False)
@@ -24,7 +24,7 @@ class PlainResults:
         """The result, as it is."""
         return Response(request.id, result)
 
-    def require(self, call: Call, required: InputRequired) -> ErrorResponse | bool:
+    def require(self, call: RunningCall, required: InputRequired) -> ErrorResponse | bool:
         """Ask by requests, and wait for the answers."""
         check_asking(call.request, required)
         missing = missing_capabilities(required, call.session.client_capabilities)
@@ -33,7 +33,7 @@ class PlainResults:
         call.check_required(required)
         return self.ask(call, required)
 
-    def ask(self, call: Call, required: InputRequired) -> bool:
+    def ask(self, call: RunningCall, required: InputRequired) -> bool:
         """Ask, and keep the call until all answers are there. False if nobody can be asked."""
         return call.ask_for(required)
 

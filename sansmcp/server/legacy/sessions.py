@@ -34,13 +34,14 @@ from ...events import SessionClosed, SessionOpened
 from ...messages import Notification, Params, Request, RequestId
 from ...meta import CLIENT_CAPABILITIES
 from ...revisions import Revision
+from ...server_call import Session
 from ...shares import Shares
 from ...states import SESSION, SessionEvent, SessionState, advance
 from ...store import StreamKey
 from ...timers import Timer
 from ...types import Secret
 from .. import refusals
-from ..calls import Call, Session
+from ..calls import CallOwner, RunningCall
 from ..core import Outlet, ServerCore
 from ..exchange import ServerExchange
 from .elsewhere import Leaving, Watch, answer_log, cancellation_log, decode_answer
@@ -69,7 +70,7 @@ class _Reading:
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
-class LegacySession(Session):
+class LegacySession(CallOwner, Session):
     """One client's conversation, with its streams and the requests that wait for its answer."""
 
     _core: ServerCore = attrs.field(alias="core")
@@ -84,7 +85,7 @@ class LegacySession(Session):
     """When it was last written down for other instances."""
     state: SessionState = attrs.field(default=SessionState.OPENING, init=False)
     subscriptions: set[str] = attrs.field(factory=lambda: set(), init=False)
-    asked: dict[int, Call] = attrs.field(factory=lambda: {}, init=False)
+    asked: dict[int, RunningCall] = attrs.field(factory=lambda: {}, init=False)
     """Which call made the request to the client that waits under this id; not for applications."""
     _readers: dict[ServerExchange, Stream] = attrs.field(factory=lambda: {}, init=False)
     """The exchanges that are event streams, and what they read."""
@@ -146,7 +147,7 @@ class LegacySession(Session):
         """Whether calls of this session may wait in the store."""
         return self._core.resumable and self.id is not None and self.outlet is None
 
-    def begin(self, call: Call) -> None:
+    def begin(self, call: RunningCall) -> None:
         """A call runs here from now on; its cancellation may come to another instance."""
         super().begin(call)
         if not self.can_be_told:
@@ -167,7 +168,7 @@ class LegacySession(Session):
         """Whether calls run or somebody reads a stream."""
         return bool(self.calls or self._readers)
 
-    def next_question(self, call: Call, method: str) -> int:
+    def next_question(self, call: RunningCall, method: str) -> int:
         """An id for a request to the client; ours are a number space of their own.
 
         Raises LocalProtocolError if the client must not be asked this. Source: basic/lifecycle:

@@ -44,7 +44,7 @@ from ...states import SessionState
 from ...store import Entry, EntryKind, Page
 from ...turns import Answers, InputRequired, Turn
 from .. import refusals
-from ..calls import Call
+from ..calls import RunningCall
 from ..core import ServerCore
 from ..exchange import ServerExchange
 from .elsewhere import Leaving, answer_log, cancellation_log
@@ -82,7 +82,9 @@ class Parked:
         return cls(request, **members)
 
 
-def park(call: Call, stream: Stream, session: LegacySession, required: InputRequired) -> None:
+def park(
+    call: RunningCall, stream: Stream, session: LegacySession, required: InputRequired
+) -> None:
     """Let a call wait for the answers, in the store."""
     assert stream.key is not None
     first = stream.next_seq + session.multi_turn
@@ -174,7 +176,7 @@ class ContinuedAnswer(PlainResults):
         """Close the connection; the client reads on later. False, and no change, if it cannot."""
         return self._stream.disconnect(retry)
 
-    def ask(self, call: Call, required: InputRequired) -> bool:
+    def ask(self, call: RunningCall, required: InputRequired) -> bool:
         """Ask, and park the call; without questions it goes on at once."""
         if not self._stream.is_stored or not required.requests:
             return call.ask_for(required)
@@ -298,7 +300,7 @@ class Delivery:
             return
         names, exchange = parked.names, self._exchange
         answers = Answers({names[id]: answer for id, answer in self._given.items()})
-        call = Call(
+        call = RunningCall(
             self._core,
             session,
             parked.request,

@@ -37,7 +37,7 @@ from ...turns import FIRST_TURN, RESPONSES, STATE, Turn
 from ...types import Era
 from .. import refusals
 from ..asking import ASKING
-from ..calls import AnswerForm, Call, Caller
+from ..calls import AnswerForm, CallOwner, RunningCall
 from ..core import ServerCore
 from .subscriptions import Subscriptions
 
@@ -162,10 +162,10 @@ class Modern:
             raise refusals.SHUTTING_DOWN(request.id)
         return meta
 
-    def start(self, request: Request, caller: Caller, answer: AnswerForm) -> None:
+    def start(self, request: Request, caller: CallOwner, answer: AnswerForm) -> None:
         """Start a call, or answer what needs no application."""
         turn = self._turn(request, caller)
-        call = Call(self._core, caller, request, answer, turn)
+        call = RunningCall(self._core, caller, request, answer, turn)
         caller.begin(call)
         self._core.stateless[call] = None
         if request.method == DISCOVER:
@@ -190,11 +190,11 @@ class Modern:
         self,
         meta: Mapping[str, Any],
         principal: str,
-        calls: dict[RequestId, Call] | None = None,
-    ) -> Caller:
+        calls: dict[RequestId, RunningCall] | None = None,
+    ) -> CallOwner:
         """Who says it, as far as ``_meta`` tells; what others have said counts for nothing."""
         newest = self._core.modern_versions[-1]
-        caller = Caller(
+        caller = CallOwner(
             principal,
             REVISIONS[meta.get(VERSION, newest)],
             json.as_object(meta.get(CLIENT_INFO)) or {},
@@ -214,7 +214,7 @@ class Modern:
             found["instructions"] = app.instructions
         return found
 
-    def _turn(self, request: Request, caller: Caller) -> Turn:
+    def _turn(self, request: Request, caller: CallOwner) -> Turn:
         """The answers and the state that the client brings back."""
         params = request.params or {}
         given, sealed = params.get(RESPONSES), params.get(STATE)

@@ -18,7 +18,7 @@ from ...meta import LEVELS, LOG_LEVEL, SERVER_INFO, meta_of
 from ...revisions import Revision
 from ...turns import InputRequired
 from ..asking import check_asking, missing_capabilities, missing_capability
-from ..calls import Call, Caller
+from ..calls import CallOwner, RunningCall
 from ..core import ServerCore
 
 _CACHEABLE = frozenset(
@@ -38,13 +38,13 @@ class StatelessResults:
     """Results of the stateless revisions, which say what they are and whose."""
 
     _core: ServerCore
-    session: Caller
+    session: CallOwner
 
     def shape(self, request: Request, result: Any) -> Response | ErrorResponse:
         """The result. Raises LocalProtocolError for one that this revision does not have."""
         return self._response(request, _complete(request, result, self.session.revision))
 
-    def require(self, call: Call, required: InputRequired) -> Response | ErrorResponse:
+    def require(self, call: RunningCall, required: InputRequired) -> Response | ErrorResponse:
         """The questions are the result, unless the client has not declared to answer."""
         request, caller = call.request, self.session
         check_asking(request, required)
@@ -95,7 +95,7 @@ def _check_caching(ttl: Any, scope: Any) -> None:
 
 
 def _input_required(
-    core: ServerCore, request: Request, caller: Caller, required: InputRequired
+    core: ServerCore, request: Request, caller: CallOwner, required: InputRequired
 ) -> dict[str, Any]:
     members: dict[str, Any] = {"resultType": "input_required", "_meta": None}
     if required.requests:

@@ -20,7 +20,7 @@ from ...states import ExchangeState
 from ...timers import Timer
 from .. import refusals
 from ..answers import HttpAnswer
-from ..calls import Call
+from ..calls import RunningCall
 from ..core import Outlet, ServerCore
 from ..exchange import ServerExchange
 from .era import Modern, check_notification
@@ -221,7 +221,9 @@ class StatelessLines:
     _core: ServerCore
     _modern: Modern
     _outlet: Outlet
-    calls: dict[RequestId, Call] = attrs.field(factory=dict[RequestId, Call], init=False)
+    calls: dict[RequestId, RunningCall] = attrs.field(
+        factory=dict[RequestId, RunningCall], init=False
+    )
     """The calls that run."""
     _listeners: dict[RequestId, LineListener] = attrs.field(
         factory=dict[RequestId, LineListener], init=False

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from sansmcp import App, Caller, Limits, LocalProtocolError
+from sansmcp import App, Limits, LocalProtocolError, Session
 from sansmcp.events import CallCancelled, CallReceived
 from sansmcp.revisions import REVISIONS
+from sansmcp.server.calls import CallOwner
 
 from ..bench import JSON, STREAM, Talk, expect, methods
 from .bench import MODERN, SERVER_INFO, ModernBench, heard, meta, modern, modern_app
@@ -241,12 +242,13 @@ def test_what_belongs_to_sessions_is_ignored(bench: ModernBench) -> None:
     for given in (session, "unknown", ""):
         headers = {"mcp-session-id": given, "last-event-id": "abc-1"}
         talk, call = bench.start(None, headers)
-        assert type(call.session) is Caller
+        assert not isinstance(call.session, Session)
         assert call.session.notify("notifications/x", now=0) is False
         bench.do(call.respond, {})
         assert (talk.status, talk.header("mcp-session-id")) == (200, None)
         assert bench.ask(heard("notifications/x"), headers).status == 202
     (only,) = bench.server.sessions
+    assert isinstance(only, CallOwner)
     assert only.calls == {}
 
 
@@ -261,7 +263,7 @@ def test_a_request_is_known_by_what_it_says_itself(bench: ModernBench) -> None:
         assert call.session.client_capabilities == capabilities
         assert call.session.client_info == info
         assert call.session.principal == f"p{number}"
-        assert type(call.session) is Caller
+        assert not isinstance(call.session, Session)
         talks.append(talk)
     assert bench.server.is_busy
     assert bench.server.sessions == ()
