@@ -185,6 +185,7 @@ class FetchClient(ConcurrentClient):
             received = tuple(
                 (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers
             )
+            # A generator that has not begun frees nothing when it is closed: begin it in any case.
             self._feed(exchange, sansmcp.ResponseHead(status=status, headers=received))
             for data in pieces:
                 if not self._feed(exchange, sansmcp.BodyData(data)):

@@ -1,0 +1,1 @@
+"""Tests of what adapters have in common that block."""
