@@ -31,12 +31,15 @@ from sansmcp.revisions import of_era
 from sansmcp.server_call import Call
 from sansmcp.testing import Link, Pair, counting_tokens
 
+from ..server.bench import Bench
+
 MADE_UP = "2099-01-01"
 MODERN = REVISIONS["2026-07-28"]
 LEGACY = REVISIONS["2025-11-25"]
 LACKS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "without-headers-caching-listen": (MODERN, ("mirrored_headers", "caching", "listen")),
     "without-result-type": (MODERN, ("result_type", "caching", "error_without_id")),
+    "without-server-requests": (LEGACY, ("server_requests",)),
     "without-streams": (LEGACY, ("standalone_stream", "resumption", "polling", "multi_turn")),
 }
 Talk = Generator[float | int, Any, Any]
@@ -159,3 +162,32 @@ def test_no_stream_can_be_resumed(add: Any) -> None:
     assert "the outcome is unknown" in str(end.error)
     assert not any(request.head.method == b"GET" for request in pair.requests)
     assert not any(isinstance(event, ListenerStopped) for event in pair.events)
+
+
+def test_the_server_offers_no_streams(add: Any) -> None:
+    """The client of the library would not ask; others may."""
+    add(*LACKS["without-streams"])
+    app = App("made-up", "1", capabilities={"tools": {"listChanged": True}})
+    app.handler("tools/call")(lambda: None)
+    bench = Bench(app, versions=(MADE_UP,))
+    session = bench.open_session(MADE_UP)
+    headers = {"mcp-protocol-version": MADE_UP}
+    for last_id in (None, "abc-1"):
+        refused = bench.get(session, last_id, headers)
+        assert (refused.status, refused.header("allow")) == (405, "POST")
+    bench.do(bench.server.publish, "notifications/tools/list_changed")
+    talk, call = bench.call(session, token=1, version=MADE_UP)
+    bench.do(call.progress, 1)
+    bench.do(call.respond, {})
+    assert [event.id for event in talk.events] == [None, None]
+    assert bench.store.size == 0
+
+
+def test_the_server_makes_no_requests(add: Any) -> None:
+    add(*LACKS["without-server-requests"])
+    with pytest.raises(LocalProtocolError, match="servers make no requests"):
+        call(run(handler), "resources/read", {"uri": "a:b"})
+    bench = Bench(versions=(MADE_UP,))
+    _, asking = bench.call(bench.open_session(MADE_UP, {"roots": {}}), version=MADE_UP)
+    with pytest.raises(LocalProtocolError, match="servers make no requests"):
+        bench.do(asking.ask, "roots/list", timeout=5.0)

@@ -129,9 +129,12 @@ def stream_offered(asked: AskedInSession) -> None:
 
     Source: 2025-03-26 basic/transports: Listening for Messages from the Server.
     """
-    resumes = bool(asked.head.values(LAST_EVENT_ID))
-    offered = asked.endpoint.listening and asked.endpoint.sessions
-    if not resumes and not offered:
+    if asked.head.values(LAST_EVENT_ID):
+        offered = asked.revision.resumption
+    else:
+        listening = asked.endpoint.listening and asked.endpoint.sessions
+        offered = listening and asked.revision.standalone_stream
+    if not offered:
         raise refusals.method_not_allowed(b"POST", "No standalone event stream is offered here")
 
 

@@ -54,12 +54,16 @@ class StreamTable:
         It is added to its siblings, for as long as it is not settled.
         """
         if not self.core.resumable:
-            return Stream(key=None, polling=False, table=self, state=LogState.UNSTORED)
+            return self.new_unstored()
         key = StreamKey(principal, session.reveal() if session else "", self.core.token())
         stream = self._streams[key] = Stream(key, polling, self, siblings=siblings)
         siblings[stream] = None
         stream.keep()
         return stream
+
+    def new_unstored(self) -> Stream:
+        """A new stream that no client can resume."""
+        return Stream(key=None, polling=False, table=self, state=LogState.UNSTORED)
 
     def find(self, key: StreamKey, siblings: dict[Stream, None], *, polling: bool) -> Stream:
         """The stream of that name; one that nobody here knows may be in the store."""

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from ...codecs.jsonrpc import INVALID_REQUEST
+from ...errors import LocalProtocolError
 from ...messages import ErrorResponse, Message, Request, Response
 from ...turns import InputRequired
 from ..asking import check_asking, missing_capabilities, missing_capability
@@ -27,6 +28,9 @@ class PlainResults:
     def require(self, call: RunningCall, required: InputRequired) -> ErrorResponse | bool:
         """Ask by requests, and wait for the answers."""
         check_asking(call.request, required)
+        if not call.session.revision.server_requests:
+            name = call.session.revision.name
+            raise LocalProtocolError(f"At revision {name} servers make no requests")
         missing = missing_capabilities(required, call.session.client_capabilities)
         if missing:
             return missing_capability(missing, call.request.id, INVALID_REQUEST).reply

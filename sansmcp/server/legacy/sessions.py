@@ -112,7 +112,7 @@ class LegacySession(CallOwner, Session):
             return False
         if self.outlet is not None:
             return not self.outlet.congested and self.outlet.send(data)
-        if self.id is None:
+        if self.id is None or not self.revision.standalone_stream:
             return False
         listened = [stream for stream in self._standalone if stream.reader is not None]
         stream = (listened or self._standalone or [self._new_standalone()])[-1]
@@ -145,7 +145,8 @@ class LegacySession(CallOwner, Session):
     @property
     def parks(self) -> bool:
         """Whether calls of this session may wait in the store."""
-        return self._core.resumable and self.id is not None and self.outlet is None
+        is_stored = self._core.resumable and self.revision.resumption
+        return is_stored and self.id is not None and self.outlet is None
 
     def begin(self, call: RunningCall) -> None:
         """A call runs here from now on; its cancellation may come to another instance."""
@@ -174,6 +175,8 @@ class LegacySession(CallOwner, Session):
         Raises LocalProtocolError if the client must not be asked this. Source: basic/lifecycle:
         Operation.
         """
+        if not self.revision.server_requests:
+            return super().next_question(call, method)
         if not self.can_be_told:
             raise LocalProtocolError("Without a session the client's answer could not be matched")
         capability = CLIENT_CAPABILITIES.get(method)
@@ -214,6 +217,8 @@ class LegacySession(CallOwner, Session):
 
     def new_stream(self) -> Stream:
         """A new stream of this session."""
+        if not self.revision.resumption:
+            return self.table.new_unstored()
         return self.table.new(self.principal, self.id, self._streams, polling=self.revision.polling)
 
     def listen(self, exchange: ServerExchange) -> None:
