@@ -23,6 +23,7 @@ from sansmcp import (
     ServerHost,
 )
 from sansmcp.events import ClientAnswered, ServerEvent, SessionOpened, StoreFailed
+from sansmcp.server.calls import RunningCall
 
 from ..server.bench import Bench, initialize, methods, notification, request
 
@@ -287,7 +288,7 @@ def test_an_answer_that_cannot_be_given_is_given_up(
     bench: HostBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = bench.open_session()
-    monkeypatch.setattr(Call, "fail_with", breaking(2))
+    monkeypatch.setattr(RunningCall, "fail_with", breaking(2))
     assert bench.post(request(1, "tools/call", fails=True), session).head is None
     assert [type(each) for each in bench.host.failures] == [Ended, Broken, Broken]
 

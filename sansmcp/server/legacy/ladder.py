@@ -129,11 +129,12 @@ def stream_offered(asked: AskedInSession) -> None:
 
     Source: 2025-03-26 basic/transports: Listening for Messages from the Server.
     """
+    revision = asked.revision if asked.session is None else asked.session.revision
     if asked.head.values(LAST_EVENT_ID):
-        offered = asked.revision.resumption
+        offered = revision.resumption
     else:
         listening = asked.endpoint.listening and asked.endpoint.sessions
-        offered = listening and asked.revision.standalone_stream
+        offered = listening and revision.standalone_stream
     if not offered:
         raise refusals.method_not_allowed(b"POST", "No standalone event stream is offered here")
 
