@@ -133,7 +133,8 @@ class Channel:
             is_modern(message, self._core) or _cancels(message, modern.open_requests)
         ):
             modern.receive(message)
-        elif legacy is not None:
+        else:
+            assert legacy is not None, "is_modern refuses what no revision that is served has"
             legacy.receive(message)
 
 

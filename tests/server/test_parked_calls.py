@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -332,6 +333,29 @@ def test_a_store_that_fails_while_a_call_is_parked_loses_the_call() -> None:
     (event,) = bench.events
     assert isinstance(event, StoreFailed)
     assert event.lost
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_call_goes_on_that_was_parked_though_the_store_seemed_to_fail(is_read: bool) -> None:
+    """The reply of a store can get lost. The client has the questions by another way: the log."""
+    bench = Bench(store_works=False)
+    session = bench.open_session(capabilities=ALL)
+    talk, call = bench.call(session)
+    bench.do(call.respond, InputRequired({"name": NAME}))
+    append = bench.waiting[0]
+    if not is_read:
+        talk.gone()
+    assert isinstance(append, StoreAppend)
+    assert bench.store.append(append.stream, append.entries, now=bench.now)
+    bench.fail_store_once()
+    assert talk.aborted is is_read
+    bench.use_store_once()  # where a cancellation would be left
+    bench.store_works = True
+    question = json.loads(append.entries[0].data)
+    assert bench.post(answer_to(question), session).status == 202
+    bench.do(bench.last_call().respond, {"done": True})
+    (answer,) = bench.get(session, f"{append.stream.stream}-1").messages
+    assert answer == result(1, {"done": True})
 
 
 def test_without_a_store_any_more_the_call_waits_in_memory() -> None:

@@ -17,6 +17,7 @@ import sansmcp
 from sansmcp.effects import AbortExchange, StoreAppend, Wake
 from sansmcp.events import CallCancelled, ClientAnswered, ServerAsked
 from sansmcp.process import ErrorOutput, ProcessExit
+from sansmcp.server.calls import RunningCall
 from sansmcp_check import client_checks, server_checks
 from sansmcp_trio._pool import Stream
 
@@ -107,7 +108,7 @@ def read_while_paused(connection: Any = sansmcp.ServerConnection) -> None:
     connection.next_effect = next_effect
 
 
-def told_inside(call: Any = sansmcp.Call) -> None:
+def told_inside(call: Any = RunningCall) -> None:
     """The client is told what has failed inside."""
     fail = call.fail_with
 
@@ -147,7 +148,7 @@ SERVER_FAULTS = {
     "a_call_that_is_cancelled": never_pulled(S, "next_event", CallCancelled),
     "handlers_that_ask": never_pulled(S, "next_event", ClientAnswered),
     "broken_streams_can_be_resumed": never_pulled(S, "next_effect", StoreAppend),
-    "clients_that_do_not_read": returns(sansmcp.Call, "congested", value=False),
+    "clients_that_do_not_read": returns(RunningCall, "congested", value=False),
     "clients_that_take_nothing_are_dropped": unlimited(TrioServers, "serve"),
     "handlers_that_fail": told_inside,
     "streams_are_ended": returns(S, "shut_down", None),

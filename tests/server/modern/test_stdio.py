@@ -188,6 +188,7 @@ def test_cancellations_of_nothing_are_ignored(params: dict[str, Any]) -> None:
     call = pipe.say(modern(1)).bench.last_call()
     pipe.say(notification("notifications/cancelled", **params))
     pipe.say({"jsonrpc": "2.0", "method": "notifications/cancelled"})
+    pipe.say(heard("notifications/cancelled", **params))
     assert call.is_running
     pipe.bench.do(call.respond, {})
     pipe.say(cancelled(1))
