@@ -20,10 +20,9 @@ from ..meta import checked_capabilities
 from ..revisions import of_era
 from ..shares import Shares
 from ..timers import TimerTable
-from ..turns import StateSeal
 from ..types import Driven, Era
 from . import refusals
-from .options import milliseconds_of
+from .options import ServerOptions, milliseconds_of
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}", re.ASCII)
 
@@ -70,34 +69,27 @@ class LoneCall(Protocol):
         """Answer with an error, and stop the handler: the server shuts down."""
 
 
-@attrs.define(eq=False, kw_only=True, on_setattr=attrs.setters.NO_OP)  # the time is set often
+@attrs.define(eq=False, on_setattr=attrs.setters.NO_OP)  # the time is set often
 class ServerCore:
     """The common ground of the parts of a server; nobody outside the machine sees it."""
 
     app: App = attrs.field(validator=_with_good_capabilities)
-    versions: tuple[str, ...]
+    options: ServerOptions
+    new_token: Callable[[], str]
+    limits: Limits = attrs.field(init=False)
+    """Those of the options, which are read often."""
+    versions: tuple[str, ...] = attrs.field(init=False)
+    """Those of the options."""
     modern_versions: tuple[str, ...] = attrs.field(init=False)
     """Those whose requests stand alone, oldest first."""
     handshake_versions: tuple[str, ...] = attrs.field(init=False)
     """Those that open with ``initialize``, oldest first."""
-    limits: Limits
-    resumable: bool
-    """Whether there is a store."""
-    stream_after: float | None
-    retry: float | None = None
-    """Seconds after which a client shall come back to a stream; None: as it likes."""
     retry_ms: int | None = attrs.field(init=False)
-    """The same in milliseconds, as it is sent."""
-    shared_store: bool = False
-    """Other instances use the same store."""
-    multi_turn: bool = False
-    """SEP-1858 is offered."""
-    assume_multi_turn: bool = False
-    """Clients of the right revision take part in it, whether or not they name it."""
-    new_token: Callable[[], str]
-    seal: StateSeal | None = None
+    """Milliseconds after which a client shall come back to a stream, as they are sent; None: as it
+    likes.
+    """
 
-    now: float = 0.0
+    now: float = attrs.field(default=0.0, init=False)
     """The latest time that was passed in."""
     effects: deque[ServerEffect] = attrs.field(factory=deque[ServerEffect], init=False)
     events: deque[ServerEvent] = attrs.field(factory=deque[ServerEvent], init=False)
@@ -123,7 +115,8 @@ class ServerCore:
     """Those of the channels that are open, oldest first."""
 
     def __attrs_post_init__(self) -> None:
-        self.retry_ms = milliseconds_of(self.retry)
+        self.limits, self.versions = self.options.limits, self.options.versions
+        self.retry_ms = milliseconds_of(self.options.retry)
         self.modern_versions = of_era(self.versions, Era.MODERN)
         self.handshake_versions = of_era(self.versions, Era.LEGACY)
 
@@ -133,7 +126,7 @@ class ServerCore:
         None leaves it to :class:`~sansmcp.server.answers.HttpAnswer`.
         """
         own = self.app.options_of(method).stream_after
-        return self.stream_after if own is None else own
+        return self.options.stream_after if own is None else own
 
     @property
     def is_full(self) -> bool:
@@ -165,17 +158,17 @@ class ServerCore:
 
     def close_state(self, state: Any, principal: str, request: Request) -> str:
         """Seal what a handler saves. Raises LocalProtocolError where there is no seal."""
-        if self.seal is None:
+        if self.options.seal is None:
             raise LocalProtocolError("To ask for input the server needs a seal (StateSeal)")
         params = request.params or {}
-        return self.seal.close(state, principal, request.method, params, name=self.token())
+        return self.options.seal.close(state, principal, request.method, params, name=self.token())
 
     def open_state(self, sealed: str, principal: str, request: Request) -> Any:
         """What a handler has saved. Raises RemoteProtocolError for what cannot be used."""
-        if self.seal is None:
+        if self.options.seal is None:
             raise refusals.BAD_REQUEST_STATE(request.id, what="nothing here gives a requestState")
         try:
-            return self.seal.open(sealed, principal, request.method, request.params or {})
+            return self.options.seal.open(sealed, principal, request.method, request.params or {})
         except RemoteProtocolError as error:
             error.request_id = request.id
             raise

@@ -83,19 +83,7 @@ class Server(StoreCompletions):
         """
         check_settings(settings, "Server", ServerSettings.__optional_keys__, "a server")
         options = ServerOptions(**settings)
-        self._core = ServerCore(
-            app=app,
-            versions=options.versions,
-            limits=options.limits,
-            resumable=options.resumable,
-            shared_store=options.shared_store,
-            multi_turn=options.offers_multi_turn,
-            assume_multi_turn=options.assume_multi_turn,
-            stream_after=options.stream_after,
-            retry=options.retry,
-            new_token=new_token,
-            seal=options.seal,
-        )
+        self._core = ServerCore(app, options, new_token)
         sse_path = options.http_sse
         endpoint = Endpoint(
             path=options.path.encode(),
@@ -153,7 +141,7 @@ class Server(StoreCompletions):
     @property
     def shared_store(self) -> bool:
         """True if other instances may use the same store."""
-        return self._core.shared_store
+        return self._core.options.shared_store
 
     @property
     def app(self) -> App:
@@ -361,7 +349,7 @@ class Server(StoreCompletions):
         Returns the number of streams. Those of other revisions than 2025-11-25, and all where there
         is no store, stay open. Raises LocalProtocolError for a negative or infinite ``retry``.
         """
-        milliseconds = milliseconds_of(self._core.retry if retry is None else retry)
+        milliseconds = milliseconds_of(self._core.options.retry if retry is None else retry)
         self._core.now = now
         if self._legacy is None:
             return 0

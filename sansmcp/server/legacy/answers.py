@@ -43,7 +43,7 @@ class Answer(PlainResults, HttpAnswer):
     @property
     def is_resumable(self) -> bool:
         """Whether the first event is an id, and what follows is stored."""
-        return self._core.resumable and self.session.revision.polling
+        return self._core.options.resumable and self.session.revision.polling
 
     @property
     def congested(self) -> bool:

@@ -78,7 +78,7 @@ class Inbox:
         client_info = json.as_object(params.get("clientInfo")) or {}
         capabilities = json.as_object(params.get("capabilities")) or {}
         is_named = names_multi_turn(capabilities)
-        is_agreed = is_named or self._core.assume_multi_turn
+        is_agreed = is_named or self._core.options.assume_multi_turn
         multi_turn = multi_turn and revision.multi_turn and is_agreed
         if multi_turn and is_named:
             result["capabilities"] = with_multi_turn(result["capabilities"])

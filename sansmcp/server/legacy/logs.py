@@ -53,7 +53,7 @@ class StreamTable:
 
         It is added to its siblings, for as long as it is not settled.
         """
-        if not self.core.resumable:
+        if not self.core.options.resumable:
             return self.new_unstored()
         key = StreamKey(principal, session.reveal() if session else "", self.core.token())
         stream = self._streams[key] = Stream(key, polling, self, siblings=siblings)

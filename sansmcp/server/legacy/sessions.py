@@ -128,7 +128,7 @@ class LegacySession(CallOwner, Session):
     @property
     def is_shared(self) -> bool:
         """Whether other instances may get requests of this session."""
-        return self._core.shared_store and self.parks
+        return self._core.options.shared_store and self.parks
 
     @property
     def can_be_told(self) -> bool:
@@ -145,7 +145,7 @@ class LegacySession(CallOwner, Session):
     @property
     def parks(self) -> bool:
         """Whether calls of this session may wait in the store."""
-        is_stored = self._core.resumable and self.revision.resumption
+        is_stored = self._core.options.resumable and self.revision.resumption
         return is_stored and self.id is not None and self.outlet is None
 
     def begin(self, call: RunningCall) -> None:
@@ -212,7 +212,7 @@ class LegacySession(CallOwner, Session):
         """The session was used: start waiting for it to be idle, unless it is busy."""
         if self.id is not None and self.state is not SessionState.ENDED:
             idle = self._core.limits.session_idle_timeout
-            after = self._core.keeping_interval if self._core.shared_store else idle
+            after = self._core.keeping_interval if self._core.options.shared_store else idle
             self._core.timers.set(Timer.SESSION_IDLE, self, self._core.now + after)
 
     def new_stream(self) -> Stream:
@@ -297,7 +297,7 @@ class LegacySession(CallOwner, Session):
             stream.close(everywhere=everywhere)
             self.table.tidy(stream)
         self._core.timers.stop(Timer.SESSION_IDLE, self)
-        if everywhere and self._core.resumable and self.id is not None:
+        if everywhere and self._core.options.resumable and self.id is not None:
             self._core.effects.append(StoreDrop(principal=self.principal, session=self.id.reveal()))
         self._core.events.append(SessionClosed(self, reason))
 
@@ -336,7 +336,7 @@ class SessionTable:
     @property
     def is_shared(self) -> bool:
         """True if sessions that other instances have opened are known here."""
-        return self._core.shared_store
+        return self._core.options.shared_store
 
     @property
     def has_stopped(self) -> bool:
@@ -392,7 +392,7 @@ class SessionTable:
 
     def _end_unused(self, principal: str) -> None:
         session = next(iter(self._never_used[principal]))
-        everywhere = not self._core.shared_store  # it may be in use at another instance
+        everywhere = not self._core.options.shared_store  # it may be in use at another instance
         self.end(session, "it was not used, and others need its place", everywhere=everywhere)
 
     def new(
@@ -439,7 +439,7 @@ class SessionTable:
         if session.is_busy:
             session.touch()
         else:
-            self.end(session, "idle for too long", everywhere=not self._core.shared_store)
+            self.end(session, "idle for too long", everywhere=not self._core.options.shared_store)
 
     def end(self, session: LegacySession, reason: str, *, everywhere: bool = True) -> None:
         """End a session and forget it: everywhere, or only here."""
@@ -454,5 +454,5 @@ class SessionTable:
             for call in tuple(session.calls.values()):
                 call.abandon(refusals.SHUTTING_DOWN(call.request.id))
             reason = "the server shuts down"
-            self.end(session, reason, everywhere=not self._core.shared_store)
+            self.end(session, reason, everywhere=not self._core.options.shared_store)
         self.streams.release_followers()

@@ -55,9 +55,9 @@ class StreamableHttp:
         """
         asked = self._asked(head)
         if head.method != b"POST":
-            if not self._core.shared_store:
+            if not self._core.options.shared_store:
                 check_head(asked)
-        elif not self._core.shared_store:
+        elif not self._core.options.shared_store:
             session_lives(asked)
         elif self._endpoint.sessions and asked.session_id is not None and asked.session is None:
             found = partial(self._looked_up, exchange, asked)
@@ -79,7 +79,7 @@ class StreamableHttp:
         assert exchange.head is not None
         asked = self._asked(exchange.head)
         id, principal = asked.session_id, asked.head.principal
-        if not self._core.shared_store:
+        if not self._core.options.shared_store:
             then(asked)
         elif id is None or not self._endpoint.sessions:
             check_head(asked)
@@ -149,7 +149,7 @@ class StreamableHttp:
         if isinstance(messages, Batch) and session.multi_turn:
             continue_call(self._core, session, resumption_point(asked), messages, exchange)
         elif isinstance(messages, Batch):
-            stream_after = self._core.stream_after
+            stream_after = self._core.options.stream_after
             new_answer = partial(Answer, self._core, session, exchange, stream_after, is_batch=True)
             if not self._inbox.batch(session, messages, new_answer):
                 exchange.reply(202)
@@ -168,7 +168,7 @@ class StreamableHttp:
         self, exchange: ServerExchange, asked: AskedInSession, request: Request
     ) -> None:
         """Open a session, and tell its id. Source: basic/transports: Session Management."""
-        multi_turn = self._core.multi_turn and self._endpoint.sessions
+        multi_turn = self._core.options.offers_multi_turn and self._endpoint.sessions
         negotiated = self._inbox.negotiate(
             request, multi_turn=multi_turn, has_session=self._endpoint.sessions
         )
@@ -185,7 +185,7 @@ class StreamableHttp:
         session.multi_turn = negotiated.multi_turn
         assert session.id is not None
         opened = partial(self._opened, exchange, session, negotiated.reply)
-        if self._core.shared_store:
+        if self._core.options.shared_store:
             id = session.id.reveal()
             SharedSession.of(self._core, self._table, session.principal, id, opened).write(session)
         else:

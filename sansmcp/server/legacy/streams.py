@@ -152,7 +152,7 @@ class Stream:
 
         Without it, the id of the priming event would mean nothing to another instance.
         """
-        if self.is_stored and self.polling and self.table.core.shared_store:
+        if self.is_stored and self.polling and self.table.core.options.shared_store:
             self._unstored.append(Entry(self.next_seq, b"", kind=EntryKind.OPENED))
             self.next_seq += 1
             self._append_next()
@@ -203,7 +203,7 @@ class Stream:
         instance that writes a stream knows it without the store; readers at others do not.
         """
         core = self.table.core
-        if self.state is not LogState.WRITING or not core.shared_store:
+        if self.state is not LogState.WRITING or not core.options.shared_store:
             return
         due = self._stored_at + core.keeping_interval
         if core.now >= due and self._stored and self._appending is None:
@@ -357,7 +357,7 @@ class Stream:
         """Whether a reader waits for what another instance writes: look for it after a while."""
         if self.state is not LogState.REMOTE or self._appending is not None:
             return False
-        return self.table.core.shared_store and self._is_read_up_to(self._stored)
+        return self.table.core.options.shared_store and self._is_read_up_to(self._stored)
 
     def look(self) -> None:
         """See whether the log has gone on."""
@@ -368,7 +368,7 @@ class Stream:
         """Whether nobody goes on with a log that is read up to its end."""
         if self.state is not LogState.REMOTE or self._appending is not None:
             return False
-        return page.last.final or not (self.table.core.shared_store or page.last.waits)
+        return page.last.final or not (self.table.core.options.shared_store or page.last.waits)
 
     def _open(self, exchange: ServerExchange) -> None:
         exchange.open_stream()
@@ -475,7 +475,7 @@ class Stream:
 
         Before the first entry there is no log, and no other instance can know of one.
         """
-        is_known = seq > 0 or not self.table.core.shared_store
+        is_known = seq > 0 or not self.table.core.options.shared_store
         if self.key is None or not self.is_stored or not is_known:
             return None
         return EventId(self.key.stream, seq).encode()
