@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import sansmcp
-from sansmcp import Call, Server, ServerConnection
+from sansmcp import Server, ServerConnection
 from sansmcp.http import RequestHead
+from sansmcp.server.calls import RunningCall
 from sansmcp.types import Self
 from sansmcp_check import ServerSubject
 from sansmcp_check.check import MOMENT, Broken
@@ -55,9 +56,9 @@ HIT = {
         "Server.receive",
         "Server.stored",
         "Server.use_store",
-        "Call.fail_with",
-        "Call.progress",
-        "Call.respond",
+        "RunningCall.fail_with",
+        "RunningCall.progress",
+        "RunningCall.respond",
     )
 }
 """What is planted for nothing if it is not used."""
@@ -179,13 +180,13 @@ def plants(kinds: tuple[type[Any], ...]) -> Iterator[Plant]:
         for name in public_names(kind):
             if name not in AT_THE_END:
                 yield Plant(kind, name, 1, _counting(kind, name))
-        if kind is not Call:
+        if kind is not RunningCall:
             names = [name for name in OFTEN if hasattr(kind, name)]
             yield from (Plant(kind, name, 2, _counting(kind, name)) for name in names)
 
 
 def _counting(kind: type[Any], name: str) -> Callable[[Plant, Any], bool]:
-    if kind is Call:
+    if kind is RunningCall:
         return lambda _, arguments: arguments[0].request.params["name"] != "echo"
     if kind is ServerConnection or name in OF_AN_EXCHANGE:
         return of_victims
@@ -196,7 +197,7 @@ def _counting(kind: type[Any], name: str) -> Callable[[Plant, Any], bool]:
 def test_an_exception_costs_one_connection(name: str, caplog: pytest.LogCaptureFixture) -> None:
     """Row B3 of the review: planted at each public method of the machines, one at a time."""
     subject = {**OWN, **HOSTED}[name]()
-    kinds = (Server, ServerConnection, Call) if name in OWN else (Server, Call)
+    kinds = (Server, ServerConnection, RunningCall) if name in OWN else (Server, RunningCall)
     hit: set[str] = set()
     with (
         serving(subject, **SETTINGS) as (tools, running),
