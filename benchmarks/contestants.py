@@ -24,8 +24,8 @@ import trio
 import sansmcp
 import sansmcp_asyncio
 import sansmcp_trio
-from sansmcp import h11_pump, httptools_pump
-from sansmcp.wire import Http11
+from sansmcp import h11_parser, httptools_parser
+from sansmcp.http11_parser import Http11
 
 HOST = "127.0.0.1"
 TEXT = {"content": [{"type": "text", "text": "hello"}], "isError": False}
@@ -219,10 +219,10 @@ def announce(url: str | None) -> None:
 
 
 SERVERS: dict[str, Callable[[], None]] = {
-    "sansmcp, asyncio + h11": partial(ours_on_asyncio, h11_pump.HTTP11),
-    "sansmcp, asyncio + httptools": partial(ours_on_asyncio, httptools_pump.HTTP11),
-    "sansmcp, trio + h11": partial(ours_on_trio, h11_pump.HTTP11),
-    "sansmcp, trio + httptools": partial(ours_on_trio, httptools_pump.HTTP11),
+    "sansmcp, asyncio + h11": partial(ours_on_asyncio, h11_parser.HTTP11),
+    "sansmcp, asyncio + httptools": partial(ours_on_asyncio, httptools_parser.HTTP11),
+    "sansmcp, trio + h11": partial(ours_on_trio, h11_parser.HTTP11),
+    "sansmcp, trio + httptools": partial(ours_on_trio, httptools_parser.HTTP11),
     "bare asyncio + h11": partial(bare_on_asyncio, BareH11),
     "bare asyncio + httptools": partial(bare_on_asyncio, BareHttptools),
     "bare trio + h11": partial(bare_on_trio, BareH11),

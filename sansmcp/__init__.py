@@ -20,12 +20,12 @@ client between its requests. A *stream* is all that a server says about one requ
 (:mod:`sansmcp.store`); on HTTP it travels as server-sent *events*, which are not those that a
 machine tells an application (:mod:`sansmcp.events`). A client whose connection ends comes back
 after the time of ``retry``, with the *last event id*, and reads on. A *turn* is what a handler does
-until it needs input of the client (:mod:`sansmcp.turns`).
+until it needs input of the client (:mod:`sansmcp.input_required`).
 """
 
 from typing import TYPE_CHECKING
 
-from . import later
+from . import _lazy
 from .app import App, Handler
 from .codecs.envelope import Envelope
 from .codecs.envelope import decode as decode_envelope
@@ -58,45 +58,45 @@ from .types import Era, Idle, Secret
 
 if TYPE_CHECKING:
     from .authentication import Authenticator, ConnectionInfo, PeerCredentials, Refusal
-    from .call_handle import CallHandle, SessionHandle
+    from .base_call import CallHandle, SessionHandle
+    from .base_client import CallOptions, ClientHandle, OriginatingCall, Promise, ServerRequest
     from .client.client import Client
     from .client.options import ClientOptions, ClientSettings, ReconnectPolicy, Verdicts
     from .codecs.event_id import EventId
-    from .handles import CallOptions, ClientHandle, OriginatingCall, Promise, ServerRequest
-    from .hosting.client import ClientHost
-    from .hosting.server import ServerHost
-    from .http11.client import ClientConnection
+    from .drivers.client import ClientHost
+    from .drivers.server import ServerHost
+    from .http11.client_connection import ClientConnection
     from .http11.pool import ConnectionPool
-    from .http11.server import ServerConnection
-    from .memory import MemoryStore
+    from .http11.server_connection import ServerConnection
+    from .input_required import InputRequest, InputRequired, StateSeal
+    from .memory_store import MemoryStore
     from .security import SecurityPolicy
     from .server.exchange import ServerExchange
     from .server.options import ServerOptions, ServerSettings
     from .server.server import Server
     from .server.stdio import ServerPipe
     from .server_call import Call, Caller, Session
-    from .turns import InputRequest, InputRequired, StateSeal
 else:
-    __getattr__, __dir__ = later.names(
+    __getattr__, __dir__ = _lazy.names(
         globals(),
         {
-            ".call_handle": ("CallHandle", "SessionHandle"),
+            ".base_call": ("CallHandle", "SessionHandle"),
             ".client.client": ("Client",),
             ".client.options": ("ClientOptions", "ClientSettings", "ReconnectPolicy", "Verdicts"),
             ".codecs.event_id": ("EventId",),
-            ".handles": (
+            ".base_client": (
                 "CallOptions",
                 "ClientHandle",
                 "OriginatingCall",
                 "Promise",
                 "ServerRequest",
             ),
-            ".hosting.client": ("ClientHost",),
-            ".hosting.server": ("ServerHost",),
-            ".http11.client": ("ClientConnection",),
+            ".drivers.client": ("ClientHost",),
+            ".drivers.server": ("ServerHost",),
+            ".http11.client_connection": ("ClientConnection",),
             ".http11.pool": ("ConnectionPool",),
-            ".http11.server": ("ServerConnection",),
-            ".memory": ("MemoryStore",),
+            ".http11.server_connection": ("ServerConnection",),
+            ".memory_store": ("MemoryStore",),
             ".security": ("SecurityPolicy",),
             ".authentication": ("Authenticator", "ConnectionInfo", "PeerCredentials", "Refusal"),
             ".server_call": ("Call", "Caller", "Session"),
@@ -104,7 +104,7 @@ else:
             ".server.options": ("ServerOptions", "ServerSettings"),
             ".server.server": ("Server",),
             ".server.stdio": ("ServerPipe",),
-            ".turns": ("InputRequest", "InputRequired", "StateSeal"),
+            ".input_required": ("InputRequest", "InputRequired", "StateSeal"),
         },
     )
 

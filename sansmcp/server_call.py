@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from .http import RequestHeaders
+from .input_required import InputRequired, Turn
 from .messages import Params, Request
 from .revisions import Revision
 from .states import CallState, SessionState
-from .turns import InputRequired, Turn
 from .types import Secret
 
 

@@ -93,7 +93,7 @@ class Page:
 
 @runtime_checkable
 class Store(Protocol):
-    """A store that works at once: :class:`~sansmcp.memory.MemoryStore` and its like.
+    """A store that works at once: :class:`~sansmcp.memory_store.MemoryStore` and its like.
 
     The methods are plain functions: what they return is used as it is, and never awaited.
 

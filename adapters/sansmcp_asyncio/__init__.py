@@ -10,7 +10,7 @@ All decisions are made by :mod:`sansmcp`; here is only what asyncio has to do fo
 
 from typing import TYPE_CHECKING
 
-from sansmcp import later
+from sansmcp import _lazy
 
 if TYPE_CHECKING:
     from sansmcp_loop import Call
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._client import Client, connect
     from ._server import Serving, serve
 else:
-    __getattr__, __dir__ = later.names(
+    __getattr__, __dir__ = _lazy.names(
         globals(),
         {
             "._client": ("Client", "connect"),

@@ -12,7 +12,7 @@ for it.
 
 from typing import TYPE_CHECKING
 
-from sansmcp import later
+from sansmcp import _lazy
 
 if TYPE_CHECKING:
     from sansmcp_threads import Call, PendingCall
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ._client import Client, connect
     from ._server import Serving, serve
 else:
-    __getattr__, __dir__ = later.names(
+    __getattr__, __dir__ = _lazy.names(
         globals(),
         {
             "._client": ("Client", "connect"),

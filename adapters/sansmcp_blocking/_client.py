@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import sansmcp
 import sansmcp_threads
+from sansmcp.drivers.client import Answerer
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent
-from sansmcp.hosting.client import Answerer
 from sansmcp.types import Unpack
 from sansmcp_local import (
     ClientParts,

@@ -25,8 +25,7 @@ from . import (
     server_stopping,
     server_streams,
 )
-from .check import Check, checks_in
-from .subjects import (
+from .adapter_under_test import (
     Answer,
     ClientSubject,
     ConnectedClient,
@@ -36,6 +35,7 @@ from .subjects import (
     ServerSubject,
     SubjectSettings,
 )
+from .check import Check, checks_in
 from .tools import stdio_app
 
 

@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeGuard, TypeVar
 
 import attrs
 
-from .subjects import ClientSubject, Feature, ServerSubject
+from .adapter_under_test import ClientSubject, Feature, ServerSubject
 
 MOMENT = 20.0
 """Seconds for what takes a moment, on a machine that has much else to do."""

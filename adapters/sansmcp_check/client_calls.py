@@ -6,11 +6,12 @@ import itertools
 import threading
 from typing import Any
 
+from sansmcp.base_client import ServerRequest
 from sansmcp.client.options import ClientSettings
 from sansmcp.errors import CallError, JsonRpcError
-from sansmcp.handles import ServerRequest
 from sansmcp.trace import Tracer
 
+from .adapter_under_test import Answer, ClientSubject, Feature
 from .check import client_check, expect, happened, raises, same
 from .clients import LEGACY, MODERN, OLDEST, call, connected, notified, start, talking, until
 from .fake_server import (
@@ -25,7 +26,6 @@ from .fake_server import (
     progress,
     server_result,
 )
-from .subjects import Answer, ClientSubject, Feature
 
 _WORDS = {"text": "a\u2028ä😀"}
 

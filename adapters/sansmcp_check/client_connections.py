@@ -6,11 +6,11 @@ import threading
 
 from sansmcp.errors import Disconnected
 
+from .adapter_under_test import ClientSubject
 from .check import client_check, raises, same, stays_the_same
 from .client_calls import by_stream
 from .clients import LEGACY, MODERN, call, connected, talking
 from .fake_server import SCRIPTS, Exchange, FakeServer, Script, echo, in_turn
-from .subjects import ClientSubject
 
 _STEPS = ("initialize", "notifications/initialized")
 

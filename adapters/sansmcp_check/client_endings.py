@@ -14,6 +14,7 @@ from sansmcp.errors import (
     SessionLost,
 )
 
+from .adapter_under_test import ClientSubject, ConnectedClient, Feature
 from .check import client_check, raises, same
 from .clients import LEGACY, MODERN, SOON, call, connected, start, talking, until
 from .fake_server import (
@@ -25,7 +26,6 @@ from .fake_server import (
     encode,
     server_result,
 )
-from .subjects import ClientSubject, ConnectedClient, Feature
 
 
 def _hang(exchange: Exchange) -> None:

@@ -13,9 +13,9 @@ from sansmcp.events import ServerLogged
 from sansmcp.limits import Limits
 from sansmcp.types import Self
 
+from .adapter_under_test import ClientSubject, Feature
 from .check import MOMENT, client_check, expect, raises, same, stays_the_same
 from .clients import LEGACY, call, connected, notified, start, until
-from .subjects import ClientSubject, Feature
 
 
 class _Program:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 
+from sansmcp.base_client import OnProgress
 from sansmcp.errors import RequestCancelled
-from sansmcp.handles import OnProgress
 from sansmcp.limits import Limits
 
+from .adapter_under_test import ClientSubject, Feature
 from .check import client_check, expect, happened, raises, same, stands_still
 from .clients import LEGACY, MODERN, call, connected, notified, start, talking, until
 from .fake_server import Exchange, FakeServer, event, progress
-from .subjects import ClientSubject, Feature
 
 
 def _log(exchange: Exchange) -> list[bytes]:

@@ -7,15 +7,15 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from sansmcp.base_client import CallOptions
 from sansmcp.client.options import ClientSettings, ReconnectPolicy
 from sansmcp.events import ClientEvent, ServerNotified
-from sansmcp.handles import CallOptions
 from sansmcp.messages import Params
 from sansmcp.types import Unpack
 
+from .adapter_under_test import Answer, ClientSubject, ConnectedClient, Pending
 from .check import MOMENT, Broken
 from .fake_server import SCRIPTS, FakeServer, Script
-from .subjects import Answer, ClientSubject, ConnectedClient, Pending
 
 LEGACY, MODERN, OLDEST = ("2025-11-25",), ("2026-07-28",), ("2024-11-05",)
 """A revision with sessions, one without, and the one of HTTP+SSE."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from sansmcp.codecs.sse import SseDecoder, SseEvent
 from sansmcp.http import Url
-from sansmcp.meta import CAPABILITIES, CLIENT_INFO, NAMED, VERSION
+from sansmcp.meta_keys import CAPABILITIES, CLIENT_INFO, NAMED, VERSION
 from sansmcp.revisions import REVISIONS
 from sansmcp.types import Era, Self
 

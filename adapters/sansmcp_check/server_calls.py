@@ -9,10 +9,10 @@ from typing import Any
 from sansmcp.http import Url
 from sansmcp.limits import Limits
 
+from .adapter_under_test import ServerSubject
 from .check import expect, same, server_check
 from .raw_client import POST_HEADERS, Connection, Peer, Response, request, result_of
 from .servers import LEGACY, MODERN, OLDEST, alive, begun, serving
-from .subjects import ServerSubject
 
 _WORDS = {"text": "a\u2028ä😀"}
 _ASKED: dict[str, Any] = {"elicitation": {}}

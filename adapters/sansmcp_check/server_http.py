@@ -13,10 +13,10 @@ from sansmcp.http import RequestHead, Url
 from sansmcp.limits import Limits
 from sansmcp.trace import Tracer
 
+from .adapter_under_test import Feature, Running, ServerSubject
 from .check import MOMENT, Broken, expect, same, server_check
 from .raw_client import POST_HEADERS, Connection, Peer, request
 from .servers import LEGACY, MODERN, alive, begun, serving
-from .subjects import Feature, Running, ServerSubject
 
 _BAD_JSON = b'{"jsonrpc": "2.0", "id":'
 _LIST = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).encode()

@@ -7,12 +7,12 @@ import subprocess
 from types import TracebackType
 from typing import Any
 
-from sansmcp.meta import CAPABILITIES, CLIENT_INFO, VERSION
+from sansmcp.meta_keys import CAPABILITIES, CLIENT_INFO, VERSION
 from sansmcp.types import Self
 
+from .adapter_under_test import Feature, ServerSubject
 from .check import MOMENT, expect, same, server_check
 from .servers import LEGACY, MODERN
-from .subjects import Feature, ServerSubject
 
 
 class _Process:

@@ -10,10 +10,10 @@ import time
 
 from sansmcp.http import Url
 
+from .adapter_under_test import Feature, Running, ServerSubject
 from .check import MOMENT, expect, happened, raises, same, server_check, stays_the_same
 from .raw_client import Connection, Peer
 from .servers import LEGACY, MODERN, begun, serving
-from .subjects import Feature, Running, ServerSubject
 
 
 def _stopping(running: Running) -> threading.Event:

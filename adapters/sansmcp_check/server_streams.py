@@ -10,10 +10,10 @@ from typing import Any
 
 from sansmcp.limits import Limits
 
+from .adapter_under_test import Feature, ServerSubject
 from .check import expect, happened, same, server_check, stands_still
 from .raw_client import Peer, Response, result_of
 from .servers import LEGACY, MODERN, alive, begun, serving
-from .subjects import Feature, ServerSubject
 
 
 class _Reader:

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from sansmcp.types import Unpack
 
+from .adapter_under_test import Running, ServerSubject, SubjectSettings
 from .check import MOMENT, expect
 from .raw_client import Peer
-from .subjects import Running, ServerSubject, SubjectSettings
 from .tools import Tools
 
 LEGACY, MODERN, OLDEST = "2025-11-25", "2026-07-28", "2024-11-05"

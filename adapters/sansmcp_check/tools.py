@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias
 
 from sansmcp.app import App
-from sansmcp.call_handle import CallHandle
+from sansmcp.base_call import CallHandle
 from sansmcp.errors import JsonRpcError
+from sansmcp.input_required import InputRequest, InputRequired
 from sansmcp.messages import Params
-from sansmcp.turns import InputRequest, InputRequired
 
-from .subjects import ServerSubject
+from .adapter_under_test import ServerSubject
 
 _TICK = 0.005
 """Seconds between two looks at what the check has decided."""

@@ -10,11 +10,11 @@ from typing import Any, Protocol, TypeAlias
 import attrs
 
 import sansmcp
+from sansmcp.base_client import OnProgress
 from sansmcp.events import ClientEvent
-from sansmcp.handles import OnProgress
 from sansmcp_local import ConnectSettings, ServeSettings
 
-from ._say import Mistake
+from ._output import Mistake
 
 ADAPTERS = ("asyncio", "blocking", "trio")
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import sansmcp
 
-from ._say import Commands, Mistake, say
+from ._output import Commands, Mistake, say
 
 _ROUNDS = 5
 _CHUNKS = (65536, 1460, 64)

@@ -23,7 +23,7 @@ from sansmcp.types import elide
 from sansmcp_local import ConnectSettings
 
 from ._adapters import Script, ToolCall, adapter_of, add_adapter
-from ._say import Commands, Mistake, say, tracer
+from ._output import Commands, Mistake, say, tracer
 from ._target import (
     USAGE,
     add_headers,

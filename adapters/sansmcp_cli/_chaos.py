@@ -18,9 +18,9 @@ import attrs
 
 import sansmcp
 
+from ._fault_proxy import CUTS, Address, Ending, Link, Relay, Way
 from ._faults import Faults, Mean, SeededFate
-from ._relay import CUTS, Address, Ending, Link, Relay, Way
-from ._say import Commands, Mistake, say, say_error
+from ._output import Commands, Mistake, say, say_error
 
 _WIDTH = 80
 _USUAL = Faults(cut=Mean(10_000, is_time=False), silence=Mean(40_000, is_time=False), delay=0.02)

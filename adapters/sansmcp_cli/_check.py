@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 import sansmcp
-from sansmcp.hosting.stores import is_durable
+from sansmcp.drivers.store_checks import is_durable
 from sansmcp.testing import check_shared_store
 from sansmcp.testing.stores import STORE_CHECKS
 
 from ._load import load
-from ._say import Commands, Mistake, say, say_error
+from ._output import Commands, Mistake, say, say_error
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -34,9 +34,9 @@ from sansmcp_local import ConnectSettings
 
 from ._adapters import Adapter, Script, ToolCall, adapter_of, add_adapter
 from ._counts import Counts
-from ._relay import Ending, Link, Piece, Relay, Way, relaying
-from ._rounds import show_rounds
-from ._say import Commands, Mistake, say
+from ._demo_input import show_rounds
+from ._fault_proxy import Ending, Link, Piece, Relay, Way, relaying
+from ._output import Commands, Mistake, say
 from ._servers import started
 
 _STEPS = 6

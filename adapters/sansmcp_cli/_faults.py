@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 import attrs
 
-from ._relay import Ending, Piece, Way
+from ._fault_proxy import Ending, Piece, Way
 
 _FRAGMENT_PAUSE = 0.001
 """Seconds between two fragments, so that their receiver reads them one by one."""

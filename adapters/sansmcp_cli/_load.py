@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import Any
 
-from ._say import Mistake
+from ._output import Mistake
 
 
 def load(reference: str, default: str, what: str) -> Any:

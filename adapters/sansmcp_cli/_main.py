@@ -10,7 +10,7 @@ import sys
 import sansmcp
 
 from ._advice import advice
-from ._say import Mistake, say, say_error
+from ._output import Mistake, say, say_error
 
 _DESCRIPTION = (
     "Serve an MCP application, call a tool, find out what a server speaks, or try what a broken "

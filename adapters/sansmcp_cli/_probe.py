@@ -17,7 +17,7 @@ from sansmcp.types import HTTP_SSE, STDIO, STREAMABLE_HTTP
 from sansmcp_local import ConnectSettings
 
 from ._advice import advice, is_denied, is_no_endpoint
-from ._say import Commands, Mistake, say, tracer
+from ._output import Commands, Mistake, say, tracer
 from ._target import USAGE, add_headers, add_target, headers_of, process_of, target_of
 from ._with_asyncio import run
 

@@ -18,7 +18,7 @@ from sansmcp_stores import SqliteStore
 
 from ._adapters import adapter_of, add_adapter
 from ._load import load
-from ._say import Commands, Mistake, say, tracer
+from ._output import Commands, Mistake, say, tracer
 from ._target import add_revision, versions_of
 
 

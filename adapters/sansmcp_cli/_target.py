@@ -7,7 +7,7 @@ import argparse
 import sansmcp
 from sansmcp_local import ConnectSettings, read_state
 
-from ._say import Mistake
+from ._output import Mistake
 
 USAGE = "the server: a URL; or, after a double dash at the end, the command that starts one"
 

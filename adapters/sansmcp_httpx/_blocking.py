@@ -13,9 +13,9 @@ import httpx
 
 import sansmcp
 import sansmcp_threads
+from sansmcp.drivers.client import Answerer
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent
-from sansmcp.hosting.client import Answerer
 from sansmcp.types import STREAMABLE_HTTP, Unpack
 from sansmcp_local import explains, interrupts_allowed, new_client
 

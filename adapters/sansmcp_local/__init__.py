@@ -16,7 +16,7 @@ of a server should know (:func:`announce`, :func:`log_event`), bugs that cost a 
 
 from typing import TYPE_CHECKING
 
-from sansmcp import later
+from sansmcp import _lazy
 
 if TYPE_CHECKING:
     from ._client import ClientParts, ConnectOptions, ConnectSettings, client_parts, new_client
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ._state_file import State, StateFile, read_state
     from ._streams import StandardStreams
 else:
-    __getattr__, __dir__ = later.names(
+    __getattr__, __dir__ = _lazy.names(
         globals(),
         {
             "._client": (

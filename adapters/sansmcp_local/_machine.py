@@ -10,9 +10,9 @@ import attrs
 
 import sansmcp
 from sansmcp import Idle
+from sansmcp.drivers.store_checks import check_synchronous, has_secret, is_durable
 from sansmcp.effects import SendBytes
 from sansmcp.errors import check_settings, of_kind
-from sansmcp.hosting.stores import check_synchronous, has_secret, is_durable
 from sansmcp.types import Unpack
 
 from ._options import options_of

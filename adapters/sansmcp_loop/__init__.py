@@ -6,7 +6,7 @@ that of whole tasks.
 
 from typing import TYPE_CHECKING
 
-from sansmcp import later
+from sansmcp import _lazy
 
 if TYPE_CHECKING:
     from ._asyncio import AsyncioTask, wait_all_shielded
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ._machine import Promise, TimeoutScheduler
     from ._serving import THREADS, Call, Serving
 else:
-    __getattr__, __dir__ = later.names(
+    __getattr__, __dir__ = _lazy.names(
         globals(),
         {
             "._asyncio": ("AsyncioTask", "wait_all_shielded"),

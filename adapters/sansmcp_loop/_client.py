@@ -10,9 +10,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from typing import Any, Protocol, TypeAlias
 
 import sansmcp
+from sansmcp.base_client import OnProgress
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange, ProcessEffect
 from sansmcp.events import ClientEvent, ServerWithdrew
-from sansmcp.handles import OnProgress
 from sansmcp.messages import Params, RequestId
 from sansmcp.types import Self, Unpack, escape_controls
 from sansmcp_local import log_unexpected

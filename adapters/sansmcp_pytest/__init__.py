@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Client", "Connect", "Fault", "Network", "PendingCall", "Serve", "Server"]
 
 # pytest imports this package in each of its runs, also where no test uses a fixture: so it imports
-# nothing, not even what other packages do this with (sansmcp.later).
+# nothing, not even what other packages do this with (sansmcp._lazy).
 _HOMES = {
     "._client": ("Client", "Connect", "PendingCall"),
     "._network": ("Fault", "Network"),

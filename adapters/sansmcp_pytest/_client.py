@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import sansmcp
 import sansmcp_loop
+from sansmcp.base_client import ClientHandle, OnProgress
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent
-from sansmcp.handles import ClientHandle, OnProgress
 from sansmcp.messages import Params
 from sansmcp.types import Unpack
 from sansmcp_loop import Answerer, Task, current_loop

@@ -7,25 +7,25 @@ WSGI server under :mod:`sansmcp_wsgi`, httpx, or a function that makes an HTTP r
 
 from typing import TYPE_CHECKING
 
-from sansmcp import later
+from sansmcp import _lazy
 
 if TYPE_CHECKING:
     from sansmcp_local import HostSettings
 
     from ._call import Call, ThreadCall
     from ._client import Client, ConcurrentClient, PendingCall, check_plain
+    from ._driver import Host
     from ._fetch import Fetch, FetchClient, connect, on_abort
-    from ._host import Host
-    from ._workers import Workers
+    from ._thread_pool import Workers
 else:
-    __getattr__, __dir__ = later.names(
+    __getattr__, __dir__ = _lazy.names(
         globals(),
         {
             "._call": ("Call", "ThreadCall"),
             "._client": ("Client", "ConcurrentClient", "PendingCall", "check_plain"),
             "._fetch": ("Fetch", "FetchClient", "connect", "on_abort"),
-            "._host": ("Host",),
-            "._workers": ("Workers",),
+            "._driver": ("Host",),
+            "._thread_pool": ("Workers",),
             "sansmcp_local": ("HostSettings",),
         },
     )

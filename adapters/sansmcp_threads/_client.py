@@ -14,9 +14,9 @@ from typing import Any
 
 import sansmcp
 from sansmcp import Promise
+from sansmcp.base_client import OnProgress
+from sansmcp.drivers.client import Answerer
 from sansmcp.events import ClientEvent
-from sansmcp.handles import OnProgress
-from sansmcp.hosting.client import Answerer
 from sansmcp.messages import Params
 from sansmcp.types import Self, Unpack, escape_controls
 from sansmcp_local import interrupts_allowed, log_unexpected, undisturbed

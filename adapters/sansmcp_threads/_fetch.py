@@ -11,14 +11,14 @@ from functools import partial
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import sansmcp
+from sansmcp.drivers.client import Answerer
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
-from sansmcp.hosting.client import Answerer
 from sansmcp.http import ResponsePart
 from sansmcp.types import Unpack
 from sansmcp_local import explains, interrupts_allowed, interrupts_kept, new_client
 
 from ._client import ConcurrentClient, check_plain
-from ._workers import Workers
+from ._thread_pool import Workers
 
 Fetch: TypeAlias = Callable[
     [str, str, list[tuple[str, str]], bytes | None],

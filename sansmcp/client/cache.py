@@ -17,9 +17,9 @@ from typing import Any, TypeAlias
 import attrs
 
 from ..codecs import json
+from ..input_required import ROUND
 from ..limits import Limits
 from ..messages import Notification, Params
-from ..turns import ROUND
 
 _CHANGES: Mapping[str, tuple[str, ...]] = {
     "notifications/tools/list_changed": ("tools/list",),

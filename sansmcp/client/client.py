@@ -77,7 +77,7 @@ from ..messages import (
     RequestId,
     Response,
 )
-from ..meta import CAPABILITIES, CLIENT_INFO, LISTEN, OWN_META, SUBSCRIPTION_ID, VERSION
+from ..meta_keys import CAPABILITIES, CLIENT_INFO, LISTEN, OWN_META, SUBSCRIPTION_ID, VERSION
 from ..process import (
     ErrorEnd,
     ErrorOutput,

@@ -27,7 +27,7 @@ from ..codecs.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from ..errors import InvalidResponse, JsonRpcError
 from ..limits import Limits
 from ..messages import ErrorResponse, Request, RequestId, Response
-from ..meta import CLIENT_CAPABILITIES
+from ..meta_keys import CLIENT_CAPABILITIES
 from .outcomes import (
     Flooded,
     InputRequested,

@@ -43,7 +43,7 @@ from ..errors import (
 )
 from ..events import Connected
 from ..messages import ErrorResponse
-from ..meta import SERVER_INFO
+from ..meta_keys import SERVER_INFO
 from ..revisions import REVISIONS, of_era
 from ..states import OPENING, ClientState, OpeningEvent, OpeningState, advance
 from ..types import HTTP_SSE, STDIO, Era

@@ -14,12 +14,12 @@ import attrs
 
 from ..codecs.headers import Headers, HeaderTypes, further_headers
 from ..errors import LocalProtocolError, check_seconds, expect, of_kind
+from ..http11_parser import Http11
 from ..limits import Limits
-from ..meta import checked_capabilities
+from ..meta_keys import checked_capabilities
 from ..revisions import REVISIONS, checked_versions, of_era
 from ..trace import Tracer
 from ..types import HTTP_SSE, STREAMABLE_HTTP, Era
-from ..wire import Http11
 
 URL_TRANSPORTS = (STREAMABLE_HTTP, HTTP_SSE)
 """How a client can talk to a URL, the newest way first."""
@@ -247,7 +247,7 @@ class ClientOptions:
             adapters.
         limits: bounds of bytes, seconds and counts; None: the defaults of :class:`sansmcp.Limits`.
         http11: what reads heads of HTTP/1.1 on raw sockets, e.g.
-            ``sansmcp.httptools_pump.HTTP11``; None: h11.
+            ``sansmcp.httptools_parser.HTTP11``; None: h11.
         cache: keep lists and resources for as long as the server says that they hold, and answer
             from there (2026-07-28). That a server tells of changes takes a call of
             ``subscriptions/listen``.

@@ -17,7 +17,7 @@ from typing import Protocol
 import attrs
 
 from ..codecs import headers, jsonrpc
-from ..codecs.buffer import too_large
+from ..codecs.delimited_buffer import too_large
 from ..codecs.jsonrpc import Batch
 from ..codecs.sse import SseDecoder, SseEvent
 from ..errors import RemoteProtocolError

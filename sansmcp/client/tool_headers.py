@@ -18,7 +18,7 @@ from ..codecs.headers import Headers
 from ..errors import LocalProtocolError
 from ..events import ToolRejected
 from ..messages import Params
-from ..meta import NAMED
+from ..meta_keys import NAMED
 
 _MAX_TOOLS = 1000
 """Tools whose headers are remembered; the schema of a tool that is forgotten is fetched again."""

@@ -5,7 +5,7 @@ same place, for every way of cutting; every decoder is linear in its input. They
 :class:`~sansmcp.errors.RemoteProtocolError`.
 
 ========================  ==========================================================================
-``buffer``                bytes in, whole lines out: the base of the two decoders of lines
+``delimited_buffer``      bytes in, whole lines out: the base of the two decoders of lines
 ``json``                  JSON documents, strictly
 ``jsonrpc``               the four kinds of message, and batches
 ``envelope``              the outside of a message, without a look at what it carries
@@ -15,6 +15,6 @@ same place, for every way of cutting; every decoder is linear in its input. They
 ``event_id``              the cursor that an SSE event id is
 ``headers``               HTTP header lists, ``Accept``, media types
 ``mirrored``              headers that repeat parts of a body
-``framing``               HTTP/1.1 on the way out
+``http11_framing``        HTTP/1.1 on the way out
 ========================  ==========================================================================
 """

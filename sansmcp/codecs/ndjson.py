@@ -14,7 +14,7 @@ from collections import deque
 
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..types import Idle
-from .buffer import LF_BYTE, PieceBuffer, not_bytes
+from .delimited_buffer import LF_BYTE, PieceBuffer, not_bytes
 
 
 class NdjsonDecoder:

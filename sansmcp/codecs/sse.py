@@ -25,7 +25,7 @@ import attrs
 
 from ..errors import LocalProtocolError, RemoteProtocolError, expect
 from ..types import Idle, elide, redact
-from .buffer import CR_BYTE, LF_BYTE, PieceBuffer, as_bytes, too_large
+from .delimited_buffer import CR_BYTE, LF_BYTE, PieceBuffer, as_bytes, too_large
 
 KEEP_ALIVE = b":\n\n"
 """A comment: bytes that keep a quiet connection alive and mean nothing. WHATWG: about every 15

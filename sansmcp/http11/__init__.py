@@ -4,8 +4,8 @@ A :class:`ServerConnection` is what a server does with an accepted connection, r
 request; a :class:`ClientConnection` carries a client's exchanges, one at a time, and a
 :class:`ConnectionPool` says which one is to carry the next. Both kinds turn bytes into the parts
 that the machines understand, so a host that brings its own HTTP library does without this module.
-Heads are read by :mod:`sansmcp.h11_pump`, or by what the setting ``http11`` of the machine names
-(:mod:`sansmcp.httptools_pump`); all else is read, and everything written, here.
+Heads are read by :mod:`sansmcp.h11_parser`, or by what the setting ``http11`` of the machine names
+(:mod:`sansmcp.httptools_parser`); all else is read, and everything written, here.
 
 Slow and hostile peers are dealt with here, since only here are there bytes: a request head has to
 be complete within a total time, not per read; so has a body; head sizes are counted in the bytes

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ..client.client import Client
 from ..effects import OpenExchange
-from .client import ClientConnection
+from .client_connection import ClientConnection
 
 
 class Stream(Protocol):

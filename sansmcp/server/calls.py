@@ -30,14 +30,14 @@ from ..errors import (
 )
 from ..events import CallCancelled, CallReceived, ClientAnswered, MessageLost
 from ..http import RequestHead, RequestHeaders
+from ..input_required import FIRST_TURN, Answers, InputRequired, Turn
 from ..messages import ErrorResponse, Message, Notification, Params, Request, RequestId, Response
 from ..revisions import Revision
 from ..server_call import Call, Caller
 from ..states import CALL, CallEvent, CallState, advance
 from ..timers import Timer
-from ..turns import FIRST_TURN, Answers, InputRequired, Turn
-from .asking import no_input
 from .core import ServerCore
+from .input_checks import no_input
 from .options import milliseconds_of
 
 

@@ -16,7 +16,7 @@ from ..events import ServerEvent
 from ..http import RequestHead
 from ..limits import Limits
 from ..messages import Request
-from ..meta import checked_capabilities
+from ..meta_keys import checked_capabilities
 from ..revisions import of_era
 from ..shares import Shares
 from ..timers import TimerTable
@@ -123,7 +123,7 @@ class ServerCore:
     def stream_after_of(self, method: str) -> float | None:
         """Seconds after which a request of this method gets an event stream.
 
-        None leaves it to :class:`~sansmcp.server.answers.HttpAnswer`.
+        None leaves it to :class:`~sansmcp.server.responder.HttpAnswer`.
         """
         own = self.app.options_of(method).stream_after
         return self.options.stream_after if own is None else own

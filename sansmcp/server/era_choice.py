@@ -15,11 +15,11 @@ from ..codecs import headers
 from ..codecs.jsonrpc import Batch
 from ..http import RequestHead
 from ..messages import Message, Request
-from ..meta import PROTOCOL_VERSION, VERSION, meta_of
+from ..meta_keys import PROTOCOL_VERSION, VERSION, meta_of
 from ..revisions import REVISIONS
 from . import refusals
 from .core import ServerCore
-from .dispatch import Endpoint
+from .validation import Endpoint
 
 SESSION_ID = b"mcp-session-id"
 LAST_EVENT_ID = b"last-event-id"

@@ -1,7 +1,7 @@
 """One HTTP request and its response, as the server sees it.
 
 An exchange collects a request and holds what is still to be sent of its response. It decides
-nothing: :mod:`.dispatch` says what a request is, and the machine says what to answer. Whoever
+nothing: :mod:`.validation` says what a request is, and the machine says what to answer. Whoever
 drives the exchange (one task, one thread, one callback) pulls the effects one at a time and
 performs each before pulling the next, so what waits here is what a slow peer has not taken.
 """
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import attrs
 
 from ..codecs import headers, jsonrpc
-from ..codecs.buffer import too_large
+from ..codecs.delimited_buffer import too_large
 from ..codecs.headers import Headers
 from ..effects import Abort, ExchangeEffect, SendBody, SendEnd, SendHead, Wake
 from ..errors import RemoteProtocolError

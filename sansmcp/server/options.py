@@ -14,13 +14,13 @@ from typing import Any, TypedDict
 import attrs
 
 from ..errors import LocalProtocolError, check_delay, of_kind
+from ..http11_parser import Http11
+from ..input_required import StateSeal
 from ..limits import Limits
 from ..revisions import REVISIONS, checked_versions, of_era
 from ..security import SecurityPolicy
 from ..trace import Tracer
-from ..turns import StateSeal
 from ..types import Era
-from ..wire import Http11
 
 _PATH = re.compile(r"/[!-\"$->@-~]*")
 
@@ -122,7 +122,7 @@ class ServerOptions:
         policy: which hosts and origins are served; None: those of this machine only.
         limits: bounds of bytes, seconds and counts; None: the defaults of :class:`sansmcp.Limits`.
         http11: what reads heads of HTTP/1.1 on raw sockets, e.g.
-            ``sansmcp.httptools_pump.HTTP11``; None: h11.
+            ``sansmcp.httptools_parser.HTTP11``; None: h11.
         trace: is told everything that is sent and received.
     """
 

@@ -2,7 +2,7 @@
 
 The text says what to send instead. Each mistake has its own ``reason``, which programs can match,
 because a bare status led people to wrong theories for days. A row is called to make the
-:class:`~sansmcp.errors.RemoteProtocolError`: the validators of :mod:`.dispatch` raise it, and the
+:class:`~sansmcp.errors.RemoteProtocolError`: the validators of :mod:`.validation` raise it, and the
 exchange answers with its ``reply``.
 
     raise refusals.TOO_MANY_CALLS(request.id, limit=32)

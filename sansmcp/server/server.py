@@ -34,23 +34,23 @@ from ..events import ServerEvent
 from ..http import BodyData, BodyEnd, PeerGone, RequestHead, RequestPart
 from ..limits import Limits
 from ..messages import Params
-from ..meta import PROTOCOL_VERSION
+from ..meta_keys import PROTOCOL_VERSION
 from ..server_call import Session
 from ..states import ExchangeState
 from ..timers import Timer
 from ..types import HTTP_SSE, STDIO, STREAMABLE_HTTP, Idle, Unpack, never
 from . import refusals
-from .answers import HttpAnswer
 from .channel import Channel
 from .core import Outlet, ServerCore
-from .dispatch import Asked, Endpoint, check_common, check_mcp_path
 from .era_choice import is_http_sse, is_modern, names_session_early
 from .exchange import ServerExchange
 from .modern.era import Modern
 from .modern.stateless import StatelessHttp, StatelessLines
 from .modern.subscriptions import Subscriptions, is_known
 from .options import ServerOptions, ServerSettings, milliseconds_of
-from .storing import StoreCompletions
+from .responder import HttpAnswer
+from .store_completions import StoreCompletions
+from .validation import Asked, Endpoint, check_common, check_mcp_path
 
 if TYPE_CHECKING:
     from .legacy.era import Legacy

@@ -34,8 +34,8 @@ from ..events import (
     ServerEvent,
 )
 from ..http import PeerGone
-from ..http11.client import ClientConnection
-from ..http11.server import ServerConnection
+from ..http11.client_connection import ClientConnection
+from ..http11.server_connection import ServerConnection
 from ..server.server import Server
 from ..server_call import Call
 from ..store import Store

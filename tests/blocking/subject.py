@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import sansmcp_blocking
+from sansmcp.base_client import OnProgress
 from sansmcp.events import ClientEvent, Connected
-from sansmcp.handles import OnProgress
 from sansmcp.messages import Params
 from sansmcp.types import Unpack
 from sansmcp_check import (

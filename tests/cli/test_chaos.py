@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sansmcp_cli._fault_proxy import Ending, Link, Piece, Relay, Way
 from sansmcp_cli._faults import Faults, Mean, SeededFate
-from sansmcp_cli._relay import Ending, Link, Piece, Relay, Way
 
 from ..ports import free_port
 from ..tls import contexts

@@ -22,7 +22,7 @@ from sansmcp_cli import _with_trio
 from sansmcp_cli._adapters import Answers, Script, ToolCall, next_call
 from sansmcp_cli._counts import Counts
 from sansmcp_cli._demo import Part
-from sansmcp_cli._say import say, say_error
+from sansmcp_cli._output import say, say_error
 from sansmcp_local import ConnectSettings, ServeSettings
 
 from .conftest import ADAPTERS, ROOT, Ran, command, environment, failed, run, run_here
@@ -126,7 +126,7 @@ def test_the_demonstration_fits_the_terminal() -> None:
 def test_the_demonstration_tells_of_calls_that_fail(
     name: str, value: object, said: str, verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"sansmcp_cli._rounds.{name}", value)
+    monkeypatch.setattr(f"sansmcp_cli._demo_input.{name}", value)
     shown = run_here("demo", "--calls", "0", "--quiet")
     assert shown.status == 1
     assert shown.out == f"demo: 3 calls, 0 disconnects, {verdict}\n"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sansmcp import RemoteProtocolError
-from sansmcp.codecs.buffer import PieceBuffer
+from sansmcp.codecs.delimited_buffer import PieceBuffer
 
 
 @given(

@@ -33,12 +33,12 @@ from sansmcp import (
     encode_event,
     encode_line,
     encode_message,
-    h11_pump,
-    httptools_pump,
+    h11_parser,
+    httptools_parser,
 )
-from sansmcp.codecs import envelope, framing, headers, json, mirrored
-from sansmcp.http11.reading import RequestReader, ResponseReader
-from sansmcp.wire import Http11
+from sansmcp.codecs import envelope, headers, http11_framing, json, mirrored
+from sansmcp.http11.message_parser import RequestReader, ResponseReader
+from sansmcp.http11_parser import Http11
 
 from .inputs import seeded
 from .mutations import Mutator
@@ -283,8 +283,8 @@ def header_values(data: bytes) -> None:
     pairs = [(name, value) for name, _, value in (each.partition(b":") for each in values)]
     with contextlib.suppress(LocalProtocolError):
         added = headers.further_headers(pairs)
-        head = framing.encode_head(b"GET / HTTP/1.1", (*added, (b"host", b"x")))
-        for http11 in (h11_pump.HTTP11, httptools_pump.HTTP11):
+        head = http11_framing.encode_head(b"GET / HTTP/1.1", (*added, (b"host", b"x")))
+        for http11 in (h11_parser.HTTP11, httptools_parser.HTTP11):
             read, _ = http11.read_request_head(head)
             assert read.headers == (*added, (b"host", b"x"))
     for value in values:
@@ -397,7 +397,7 @@ def _said(head: RequestHead | ResponseHead) -> Any:
     return start, [(name, each.lower() if name == coding else each) for name, each in head.headers]
 
 
-_PUMPS = (h11_pump, httptools_pump)
+_PUMPS = (h11_parser, httptools_parser)
 
 
 class _Recorded:
@@ -422,10 +422,10 @@ def pumps(data: bytes) -> None:
     sent: list[bytes] = []
     read: list[list[Outcome]] = []
     for pump, pieces in (
-        (h11_pump, [text]),
-        (h11_pump, random.pieces(text)),
-        (httptools_pump, [text]),
-        (httptools_pump, random.pieces(text)),
+        (h11_parser, [text]),
+        (h11_parser, random.pieces(text)),
+        (httptools_parser, [text]),
+        (httptools_parser, random.pieces(text)),
     ):
         recorded = _Recorded(pump.HTTP11)
         world = EchoWorld(0, http11=recorded.http11)

@@ -17,13 +17,13 @@ from sansmcp import (
     EventId,
     ServerConnection,
     ServerPipe,
-    h11_pump,
-    httptools_pump,
+    h11_parser,
+    httptools_parser,
 )
+from sansmcp.input_required import InputRequest, InputRequired
 from sansmcp.process import ErrorOutput, Output
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
 from sansmcp.states import ClientState
-from sansmcp.turns import InputRequest, InputRequired
 
 from .client_bench import FuzzClient, http_client
 from .inputs import Said, in_parts
@@ -43,9 +43,9 @@ from .server_bench import (
 
 SERVERS: tuple[dict[str, Any], ...] = (
     {},
-    {"http11": httptools_pump.HTTP11},
+    {"http11": httptools_parser.HTTP11},
     {"shared_store": True, "multi_turn": True},
-    {"http11": httptools_pump.HTTP11, "resumable": False},
+    {"http11": httptools_parser.HTTP11, "resumable": False},
     {"stream_after": 0.0, "retry": 1.0},
 )
 
@@ -127,7 +127,7 @@ def client_http(data: bytes) -> None:
     """Responses for a client, in the order of its requests."""
     seed, parts = in_parts(data)
     random = Mutator(seed)
-    world = http_client(random, (h11_pump, httptools_pump)[seed % 2].HTTP11)
+    world = http_client(random, (h11_parser, httptools_parser)[seed % 2].HTTP11)
     world.damage = 0.0
     world.client.start(now=world.now)
     world.settle()

@@ -16,7 +16,7 @@ from typing import Any
 
 import sansmcp
 from sansmcp.http import RequestHead
-from sansmcp.turns import InputRequest, InputRequired
+from sansmcp.input_required import InputRequest, InputRequired
 from sansmcp_check import ServerSubject
 
 from ..asgi.conftest import Host as AsgiHost

@@ -26,9 +26,9 @@ from sansmcp.effects import (
     Wake,
 )
 from sansmcp.events import CallReceived, ServerEvent
+from sansmcp.input_required import InputRequest, InputRequired
 from sansmcp.testing import counting_tokens
 from sansmcp.trace import Tracer
-from sansmcp.turns import InputRequest, InputRequired
 
 from .mutations import Mutator
 

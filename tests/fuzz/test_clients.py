@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp import h11_pump, httptools_pump
+from sansmcp import h11_parser, httptools_parser
 from sansmcp.process import ErrorOutput, Output
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
 from sansmcp.states import ClientState
@@ -78,7 +78,7 @@ def over_process(seed: int, count: int) -> Iterator[tuple[int, bytes]]:
         assert world.ended[handle] == 1, f"ended {world.ended[handle]} times"
 
 
-@pytest.mark.parametrize("pump", [h11_pump, httptools_pump], ids=["h11", "httptools"])
+@pytest.mark.parametrize("pump", [h11_parser, httptools_parser], ids=["h11", "httptools"])
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_responses(seed: int, pump: Any) -> None:
     """750 calls each, with one mutated response at least."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp import ServerConnection, ServerPipe, h11_pump, httptools_pump
+from sansmcp import ServerConnection, ServerPipe, h11_parser, httptools_parser
 
 from .mutations import SEEDS, with_length
 from .server_bench import (
@@ -91,7 +91,7 @@ def check(seed: int, cases: Iterator[tuple[int, bytes]]) -> None:
         raise AssertionError(f"seed {seed}: {case!r}") from error
 
 
-@pytest.mark.parametrize("pump", [h11_pump, httptools_pump], ids=["h11", "httptools"])
+@pytest.mark.parametrize("pump", [h11_parser, httptools_parser], ids=["h11", "httptools"])
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_requests(seed: int, pump: Any) -> None:
     """Rows B0, B3 and B11 of the review; 2,000 requests each."""

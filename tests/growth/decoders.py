@@ -17,7 +17,7 @@ from sansmcp import (
     ServerConnection,
     SseDecoder,
 )
-from sansmcp.codecs.buffer import PieceBuffer
+from sansmcp.codecs.delimited_buffer import PieceBuffer
 from sansmcp.effects import OpenExchange
 from sansmcp.testing import counting_tokens
 

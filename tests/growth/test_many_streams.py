@@ -12,7 +12,7 @@ import pytest
 
 from sansmcp import Entry, Limits, MemoryStore, Store, StreamKey
 from sansmcp.events import SessionOpened
-from sansmcp.meta import LISTEN
+from sansmcp.meta_keys import LISTEN
 from sansmcp_stores import SqliteStore
 from tests.client.bench import Bench as ClientBench
 from tests.server.bench import Talk, initialize, notification

@@ -30,9 +30,9 @@ from sansmcp import (
     ServerConnection,
     ServerHost,
 )
+from sansmcp.base_client import ServerRequest
 from sansmcp.effects import ClientEffect, OpenExchange, SendBytes
 from sansmcp.events import ServerEvent
-from sansmcp.handles import ServerRequest
 from sansmcp.messages import Params
 from sansmcp.testing import counting_tokens
 
@@ -46,14 +46,14 @@ AT_THE_CLIENT = "At the client, from the event stream to the caller"
 
 HELPERS = frozenset(
     {
-        "codecs/buffer",
-        "codecs/framing",
+        "codecs/delimited_buffer",
+        "codecs/http11_framing",
         "codecs/headers",
         "codecs/json",
         "errors",
         "http",
         "limits",
-        "meta",
+        "meta_keys",
         "shares",
         "states",
         "store",

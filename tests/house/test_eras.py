@@ -14,7 +14,7 @@ from sansmcp.revisions import HANDSHAKE_VERSIONS
 
 from .sources import ROOT
 
-OF_SESSIONS = ("client/legacy", "server/legacy", "codecs/event_id.py", "memory.py")
+OF_SESSIONS = ("client/legacy", "server/legacy", "codecs/event_id.py", "memory_store.py")
 """What only the handshake revisions need."""
 
 MODERN_TESTS = ("tests/client/modern", "tests/server/modern")

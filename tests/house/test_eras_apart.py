@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sansmcp import Call
-from sansmcp.meta import LISTEN
+from sansmcp.meta_keys import LISTEN
 
 from ..server.bench import Bench, example_app, initialize, notification, request
 from ..server.modern.bench import ModernBench, heard, meta, modern, modern_app

@@ -9,19 +9,19 @@ import pytest
 from .sources import Module, adapters, core
 
 TIERS = (
-    ("later", "messages", "shares", "types"),
+    ("_lazy", "messages", "shares", "types"),
     ("errors", "process", "store", "timers"),
     ("limits",),
-    ("app", "codecs", "memory", "revisions", "security", "states"),
-    ("http", "meta", "turns"),
-    ("server_call", "wire"),
+    ("app", "codecs", "memory_store", "revisions", "security", "states"),
+    ("http", "meta_keys", "input_required"),
+    ("server_call", "http11_parser"),
     ("authentication", "events"),
     ("effects",),
-    ("h11_pump", "httptools_pump", "trace"),
+    ("h11_parser", "httptools_parser", "trace"),
     ("client", "server"),
-    ("handles", "http11"),
-    ("call_handle",),
-    ("hosting",),
+    ("base_client", "http11"),
+    ("base_call",),
+    ("drivers",),
     ("testing",),
     ("__init__",),
 )
@@ -159,7 +159,7 @@ def test_adapters_know_the_core_and_not_each_other() -> None:
         ("sansmcp.server.calls", "from .. import Limits"),
         ("sansmcp.server.calls", "from sansmcp import Limits"),
         ("sansmcp.store", "if TYPE_CHECKING:\n    pass\nelse:\n    from .errors import CallError"),
-        ("sansmcp.memory", "def later():\n    from .http11 import ServerConnection"),
+        ("sansmcp.memory_store", "def later():\n    from .http11 import ServerConnection"),
     ],
 )
 def test_a_wrong_way_is_found(name: str, source: str) -> None:

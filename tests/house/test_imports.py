@@ -17,7 +17,7 @@ VOCABULARY = {
     "codecs",
     "errors",
     "http",
-    "later",
+    "_lazy",
     "limits",
     "messages",
     "revisions",
@@ -29,16 +29,16 @@ VOCABULARY = {
 MACHINE = {
     "effects",
     "events",
-    "meta",
+    "meta_keys",
     "process",
     "server_call",
     "states",
     "timers",
     "trace",
-    "turns",
-    "wire",
+    "input_required",
+    "http11_parser",
 }
-CONNECTION = {"h11_pump", "http11"}
+CONNECTION = {"h11_parser", "http11"}
 SERVER = {"authentication", "security", "server", "shares"}
 
 BRINGS = {
@@ -157,7 +157,7 @@ def test_an_import_brings_no_more_of_the_standard_library(code: str) -> None:
 def test_who_connects_imports_no_server(code: str) -> None:
     modules = loaded(code)
     assert "server" not in parts(modules)
-    assert "sansmcp.hosting.server" not in modules
+    assert "sansmcp.drivers.server" not in modules
 
 
 @pytest.mark.parametrize("code", SERVER_HALF)

@@ -44,10 +44,10 @@ def test_a_page_that_is_right_stays_as_it_is() -> None:
 
 def test_the_ways_are_traced_from_end_to_end() -> None:
     first, *_ = paths()[AT_THE_SERVER]
-    assert first == ("http11/server", "ServerConnection.receive_data")
+    assert first == ("http11/server_connection", "ServerConnection.receive_data")
     first, *_, last = paths()[AT_THE_CLIENT]
-    assert first == ("http11/client", "ClientConnection.receive_data")
-    assert last == ("handles", "Promise.deliver")
+    assert first == ("http11/client_connection", "ClientConnection.receive_data")
+    assert last == ("base_client", "Promise.deliver")
 
 
 def test_steps_are_in_the_order_in_which_they_are_entered() -> None:

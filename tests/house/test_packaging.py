@@ -21,7 +21,7 @@ from .sources import ROOT, Module, adapters, core
 TOPS = ["sansmcp", *adapters()]
 
 EXTRA_OF = {
-    "sansmcp.httptools_pump": "fast",
+    "sansmcp.httptools_parser": "fast",
     "sansmcp_cli": "cli",
     "sansmcp_httpx": "httpx",
     "sansmcp_loop": "trio",

@@ -40,9 +40,9 @@ PURE = {
 """What any module may import, with everything in it."""
 
 IN_ONE_PLACE = {
-    "h11": ("sansmcp.h11_pump",),
-    "httptools": ("sansmcp.httptools_pump",),
-    "importlib": ("sansmcp.later",),
+    "h11": ("sansmcp.h11_parser",),
+    "httptools": ("sansmcp.httptools_parser",),
+    "importlib": ("sansmcp._lazy",),
     "msgspec": ("sansmcp.codecs.json", "sansmcp.codecs.members"),
     "sys": ("sansmcp.types",),
     "typing_extensions": ("sansmcp.types",),
@@ -134,7 +134,7 @@ def test_what_is_not_pure_is_found(source: str) -> None:
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("sansmcp.h11_pump", "import h11"),
+        ("sansmcp.h11_parser", "import h11"),
         ("sansmcp.codecs.json", "import msgspec.json as fast"),
         ("sansmcp.http", "from urllib.parse import urlsplit"),
         ("sansmcp.http", "from collections.abc import Callable"),

@@ -16,7 +16,7 @@ from sansmcp import (
     Server,
     ServerConnection,
     ServerSettings,
-    h11_pump,
+    h11_parser,
 )
 from sansmcp.effects import Authenticate, CloseConnection, SendBytes, ServerEffect, Wake
 from sansmcp.events import CallReceived, ServerEvent
@@ -31,7 +31,7 @@ INITIALIZE = (
     b'"capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}'
 )
 CALL = b'{"jsonrpc":"2.0","id":8,"method":"tools/call"}'
-HTTP11 = h11_pump.HTTP11
+HTTP11 = h11_parser.HTTP11
 """The implementation on the bench; see the fixture ``http11``."""
 
 HEADERS = (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from sansmcp import h11_pump, httptools_pump
+from sansmcp import h11_parser, httptools_parser
 
 from . import bench as benches
 from .bench import Bench
 
 
-@pytest.fixture(params=[h11_pump, httptools_pump], ids=["h11", "httptools"], autouse=True)
+@pytest.fixture(params=[h11_parser, httptools_parser], ids=["h11", "httptools"], autouse=True)
 def http11(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let all machines of a test use the same implementation."""
     monkeypatch.setattr(benches, "HTTP11", request.param.HTTP11)

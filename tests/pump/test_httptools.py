@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sansmcp import RemoteProtocolError
-from sansmcp.httptools_pump import HTTP11
+from sansmcp.httptools_parser import HTTP11
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sansmcp import RemoteProtocolError
 from sansmcp.http import BodyData, BodyEnd, RequestHead, RequestPart, ResponseHead, ResponsePart
-from sansmcp.http11.reading import RequestReader, ResponseReader
+from sansmcp.http11.message_parser import RequestReader, ResponseReader
 
 from . import bench
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sansmcp import LocalProtocolError, RequestHead, ResponseHead
-from sansmcp.http11.response import ResponseWriter
+from sansmcp.http11.response_writer import ResponseWriter
 
 SHORT = ResponseHead(status=200, headers=((b"content-length", b"2"),))
 LONG = ResponseHead(status=200)

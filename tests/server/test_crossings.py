@@ -43,6 +43,6 @@ def test_planted_bug_a_stream_key_without_session(monkeypatch: pytest.MonkeyPatc
     def careless(principal: str, session: str, stream: str) -> StreamKey:
         return StreamKey("", "", stream)
 
-    monkeypatch.setattr("sansmcp.server.legacy.logs.StreamKey", careless)
+    monkeypatch.setattr("sansmcp.server.legacy.stream_table.StreamKey", careless)
     monkeypatch.setattr("sansmcp.server.legacy.sessions.StreamKey", careless)
     assert 200 in crossings(Bench())

@@ -8,8 +8,8 @@ import pytest
 
 from sansmcp import BodyData, BodyEnd, Limits, RequestHead, SecurityPolicy
 from sansmcp.events import CallReceived
-from sansmcp.server.dispatch import MCP_PATH, POST
-from sansmcp.server.legacy.ladder import LADDERS
+from sansmcp.server.legacy.session_validation import LADDERS
+from sansmcp.server.validation import MCP_PATH, POST
 
 from .bench import BOTH, JSON, PING, STREAM, Bench, Talk, expect, initialize, methods, request
 

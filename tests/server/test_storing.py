@@ -9,9 +9,9 @@ import attrs
 import pytest
 
 from sansmcp import Entry, Limits, LocalProtocolError, MemoryStore, StreamKey
+from sansmcp.drivers.store_checks import check_synchronous
 from sansmcp.effects import StoreAppend, StoreDrop, StoreEffect, StoreRead
 from sansmcp.events import MessageLost, StoreFailed
-from sansmcp.hosting.stores import check_synchronous
 
 from .bench import Bench, methods, request, say
 from .instances import Instances

@@ -14,7 +14,7 @@ import attrs
 
 from sansmcp import Idle, ServerConnection, ServerPipe
 from sansmcp.effects import CloseConnection, SendBytes
-from sansmcp.http11.client import ClientConnection
+from sansmcp.http11.client_connection import ClientConnection
 from sansmcp.process import ErrorEnd, ErrorOutput, OutputEnd, ProcessExit
 
 from .gathering import Gatherer

@@ -75,11 +75,11 @@ from sansmcp.events import (
 )
 from sansmcp.http11.pool import ConnectionPool
 from sansmcp.messages import RequestId
-from sansmcp.meta import LISTEN, LOG_LEVEL, UPDATED
+from sansmcp.meta_keys import LISTEN, LOG_LEVEL, UPDATED
 from sansmcp.process import Output, ProcessPart
-from sansmcp.server.legacy.elsewhere import cancellation_log
+from sansmcp.server.legacy.mailbox import cancellation_log
+from sansmcp.server.legacy.parked_calls import Parked
 from sansmcp.server.legacy.sessions import LegacySession
-from sansmcp.server.legacy.turns import Parked
 from sansmcp.server_call import Caller
 from sansmcp.types import Era
 from sansmcp_stores import SqliteStore

@@ -29,18 +29,18 @@ from sansmcp import (
     StateSeal,
     StreamKey,
     Verdicts,
-    httptools_pump,
+    httptools_parser,
 )
 from sansmcp.codecs import jsonrpc
 from sansmcp.codecs.jsonrpc import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
 from sansmcp.effects import OpenExchange
 from sansmcp.errors import RequestTimeout
+from sansmcp.http11_parser import Http11
 from sansmcp.messages import Request
-from sansmcp.meta import LISTEN
+from sansmcp.meta_keys import LISTEN
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
 from sansmcp.testing import VirtualClock, counting_tokens
 from sansmcp.trace import Tracer
-from sansmcp.wire import Http11
 from sansmcp_stores import SqliteStore
 
 from . import remains
@@ -446,7 +446,7 @@ class World:
         if "httptools" not in self.features or self.fates.number(f"{name} reads heads") < 0.5:
             return None
         self.reach("heads read by httptools")
-        return httptools_pump.HTTP11
+        return httptools_parser.HTTP11
 
     def _tracer(self, name: str) -> Tracer | None:
         if self.story is None:

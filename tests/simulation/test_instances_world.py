@@ -39,7 +39,7 @@ from sansmcp import (
 )
 from sansmcp.effects import SendBody, SendHead
 from sansmcp.events import CallCompleted, CallFailed, ServerAsked
-from sansmcp.server.legacy.turns import Delivery
+from sansmcp.server.legacy.parked_calls import Delivery
 from sansmcp.testing import Link, Pair, counting_tokens
 
 from ..stores.strangers import Attempt, Spy, attempts, initialize

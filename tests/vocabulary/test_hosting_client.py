@@ -23,11 +23,11 @@ from sansmcp import (
     ServerRequest,
     encode_event,
 )
+from sansmcp.base_client import OnProgress
 from sansmcp.effects import ClientEffect, KillProcess
 from sansmcp.events import ClientEvent, Closed, ProgressReceived, ServerNotified
-from sansmcp.handles import OnProgress
 from sansmcp.messages import Params
-from sansmcp.meta import MULTI_TURN
+from sansmcp.meta_keys import MULTI_TURN
 from sansmcp.process import ProcessExit
 
 from ..client.bench import Asked, Bench, error, initialized, notification, request, response

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from sansmcp import meta
+from sansmcp import meta_keys
 
 LABEL = r"[a-zA-Z](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 NAME = r"[a-zA-Z0-9](?:[a-zA-Z0-9._-]*[a-zA-Z0-9])?"
@@ -14,7 +14,7 @@ KEY = re.compile(rf"(?:{LABEL}(?:\.{LABEL})*/)?(?:{NAME})?")
 
 OURS = [
     value
-    for name, value in vars(meta).items()
+    for name, value in vars(meta_keys).items()
     if name[0].isupper() and isinstance(value, str) and "protocol/" in value
 ]
 
@@ -27,8 +27,8 @@ RESERVED = re.compile(
 
 @pytest.mark.requirement("JSONRPC-B-044", "JSONRPC-B-045")
 def test_names_that_the_protocol_does_not_have_have_no_prefix_of_its_own() -> None:
-    names = [value for value in vars(meta).values() if isinstance(value, str) and "/" in value]
-    assert meta.MULTI_TURN in names
+    names = [value for value in vars(meta_keys).values() if isinstance(value, str) and "/" in value]
+    assert meta_keys.MULTI_TURN in names
     minted = [name for name in names if not name.startswith("io.modelcontextprotocol/")]
     assert [name for name in minted if RESERVED.fullmatch(name)] == []
 

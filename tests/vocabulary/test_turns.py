@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sansmcp import LocalProtocolError, RemoteProtocolError, StateSeal
 from sansmcp.codecs import json
-from sansmcp.turns import InputRequest, InputRequired, Turn
+from sansmcp.input_required import InputRequest, InputRequired, Turn
 
 requirement = pytest.mark.requirement
 

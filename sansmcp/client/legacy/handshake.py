@@ -12,7 +12,7 @@ from typing import Any
 from ...codecs import headers, json
 from ...codecs.headers import Headers
 from ...errors import CallError, InvalidResponse, NegotiationFailed
-from ...meta import names_multi_turn, with_multi_turn
+from ...meta_keys import names_multi_turn, with_multi_turn
 from ...revisions import REVISIONS
 from ...types import STREAMABLE_HTTP, Secret
 from ..options import ClientOptions

@@ -9,18 +9,18 @@ import re
 from collections.abc import Hashable
 
 from ...messages import Params
-from ...meta import UPDATED
+from ...meta_keys import UPDATED
 from ...server_call import Session
 from ...timers import Timer
 from ..core import Outlet, ServerCore
-from ..dispatch import Endpoint
-from .elsewhere import Leaving, Watch
+from ..validation import Endpoint
+from .dispatcher import Inbox
 from .http_sse import HttpSse
-from .inbox import Inbox
-from .lines import SessionLines
-from .logs import StreamTable
+from .mailbox import Leaving, Watch
+from .session_channel import SessionLines
+from .session_records import SharedSession
 from .sessions import LegacySession, SessionTable
-from .shared import SharedSession
+from .stream_table import StreamTable
 from .streamable_http import StreamableHttp
 from .streams import Stream
 

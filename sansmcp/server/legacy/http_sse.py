@@ -28,11 +28,11 @@ from ...types import Secret
 from .. import refusals
 from ..channel import Channel
 from ..core import ServerCore
-from ..dispatch import Endpoint
 from ..era_choice import TOKEN, message_token
 from ..exchange import ServerExchange
-from .inbox import Inbox
-from .lines import SessionLines
+from ..validation import Endpoint
+from .dispatcher import Inbox
+from .session_channel import SessionLines
 from .sessions import SessionTable
 
 

@@ -11,10 +11,10 @@ import attrs
 
 from ...codecs.jsonrpc import INVALID_REQUEST
 from ...errors import LocalProtocolError
+from ...input_required import InputRequired
 from ...messages import ErrorResponse, Message, Request, Response
-from ...turns import InputRequired
-from ..asking import check_asking, missing_capabilities, missing_capability
 from ..calls import RunningCall
+from ..input_checks import check_asking, missing_capabilities, missing_capability
 
 
 @attrs.define(eq=False, repr=False)

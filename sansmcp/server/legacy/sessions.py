@@ -32,7 +32,7 @@ from ...effects import StoreDrop
 from ...errors import LocalProtocolError
 from ...events import SessionClosed, SessionOpened
 from ...messages import Notification, Params, Request, RequestId
-from ...meta import CLIENT_CAPABILITIES
+from ...meta_keys import CLIENT_CAPABILITIES
 from ...revisions import Revision
 from ...server_call import Session
 from ...shares import Shares
@@ -44,8 +44,8 @@ from .. import refusals
 from ..calls import CallOwner, RunningCall
 from ..core import Outlet, ServerCore
 from ..exchange import ServerExchange
-from .elsewhere import Leaving, Watch, answer_log, cancellation_log, decode_answer
-from .logs import StreamTable
+from .mailbox import Leaving, Watch, answer_log, cancellation_log, decode_answer
+from .stream_table import StreamTable
 from .streams import Stream
 
 SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"

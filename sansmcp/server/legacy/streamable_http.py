@@ -1,8 +1,8 @@
 """Streamable HTTP of the handshake revisions: what a complete request means, and what it starts.
 
 A POST of ``initialize`` opens a session, other POSTs bring messages in, GET reads streams and
-DELETE ends the session. What may not be asked is refused by :mod:`.ladder`; what the messages mean
-is in :mod:`.inbox`.
+DELETE ends the session. What may not be asked is refused by :mod:`.session_validation`; what the
+messages mean is in :mod:`.dispatcher`.
 
 Source: 2025-03-26 to 2025-11-25, basic/transports: Streamable HTTP.
 """
@@ -21,12 +21,14 @@ from ...messages import Message, Notification, Request
 from ...states import ExchangeState
 from .. import refusals
 from ..core import ServerCore
-from ..dispatch import Endpoint
 from ..era_choice import SESSION_ID
 from ..exchange import ServerExchange
-from .answers import Answer
-from .inbox import Inbox
-from .ladder import (
+from ..validation import Endpoint
+from .dispatcher import Inbox
+from .parked_calls import continue_call
+from .session_records import SharedSession
+from .session_responder import Answer
+from .session_validation import (
     AskedInSession,
     check_head,
     check_message,
@@ -34,8 +36,6 @@ from .ladder import (
     session_lives,
 )
 from .sessions import LegacySession, SessionTable
-from .shared import SharedSession
-from .turns import continue_call
 
 
 @attrs.define(eq=False, repr=False)

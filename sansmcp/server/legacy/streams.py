@@ -18,8 +18,8 @@ in memory, and reads pages again when it has sent what it had. Disconnecting a r
 leaves the log as it is.
 
 One writer at a time adds to a log, and it need not be the same for ever: a call that waits for the
-client's answers goes on wherever these arrive (:mod:`.turns`). Then its log is *written elsewhere*,
-and its readers follow it in the store.
+client's answers goes on wherever these arrive (:mod:`.parked_calls`). Then its log is *written
+elsewhere*, and its readers follow it in the store.
 
 Where clients know of it (2025-11-25) each response begins with a *priming event*: an id and nothing
 else, which names the reader's position. So a client that is cut off before the first message can
@@ -49,7 +49,7 @@ from ...timers import Timer
 from .. import refusals
 from ..core import ServerCore
 from ..exchange import ServerExchange
-from ..storing import StoreUser
+from ..store_completions import StoreUser
 
 _STORED = (LogState.WRITING, LogState.FINISHED, LogState.REMOTE)
 _ENDED = (LogState.FINISHED, LogState.REMOTE, LogState.CLOSED)

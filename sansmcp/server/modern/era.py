@@ -5,7 +5,7 @@ repeat parts of it for those on the way who do not read bodies. There are no ses
 and no requests of the server. On HTTP the client that goes away has cancelled.
 
 The ladder is the same on all transports, but for the rows about headers. The rows are tried from
-top to bottom, as those of :mod:`..dispatch`.
+top to bottom, as those of :mod:`..validation`.
 
 Source: 2026-07-28 basic, basic/transports, server/discover; SEP-2575, SEP-2243, SEP-2549.
 """
@@ -20,8 +20,9 @@ import attrs
 from ...codecs import headers, json, mirrored
 from ...events import CallReceived, ClientNotified
 from ...http import RequestHead
+from ...input_required import FIRST_TURN, RESPONSES, STATE, Turn
 from ...messages import Message, Notification, Params, Request, RequestId
-from ...meta import (
+from ...meta_keys import (
     CAPABILITIES,
     CLIENT_INFO,
     LEVELS,
@@ -33,12 +34,11 @@ from ...meta import (
     meta_of,
 )
 from ...revisions import REVISIONS, Revision, of_era
-from ...turns import FIRST_TURN, RESPONSES, STATE, Turn
 from ...types import Era
 from .. import refusals
-from ..asking import ASKING
 from ..calls import AnswerForm, CallOwner, RunningCall
 from ..core import ServerCore
+from ..input_checks import ASKING
 from .subscriptions import Subscriptions
 
 DISCOVER = "server/discover"

@@ -13,13 +13,13 @@ import attrs
 
 from ...codecs import json
 from ...errors import LocalProtocolError
+from ...input_required import InputRequired
 from ...messages import ErrorResponse, Message, Notification, Request, Response
-from ...meta import LEVELS, LOG_LEVEL, SERVER_INFO, meta_of
+from ...meta_keys import LEVELS, LOG_LEVEL, SERVER_INFO, meta_of
 from ...revisions import Revision
-from ...turns import InputRequired
-from ..asking import check_asking, missing_capabilities, missing_capability
 from ..calls import CallOwner, RunningCall
 from ..core import ServerCore
+from ..input_checks import check_asking, missing_capabilities, missing_capability
 
 _CACHEABLE = frozenset(
     (

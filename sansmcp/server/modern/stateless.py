@@ -15,14 +15,14 @@ from ...codecs import jsonrpc
 from ...codecs.sse import encode_event
 from ...http import RequestHead
 from ...messages import Message, Notification, Request, RequestId
-from ...meta import LISTEN
+from ...meta_keys import LISTEN
 from ...states import ExchangeState
 from ...timers import Timer
 from .. import refusals
-from ..answers import HttpAnswer
 from ..calls import RunningCall
 from ..core import Outlet, ServerCore
 from ..exchange import ServerExchange
+from ..responder import HttpAnswer
 from .era import Modern, check_notification
 from .results import StatelessResults
 from .subscriptions import Subscriptions

@@ -17,7 +17,7 @@ import attrs
 
 from ...codecs import json, jsonrpc
 from ...messages import Notification, Params, Request, RequestId, Response
-from ...meta import SUBSCRIPTION_ID, UPDATED
+from ...meta_keys import SUBSCRIPTION_ID, UPDATED
 from .. import refusals
 from ..core import ServerCore
 

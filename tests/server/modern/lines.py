@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sansmcp.events import BadRequest
-from sansmcp.meta import LISTEN
+from sansmcp.meta_keys import LISTEN
 
 from ..bench import notification
 from ..pipe_bench import Pipe, reason, result

@@ -12,7 +12,7 @@ from sansmcp.events import (
     CallReceived,
     ClientNotified,
 )
-from sansmcp.meta import LISTEN
+from sansmcp.meta_keys import LISTEN
 
 from ..bench import LATEST, notification
 from ..pipe_bench import Pipe

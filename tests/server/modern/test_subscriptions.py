@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sansmcp import App, Limits, LocalProtocolError
-from sansmcp.meta import LISTEN
+from sansmcp.meta_keys import LISTEN
 
 from ..bench import STREAM, Talk, expect, methods
 from .bench import SUBSCRIPTION_ID, ModernBench, meta, modern, modern_app

@@ -3,7 +3,7 @@
 Only the way of waiting differs between adapters. So the methods are written once, without waiting:
 each returns what the adapter's own method returns, an awaitable in an asynchronous adapter, the
 value in a blocking one. ``Result`` is the type in which an adapter returns a JSON result, ``Done``
-the type in which it returns nothing. :mod:`.call_handle` does the same for calls in a handler.
+the type in which it returns nothing. :mod:`.base_call` does the same for calls in a handler.
 """
 
 from __future__ import annotations

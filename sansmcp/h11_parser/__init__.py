@@ -1,6 +1,6 @@
 """HTTP/1.1 by ``h11``, which is pure Python: what connections use unless told otherwise."""
 
-from ..wire import Http11
+from ..http11_parser import Http11
 from .heads import read_request_head, read_response_head
 
 HTTP11 = Http11(read_request_head, read_response_head)

@@ -1,6 +1,6 @@
 """How requests of the handshake revisions are answered on Streamable HTTP.
 
-What makes an answer an event stream is in :mod:`..answers`. A stream is stored; JSON is not, for
+What makes an answer an event stream is in :mod:`..responder`. A stream is stored; JSON is not, for
 nobody could read it again. A batch (2025-03-26) is one answer to several calls.
 
 Source: 2025-03-26 to 2025-11-25, basic/transports: Sending Messages to the Server.
@@ -11,16 +11,16 @@ from __future__ import annotations
 import attrs
 
 from ...codecs import jsonrpc
+from ...input_required import InputRequired
 from ...timers import Timer
-from ...turns import InputRequired
-from ..answers import HttpAnswer
 from ..calls import RunningCall
 from ..core import ServerCore
 from ..exchange import ServerExchange
+from ..responder import HttpAnswer
+from .parked_calls import park
 from .results import PlainResults
 from .sessions import LegacySession
 from .streams import Stream
-from .turns import park
 
 
 @attrs.define(eq=False, repr=False)

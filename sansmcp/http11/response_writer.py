@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import attrs
 
-from ..codecs.framing import LAST_CHUNK, encode_chunk, encode_head
 from ..codecs.headers import get, options
+from ..codecs.http11_framing import LAST_CHUNK, encode_chunk, encode_head
 from ..http import RequestHead, ResponseHead
 
 

@@ -12,9 +12,9 @@ from typing import Any
 from ..codecs import json
 from ..codecs.jsonrpc import MISSING_CAPABILITY
 from ..errors import LocalProtocolError, RemoteProtocolError
+from ..input_required import InputRequest, InputRequired
 from ..messages import Request, RequestId
-from ..meta import CLIENT_CAPABILITIES
-from ..turns import InputRequest, InputRequired
+from ..meta_keys import CLIENT_CAPABILITIES
 
 ASKING = frozenset(("tools/call", "prompts/get", "resources/read"))
 """Methods that may be answered by InputRequired."""

@@ -9,6 +9,16 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from ..base_client import (
+    CallOptions,
+    ClientHandle,
+    Done,
+    OnProgress,
+    OriginatingCall,
+    Promise,
+    Result,
+    ServerRequest,
+)
 from ..client.client import Client
 from ..effects import AbortExchange, ClientEffect, OpenExchange
 from ..errors import Disconnected, JsonRpcError
@@ -22,20 +32,10 @@ from ..events import (
     ServerAsked,
     ServerWithdrew,
 )
-from ..handles import (
-    CallOptions,
-    ClientHandle,
-    Done,
-    OnProgress,
-    OriginatingCall,
-    Promise,
-    Result,
-    ServerRequest,
-)
 from ..http import PeerGone
 from ..messages import Params, RequestId
 from ..process import ProcessPart
-from .host import MachineHost
+from .machine import MachineHost
 
 Answerer: TypeAlias = Callable[[ServerRequest], Mapping[str, Any]]
 """Returns the result of a request of the server, or raises JsonRpcError."""

@@ -3,7 +3,7 @@
 The rows are tried from top to bottom and the first that applies decides, so their order *is* the
 behaviour. Each row is one small function that raises the refusal it stands for. They need only the
 head, and are tried as soon as it has arrived, before a body is read. What comes after them belongs
-to an era: :mod:`.legacy.ladder`, :mod:`.modern.era`.
+to an era: :mod:`.legacy.session_validation`, :mod:`.modern.era`.
 
 Source: 2025-03-26 to 2026-07-28 basic/transports: Streamable HTTP.
 """
@@ -16,7 +16,7 @@ from typing import TypeAlias
 import attrs
 
 from ..codecs import headers
-from ..codecs.buffer import too_large
+from ..codecs.delimited_buffer import too_large
 from ..http import RequestHead, request_host
 from ..limits import Limits
 from ..revisions import of_era

@@ -15,7 +15,7 @@ import attrs
 from ..codecs.headers import get_all, options
 from ..errors import RemoteProtocolError
 from ..http import BodyData, BodyEnd, RequestHead, ResponseHead
-from ..wire import HeadReader, malformed
+from ..http11_parser import HeadReader, malformed
 
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 _END_OF_LINE = re.compile(rb"\n")

@@ -1,7 +1,7 @@
 """The methods of a call in a handler, the same in every adapter.
 
-They are written once, without waiting, in the way of :mod:`.handles`. The two modules are separate
-so that a program that only connects does not import the server, and the other way round.
+They are written once, without waiting, in the way of :mod:`.base_client`. The two modules are
+separate so that a program that only connects does not import the server, and the other way round.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import abc
 from collections.abc import Mapping
 from typing import Any, Generic
 
-from .handles import Done, Result
+from .base_client import Done, Result
 from .http import RequestHeaders
 from .messages import Params, RequestId
 from .revisions import Revision

@@ -22,8 +22,8 @@ from ...store import Entry, Page, StreamKey
 from ...types import Secret
 from .. import refusals
 from ..core import ServerCore
-from .logs import store_failed
 from .sessions import LegacySession, SessionTable
+from .stream_table import store_failed
 
 _LOG = ".session"
 """No stream has this name: there is no point in tokens."""

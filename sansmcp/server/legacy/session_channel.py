@@ -20,9 +20,9 @@ from ...revisions import REVISIONS
 from .. import refusals
 from ..calls import CallOwner
 from ..core import Outlet, ServerCore
-from .inbox import Inbox
-from .ladder import check_batch
+from .dispatcher import Inbox
 from .results import PlainResults
+from .session_validation import check_batch
 from .sessions import LegacySession, SessionTable
 
 

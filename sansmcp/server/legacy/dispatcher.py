@@ -19,15 +19,15 @@ from ...codecs.jsonrpc import Batch
 from ...errors import RemoteProtocolError
 from ...events import BadRequest, CallReceived, ClientNotified
 from ...messages import ErrorResponse, Message, Notification, Request, Response
-from ...meta import names_multi_turn, with_multi_turn
+from ...meta_keys import names_multi_turn, with_multi_turn
 from ...revisions import REVISIONS, Revision
 from .. import refusals
 from ..calls import AnswerForm, CallOwner, RunningCall
 from ..core import ServerCore
 from ..exchange import ServerExchange
-from .elsewhere import Leaving, cancellation_log, reason_of
+from .mailbox import Leaving, cancellation_log, reason_of
+from .parked_calls import deliver
 from .sessions import SUBSCRIBE, UNSUBSCRIBE, LegacySession
-from .turns import deliver
 
 
 @attrs.frozen

@@ -22,9 +22,9 @@ from sansmcp_local import ConnectSettings
 from . import example
 from ._adapters import Adapter, Script, ToolCall
 from ._counts import Counts
+from ._fault_proxy import Relay, relaying
 from ._faults import Faults, SeededFate
-from ._relay import Relay, relaying
-from ._say import say
+from ._output import say
 from ._servers import started
 
 Round: TypeAlias = CallHandle[Any, Any]

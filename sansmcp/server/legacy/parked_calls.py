@@ -39,18 +39,18 @@ from ...effects import StoreAppend, StoreEffect, StoreRead
 from ...errors import RemoteProtocolError
 from ...events import BadRequest, CallReceived
 from ...http import RequestHead
+from ...input_required import Answers, InputRequired, Turn
 from ...messages import ErrorResponse, Request, RequestId, Response
 from ...states import SessionState
 from ...store import Entry, EntryKind, Page
-from ...turns import Answers, InputRequired, Turn
 from .. import refusals
 from ..calls import RunningCall
 from ..core import ServerCore
 from ..exchange import ServerExchange
-from .elsewhere import Leaving, answer_log, cancellation_log
-from .logs import store_failed
+from .mailbox import Leaving, answer_log, cancellation_log
 from .results import PlainResults
 from .sessions import LegacySession
+from .stream_table import store_failed
 from .streams import Stream
 
 Answered: TypeAlias = Response | ErrorResponse

@@ -19,7 +19,7 @@ from sansmcp.types import escape_controls
 from sansmcp_local import ServerParts, log_event, log_unexpected
 
 from ._call import Call
-from ._workers import Workers
+from ._thread_pool import Workers
 
 _logger = logging.getLogger("sansmcp")
 

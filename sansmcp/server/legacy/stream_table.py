@@ -14,7 +14,7 @@ from ...store import StreamKey
 from ...timers import Timer
 from ...types import Secret
 from ..core import ServerCore
-from ..storing import StoreUser
+from ..store_completions import StoreUser
 from .streams import Stream
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httptools
 
 from ..http import RequestHead, ResponseHead
-from ..wire import malformed
+from ..http11_parser import malformed
 
 
 class _Collector:

@@ -9,17 +9,17 @@ from typing import Any, TypeGuard
 
 from ..app import Handler, is_async
 from ..authentication import Authenticator, ConnectionInfo
-from ..call_handle import CallHandle
+from ..base_call import CallHandle
+from ..base_client import Promise
 from ..effects import Authenticate, ServerEffect, Wake
 from ..errors import JsonRpcError, LocalProtocolError
 from ..events import CallCancelled, CallReceived, ClientAnswered, ServerEvent
-from ..handles import Promise
 from ..messages import Params
 from ..server.server import Server
 from ..server_call import Call
 from ..store import Store
-from .host import MachineHost
-from .stores import check_synchronous
+from .machine import MachineHost
+from .store_checks import check_synchronous
 
 
 class ServerHost(MachineHost):

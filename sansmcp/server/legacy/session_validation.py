@@ -1,6 +1,6 @@
 """Why a request of the handshake revisions is refused: the rows that know sessions.
 
-They follow those of :mod:`..dispatch`, and work like them.
+They follow those of :mod:`..validation`, and work like them.
 
 Source: 2025-03-26, 2025-06-18, 2025-11-25 basic/transports: Streamable HTTP.
 """
@@ -18,11 +18,11 @@ from ...codecs.event_id import EventId
 from ...codecs.jsonrpc import Batch
 from ...errors import RemoteProtocolError
 from ...messages import ErrorResponse, Message, Request, RequestId, Response
-from ...meta import PROTOCOL_VERSION
+from ...meta_keys import PROTOCOL_VERSION
 from ...revisions import ASSUMED_VERSION, REVISIONS, Revision
 from .. import refusals
-from ..dispatch import Asked
 from ..era_choice import LAST_EVENT_ID, SESSION_ID
+from ..validation import Asked
 from .sessions import LegacySession, SessionTable
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..client.client import Client
-from ..codecs.framing import encode_head
+from ..codecs.http11_framing import encode_head
 from ..effects import OpenExchange
 from ..errors import LocalProtocolError, RemoteProtocolError
-from ..h11_pump import HTTP11
+from ..h11_parser import HTTP11
 from ..http import BodyEnd, PeerGone, Url
-from .reading import ResponseReader
+from .message_parser import ResponseReader
 
 
 class ClientConnection:

@@ -18,14 +18,14 @@ from ..effects import (
     SendHead,
 )
 from ..errors import RemoteProtocolError
-from ..h11_pump import HTTP11
+from ..h11_parser import HTTP11
 from ..http import BodyEnd, PeerGone, RequestHead
+from ..http11_parser import malformed
 from ..server.server import Server
 from ..states import CONNECTION, ConnectionEvent, ConnectionState, advance
 from ..types import Idle, never
-from ..wire import malformed
-from .reading import RequestReader, head_too_large
-from .response import ResponseWriter
+from .message_parser import RequestReader, head_too_large
+from .response_writer import ResponseWriter
 
 _LINGER = 2.0
 """Seconds for a refused peer to stop sending and read its answer. nginx: 5."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import h11
 
 from ..http import RequestHead, ResponseHead
-from ..wire import malformed
+from ..http11_parser import malformed
 
 
 def read_request_head(data: bytes) -> tuple[RequestHead, bool]:

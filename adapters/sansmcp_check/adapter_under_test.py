@@ -14,9 +14,9 @@ from typing import Any, Protocol, TypeAlias
 
 from sansmcp.app import App
 from sansmcp.authentication import Authenticator
+from sansmcp.base_client import CallOptions, OnProgress, ServerRequest
 from sansmcp.client.options import ClientSettings
 from sansmcp.events import ClientEvent, Connected
-from sansmcp.handles import CallOptions, OnProgress, ServerRequest
 from sansmcp.messages import Params
 from sansmcp.server.options import ServerSettings
 from sansmcp.types import Unpack

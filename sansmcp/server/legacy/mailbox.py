@@ -28,7 +28,7 @@ from ...messages import ErrorResponse, Notification, RequestId, Response
 from ...store import Entry, Page, StreamKey
 from ...timers import Timer
 from ..exchange import ServerExchange
-from .logs import StreamTable, store_failed
+from .stream_table import StreamTable, store_failed
 
 _LONGEST_REASON = 1000
 """Characters."""

@@ -5,7 +5,7 @@ installed with the extra ``fast``. It is stricter than h11: methods that it does
 that are no URL, folded headers, and lines that end in LF alone are refused as malformed.
 """
 
-from ..wire import Http11
+from ..http11_parser import Http11
 from .heads import read_request_head, read_response_head
 
 HTTP11 = Http11(read_request_head, read_response_head)
