@@ -25,7 +25,7 @@ import sansmcp
 import sansmcp_asyncio
 import sansmcp_trio
 from sansmcp import h11_parser, httptools_parser
-from sansmcp.http11_parser import Http11
+from sansmcp.http11_parser import Http11Parser
 
 HOST = "127.0.0.1"
 TEXT = {"content": [{"type": "text", "text": "hello"}], "isError": False}
@@ -46,7 +46,7 @@ def application() -> sansmcp.App:
     return app
 
 
-def ours_on_asyncio(http11: Http11) -> None:
+def ours_on_asyncio(http11: Http11Parser) -> None:
     """The adapter for asyncio."""
 
     async def main() -> None:
@@ -60,7 +60,7 @@ def ours_on_asyncio(http11: Http11) -> None:
     asyncio.run(main())
 
 
-def ours_on_trio(http11: Http11) -> None:
+def ours_on_trio(http11: Http11Parser) -> None:
     """The adapter for trio."""
 
     async def main() -> None:
@@ -68,7 +68,7 @@ def ours_on_trio(http11: Http11) -> None:
             serve = partial(
                 sansmcp_trio.serve, application(), http=(HOST, 0), sessions=False, http11=http11
             )
-            serving: sansmcp_trio.Serving = await nursery.start(serve)
+            serving: sansmcp_trio.RunningServer = await nursery.start(serve)
             announce(serving.url)
 
     trio.run(main)

@@ -38,7 +38,7 @@ CHANGED = "notifications/tools/list_changed"
 class Speaker(sansmcp.App):
     """Says what it is asked for."""
 
-    serving: sansmcp_loop.Serving
+    serving: sansmcp_loop.RunningServer
 
     def __init__(self) -> None:
         super().__init__("benchmark", capabilities={"tools": {"listChanged": True}})
@@ -72,7 +72,7 @@ def ours_on_trio(**settings: Any) -> None:
 
     async def main() -> None:
         app = Speaker()
-        serving: sansmcp_trio.Serving
+        serving: sansmcp_trio.RunningServer
         async with trio.open_nursery() as nursery:
             serve = partial(sansmcp_trio.serve, app, http=(HOST, 0), **settings)
             app.serving = serving = await nursery.start(serve)

@@ -83,10 +83,10 @@ class Task:
             del self._host.tasks[self]
 
 
-class Call(sansmcp.CallHandle[Awaitable[Any], Awaitable[None]]):
+class Call(sansmcp.BaseCall[Awaitable[Any], Awaitable[None]]):
     """What handlers get."""
 
-    def __init__(self, call: sansmcp.Call, host: Host) -> None:
+    def __init__(self, call: sansmcp.ServerCall, host: Host) -> None:
         super().__init__(call)
         self._host = host
 
@@ -213,7 +213,7 @@ class Connection:
             self._pump.connection_lost(now=now())
 
 
-class Host(sansmcp.ServerHost):
+class Host(sansmcp.ServerDriver):
     """The server, and the loop that it runs in."""
 
     def __init__(
@@ -227,7 +227,7 @@ class Host(sansmcp.ServerHost):
         **settings: Any,
     ) -> None:
         """Listen; ``authenticate`` is called in place, so it must not block."""
-        seal = sansmcp.StateSeal(keys=(secrets.token_bytes(32),), clock=time.time)
+        seal = sansmcp.StateSigner(keys=(secrets.token_bytes(32),), clock=time.time)
         settings = {"seal": seal, "resumable": resumable, **settings}
         settings["authentication"] = authenticate is not None
         core = sansmcp.Server(app, new_token=secrets.token_urlsafe, **settings)
@@ -327,9 +327,9 @@ class Host(sansmcp.ServerHost):
 
     # What the machine wants of its host
 
-    async def answer_to(self, call: sansmcp.Call, id: int) -> Any:
+    async def answer_to(self, call: sansmcp.ServerCall, id: int) -> Any:
         """Wait for the client's answer to a question, and return or raise what it brings."""
-        promise = self.questions[call, id] = sansmcp.Promise()
+        promise = self.questions[call, id] = sansmcp.PendingResult()
         try:
             await until(lambda: promise.is_delivered)
         finally:
@@ -340,15 +340,15 @@ class Host(sansmcp.ServerHost):
         """Return the time."""
         return now()
 
-    def handle_for(self, call: sansmcp.Call) -> Call:
+    def handle_for(self, call: sansmcp.ServerCall) -> Call:
         """Make what the handler of a call gets."""
         return Call(call, self)
 
-    def start_task(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
+    def start_task(self, call: sansmcp.ServerCall, result: Awaitable[Any]) -> None:
         """Await a handler beside everything else."""
         call.host = Task(self, self.finish(call, result))
 
-    def on_handler_error(self, call: sansmcp.Call, error: Exception) -> None:
+    def on_handler_error(self, call: sansmcp.ServerCall, error: Exception) -> None:
         """Log what a handler has raised."""
         logger.error("%s failed", call.request.method, exc_info=error)
 

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 import sansmcp
-from sansmcp import BodyData, BodyEnd, Idle, PeerGone
+from sansmcp import BodyData, BodyEnd, ConnectionLost, Idle
 from sansmcp.effects import Abort, OpenExchange, SendBody, SendEnd, SendHead
 from sansmcp.events import CallReceived
 
@@ -23,7 +23,7 @@ app = sansmcp.App("quiet", "1")
 
 
 @app.handler("tools/call")
-def call_tool(call: sansmcp.Call) -> dict[str, Any]:
+def call_tool(call: sansmcp.ServerCall) -> dict[str, Any]:
     """A handler is a plain function here; who calls it is decided below."""
     return {"content": [{"type": "text", "text": f"{call.request.params}"}]}
 
@@ -50,7 +50,7 @@ def carry(client: sansmcp.Client, server: sansmcp.Server, request: OpenExchange)
             case SendEnd():
                 client.receive(request.exchange, BodyEnd(), now=NOW)
             case Abort():
-                client.receive(request.exchange, PeerGone(), now=NOW)
+                client.receive(request.exchange, ConnectionLost(), now=NOW)
 
 
 def main() -> None:

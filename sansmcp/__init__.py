@@ -49,7 +49,7 @@ from .errors import (
     RequestTimeout,
     SessionLost,
 )
-from .http import BodyData, BodyEnd, PeerGone, RequestHead, RequestHeaders, ResponseHead, Url
+from .http import BodyData, BodyEnd, ConnectionLost, RequestHead, RequestHeaders, ResponseHead, Url
 from .limits import Limits
 from .messages import ErrorResponse, Message, Notification, Request, Response
 from .revisions import REVISIONS, Revision
@@ -58,53 +58,58 @@ from .types import Era, Idle, Secret
 
 if TYPE_CHECKING:
     from .authentication import Authenticator, ConnectionInfo, PeerCredentials, Refusal
-    from .base_call import CallHandle, SessionHandle
-    from .base_client import CallOptions, ClientHandle, OriginatingCall, Promise, ServerRequest
+    from .base_call import BaseCall, PeerHandle
+    from .base_client import BaseClient, CallOptions, OriginatingCall, PendingResult, ServerRequest
     from .client.client import Client
-    from .client.options import ClientOptions, ClientSettings, ReconnectPolicy, Verdicts
+    from .client.options import ClientOptions, ClientSettings, KnownServers, ReconnectPolicy
     from .codecs.event_id import EventId
-    from .drivers.client import ClientHost
-    from .drivers.server import ServerHost
+    from .drivers.client import ClientDriver
+    from .drivers.server import ServerDriver
     from .http11.client_connection import ClientConnection
     from .http11.pool import ConnectionPool
     from .http11.server_connection import ServerConnection
-    from .input_required import InputRequest, InputRequired, StateSeal
+    from .input_required import InputRequest, InputRequired, StateSigner
     from .memory_store import MemoryStore
     from .security import SecurityPolicy
     from .server.exchange import ServerExchange
     from .server.options import ServerOptions, ServerSettings
     from .server.server import Server
     from .server.stdio import ServerPipe
-    from .server_call import Call, Caller, Session
+    from .server_call import Peer, ServerCall, Session
 else:
     __getattr__, __dir__ = _lazy.names(
         globals(),
         {
-            ".base_call": ("CallHandle", "SessionHandle"),
+            ".base_call": ("BaseCall", "PeerHandle"),
             ".client.client": ("Client",),
-            ".client.options": ("ClientOptions", "ClientSettings", "ReconnectPolicy", "Verdicts"),
+            ".client.options": (
+                "ClientOptions",
+                "ClientSettings",
+                "ReconnectPolicy",
+                "KnownServers",
+            ),
             ".codecs.event_id": ("EventId",),
             ".base_client": (
                 "CallOptions",
-                "ClientHandle",
+                "BaseClient",
                 "OriginatingCall",
-                "Promise",
+                "PendingResult",
                 "ServerRequest",
             ),
-            ".drivers.client": ("ClientHost",),
-            ".drivers.server": ("ServerHost",),
+            ".drivers.client": ("ClientDriver",),
+            ".drivers.server": ("ServerDriver",),
             ".http11.client_connection": ("ClientConnection",),
             ".http11.pool": ("ConnectionPool",),
             ".http11.server_connection": ("ServerConnection",),
             ".memory_store": ("MemoryStore",),
             ".security": ("SecurityPolicy",),
             ".authentication": ("Authenticator", "ConnectionInfo", "PeerCredentials", "Refusal"),
-            ".server_call": ("Call", "Caller", "Session"),
+            ".server_call": ("ServerCall", "Peer", "Session"),
             ".server.exchange": ("ServerExchange",),
             ".server.options": ("ServerOptions", "ServerSettings"),
             ".server.server": ("Server",),
             ".server.stdio": ("ServerPipe",),
-            ".input_required": ("InputRequest", "InputRequired", "StateSeal"),
+            ".input_required": ("InputRequest", "InputRequired", "StateSigner"),
         },
     )
 
@@ -114,21 +119,20 @@ __all__ = [
     "REVISIONS",
     "App",
     "Authenticator",
+    "BaseCall",
+    "BaseClient",
     "Batch",
     "BodyData",
     "BodyEnd",
-    "Call",
     "CallError",
-    "CallHandle",
     "CallOptions",
-    "Caller",
     "Client",
     "ClientConnection",
-    "ClientHandle",
-    "ClientHost",
+    "ClientDriver",
     "ClientOptions",
     "ClientSettings",
     "ConnectionInfo",
+    "ConnectionLost",
     "ConnectionPool",
     "Disconnected",
     "Entry",
@@ -143,6 +147,7 @@ __all__ = [
     "InputRequired",
     "InvalidResponse",
     "JsonRpcError",
+    "KnownServers",
     "Limits",
     "LocalProtocolError",
     "MemoryStore",
@@ -152,10 +157,11 @@ __all__ = [
     "Notification",
     "OriginatingCall",
     "Page",
+    "Peer",
     "PeerCredentials",
-    "PeerGone",
+    "PeerHandle",
+    "PendingResult",
     "ProcessEnded",
-    "Promise",
     "ProtocolError",
     "ReconnectPolicy",
     "Refusal",
@@ -172,23 +178,22 @@ __all__ = [
     "Secret",
     "SecurityPolicy",
     "Server",
+    "ServerCall",
     "ServerConnection",
+    "ServerDriver",
     "ServerExchange",
-    "ServerHost",
     "ServerOptions",
     "ServerPipe",
     "ServerRequest",
     "ServerSettings",
     "Session",
-    "SessionHandle",
     "SessionLost",
     "SseDecoder",
     "SseEvent",
-    "StateSeal",
+    "StateSigner",
     "Store",
     "StreamKey",
     "Url",
-    "Verdicts",
     "decode_envelope",
     "decode_message",
     "encode_event",

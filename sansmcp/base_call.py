@@ -14,21 +14,21 @@ from .base_client import Done, Result
 from .http import RequestHeaders
 from .messages import Params, RequestId
 from .revisions import Revision
-from .server_call import Call, Caller
+from .server_call import Peer, ServerCall
 
 
-class SessionHandle(Generic[Done]):
+class PeerHandle(Generic[Done]):
     """The client of a call, for its handler. Equal for all calls of one session.
 
     What a handler tells it may be told after the call has ended, too.
     """
 
-    def __init__(self, call: CallHandle[Any, Done], caller: Caller) -> None:
+    def __init__(self, call: BaseCall[Any, Done], caller: Peer) -> None:
         self._call = call
         self._caller = caller
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SessionHandle) and other._caller is self._caller
+        return isinstance(other, PeerHandle) and other._caller is self._caller
 
     def __hash__(self) -> int:
         return hash(self._caller)
@@ -66,14 +66,14 @@ class SessionHandle(Generic[Done]):
         return self._call.notify_session(method, params)
 
 
-class CallHandle(abc.ABC, Generic[Result, Done]):
+class BaseCall(abc.ABC, Generic[Result, Done]):
     """What a handler gets: the request, and the ways to talk to the client while working on it.
 
     A handler returns the result, or InputRequired, or raises JsonRpcError. When the client cancels,
     the handler is cancelled in the manner of its adapter.
     """
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: ServerCall) -> None:
         self._call = call
 
     @property
@@ -92,9 +92,9 @@ class CallHandle(abc.ABC, Generic[Result, Done]):
         return self._call.request.id
 
     @property
-    def session(self) -> SessionHandle[Done]:
+    def session(self) -> PeerHandle[Done]:
         """The client that makes the request: principal, revision, client info, capabilities."""
-        return SessionHandle(self, self._call.session)
+        return PeerHandle(self, self._call.session)
 
     @property
     def headers(self) -> RequestHeaders:
@@ -149,8 +149,8 @@ class CallHandle(abc.ABC, Generic[Result, Done]):
     def ask(self, method: str, params: Params | None = None, *, timeout: float = 300.0) -> Result:
         """Ask the client something, such as ``elicitation/create``; returns its result.
 
-        Raises LocalProtocolError if the client cannot be asked this (:meth:`sansmcp.Call.ask` says
-        why), JsonRpcError for its error, RequestTimeout if it does not answer in ``timeout``
+        Raises LocalProtocolError if the client cannot be asked this (:meth:`sansmcp.ServerCall.ask`
+        says why), JsonRpcError for its error, RequestTimeout if it does not answer in ``timeout``
         seconds, and RequestCancelled if the call ends meanwhile.
         """
         return self.wait_for_answer(self._call.ask(method, params, timeout=timeout, now=self.now()))

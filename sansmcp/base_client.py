@@ -76,7 +76,7 @@ class ServerRequest:
         return json.as_object(self.params.get("_meta")) or {}
 
 
-class Promise:
+class PendingResult:
     """A result that comes later. Delivered once; later deliveries change nothing.
 
     How to wait for it is up to the adapter.
@@ -99,7 +99,7 @@ class Promise:
         return self._value
 
 
-class ClientHandle(abc.ABC, Generic[Result, Done]):
+class BaseClient(abc.ABC, Generic[Result, Done]):
     """The methods of a connected client.
 
     Everything that asks the server raises :class:`~sansmcp.errors.CallError` when there is no
@@ -136,7 +136,7 @@ class ClientHandle(abc.ABC, Generic[Result, Done]):
     def notify(
         self, method: str, params: Params | None = None, *, meta: Mapping[str, Any] | None = None
     ) -> Done:
-        """Send a notification; the event NotDelivered tells if it did not arrive.
+        """Send a notification; the event MessageUndelivered tells if it did not arrive.
 
         ``meta``: further members of ``_meta``.
         """

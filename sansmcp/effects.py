@@ -139,8 +139,8 @@ class OpenExchange:
     """Make an HTTP request.
 
     Feed the parts of its response to ``client.receive(exchange, part, now=...)``. A request that
-    cannot be made, for whatever reason, is answered by ``PeerGone(reason)``. The body is complete
-    in ``body``. ``url`` tells where to connect to; ``head.target`` is its path and query.
+    cannot be made, for whatever reason, is answered by ``ConnectionLost(reason)``. The body is
+    complete in ``body``. ``url`` tells where to connect to; ``head.target`` is its path and query.
     """
 
     exchange: int
@@ -174,14 +174,14 @@ class StartProcess:
 
 
 @attrs.frozen
-class WriteInput:
+class WriteStdin:
     """Write to the standard input of the process. A failure needs no report: its exit does."""
 
     data: bytes = attrs.field(repr=elide)
 
 
 @attrs.frozen
-class CloseInput:
+class CloseStdin:
     """Close the standard input of the process, after all that was to be written."""
 
 
@@ -195,5 +195,5 @@ class KillProcess:
     """Make the process group end: SIGKILL, also when the process itself has ended already."""
 
 
-ProcessEffect: TypeAlias = StartProcess | WriteInput | CloseInput | TerminateProcess | KillProcess
+ProcessEffect: TypeAlias = StartProcess | WriteStdin | CloseStdin | TerminateProcess | KillProcess
 ClientEffect: TypeAlias = OpenExchange | AbortExchange | ProcessEffect

@@ -13,7 +13,7 @@ import attrs
 
 from .errors import CallError, JsonRpcError, RemoteProtocolError
 from .messages import ErrorResponse, Message, Notification, Request, RequestId, Response
-from .server_call import Call, Caller, Session
+from .server_call import Peer, ServerCall, Session
 from .types import elide
 
 
@@ -43,14 +43,14 @@ class SessionClosed:
 class CallReceived:
     """A client wants a request answered: call ``respond`` or ``fail`` of the call, once."""
 
-    call: Call
+    call: ServerCall
 
 
 @attrs.frozen
 class CallCancelled:
     """Nobody waits for this call any more: stop working on it. Answering it has no effect."""
 
-    call: Call
+    call: ServerCall
     reason: str
 
 
@@ -58,18 +58,18 @@ class CallCancelled:
 class ClientNotified:
     """A client has sent a notification that the library does not handle itself."""
 
-    session: Caller
+    session: Peer
     notification: Notification = attrs.field(repr=elide)
 
 
 @attrs.frozen
-class ClientAnswered:
+class ClientResponseReceived:
     """A client has answered a request that a handler made; ``answer`` is what ended it.
 
     It is the client's response, its error, or the CallError that ended the wait.
     """
 
-    call: Call
+    call: ServerCall
     request_id: int
     answer: Response | ErrorResponse | CallError = attrs.field(repr=elide)
 
@@ -88,10 +88,10 @@ class ClientAnswered:
 
 
 @attrs.frozen
-class MessageLost:
+class ResponseUndelivered:
     """An answer could not be delivered: nobody was reading, and there is no store that keeps it."""
 
-    call: Call
+    call: ServerCall
     reason: str
 
 
@@ -109,14 +109,14 @@ class StoreFailed:
 
 
 @attrs.frozen
-class BadRequest:
+class RefusalSent:
     """A request was refused; the peer has been told the same."""
 
     error: RemoteProtocolError
 
 
 @attrs.frozen
-class Noise:
+class InvalidLine:
     """A line of stdio is no message: somebody printed there, or the encoding is broken.
 
     The conversation goes on. ``line``: its first bytes; empty for a line that is too long to be
@@ -133,11 +133,11 @@ ServerEvent: TypeAlias = (
     | CallReceived
     | CallCancelled
     | ClientNotified
-    | ClientAnswered
-    | MessageLost
+    | ClientResponseReceived
+    | ResponseUndelivered
     | StoreFailed
-    | BadRequest
-    | Noise
+    | RefusalSent
+    | InvalidLine
 )
 
 
@@ -204,7 +204,7 @@ class ServerNotified:
 
 
 @attrs.frozen
-class ServerAsked:
+class ServerRequestReceived:
     """The server wants a request answered: ``Client.respond``, ``fail_with`` or ``decline``.
 
     ``call``: the call on whose stream it came, or None.
@@ -215,7 +215,7 @@ class ServerAsked:
 
 
 @attrs.frozen
-class ServerWithdrew:
+class ServerRequestCancelled:
     """The server does not want the answer to its request any more.
 
     Do not answer it: a server that was started again may use the same id for its next request.
@@ -244,7 +244,7 @@ class Reconnecting:
 
 
 @attrs.frozen
-class ListenerStopped:
+class StandaloneStreamClosed:
     """There is no standalone stream (any more). The session and its calls are not affected."""
 
     reason: str
@@ -261,7 +261,7 @@ class SessionExpired:
 
 
 @attrs.frozen
-class NotDelivered:
+class MessageUndelivered:
     """A message of ours that wants no answer did not reach the server."""
 
     message: Message = attrs.field(repr=elide)
@@ -277,14 +277,14 @@ class ToolRejected:
 
 
 @attrs.frozen
-class ServerLogged:
+class StderrLine:
     """The server process has written a line to its standard error."""
 
     line: str = attrs.field(repr=elide)
 
 
 @attrs.frozen
-class Violation:
+class ProtocolViolation:
     """The server broke the protocol in a way that ends no call."""
 
     error: RemoteProtocolError
@@ -297,14 +297,14 @@ ClientEvent: TypeAlias = (
     | CallFailed
     | ProgressReceived
     | ServerNotified
-    | ServerAsked
-    | ServerWithdrew
+    | ServerRequestReceived
+    | ServerRequestCancelled
     | Reconnecting
-    | ListenerStopped
+    | StandaloneStreamClosed
     | SessionExpired
-    | NotDelivered
-    | Violation
-    | Noise
-    | ServerLogged
+    | MessageUndelivered
+    | ProtocolViolation
+    | InvalidLine
+    | StderrLine
     | ToolRejected
 )

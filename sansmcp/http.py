@@ -162,14 +162,14 @@ class BodyEnd:
 
 
 @attrs.frozen
-class PeerGone:
+class ConnectionLost:
     """The connection broke, or was closed, before the body was complete."""
 
     reason: str = "connection lost"
 
 
-RequestPart: TypeAlias = RequestHead | BodyData | BodyEnd | PeerGone
-ResponsePart: TypeAlias = ResponseHead | BodyData | BodyEnd | PeerGone
+RequestPart: TypeAlias = RequestHead | BodyData | BodyEnd | ConnectionLost
+ResponsePart: TypeAlias = ResponseHead | BodyData | BodyEnd | ConnectionLost
 
 
 @attrs.frozen

@@ -16,7 +16,7 @@ from .http import RequestHead, ResponseHead
 _Head_co = TypeVar("_Head_co", bound=RequestHead | ResponseHead, covariant=True)
 
 
-class HeadReader(Protocol[_Head_co]):
+class HeadParser(Protocol[_Head_co]):
     """What reads the heads of requests, or of responses."""
 
     def __call__(self, data: bytes) -> tuple[_Head_co, bool]:
@@ -29,11 +29,11 @@ class HeadReader(Protocol[_Head_co]):
 
 
 @attrs.frozen
-class Http11:
+class Http11Parser:
     """A parser of HTTP/1.1, as far as connections need one."""
 
-    read_request_head: HeadReader[RequestHead]
-    read_response_head: HeadReader[ResponseHead]
+    read_request_head: HeadParser[RequestHead]
+    read_response_head: HeadParser[ResponseHead]
 
 
 def malformed(what: object, status: int = 400) -> RemoteProtocolError:

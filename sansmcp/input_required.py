@@ -35,9 +35,9 @@ from .errors import (
 )
 from .messages import ErrorResponse, Params, Response
 
-RESPONSES = "inputResponses"
-STATE = "requestState"
-ROUND = (RESPONSES, STATE)
+INPUT_RESPONSES = "inputResponses"
+REQUEST_STATE = "requestState"
+ROUND_PARAMS = (INPUT_RESPONSES, REQUEST_STATE)
 """Parameters that belong to a round, and not to the request."""
 
 
@@ -77,7 +77,7 @@ class InputRequired:
 
 
 @attrs.frozen(eq=False)
-class Answers(Mapping[str, Any]):
+class InputResponses(Mapping[str, Any]):
     """What the client has answered, by the names of the questions.
 
     To get one that is an error raises that error, JsonRpcError: a handler that does not care ends
@@ -100,7 +100,7 @@ class Answers(Mapping[str, Any]):
 
 
 @attrs.frozen
-class Turn:
+class HandlerInput:
     """With what a handler is entered."""
 
     answers: Mapping[str, Any] = MappingProxyType({})
@@ -109,7 +109,7 @@ class Turn:
     """What the handler saved."""
 
 
-FIRST_TURN = Turn()
+FIRST_INPUT = HandlerInput()
 """With what any handler is entered the first time."""
 
 
@@ -118,7 +118,7 @@ def _is_key(key: object) -> bool:
 
 
 @attrs.frozen(kw_only=True)
-class StateSeal:
+class StateSigner:
     """Seals what travels with the client, so that nobody else can use or change it.
 
     A seal binds the state to who asks and to the request (method and parameters), and expires.
@@ -173,7 +173,9 @@ _TAG_BYTES = 32
 
 
 def _tag(key: bytes, content: bytes, principal: str, method: str, params: Params) -> bytes:
-    salient = {name: value for name, value in params.items() if name not in (*ROUND, "_meta")}
+    salient = {
+        name: value for name, value in params.items() if name not in (*ROUND_PARAMS, "_meta")
+    }
     about = json.encode_sorted([principal, method, salient])
     return hmac.digest(key, hashlib.sha256(about).digest() + content, "sha256")
 

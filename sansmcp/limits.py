@@ -196,8 +196,8 @@ class Limits:
 
     post_timeout: float = 30.0
     """Seconds for one of them, from the command to the end of the HTTP response. Beyond it the
-    exchange is broken off: a notification is reported as NotDelivered, a response is sent again as
-    after a lost connection. httpx: 5 for each step, the official Python SDK: 30.
+    exchange is broken off: a notification is reported as MessageUndelivered, a response is sent
+    again as after a lost connection. httpx: 5 for each step, the official Python SDK: 30.
     """
 
     cached_results: int = 1000

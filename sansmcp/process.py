@@ -14,31 +14,31 @@ from .types import elide
 
 
 @attrs.frozen
-class Output:
+class StdoutData:
     """Bytes of the process's standard output."""
 
     data: bytes = attrs.field(repr=elide)
 
 
 @attrs.frozen
-class OutputEnd:
+class StdoutClosed:
     """The process has closed its standard output."""
 
 
 @attrs.frozen
-class ErrorOutput:
+class StderrData:
     """Bytes of the process's standard error."""
 
     data: bytes = attrs.field(repr=elide)
 
 
 @attrs.frozen
-class ErrorEnd:
+class StderrClosed:
     """The process has closed its standard error."""
 
 
 @attrs.frozen
-class ProcessExit:
+class ProcessExited:
     """The process has ended.
 
     ``status``: its exit status; the negative number of the signal that ended it.
@@ -48,10 +48,12 @@ class ProcessExit:
 
 
 @attrs.frozen
-class ProcessFailed:
+class ProcessStartFailed:
     """The process could not be started. ``reason``: for a person."""
 
     reason: str
 
 
-ProcessPart: TypeAlias = Output | OutputEnd | ErrorOutput | ErrorEnd | ProcessExit | ProcessFailed
+ProcessPart: TypeAlias = (
+    StdoutData | StdoutClosed | StderrData | StderrClosed | ProcessExited | ProcessStartFailed
+)

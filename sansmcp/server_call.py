@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from .http import RequestHeaders
-from .input_required import InputRequired, Turn
+from .input_required import HandlerInput, InputRequired
 from .messages import Params, Request
 from .revisions import Revision
 from .states import CallState, SessionState
 from .types import Secret
 
 
-class Caller(ABC):
+class Peer(ABC):
     """The client that sent a request, as far as the request tells.
 
     Attributes:
@@ -45,7 +45,7 @@ class Caller(ABC):
         """
 
 
-class Session(Caller):
+class Session(Peer):
     """A client that has sent ``initialize``, from then until it ends its session.
 
     On Streamable HTTP a session is known by its ``id``. Without sessions ``id`` is None, and a
@@ -65,7 +65,7 @@ class Session(Caller):
     subscriptions: set[str]
 
 
-class Call(ABC):
+class ServerCall(ABC):
     """A request that a client wants answered.
 
     Its methods may be called until it has ended, and do no harm after. All methods that take
@@ -83,14 +83,14 @@ class Call(ABC):
     __slots__ = ()
 
     request: Request
-    turn: Turn
+    turn: HandlerInput
     rounds: int
     state: CallState
     host: Any
 
     @property
     @abstractmethod
-    def session(self) -> Caller:
+    def session(self) -> Peer:
         """The client whose request it is."""
 
     @property
@@ -160,10 +160,10 @@ class Call(ABC):
     def ask(self, method: str, params: Params | None = None, *, timeout: float, now: float) -> int:
         """Make a request to the client, on this call's stream. Returns its id.
 
-        ClientAnswered tells what became of it, after ``timeout`` seconds at the latest. Raises
-        LocalProtocolError, and changes nothing, if the call has ended, the client has left or has
-        not declared the capability that it needs, where servers make no requests (at 2026-07-28,
-        and without a session), and for arguments that cannot be sent.
+        ClientResponseReceived tells what became of it, after ``timeout`` seconds at the latest.
+        Raises LocalProtocolError, and changes nothing, if the call has ended, the client has left
+        or has not declared the capability that it needs, where servers make no requests (at
+        2026-07-28, and without a session), and for arguments that cannot be sent.
         """
 
     @abstractmethod

@@ -21,7 +21,7 @@ from .effects import (
     Abort,
     AbortExchange,
     ClientEffect,
-    CloseInput,
+    CloseStdin,
     ExchangeEffect,
     KillProcess,
     OpenExchange,
@@ -30,17 +30,25 @@ from .effects import (
     SendHead,
     StartProcess,
     TerminateProcess,
-    WriteInput,
+    WriteStdin,
 )
-from .http import BodyData, BodyEnd, PeerGone, RequestHead, RequestPart, ResponseHead, ResponsePart
+from .http import (
+    BodyData,
+    BodyEnd,
+    ConnectionLost,
+    RequestHead,
+    RequestPart,
+    ResponseHead,
+    ResponsePart,
+)
 from .process import (
-    ErrorEnd,
-    ErrorOutput,
-    Output,
-    OutputEnd,
-    ProcessExit,
-    ProcessFailed,
+    ProcessExited,
     ProcessPart,
+    ProcessStartFailed,
+    StderrClosed,
+    StderrData,
+    StdoutClosed,
+    StdoutData,
 )
 from .types import escape_controls, hide_secrets, never
 
@@ -85,9 +93,9 @@ class Tracer:
                 self._line(effect.exchange, ">", "broken off")
             case StartProcess(command):
                 self._write(f"> starts {' '.join(command)}")
-            case WriteInput(data):
+            case WriteStdin(data):
                 self._write(f"> {_text(data.rstrip())}")
-            case CloseInput():
+            case CloseStdin():
                 self._write("> end of input")
             case TerminateProcess() | KillProcess():
                 self._write(f"> {type(effect).__name__}")
@@ -97,16 +105,16 @@ class Tracer:
     def process(self, part: ProcessPart) -> None:
         """Something has come of a client's process."""
         match part:
-            case Output(data) | ErrorOutput(data):
-                kind = "" if isinstance(part, Output) else "stderr: "
+            case StdoutData(data) | StderrData(data):
+                kind = "" if isinstance(part, StdoutData) else "stderr: "
                 for line in data.splitlines():
                     self._write(f"< {kind}{_text(line)}")
-            case OutputEnd() | ErrorEnd():
-                stream = "output" if isinstance(part, OutputEnd) else "stderr"
+            case StdoutClosed() | StderrClosed():
+                stream = "output" if isinstance(part, StdoutClosed) else "stderr"
                 self._write(f"< end of {stream}")
-            case ProcessExit(status):
+            case ProcessExited(status):
                 self._write(f"< exit status {status}")
-            case ProcessFailed(reason):
+            case ProcessStartFailed(reason):
                 self._write(f"< not started: {reason}")
             case _ as impossible:
                 never(impossible)
@@ -134,7 +142,7 @@ class Tracer:
             case BodyEnd():
                 if self._decoders.pop(exchange, None) is not None:
                     self._line(exchange, arrow, "end of stream")
-            case PeerGone(reason):
+            case ConnectionLost(reason):
                 self._decoders.pop(exchange, None)
                 self._line(exchange, arrow, f"gone: {reason}")
             case _ as impossible:

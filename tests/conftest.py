@@ -10,7 +10,7 @@ from collections.abc import Generator
 import hypothesis
 import pytest
 
-from sansmcp import Verdicts
+from sansmcp import KnownServers
 
 from .benches import hours_after
 from .leftovers import freeze_what_is_there
@@ -71,7 +71,7 @@ def _requirements_of(item: pytest.Item) -> set[object]:
 def nothing_is_known_of_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients of one program share what they find out; each test is a program of its own."""
     if (module := sys.modules.get("sansmcp_local._client")) is not None:
-        monkeypatch.setattr(module, "_VERDICTS", Verdicts())
+        monkeypatch.setattr(module, "_KNOWN_SERVERS", KnownServers())
 
 
 @pytest.fixture(autouse=True)

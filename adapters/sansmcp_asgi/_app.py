@@ -8,7 +8,7 @@ from functools import partial
 import sansmcp
 from sansmcp.messages import Params
 from sansmcp.types import Unpack
-from sansmcp_local import HostOptions, HostSettings, ServerParts, explains, server_parts
+from sansmcp_local import DriverOptions, DriverSettings, ServerParts, explains, server_parts
 from sansmcp_loop import HttpServing, current_loop
 
 from ._exchange import Exchange, Receive, Scope, Send, request_head
@@ -83,12 +83,12 @@ class AsgiApp:
         return serving
 
 
-@explains(HostOptions, sansmcp.ServerOptions)
+@explains(DriverOptions, sansmcp.ServerOptions)
 def asgi_app(
     app: sansmcp.App,
     *,
     grace: float = 5.0,
-    **settings: Unpack[HostSettings],
+    **settings: Unpack[DriverSettings],
 ) -> AsgiApp:
     """Make an ASGI 3 application that serves MCP, for asyncio and trio.
 
@@ -96,7 +96,8 @@ def asgi_app(
         app: its handlers are async functions of a :class:`Call`, or plain functions of a
             :class:`ThreadCall`, each of which runs in a thread (:meth:`sansmcp.App.handler`).
         grace: seconds that running calls get when the server stops.
-        settings: those of :class:`sansmcp_local.HostOptions` and of :class:`sansmcp.ServerOptions`.
+        settings: those of :class:`sansmcp_local.DriverOptions` and of
+            :class:`sansmcp.ServerOptions`.
             ``connection.environ`` of ``authenticate`` is the scope, where middleware in front may
             have left a user. ``path`` and ``http_sse`` are paths below the place
             where the application is mounted. Where several processes serve one address, as under

@@ -22,7 +22,7 @@ from sansmcp_local import (
     client_parts,
     explains,
 )
-from sansmcp_loop import Answerer, AsyncioTask, current_loop, perform, wait_all_shielded
+from sansmcp_loop import AsyncioTask, RequestHandler, current_loop, perform, wait_all_shielded
 
 from ._pool import Pool
 from ._process import AsyncioProcess
@@ -41,7 +41,7 @@ class Client(sansmcp_loop.AwaitableClient):
     def __init__(
         self,
         parts: ClientParts,
-        answers: Mapping[str, Answerer] | None,
+        answers: Mapping[str, RequestHandler] | None,
     ) -> None:
         super().__init__(parts.core, current_loop(), answers)
         self._tasks = Tasks()
@@ -82,7 +82,7 @@ class Client(sansmcp_loop.AwaitableClient):
 def connect(
     target: str | Sequence[str],
     *,
-    answers: Mapping[str, Answerer] | None = None,
+    answers: Mapping[str, RequestHandler] | None = None,
     **settings: Unpack[ConnectSettings],
 ) -> Client:
     """Connect to an MCP server.

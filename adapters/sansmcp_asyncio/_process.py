@@ -61,7 +61,7 @@ class AsyncioProcess(ChildProcess, asyncio.SubprocessProtocol):
         try:
             await self._spawn(*command)
         except START_ERRORS as error:
-            self._report(parts.ProcessFailed(str(error)))
+            self._report(parts.ProcessStartFailed(str(error)))
             self._gone.set_result(None)
 
     async def _end(self, transport: asyncio.SubprocessTransport) -> None:
@@ -100,14 +100,14 @@ class AsyncioProcess(ChildProcess, asyncio.SubprocessProtocol):
             self.write(data)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self._report(parts.Output(data) if fd == _OUTPUT else parts.ErrorOutput(data))
+        self._report(parts.StdoutData(data) if fd == _OUTPUT else parts.StderrData(data))
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """It has closed one of its streams."""
         if fd == _INPUT:
             self._has_input = False
         else:
-            self._report(parts.OutputEnd() if fd == _OUTPUT else parts.ErrorEnd())
+            self._report(parts.StdoutClosed() if fd == _OUTPUT else parts.StderrClosed())
 
     def process_exited(self) -> None:
         """It has ended; what it has started may still write."""
@@ -116,7 +116,7 @@ class AsyncioProcess(ChildProcess, asyncio.SubprocessProtocol):
         assert status is not None
         _drop(_stdin(self._transport))
         self._exited.set_result(None)
-        self._report(parts.ProcessExit(status))
+        self._report(parts.ProcessExited(status))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It has ended, and so have all its streams."""

@@ -19,7 +19,7 @@ import sansmcp
 import sansmcp_loop
 from sansmcp.types import Self, Unpack
 from sansmcp_local import (
-    HostOptions,
+    DriverOptions,
     ServeOptions,
     ServePlan,
     ServeSettings,
@@ -36,7 +36,7 @@ from ._stdio import StdioTransport
 from ._tasks import Tasks
 
 
-class Serving(sansmcp_loop.Serving):
+class RunningServer(sansmcp_loop.RunningServer):
     """A server that runs; :func:`serve` makes it. All methods are to be called in its loop."""
 
     def __init__(
@@ -113,7 +113,7 @@ class Serving(sansmcp_loop.Serving):
             self.scheduler.stop()
             self._taken.close()
 
-    def start_task(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
+    def start_task(self, call: sansmcp.ServerCall, result: Awaitable[Any]) -> None:
         call.host = self._tasks.start(self.finish(call, result))
 
     def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
@@ -151,18 +151,19 @@ class Serve(Coroutine[Any, Any, None]):
     """What :func:`serve` returns: a coroutine, and an asynchronous context manager.
 
     Awaiting it, or running it by :func:`asyncio.run`, serves until the task is cancelled. Entering
-    it gives the :class:`Serving`, and serves as long as the block lasts. Do one of them, once.
+    it gives the :class:`RunningServer`, and serves as long as the block lasts. Do one of them,
+    once.
     """
 
     _is_used = True
 
-    def __init__(self, make: Callable[[], Serving]) -> None:
+    def __init__(self, make: Callable[[], RunningServer]) -> None:
         self._make = make
         self._work: Coroutine[Any, Any, None] | None = None
         self._is_used = False
-        self._serving: Serving
+        self._serving: RunningServer
 
-    async def __aenter__(self) -> Serving:
+    async def __aenter__(self) -> RunningServer:
         self._is_used = True
         self._serving = self._make()
         return await self._serving.__aenter__()
@@ -201,12 +202,12 @@ class Serve(Coroutine[Any, Any, None]):
         return self._work
 
 
-async def _serve(make: Callable[[], Serving]) -> None:
+async def _serve(make: Callable[[], RunningServer]) -> None:
     async with make() as serving:
         await serving.stopped.wait()
 
 
-@explains(ServeOptions, HostOptions, sansmcp.ServerOptions)
+@explains(ServeOptions, DriverOptions, sansmcp.ServerOptions)
 def serve(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> Serve:
     """Serve an application over HTTP, on stdio, or both.
 
@@ -218,11 +219,11 @@ def serve(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> Serve:
         app: its handlers are async functions of a :class:`Call`, or plain functions of a
             :class:`ThreadCall`, each of which runs in a thread (:meth:`sansmcp.App.handler`).
         settings: those of :class:`sansmcp_local.ServeOptions`, of
-            :class:`sansmcp_local.HostOptions` and of :class:`sansmcp.ServerOptions`.
+            :class:`sansmcp_local.DriverOptions` and of :class:`sansmcp.ServerOptions`.
             Running calls do not get ``grace`` if what waits for the stop is cancelled, too.
 
     Raises LocalProtocolError for settings that make no sense, and TypeError for unknown ones;
     starting raises OSError if the address cannot be bound or the file not be written.
     """
     plan = serve_plan(app, **settings)
-    return Serve(lambda: Serving(plan))
+    return Serve(lambda: RunningServer(plan))

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from sansmcp_threads import Call, PendingCall
 
     from ._client import Client, connect
-    from ._server import Serving, serve
+    from ._server import RunningServer, serve
 else:
     __getattr__, __dir__ = _lazy.names(
         globals(),
         {
             "._client": ("Client", "connect"),
-            "._server": ("Serving", "serve"),
+            "._server": ("RunningServer", "serve"),
             "sansmcp_threads": ("Call", "PendingCall"),
         },
     )
@@ -33,7 +33,7 @@ __all__ = [
     "Call",
     "Client",
     "PendingCall",
-    "Serving",
+    "RunningServer",
     "connect",
     "serve",
 ]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import sansmcp
 import sansmcp_threads
-from sansmcp.drivers.client import Answerer
+from sansmcp.drivers.client import RequestHandler
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent
 from sansmcp.types import Unpack
@@ -55,7 +55,7 @@ class Client(sansmcp_threads.ConcurrentClient):
     def __init__(
         self,
         parts: ClientParts,
-        answers: Mapping[str, Answerer] | None,
+        answers: Mapping[str, RequestHandler] | None,
     ) -> None:
         super().__init__(parts.core, answers)
         self._loop = Loop()
@@ -166,7 +166,7 @@ class Client(sansmcp_threads.ConcurrentClient):
 def connect(
     target: str | Sequence[str],
     *,
-    answers: Mapping[str, Answerer] | None = None,
+    answers: Mapping[str, RequestHandler] | None = None,
     **settings: Unpack[ConnectSettings],
 ) -> Client:
     """Connect to an MCP server. The client is closed by its method, or as a context manager.

@@ -44,7 +44,7 @@ class BlockingProcess(ChildProcess):
         try:
             process: Popen[Any] = Popen(command, bufsize=0, **self._arguments)
         except START_ERRORS as error:
-            self._report(parts.ProcessFailed(str(error)))
+            self._report(parts.ProcessStartFailed(str(error)))
             return
         self._process, self._pid = process, process.pid
         assert process.stdin is not None
@@ -52,8 +52,8 @@ class BlockingProcess(ChildProcess):
         assert process.stderr is not None
         steps = (
             self._write_to(process.stdin),
-            self._read(process.stdout, parts.Output, parts.OutputEnd),
-            self._read(process.stderr, parts.ErrorOutput, parts.ErrorEnd),
+            self._read(process.stdout, parts.StdoutData, parts.StdoutClosed),
+            self._read(process.stderr, parts.StderrData, parts.StderrClosed),
             self._watch(process),
         )
         self._tasks = [self._loop.start(each) for each in steps]
@@ -98,12 +98,12 @@ class BlockingProcess(ChildProcess):
     def _read(
         self,
         stream: IO[bytes],
-        some: type[parts.Output | parts.ErrorOutput],
-        end: type[parts.OutputEnd | parts.ErrorEnd],
+        some: type[parts.StdoutData | parts.StderrData],
+        end: type[parts.StdoutClosed | parts.StderrClosed],
     ) -> Steps[None]:
         data = b"?"
         while data:
-            while some is parts.Output and self._is_full():
+            while some is parts.StdoutData and self._is_full():
                 yield Wait()
             yield Wait(stream.fileno(), READ)
             data = os.read(stream.fileno(), 65536)
@@ -118,4 +118,4 @@ class BlockingProcess(ChildProcess):
         else:
             with contextlib.closing(os.fdopen(handle)):
                 yield Wait(handle, READ)
-        self._report(parts.ProcessExit(process.wait()))
+        self._report(parts.ProcessExited(process.wait()))

@@ -22,8 +22,8 @@ import sansmcp
 from sansmcp import Idle, ServerConnection, ServerPipe
 from sansmcp.types import Self, Unpack
 from sansmcp_local import (
+    DriverOptions,
     Endpoint,
-    HostOptions,
     ServeOptions,
     ServePlan,
     ServeSettings,
@@ -48,7 +48,7 @@ class _Connection:
 
     def __init__(
         self,
-        serving: Serving,
+        serving: RunningServer,
         kind: Callable[..., ServerConnection | ServerPipe],
         stream: SocketStream | StdioStream,
         patience: float,
@@ -142,7 +142,7 @@ _LAST_MOMENT = 1.0
 """Seconds for what is still to be sent, and for cancelled handlers, when the server stops."""
 
 
-class Serving(Host):
+class RunningServer(Host):
     """A running server; :func:`serve` gives it. A context manager that closes it at the end.
 
     Its methods may be called from any thread.
@@ -337,8 +337,8 @@ class Serving(Host):
                     stream.close()
 
 
-@explains(ServeOptions, HostOptions, sansmcp.ServerOptions)
-def serve(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> Serving:
+@explains(ServeOptions, DriverOptions, sansmcp.ServerOptions)
+def serve(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> RunningServer:
     """Serve an application over HTTP, on stdio, or both, in a thread of its own.
 
     ``with serve(...) as serving`` serves as long as the block lasts; ``serving.wait()`` in it lasts
@@ -348,13 +348,13 @@ def serve(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> Serving:
     Args:
         app: its handlers are plain functions of a :class:`Call`; each call runs in a thread.
         settings: those of :class:`sansmcp_local.ServeOptions`, of
-            :class:`sansmcp_local.HostOptions` and of :class:`sansmcp.ServerOptions`.
+            :class:`sansmcp_local.DriverOptions` and of :class:`sansmcp.ServerOptions`.
 
     Raises OSError if the address cannot be bound or the file not be written, LocalProtocolError for
     settings that make no sense, and TypeError for unknown ones.
     """
     plan = serve_plan(app, **settings)
-    serving = Serving(plan)
+    serving = RunningServer(plan)
     with ExitStack() as stack:
         stack.callback(serving.release)
         serving.accept_on(stack.enter_context(plan.open()))

@@ -1,10 +1,11 @@
 """Does an adapter do what an adapter has to do? Checks over real sockets and processes.
 
 The checks play the other side themselves, well and badly. The adapter is given to them as a
-*subject*: :class:`ClientSubject` or :class:`ServerSubject`. With pytest, a file of tests is this::
+*subject*: :class:`ClientUnderTest` or :class:`ServerUnderTest`. With pytest, a file of tests is
+this::
 
     @pytest.mark.parametrize("check", client_checks(), ids=str)
-    def test_client(check: Check[ClientSubject]) -> None:
+    def test_client(check: Check[ClientUnderTest]) -> None:
         check(MySubject())
 
 A check raises AssertionError, and says which obligation was broken, what was seen, and what to do.
@@ -27,24 +28,24 @@ from . import (
 )
 from .adapter_under_test import (
     Answer,
-    ClientSubject,
+    ClientUnderTest,
     ConnectedClient,
     Feature,
     Pending,
     Running,
-    ServerSubject,
+    ServerUnderTest,
     SubjectSettings,
 )
 from .check import Check, checks_in
 from .tools import stdio_app
 
 
-def client_checks() -> tuple[Check[ClientSubject], ...]:
+def client_checks() -> tuple[Check[ClientUnderTest], ...]:
     """What every client has to do."""
     return checks_in(client_calls, client_streams, client_endings, client_connections, client_stdio)
 
 
-def server_checks() -> tuple[Check[ServerSubject], ...]:
+def server_checks() -> tuple[Check[ServerUnderTest], ...]:
     """What every server has to do."""
     return checks_in(server_calls, server_streams, server_http, server_stopping, server_stdio)
 
@@ -52,12 +53,12 @@ def server_checks() -> tuple[Check[ServerSubject], ...]:
 __all__ = [
     "Answer",
     "Check",
-    "ClientSubject",
+    "ClientUnderTest",
     "ConnectedClient",
     "Feature",
     "Pending",
     "Running",
-    "ServerSubject",
+    "ServerUnderTest",
     "SubjectSettings",
     "client_checks",
     "server_checks",

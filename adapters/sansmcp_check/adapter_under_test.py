@@ -109,7 +109,7 @@ Answer: TypeAlias = Callable[[ServerRequest], Any]
 """Answers a request of the server. It is no coroutine function, and returns at once."""
 
 
-class ClientSubject(Protocol):
+class ClientUnderTest(Protocol):
     """A client adapter under test."""
 
     lacks: Mapping[Feature, str]
@@ -151,7 +151,7 @@ class SubjectSettings(ServerSettings, total=False):
     authenticate: Authenticator
 
 
-class ServerSubject(Protocol):
+class ServerUnderTest(Protocol):
     """A server adapter under test."""
 
     lacks: Mapping[Feature, str]

@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeGuard, TypeVar
 
 import attrs
 
-from .adapter_under_test import ClientSubject, Feature, ServerSubject
+from .adapter_under_test import ClientUnderTest, Feature, ServerUnderTest
 
 MOMENT = 20.0
 """Seconds for what takes a moment, on a machine that has much else to do."""
@@ -83,12 +83,12 @@ def _stacks() -> str:
         return file.read().partition("Current thread")[0]
 
 
-def client_check(*needs: Feature) -> Callable[[_Run[ClientSubject]], Check[ClientSubject]]:
+def client_check(*needs: Feature) -> Callable[[_Run[ClientUnderTest]], Check[ClientUnderTest]]:
     """Make a function a check of clients; its docstring is the obligation."""
     return lambda run: _check(run, needs)
 
 
-def server_check(*needs: Feature) -> Callable[[_Run[ServerSubject]], Check[ServerSubject]]:
+def server_check(*needs: Feature) -> Callable[[_Run[ServerUnderTest]], Check[ServerUnderTest]]:
     """Make a function a check of servers; its docstring is the obligation."""
     return lambda run: _check(run, needs)
 

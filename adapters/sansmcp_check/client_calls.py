@@ -11,7 +11,7 @@ from sansmcp.client.options import ClientSettings
 from sansmcp.errors import CallError, JsonRpcError
 from sansmcp.trace import Tracer
 
-from .adapter_under_test import Answer, ClientSubject, Feature
+from .adapter_under_test import Answer, ClientUnderTest, Feature
 from .check import client_check, expect, happened, raises, same
 from .clients import LEGACY, MODERN, OLDEST, call, connected, notified, start, talking, until
 from .fake_server import (
@@ -52,7 +52,7 @@ def _as_chunks(exchange: Exchange) -> None:
 
 
 @client_check()
-def calls_with_a_session(subject: ClientSubject) -> None:
+def calls_with_a_session(subject: ClientUnderTest) -> None:
     """A client shakes hands, calls, and ends its session when it is closed (2025-11-25).
 
     Perform every OpenExchange, and feed its response to the machine until that is complete.
@@ -69,7 +69,7 @@ def calls_with_a_session(subject: ClientSubject) -> None:
 
 
 @client_check()
-def calls_that_stand_alone(subject: ClientSubject) -> None:
+def calls_that_stand_alone(subject: ClientUnderTest) -> None:
     """A client without sessions discovers the server, and calls (2026-07-28)."""
     with FakeServer() as server:
         with connected(subject, server.url, versions=MODERN) as client:
@@ -79,7 +79,7 @@ def calls_that_stand_alone(subject: ClientSubject) -> None:
 
 
 @client_check()
-def the_era_is_found_out(subject: ClientSubject) -> None:
+def the_era_is_found_out(subject: ClientUnderTest) -> None:
     """A client with the default settings finds out that a server needs a handshake.
 
     Pass the application's settings on as they are, and give those that it does not set no defaults.
@@ -96,7 +96,7 @@ def the_era_is_found_out(subject: ClientSubject) -> None:
 
 
 @client_check(Feature.CONCURRENCY)
-def calls_over_http_sse(subject: ClientSubject) -> None:
+def calls_over_http_sse(subject: ClientUnderTest) -> None:
     """Over HTTP+SSE (2024-11-05) answers come on a stream that is open all the time.
 
     Read every response as it comes, while other requests are made.
@@ -121,7 +121,7 @@ def calls_over_http_sse(subject: ClientSubject) -> None:
         same(call(client, _WORDS), _WORDS, "the result")
 
 
-def _every_form(subject: ClientSubject, piece: int) -> None:
+def _every_form(subject: ClientUnderTest, piece: int) -> None:
     forms: list[Script] = [echo, by_stream, _as_chunks, _by_closing]
     with talking(subject, {"tools/call": in_turn(*forms)}, piece=piece) as (client, _):
         for form in forms:
@@ -129,7 +129,7 @@ def _every_form(subject: ClientSubject, piece: int) -> None:
 
 
 @client_check()
-def every_form_of_answer(subject: ClientSubject) -> None:
+def every_form_of_answer(subject: ClientUnderTest) -> None:
     """Answers come as JSON of a known length or in chunks, as event streams, and until the end.
 
     When the connection is closed, feed the end: it may be the end of the response.
@@ -138,7 +138,7 @@ def every_form_of_answer(subject: ClientSubject) -> None:
 
 
 @client_check()
-def answers_in_pieces(subject: ClientSubject) -> None:
+def answers_in_pieces(subject: ClientUnderTest) -> None:
     """An answer may come byte by byte.
 
     Feed what comes, as it comes, and read on as long as the exchange is not done.
@@ -147,7 +147,7 @@ def answers_in_pieces(subject: ClientSubject) -> None:
 
 
 @client_check()
-def large_messages(subject: ClientSubject) -> None:
+def large_messages(subject: ClientUnderTest) -> None:
     """Messages of five megabytes go both ways.
 
     Send all that is to be sent, however often the socket takes only a part.
@@ -160,7 +160,7 @@ def large_messages(subject: ClientSubject) -> None:
 
 
 @client_check(Feature.CONCURRENCY)
-def many_calls_at_once(subject: ClientSubject) -> None:
+def many_calls_at_once(subject: ClientUnderTest) -> None:
     """Fifty calls run at the same time, and each gets its own result.
 
     Carry each exchange on a connection of its own, and let none wait for another.
@@ -186,11 +186,11 @@ def _raise_if_planted(line: str) -> None:
 
 
 @client_check()
-def exceptions_that_no_one_expects(subject: ClientSubject) -> None:
+def exceptions_that_no_one_expects(subject: ClientUnderTest) -> None:
     """An exception that a bug raises, in machine or adapter, ends its call with a CallError.
 
-    Catch Exception where an exchange is carried, log it, and feed PeerGone for that exchange. No
-    other caller is left waiting.
+    Catch Exception where an exchange is carried, log it, and feed ConnectionLost for that exchange.
+    No other caller is left waiting.
     """
     # A Tracer is called in the midst of the machine, so one that raises is as good as a bug.
     scripts: dict[str, Script] = {"tools/call": _plant}
@@ -207,7 +207,7 @@ def _plant(exchange: Exchange) -> None:
 
 
 @client_check()
-def errors_of_the_server(subject: ClientSubject) -> None:
+def errors_of_the_server(subject: ClientUnderTest) -> None:
     """A JSON-RPC error is raised as JsonRpcError, alone and in no group."""
 
     def fail(exchange: Exchange) -> None:
@@ -219,10 +219,10 @@ def errors_of_the_server(subject: ClientSubject) -> None:
 
 
 @client_check()
-def progress_and_notifications(subject: ClientSubject) -> None:
+def progress_and_notifications(subject: ClientUnderTest) -> None:
     """Progress goes to the callback of its call, notifications to the events, in their order.
 
-    Give the events to those whom they concern: sansmcp.ClientHost does it.
+    Give the events to those whom they concern: sansmcp.ClientDriver does it.
     """
 
     def work(exchange: Exchange) -> None:
@@ -242,7 +242,7 @@ def progress_and_notifications(subject: ClientSubject) -> None:
 
 
 @client_check()
-def notifications_to_the_server(subject: ClientSubject) -> None:
+def notifications_to_the_server(subject: ClientUnderTest) -> None:
     """A notification of the application is sent."""
     with talking(subject, {"notifications/x": accept}) as (client, server):
         client.notify("notifications/x", {"a": 1})
@@ -258,11 +258,11 @@ _HEARD = {"heard": "name?", "by": ["tools/call", "tool"]}
 
 
 @client_check(Feature.CONCURRENCY)
-def questions_during_a_call(subject: ClientSubject) -> None:
+def questions_during_a_call(subject: ClientUnderTest) -> None:
     """What the server asks during a call is answered while the call goes on (2025-11-25).
 
-    For ServerAsked call the application's function with the ServerRequest, which names the call
-    that asks, and respond, fail_with or decline: sansmcp.ClientHost does it.
+    For ServerRequestReceived call the application's function with the ServerRequest, which names
+    the call that asks, and respond, fail_with or decline: sansmcp.ClientDriver does it.
     """
     answers: dict[int, Any] = {}
     answered = threading.Event()
@@ -292,7 +292,7 @@ def questions_during_a_call(subject: ClientSubject) -> None:
 
 
 @client_check()
-def questions_in_rounds(subject: ClientSubject) -> None:
+def questions_in_rounds(subject: ClientUnderTest) -> None:
     """What a result asks for is answered, and the call made again (2026-07-28)."""
 
     def ask(exchange: Exchange) -> None:

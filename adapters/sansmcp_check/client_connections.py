@@ -6,7 +6,7 @@ import threading
 
 from sansmcp.errors import Disconnected
 
-from .adapter_under_test import ClientSubject
+from .adapter_under_test import ClientUnderTest
 from .check import client_check, raises, same, stays_the_same
 from .client_calls import by_stream
 from .clients import LEGACY, MODERN, call, connected, talking
@@ -16,7 +16,7 @@ _STEPS = ("initialize", "notifications/initialized")
 
 
 @client_check()
-def connections_are_used_again(subject: ClientSubject) -> None:
+def connections_are_used_again(subject: ClientUnderTest) -> None:
     """A response that has ended properly leaves a connection that serves the next request.
 
     Keep the connection if ClientConnection.is_reusable: sansmcp.ConnectionPool does it.
@@ -30,11 +30,11 @@ def connections_are_used_again(subject: ClientSubject) -> None:
 
 
 @client_check()
-def connections_that_fail_while_it_connects(subject: ClientSubject) -> None:
+def connections_that_fail_while_it_connects(subject: ClientUnderTest) -> None:
     """A server that is not quite there yet is asked again, at every step of the handshake.
 
-    Feed PeerGone for an exchange whose connection cannot be made, or is lost before the response;
-    do not end the client.
+    Feed ConnectionLost for an exchange whose connection cannot be made, or is lost before the
+    response; do not end the client.
     """
     for version, methods in ((LEGACY, _STEPS), (MODERN, ("server/discover",))):
         scripts = {
@@ -47,7 +47,7 @@ def connections_that_fail_while_it_connects(subject: ClientSubject) -> None:
 
 
 @client_check()
-def connections_that_were_closed(subject: ClientSubject) -> None:
+def connections_that_were_closed(subject: ClientUnderTest) -> None:
     """A connection that the server has closed meanwhile is not used for the next request.
 
     Before a connection is used again, look whether anything has come on it: the end, for one.
@@ -64,7 +64,7 @@ def connections_that_were_closed(subject: ClientSubject) -> None:
 
 
 @client_check()
-def connections_that_close_under_a_request(subject: ClientSubject) -> None:
+def connections_that_close_under_a_request(subject: ClientUnderTest) -> None:
     """A request whose outcome is unknown is repeated only where that does no harm.
 
     Do not repeat requests on your own, nor let an HTTP library do it.
@@ -86,7 +86,7 @@ def connections_that_close_under_a_request(subject: ClientSubject) -> None:
 
 
 @client_check()
-def nothing_is_left(subject: ClientSubject) -> None:
+def nothing_is_left(subject: ClientUnderTest) -> None:
     """A client that was closed leaves no thread, and no descriptor, however often that is done."""
 
     def once() -> None:

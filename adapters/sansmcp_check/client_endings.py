@@ -14,7 +14,7 @@ from sansmcp.errors import (
     SessionLost,
 )
 
-from .adapter_under_test import ClientSubject, ConnectedClient, Feature
+from .adapter_under_test import ClientUnderTest, ConnectedClient, Feature
 from .check import client_check, raises, same
 from .clients import LEGACY, MODERN, SOON, call, connected, start, talking, until
 from .fake_server import (
@@ -52,7 +52,7 @@ def _gone(server: FakeServer) -> None:
 
 
 @client_check()
-def a_call_that_takes_too_long(subject: ClientSubject) -> None:
+def a_call_that_takes_too_long(subject: ClientUnderTest) -> None:
     """A call without an answer raises RequestTimeout, alone, and the server is told (2025-11-25).
 
     Wait no longer than until next_deadline(), which may change whenever the machine does, and call
@@ -66,7 +66,7 @@ def a_call_that_takes_too_long(subject: ClientSubject) -> None:
 
 
 @client_check()
-def a_request_that_takes_too_long(subject: ClientSubject) -> None:
+def a_request_that_takes_too_long(subject: ClientUnderTest) -> None:
     """Without sessions to leave a response is to cancel the request (2026-07-28).
 
     Break off what an AbortExchange names: close its connection.
@@ -78,7 +78,7 @@ def a_request_that_takes_too_long(subject: ClientSubject) -> None:
 
 
 @client_check(Feature.CANCELLING, Feature.CONCURRENCY)
-def a_call_that_is_cancelled(subject: ClientSubject) -> None:
+def a_call_that_is_cancelled(subject: ClientUnderTest) -> None:
     """A call that the application cancels is cancelled at the server.
 
     When the caller is cancelled call Client.cancel(), and perform the effects that follow.
@@ -93,7 +93,7 @@ def a_call_that_is_cancelled(subject: ClientSubject) -> None:
 
 
 @client_check(Feature.CONCURRENCY)
-def closing_ends_calls(subject: ClientSubject) -> None:
+def closing_ends_calls(subject: ClientUnderTest) -> None:
     """Calls that are under way when the client is closed raise RequestCancelled; none hangs.
 
     Call Client.close(), and go on until the event Closed.
@@ -108,7 +108,7 @@ def closing_ends_calls(subject: ClientSubject) -> None:
 
 
 @client_check()
-def a_server_that_says_nothing(subject: ClientSubject) -> None:
+def a_server_that_says_nothing(subject: ClientUnderTest) -> None:
     """A server that takes the connection and never answers is given up in time.
 
     Tick the timers from the start on, also while connect() waits.
@@ -122,10 +122,10 @@ def a_server_that_says_nothing(subject: ClientSubject) -> None:
 
 
 @client_check()
-def nobody_is_there(subject: ClientSubject) -> None:
+def nobody_is_there(subject: ClientUnderTest) -> None:
     """A connection that is refused raises Disconnected, alone, and says so.
 
-    Whatever keeps a request from being made is PeerGone(reason).
+    Whatever keeps a request from being made is ConnectionLost(reason).
     """
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -185,11 +185,11 @@ _GARBAGE: dict[str, Script] = {
 
 
 @client_check()
-def answers_that_are_none(subject: ClientSubject) -> None:
+def answers_that_are_none(subject: ClientUnderTest) -> None:
     """Whatever comes instead of an answer, the call raises a CallError, and the next one works.
 
     Nothing that a server sends makes the machine raise. What the connection itself raises is
-    PeerGone(reason), or connection_lost(); such a connection is not used again.
+    ConnectionLost(reason), or connection_lost(); such a connection is not used again.
     """
 
     def answer(exchange: Exchange) -> None:
@@ -202,7 +202,7 @@ def answers_that_are_none(subject: ClientSubject) -> None:
 
 
 @client_check()
-def refusals_that_come_early(subject: ClientSubject) -> None:
+def refusals_that_come_early(subject: ClientUnderTest) -> None:
     """A refusal that comes while the request is still being sent is reported as what it is.
 
     When sending fails, or takes its time, look whether an answer has come.
@@ -223,7 +223,7 @@ def refusals_that_come_early(subject: ClientSubject) -> None:
 
 
 @client_check()
-def a_session_that_is_lost(subject: ClientSubject) -> None:
+def a_session_that_is_lost(subject: ClientUnderTest) -> None:
     """When the server has forgotten the session there is a new one at once, and only one.
 
     The machine does it: perform its effects, also those that no call has asked for.
@@ -251,7 +251,7 @@ def a_session_that_is_lost(subject: ClientSubject) -> None:
 
 
 @client_check()
-def closing_does_not_wait_for_the_server(subject: ClientSubject) -> None:
+def closing_does_not_wait_for_the_server(subject: ClientUnderTest) -> None:
     """A server that does not answer the end of the session does not keep the client from closing.
 
     Go on ticking the timers until the event Closed.

@@ -9,11 +9,11 @@ from pathlib import Path
 from types import TracebackType
 
 from sansmcp.errors import Disconnected, ProcessEnded
-from sansmcp.events import ServerLogged
+from sansmcp.events import StderrLine
 from sansmcp.limits import Limits
 from sansmcp.types import Self
 
-from .adapter_under_test import ClientSubject, Feature
+from .adapter_under_test import ClientUnderTest, Feature
 from .check import MOMENT, client_check, expect, raises, same, stays_the_same
 from .clients import LEGACY, call, connected, notified, start, until
 
@@ -63,7 +63,7 @@ def _hears(process: socket.socket) -> bytes | None:
 
 
 @client_check(Feature.STDIO)
-def calls_to_a_process(subject: ClientSubject) -> None:
+def calls_to_a_process(subject: ClientUnderTest) -> None:
     """A command is started, talked to line by line, and ended.
 
     Perform the effects of the process in their order, and feed all its output and its exit.
@@ -77,7 +77,7 @@ def calls_to_a_process(subject: ClientSubject) -> None:
 
 
 @client_check(Feature.STDIO)
-def the_environment_of_a_process(subject: ClientSubject) -> None:
+def the_environment_of_a_process(subject: ClientUnderTest) -> None:
     """A process inherits PATH and a few other variables by default, and no secrets.
 
     Start it with the environment that sansmcp_local.environment_of() gives.
@@ -93,7 +93,7 @@ def the_environment_of_a_process(subject: ClientSubject) -> None:
 
 
 @client_check(Feature.STDIO)
-def standard_error_is_read(subject: ClientSubject) -> None:
+def standard_error_is_read(subject: ClientUnderTest) -> None:
     """What a process writes to its standard error comes as events, and never holds it up.
 
     Read standard error all the time, also while the output is not to be read.
@@ -102,14 +102,14 @@ def standard_error_is_read(subject: ClientSubject) -> None:
         events = client.events()
         log = "noted\n" + "x" * 200_000 + "\n"
         same(call(client, {"log": log}), {"log": log}, "the result")
-        expect(ServerLogged("noted") in events, "the client was closed")
+        expect(StderrLine("noted") in events, "the client was closed")
 
 
 @client_check(Feature.STDIO)
-def a_process_that_crashes(subject: ClientSubject) -> None:
+def a_process_that_crashes(subject: ClientUnderTest) -> None:
     """A process that ends during a call ends the call, with its status and its last words.
 
-    Feed OutputEnd, ErrorEnd and ProcessExit, when they come.
+    Feed StdoutClosed, StderrClosed and ProcessExited, when they come.
     """
     with _Program() as program, connected(subject, program.command, versions=LEGACY) as client:
         arguments = {"log": "out of memory\n", "exit": 3}
@@ -121,10 +121,10 @@ def a_process_that_crashes(subject: ClientSubject) -> None:
 
 
 @client_check(Feature.STDIO)
-def a_command_that_is_none(subject: ClientSubject) -> None:
+def a_command_that_is_none(subject: ClientUnderTest) -> None:
     """A command that cannot be started raises ProcessEnded, alone.
 
-    Whatever keeps a process from being started is ProcessFailed(reason).
+    Whatever keeps a process from being started is ProcessStartFailed(reason).
     """
     command = [str(Path(__file__).with_name("there is no such program"))]
     raises(
@@ -135,7 +135,7 @@ def a_command_that_is_none(subject: ClientSubject) -> None:
 
 
 @client_check(Feature.STDIO)
-def a_process_that_ends_at_once(subject: ClientSubject) -> None:
+def a_process_that_ends_at_once(subject: ClientUnderTest) -> None:
     """A process that ends before it can be talked to raises ProcessEnded, with its status.
 
     Its exit and the ends of its streams may all be there before you look for the first time.
@@ -149,7 +149,7 @@ def a_process_that_ends_at_once(subject: ClientSubject) -> None:
 
 
 @client_check(Feature.STDIO)
-def a_process_that_does_not_end(subject: ClientSubject) -> None:
+def a_process_that_does_not_end(subject: ClientUnderTest) -> None:
     """A process that ends neither with its input nor by SIGTERM is killed, with its children.
 
     Start it at the head of a process group, tick the timers while closing, and signal the group.
@@ -162,7 +162,7 @@ def a_process_that_does_not_end(subject: ClientSubject) -> None:
 
 
 @client_check(Feature.STDIO)
-def output_that_nobody_takes(subject: ClientSubject) -> None:
+def output_that_nobody_takes(subject: ClientUnderTest) -> None:
     """When the application takes no events, the output is not read, and nothing is lost by that.
 
     Read no output while next_effect() gives Idle.PAUSED, or while you keep as many events for the
@@ -193,7 +193,7 @@ def output_that_nobody_takes(subject: ClientSubject) -> None:
 
 
 @client_check(Feature.STDIO)
-def nothing_is_left_of_processes(subject: ClientSubject) -> None:
+def nothing_is_left_of_processes(subject: ClientUnderTest) -> None:
     """A client that was closed leaves no thread and no end of a pipe, however often."""
 
     def once() -> None:

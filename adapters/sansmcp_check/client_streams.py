@@ -8,7 +8,7 @@ from sansmcp.base_client import OnProgress
 from sansmcp.errors import RequestCancelled
 from sansmcp.limits import Limits
 
-from .adapter_under_test import ClientSubject, Feature
+from .adapter_under_test import ClientUnderTest, Feature
 from .check import client_check, expect, happened, raises, same, stands_still
 from .clients import LEGACY, MODERN, call, connected, notified, start, talking, until
 from .fake_server import Exchange, FakeServer, event, progress
@@ -49,11 +49,11 @@ def _append_to(reports: list[float]) -> OnProgress[None]:
 
 
 @client_check()
-def broken_streams_are_resumed(subject: ClientSubject) -> None:
+def broken_streams_are_resumed(subject: ClientUnderTest) -> None:
     """Wherever a stream breaks, the client comes back for the rest; nothing is lost or doubled.
 
     When a connection is closed feed the end; when it is reset or fails call connection_lost, or
-    feed PeerGone. Tick the timers: the machine waits before it comes back.
+    feed ConnectionLost. Tick the timers: the machine waits before it comes back.
     """
     server_side = _Broken()
     scripts = {"tools/call": server_side.call, "GET": server_side.resume}
@@ -67,7 +67,7 @@ def broken_streams_are_resumed(subject: ClientSubject) -> None:
 
 
 @client_check()
-def a_server_that_lets_go(subject: ClientSubject) -> None:
+def a_server_that_lets_go(subject: ClientUnderTest) -> None:
     """A stream that ends before the answer is fetched further, after the delay the server wants.
 
     Tick the timers: ask next_deadline() after everything that changes the machine.
@@ -92,7 +92,7 @@ def a_server_that_lets_go(subject: ClientSubject) -> None:
 
 
 @client_check(Feature.CONCURRENCY)
-def a_server_that_falls_silent(subject: ClientSubject) -> None:
+def a_server_that_falls_silent(subject: ClientUnderTest) -> None:
     """A stream that can be resumed and says nothing any more is aborted, and fetched further.
 
     Call handle_timeout() at next_deadline(), also while a response is read.
@@ -116,7 +116,7 @@ def a_server_that_falls_silent(subject: ClientSubject) -> None:
 
 
 @client_check(Feature.CONCURRENCY)
-def the_standalone_stream(subject: ClientSubject) -> None:
+def the_standalone_stream(subject: ClientUnderTest) -> None:
     """What the server says on its own accord is read while nothing is asked."""
     listening = threading.Event()
 
@@ -134,7 +134,7 @@ def the_standalone_stream(subject: ClientSubject) -> None:
 
 
 @client_check(Feature.CONCURRENCY)
-def what_the_client_listens_for(subject: ClientSubject) -> None:
+def what_the_client_listens_for(subject: ClientUnderTest) -> None:
     """Changes that a client listens for come as events, as long as it does (2026-07-28).
 
     Let a call of subscriptions/listen last as long as the server likes.
@@ -182,7 +182,7 @@ class _Flood:
 
 
 @client_check(Feature.CONCURRENCY)
-def events_that_nobody_takes(subject: ClientSubject) -> None:
+def events_that_nobody_takes(subject: ClientUnderTest) -> None:
     """When the application takes no events, the server is not read, and nothing is lost by that.
 
     Read no response while next_effect() gives Idle.PAUSED, or while you keep as many events for

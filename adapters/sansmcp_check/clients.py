@@ -13,7 +13,7 @@ from sansmcp.events import ClientEvent, ServerNotified
 from sansmcp.messages import Params
 from sansmcp.types import Unpack
 
-from .adapter_under_test import Answer, ClientSubject, ConnectedClient, Pending
+from .adapter_under_test import Answer, ClientUnderTest, ConnectedClient, Pending
 from .check import MOMENT, Broken
 from .fake_server import SCRIPTS, FakeServer, Script
 
@@ -26,7 +26,7 @@ SOON = ReconnectPolicy(initial=0.01, cap=0.05)
 
 @contextmanager
 def connected(
-    subject: ClientSubject,
+    subject: ClientUnderTest,
     target: str | Sequence[str],
     answers: Mapping[str, Answer] | None = None,
     **settings: Unpack[ClientSettings],
@@ -44,7 +44,7 @@ def connected(
 
 @contextmanager
 def talking(
-    subject: ClientSubject,
+    subject: ClientUnderTest,
     scripts: Mapping[str, Script] = SCRIPTS,
     answers: Mapping[str, Answer] | None = None,
     piece: int = 0,

@@ -193,7 +193,7 @@ def result_of(answer: Mapping[str, Any]) -> Any:
     return {name: answer["result"][name] for name in answer["result"] if name not in _ADDED}
 
 
-class Peer:
+class RawPeer:
     """A client of one revision. Each request has a connection of its own."""
 
     def __init__(

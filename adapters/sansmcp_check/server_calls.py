@@ -9,9 +9,9 @@ from typing import Any
 from sansmcp.http import Url
 from sansmcp.limits import Limits
 
-from .adapter_under_test import ServerSubject
+from .adapter_under_test import ServerUnderTest
 from .check import expect, same, server_check
-from .raw_client import POST_HEADERS, Connection, Peer, Response, request, result_of
+from .raw_client import POST_HEADERS, Connection, RawPeer, Response, request, result_of
 from .servers import LEGACY, MODERN, OLDEST, alive, begun, serving
 
 _WORDS = {"text": "a\u2028ä😀"}
@@ -19,13 +19,13 @@ _ASKED: dict[str, Any] = {"elicitation": {}}
 
 
 @server_check()
-def calls_in_a_session(subject: ServerSubject) -> None:
+def calls_in_a_session(subject: ServerUnderTest) -> None:
     """A client shakes hands, calls, and ends its session (2025-11-25).
 
     Feed the requests to the machine, let the handlers of the application work, and send what the
     machine wants sent.
     """
-    with serving(subject) as (_, running), Peer(running.url, LEGACY) as peer:
+    with serving(subject) as (_, running), RawPeer(running.url, LEGACY) as peer:
         same(peer.connected["protocolVersion"], LEGACY, "the version")
         same(peer.call("echo", _WORDS), {"echo": _WORDS}, "the result")
         same(peer.send(peer.message("tools/list")).status, 200, "the status of a list")
@@ -36,12 +36,12 @@ def calls_in_a_session(subject: ServerSubject) -> None:
 
 
 @server_check()
-def calls_that_stand_alone(subject: ServerSubject) -> None:
+def calls_that_stand_alone(subject: ServerUnderTest) -> None:
     """Requests without a session are answered, too (2026-07-28), also beside those in sessions."""
     with (
         serving(subject) as (_, running),
-        Peer(running.url, MODERN) as peer,
-        Peer(running.url, LEGACY) as older,
+        RawPeer(running.url, MODERN) as peer,
+        RawPeer(running.url, LEGACY) as older,
     ):
         discovered = peer.send(peer.message("server/discover")).result()
         expect(MODERN in discovered["supportedVersions"], f"discovered: {discovered}")
@@ -50,12 +50,12 @@ def calls_that_stand_alone(subject: ServerSubject) -> None:
 
 
 @server_check()
-def servers_without_sessions(subject: ServerSubject) -> None:
+def servers_without_sessions(subject: ServerUnderTest) -> None:
     """With ``sessions=False`` nothing is kept between two requests, and calls work.
 
     Pass the application's settings on to sansmcp.Server.
     """
-    with serving(subject, sessions=False) as (_, running), Peer(running.url, LEGACY) as peer:
+    with serving(subject, sessions=False) as (_, running), RawPeer(running.url, LEGACY) as peer:
         expect("mcp-session-id" not in peer.session, "the server has given a session id")
         same(peer.call("echo", _WORDS), {"echo": _WORDS}, "the result")
 
@@ -67,13 +67,13 @@ def _reports(response: Response) -> tuple[list[float], Any]:
 
 
 @server_check()
-def progress_comes_as_it_happens(subject: ServerSubject) -> None:
+def progress_comes_as_it_happens(subject: ServerUnderTest) -> None:
     """What a handler says is sent while it works, and not with its result.
 
     When the machine gives Wake, let the driver of that exchange pull its effects at once.
     """
     for version in (LEGACY, MODERN):
-        with serving(subject) as (tools, running), Peer(running.url, version) as peer:
+        with serving(subject) as (tools, running), RawPeer(running.url, version) as peer:
             messages = peer.begin("wait").messages()
             same(next(messages)["params"]["progress"], 1, "the progress before the wait")
             begun(tools)
@@ -83,15 +83,15 @@ def progress_comes_as_it_happens(subject: ServerSubject) -> None:
 
 
 @server_check()
-def all_that_a_handler_says_comes(subject: ServerSubject) -> None:
+def all_that_a_handler_says_comes(subject: ServerUnderTest) -> None:
     """Progress that is reported quickly arrives in order, without losses."""
-    with serving(subject) as (_, running), Peer(running.url, LEGACY) as peer:
+    with serving(subject) as (_, running), RawPeer(running.url, LEGACY) as peer:
         found = _reports(peer.begin("count", {"to": 200}))
         same(found, (list(range(1, 201)), {"done": True}), "the progress and the result")
 
 
 @server_check()
-def time_passes_while_nothing_happens(subject: ServerSubject) -> None:
+def time_passes_while_nothing_happens(subject: ServerUnderTest) -> None:
     """A call that takes a while gets an event stream, and signs of life on it.
 
     Tick the timers: ask next_deadline() after everything that changes the machine, and call
@@ -100,7 +100,7 @@ def time_passes_while_nothing_happens(subject: ServerSubject) -> None:
     limits = Limits(keep_alive_interval=0.05)
     with serving(subject, limits=limits) as (tools, running):
         for version in (LEGACY, MODERN):
-            with Peer(running.url, version) as peer:
+            with RawPeer(running.url, version) as peer:
                 response = peer.begin("hang")
                 begun(tools)
                 expect(response.is_stream, f"the answer is no event stream: {response.headers}")
@@ -111,12 +111,12 @@ def time_passes_while_nothing_happens(subject: ServerSubject) -> None:
 
 
 @server_check()
-def many_calls_at_once(subject: ServerSubject) -> None:
+def many_calls_at_once(subject: ServerUnderTest) -> None:
     """Calls run at the same time, those of one session, too.
 
     Let each handler run by itself, and let no connection wait for another one.
     """
-    with serving(subject) as (tools, running), Peer(running.url, LEGACY) as peer:
+    with serving(subject) as (tools, running), RawPeer(running.url, LEGACY) as peer:
         responses = [peer.begin("wait") for _ in range(4)]
         begun(tools, 4)
         same(peer.call("echo", _WORDS), {"echo": _WORDS}, "the result of a call meanwhile")
@@ -126,14 +126,14 @@ def many_calls_at_once(subject: ServerSubject) -> None:
 
 
 @server_check()
-def handlers_that_fail(subject: ServerSubject) -> None:
+def handlers_that_fail(subject: ServerUnderTest) -> None:
     """What a handler raises is answered with an error, and tells nothing of the inside.
 
     Answer with Call.fail_with(), which knows JsonRpcError from the rest, and log the rest.
     """
     with serving(subject) as (_, running):
         for version in (LEGACY, MODERN):
-            with Peer(running.url, version) as peer:
+            with RawPeer(running.url, version) as peer:
                 wanted = {"code": -7, "message": "no", "data": [1]}
                 found = peer.begin("refuse").answer()["error"]
                 same(found, wanted, "the error that a handler has raised")
@@ -145,23 +145,23 @@ def handlers_that_fail(subject: ServerSubject) -> None:
 
 
 @server_check()
-def large_messages(subject: ServerSubject) -> None:
+def large_messages(subject: ServerUnderTest) -> None:
     """Messages of four megabytes go both ways.
 
     Send all that is to be sent, however often the socket takes only a part.
     """
     large = {"text": "x" * 4_000_000}
-    with serving(subject) as (_, running), Peer(running.url, LEGACY) as peer:
+    with serving(subject) as (_, running), RawPeer(running.url, LEGACY) as peer:
         expect(peer.call("echo", large) == {"echo": large}, "the result is another one")
 
 
 @server_check()
-def handlers_that_ask(subject: ServerSubject) -> None:
+def handlers_that_ask(subject: ServerUnderTest) -> None:
     """A handler asks the client during a call, and waits for the answer (2025-11-25).
 
-    When ClientAnswered comes, let the handler go on that has asked.
+    When ClientResponseReceived comes, let the handler go on that has asked.
     """
-    with serving(subject) as (_, running), Peer(running.url, LEGACY, _ASKED) as peer:
+    with serving(subject) as (_, running), RawPeer(running.url, LEGACY, _ASKED) as peer:
         messages = peer.begin("ask").messages()
         question = next(messages)
         same(question["params"]["message"], "name?", "the question")
@@ -170,12 +170,12 @@ def handlers_that_ask(subject: ServerSubject) -> None:
 
 
 @server_check()
-def handlers_that_ask_in_rounds(subject: ServerSubject) -> None:
+def handlers_that_ask_in_rounds(subject: ServerUnderTest) -> None:
     """A handler returns InputRequired, and is entered again with the answers (2026-07-28).
 
     Give sansmcp.Server a seal, with keys of your own where the application has set none.
     """
-    with serving(subject) as (_, running), Peer(running.url, MODERN, _ASKED) as peer:
+    with serving(subject) as (_, running), RawPeer(running.url, MODERN, _ASKED) as peer:
         asked = peer.begin("ask in rounds").result()
         same(list(asked["inputRequests"]), ["name"], "the questions")
         params = {
@@ -189,7 +189,7 @@ def handlers_that_ask_in_rounds(subject: ServerSubject) -> None:
 
 
 @server_check()
-def calls_over_http_sse(subject: ServerSubject) -> None:
+def calls_over_http_sse(subject: ServerUnderTest) -> None:
     """Clients of 2024-11-05 POST to one path, and get the answers on a stream of another one.
 
     Let the requests to all paths of the server reach it, and pass the setting ``http_sse`` on.

@@ -13,9 +13,9 @@ from sansmcp.http import RequestHead, Url
 from sansmcp.limits import Limits
 from sansmcp.trace import Tracer
 
-from .adapter_under_test import Feature, Running, ServerSubject
+from .adapter_under_test import Feature, Running, ServerUnderTest
 from .check import MOMENT, Broken, expect, same, server_check
-from .raw_client import POST_HEADERS, Connection, Peer, request
+from .raw_client import POST_HEADERS, Connection, RawPeer, request
 from .servers import LEGACY, MODERN, alive, begun, serving
 
 _BAD_JSON = b'{"jsonrpc": "2.0", "id":'
@@ -54,7 +54,7 @@ def _refused(running: Running, connection: Connection, row: tuple[Any, ...]) -> 
 
 
 @server_check()
-def requests_that_are_refused(subject: ServerSubject) -> None:
+def requests_that_are_refused(subject: ServerUnderTest) -> None:
     """A request that cannot be served is refused with its own status and reason.
 
     Feed the head and the body as they are, and send what the machine answers, headers included.
@@ -71,12 +71,12 @@ def requests_that_are_refused(subject: ServerSubject) -> None:
 
 
 @server_check()
-def answers_to_head(subject: ServerSubject) -> None:
+def answers_to_head(subject: ServerUnderTest) -> None:
     """The answer to HEAD has no body, so that the answer after it can be found (RFC 9110, 9.3.2).
 
     Send what the machine gives: it gives no SendBody for HEAD.
     """
-    with serving(subject) as (_, running), Peer(running.url, MODERN) as peer:
+    with serving(subject) as (_, running), RawPeer(running.url, MODERN) as peer:
         connection = peer.connect()
         connection.send(request(running.url, "HEAD", {}) + peer.tool("echo", {"a": 1}))
         expect(connection.response(to="HEAD").status == 405, "HEAD is not refused")
@@ -84,9 +84,9 @@ def answers_to_head(subject: ServerSubject) -> None:
 
 
 @server_check()
-def connections_serve_many_requests(subject: ServerSubject) -> None:
+def connections_serve_many_requests(subject: ServerUnderTest) -> None:
     """Requests come one after the other on one connection, answered in whatever form."""
-    with serving(subject) as (tools, running), Peer(running.url, LEGACY) as peer:
+    with serving(subject) as (tools, running), RawPeer(running.url, LEGACY) as peer:
         tools.go_on.set()
         connection = peer.connect()
         for number in range(5):
@@ -98,12 +98,12 @@ def connections_serve_many_requests(subject: ServerSubject) -> None:
 
 
 @server_check(Feature.OWN_HTTP)
-def requests_sent_ahead(subject: ServerSubject) -> None:
+def requests_sent_ahead(subject: ServerUnderTest) -> None:
     """Requests that come before the answer to the one before are answered in their order.
 
     Feed ServerConnection what comes, also while it sends; for Idle.PAUSED read no more.
     """
-    with serving(subject) as (_, running), Peer(running.url, MODERN) as peer:
+    with serving(subject) as (_, running), RawPeer(running.url, MODERN) as peer:
         connection = peer.connect()
         connection.send(b"".join(peer.tool("echo", {"n": number}) for number in range(50)))
         for number in range(50):
@@ -112,12 +112,12 @@ def requests_sent_ahead(subject: ServerSubject) -> None:
 
 
 @server_check(Feature.OWN_HTTP)
-def requests_sent_too_far_ahead(subject: ServerSubject) -> None:
+def requests_sent_too_far_ahead(subject: ServerUnderTest) -> None:
     """A client that sends more and more while a call runs is not read further.
 
     For Idle.PAUSED read no more until the connection is woken.
     """
-    with serving(subject) as (tools, running), Peer(running.url, LEGACY) as peer:
+    with serving(subject) as (tools, running), RawPeer(running.url, LEGACY) as peer:
         connection = peer.connect()
         connection.send(peer.tool("wait"))
         begun(tools)
@@ -127,9 +127,9 @@ def requests_sent_too_far_ahead(subject: ServerSubject) -> None:
 
 
 @server_check()
-def requests_in_pieces(subject: ServerSubject) -> None:
+def requests_in_pieces(subject: ServerUnderTest) -> None:
     """A request may come byte by byte."""
-    with serving(subject) as (_, running), Peer(running.url, MODERN) as peer:
+    with serving(subject) as (_, running), RawPeer(running.url, MODERN) as peer:
         connection = peer.connect()
         for byte in peer.tool("echo", {"a": 1}):
             connection.send(bytes((byte,)))
@@ -137,9 +137,9 @@ def requests_in_pieces(subject: ServerSubject) -> None:
 
 
 @server_check()
-def clients_that_take_their_time(subject: ServerSubject) -> None:
+def clients_that_take_their_time(subject: ServerUnderTest) -> None:
     """Clients that send half a request, and then nothing for a while, hold up nobody."""
-    with serving(subject) as (_, running), Peer(running.url, MODERN) as peer:
+    with serving(subject) as (_, running), RawPeer(running.url, MODERN) as peer:
         whole = peer.tool("echo", {"a": 1})
         slow = [peer.connect() for _ in range(3)]
         for cut, connection in zip((0, 20, -5), slow, strict=True):
@@ -151,12 +151,12 @@ def clients_that_take_their_time(subject: ServerSubject) -> None:
 
 
 @server_check(Feature.OWN_HTTP)
-def bodies_that_wait_for_leave(subject: ServerSubject) -> None:
+def bodies_that_wait_for_leave(subject: ServerUnderTest) -> None:
     """A client that expects ``100 Continue`` gets it, and its body is read; or a refusal at once.
 
     Pull the effects of a connection after each time that something was fed.
     """
-    with serving(subject) as (_, running), Peer(running.url, MODERN) as peer:
+    with serving(subject) as (_, running), RawPeer(running.url, MODERN) as peer:
         head, _, body = peer.tool("echo", {"a": 1}).partition(b"\r\n\r\n")
         connection = peer.connect()
         connection.send(head + b"\r\nexpect: 100-continue\r\n\r\n")
@@ -170,12 +170,12 @@ def bodies_that_wait_for_leave(subject: ServerSubject) -> None:
 
 
 @server_check()
-def clients_that_leave(subject: ServerSubject) -> None:
+def clients_that_leave(subject: ServerUnderTest) -> None:
     """Wherever in its request a client breaks off, nobody else is harmed.
 
-    Whatever a connection raises is its end: feed PeerGone, or call connection_lost().
+    Whatever a connection raises is its end: feed ConnectionLost, or call connection_lost().
     """
-    with serving(subject) as (_, running), Peer(running.url, MODERN) as peer:
+    with serving(subject) as (_, running), RawPeer(running.url, MODERN) as peer:
         whole = peer.tool("wait", {"text": "x" * 100})
         for cut in range(0, len(whole) + 1, 7):
             for leave in (Connection.reset, Connection.close):
@@ -191,7 +191,7 @@ def clients_that_leave(subject: ServerSubject) -> None:
 
 
 @server_check(Feature.OWN_HTTP)
-def what_is_not_http(subject: ServerSubject) -> None:
+def what_is_not_http(subject: ServerUnderTest) -> None:
     """What is no HTTP/1.1, or too large, is refused, and the connection closed.
 
     Close a connection for CloseConnection only: the refusal has to be read before.
@@ -219,7 +219,7 @@ def _raise_if_planted(line: str) -> None:
 
 
 @server_check()
-def exceptions_that_no_one_expects(subject: ServerSubject) -> None:
+def exceptions_that_no_one_expects(subject: ServerUnderTest) -> None:
     """An exception that a bug raises, in the machine or the adapter, costs one connection or call.
 
     Catch Exception where a connection is driven, log it, call connection_lost() and close. It must
@@ -228,8 +228,8 @@ def exceptions_that_no_one_expects(subject: ServerSubject) -> None:
     # A Tracer is called in the midst of the machine, so one that raises is as good as a bug.
     with (
         serving(subject, trace=Tracer("check", _raise_if_planted)) as (_, running),
-        Peer(running.url, MODERN) as peer,
-        Peer(running.url, LEGACY) as other,
+        RawPeer(running.url, MODERN) as peer,
+        RawPeer(running.url, LEGACY) as other,
     ):
         for victim in (peer, other):
             for text in ("bug-in", "bug-out"):
@@ -243,25 +243,25 @@ def exceptions_that_no_one_expects(subject: ServerSubject) -> None:
 
 
 @server_check(Feature.OWN_HTTP)
-def clients_that_are_too_slow(subject: ServerSubject) -> None:
+def clients_that_are_too_slow(subject: ServerUnderTest) -> None:
     """A request that does not come to its end is refused in time, an idle connection closed.
 
     Tick the timers of each ServerConnection: it has a next_deadline() of its own.
     """
     limits = Limits(head_timeout=0.1, body_timeout=0.1)
-    with serving(subject, limits=limits) as (_, running), Peer(running.url, MODERN) as peer:
+    with serving(subject, limits=limits) as (_, running), RawPeer(running.url, MODERN) as peer:
         whole = peer.tool("echo")
         for cut in (10, whole.index(b"\r\n\r\n") + 6):
             connection = peer.connect()
             connection.send(whole[:cut])
             same(connection.response().status, 408, f"the status after {cut} bytes")
     limits = Limits(keep_alive_timeout=0.3)
-    with serving(subject, limits=limits) as (_, running), Peer(running.url, MODERN) as peer:
+    with serving(subject, limits=limits) as (_, running), RawPeer(running.url, MODERN) as peer:
         expect(peer.connect().is_closed(), "a connection without a request is still open")
         expect(_used(peer).is_closed(), "a connection after a request is still open")
 
 
-def _used(peer: Peer) -> Connection:
+def _used(peer: RawPeer) -> Connection:
     """A connection that has served a request, which came before it was closed for being idle."""
     while True:
         connection = peer.connect()
@@ -275,7 +275,7 @@ _EVE = {"authorization": "Bearer eve"}
 
 
 @server_check(Feature.AUTHENTICATION)
-def requests_are_authenticated(subject: ServerSubject) -> None:
+def requests_are_authenticated(subject: ServerUnderTest) -> None:
     """The application says who makes each request, before anything else becomes of it.
 
     For the effect Authenticate call its function, with the head and what is known of the
@@ -316,8 +316,8 @@ def requests_are_authenticated(subject: ServerSubject) -> None:
                     same(challenge, expected, "the challenge")
                     expect(b"secret" not in response.body(), "the answer tells what was raised")
             with (
-                Peer(running.url, LEGACY, headers=_ADA) as ada,
-                Peer(running.url, MODERN, headers=_EVE) as eve,
+                RawPeer(running.url, LEGACY, headers=_ADA) as ada,
+                RawPeer(running.url, MODERN, headers=_EVE) as eve,
             ):
                 same(ada.call("echo", {"a": 1}), {"echo": {"a": 1}}, "the result of ada")
                 same(eve.call("echo", {"a": 1}), {"echo": {"a": 1}}, "the result of eve")
@@ -331,7 +331,7 @@ def requests_are_authenticated(subject: ServerSubject) -> None:
 
 
 @server_check(Feature.AUTHENTICATION, Feature.THREADS)
-def authentication_may_block(subject: ServerSubject) -> None:
+def authentication_may_block(subject: ServerUnderTest) -> None:
     """A plain function that takes its time to say who makes a request holds up no other request.
 
     Call it in a thread. The machine says Idle.PAUSED for its connection meanwhile.
@@ -347,7 +347,7 @@ def authentication_may_block(subject: ServerSubject) -> None:
 
     with (
         serving(subject, authenticate=authenticate) as (_, running),
-        Peer(running.url, MODERN, headers={"x-slow": "1"}) as waiting,
+        RawPeer(running.url, MODERN, headers={"x-slow": "1"}) as waiting,
     ):
         gone = waiting.connect()
         gone.send(waiting.tool("echo", {"a": 0}))

@@ -10,7 +10,7 @@ from typing import Any
 from sansmcp.meta_keys import CAPABILITIES, CLIENT_INFO, VERSION
 from sansmcp.types import Self
 
-from .adapter_under_test import Feature, ServerSubject
+from .adapter_under_test import Feature, ServerUnderTest
 from .check import MOMENT, expect, same, server_check
 from .servers import LEGACY, MODERN
 
@@ -18,7 +18,7 @@ from .servers import LEGACY, MODERN
 class _Process:
     """The server as a process, and the lines that go in and out."""
 
-    def __init__(self, subject: ServerSubject) -> None:
+    def __init__(self, subject: ServerUnderTest) -> None:
         self._command = list(subject.stdio_command())
 
     def __enter__(self) -> Self:
@@ -71,7 +71,7 @@ class _Process:
 
 
 @server_check(Feature.STDIO)
-def calls_on_stdio(subject: ServerSubject) -> None:
+def calls_on_stdio(subject: ServerUnderTest) -> None:
     """Requests come as lines and are answered as lines, at the revisions of both eras.
 
     Feed ServerPipe with what comes, and write what it gives.
@@ -92,7 +92,7 @@ def calls_on_stdio(subject: ServerSubject) -> None:
 
 
 @server_check(Feature.STDIO)
-def handlers_that_print(subject: ServerSubject) -> None:
+def handlers_that_print(subject: ServerUnderTest) -> None:
     """What a handler prints does not get between the messages.
 
     Keep standard output for the protocol: sansmcp_local.StandardStreams does it.
@@ -104,7 +104,7 @@ def handlers_that_print(subject: ServerSubject) -> None:
 
 
 @server_check(Feature.STDIO)
-def the_end_of_the_input(subject: ServerSubject) -> None:
+def the_end_of_the_input(subject: ServerUnderTest) -> None:
     """When its input ends the server answers what it was asked, and ends with status 0.
 
     Feed the end, go on until ServerPipe gives CloseConnection, and stop then.

@@ -10,9 +10,9 @@ import time
 
 from sansmcp.http import Url
 
-from .adapter_under_test import Feature, Running, ServerSubject
+from .adapter_under_test import Feature, Running, ServerUnderTest
 from .check import MOMENT, expect, happened, raises, same, server_check, stays_the_same
-from .raw_client import Connection, Peer
+from .raw_client import Connection, RawPeer
 from .servers import LEGACY, MODERN, begun, serving
 
 
@@ -29,12 +29,12 @@ def _stopping(running: Running) -> threading.Event:
 
 
 @server_check(Feature.GRACE)
-def calls_get_time_to_end(subject: ServerSubject) -> None:
+def calls_get_time_to_end(subject: ServerUnderTest) -> None:
     """Calls that run when the server stops have ``grace`` seconds, and their results arrive.
 
     Take no new connections, call Server.drain(), and wait until Server.is_busy is false.
     """
-    with serving(subject, grace=MOMENT) as (tools, running), Peer(running.url, LEGACY) as peer:
+    with serving(subject, grace=MOMENT) as (tools, running), RawPeer(running.url, LEGACY) as peer:
         response = peer.begin("wait")
         begun(tools)
         stopped = _stopping(running)
@@ -46,7 +46,7 @@ def calls_get_time_to_end(subject: ServerSubject) -> None:
 
 
 @server_check(Feature.GRACE)
-def calls_without_sessions_get_time_to_end(subject: ServerSubject) -> None:
+def calls_without_sessions_get_time_to_end(subject: ServerUnderTest) -> None:
     """A server without sessions waits for its calls, too, whatever their revision.
 
     Ask Server.is_busy; do not count calls or sessions yourself.
@@ -54,7 +54,7 @@ def calls_without_sessions_get_time_to_end(subject: ServerSubject) -> None:
     for version in (LEGACY, MODERN):
         with (
             serving(subject, grace=MOMENT, sessions=False) as (tools, running),
-            Peer(running.url, version) as peer,
+            RawPeer(running.url, version) as peer,
         ):
             connection = peer.connect()
             connection.send(peer.tool("wait"))
@@ -67,12 +67,12 @@ def calls_without_sessions_get_time_to_end(subject: ServerSubject) -> None:
 
 
 @server_check(Feature.GRACE)
-def calls_that_get_no_time_are_answered(subject: ServerSubject) -> None:
+def calls_that_get_no_time_are_answered(subject: ServerUnderTest) -> None:
     """Calls that still run after ``grace`` seconds are answered with an error.
 
     Call Server.shut_down(), and send what the exchanges have to send before closing connections.
     """
-    with serving(subject, grace=0.1) as (tools, running), Peer(running.url, LEGACY) as peer:
+    with serving(subject, grace=0.1) as (tools, running), RawPeer(running.url, LEGACY) as peer:
         connection = peer.connect()
         connection.send(peer.tool("hang"))
         begun(tools)
@@ -86,12 +86,12 @@ def calls_that_get_no_time_are_answered(subject: ServerSubject) -> None:
 
 
 @server_check(Feature.GRACE, Feature.OWN_HTTP)
-def newcomers_are_refused(subject: ServerSubject) -> None:
+def newcomers_are_refused(subject: ServerUnderTest) -> None:
     """A server that stops closes its listener first: who comes then is refused, and does not wait.
 
     Close the listener before Server.drain().
     """
-    with serving(subject, grace=MOMENT) as (tools, running), Peer(running.url, LEGACY) as peer:
+    with serving(subject, grace=MOMENT) as (tools, running), RawPeer(running.url, LEGACY) as peer:
         response = peer.begin("wait")
         begun(tools)
         knocks = map(_is_refused, itertools.repeat(running.url))
@@ -112,12 +112,12 @@ def _is_refused(url: str) -> bool:
 
 
 @server_check(Feature.GRACE)
-def streams_are_ended(subject: ServerSubject) -> None:
+def streams_are_ended(subject: ServerUnderTest) -> None:
     """Event streams are ended properly when the server stops.
 
     Call Server.shut_down(), pull the effects of all exchanges, and only then close connections.
     """
-    with serving(subject) as (_, running), Peer(running.url, LEGACY) as peer:
+    with serving(subject) as (_, running), RawPeer(running.url, LEGACY) as peer:
         response = peer.get()
         stopped = _stopping(running)
         list(response.events())
@@ -126,13 +126,13 @@ def streams_are_ended(subject: ServerSubject) -> None:
 
 
 @server_check(Feature.CANCELLING)
-def handlers_are_stopped(subject: ServerSubject) -> None:
+def handlers_are_stopped(subject: ServerUnderTest) -> None:
     """Handlers that still run when their time is up are stopped, and do not hold up the server.
 
     After Server.shut_down() take the events: CallCancelled tells which handlers are to be stopped.
     """
     for version in (LEGACY, MODERN):
-        with serving(subject, grace=0.1) as (tools, running), Peer(running.url, version) as peer:
+        with serving(subject, grace=0.1) as (tools, running), RawPeer(running.url, version) as peer:
             peer.connect().send(peer.tool("hang"))
             begun(tools)
             stopped = _stopping(running)
@@ -141,9 +141,9 @@ def handlers_are_stopped(subject: ServerSubject) -> None:
 
 
 @server_check()
-def connections_are_closed(subject: ServerSubject) -> None:
+def connections_are_closed(subject: ServerUnderTest) -> None:
     """A server that has stopped has closed its connections, the idle ones too, and its port."""
-    with serving(subject) as (_, running), Peer(running.url, LEGACY) as peer:
+    with serving(subject) as (_, running), RawPeer(running.url, LEGACY) as peer:
         fresh, used = peer.connect(), peer.connect()
         peer.call("echo", on=used)
         begin = time.monotonic()
@@ -155,11 +155,11 @@ def connections_are_closed(subject: ServerSubject) -> None:
 
 
 @server_check()
-def nothing_is_left(subject: ServerSubject) -> None:
+def nothing_is_left(subject: ServerUnderTest) -> None:
     """A server that has stopped leaves no thread, and no descriptor, however often that is done."""
 
     def once() -> None:
-        with serving(subject) as (_, running), Peer(running.url, LEGACY) as peer:
+        with serving(subject) as (_, running), RawPeer(running.url, LEGACY) as peer:
             peer.call("echo")
 
     stays_the_same(once)

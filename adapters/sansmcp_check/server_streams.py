@@ -10,9 +10,9 @@ from typing import Any
 
 from sansmcp.limits import Limits
 
-from .adapter_under_test import Feature, ServerSubject
+from .adapter_under_test import Feature, ServerUnderTest
 from .check import expect, happened, same, server_check, stands_still
-from .raw_client import Peer, Response, result_of
+from .raw_client import RawPeer, Response, result_of
 from .servers import LEGACY, MODERN, alive, begun, serving
 
 
@@ -40,13 +40,13 @@ class _Reader:
 
 
 @server_check()
-def broken_streams_can_be_resumed(subject: ServerSubject) -> None:
+def broken_streams_can_be_resumed(subject: ServerUnderTest) -> None:
     """A client whose connection broke fetches the rest; nothing is lost or doubled.
 
-    When a connection is gone, feed PeerGone or call connection_lost(), and let the handler go on.
-    Perform the store effects in their order, and tell the machine what came of them.
+    When a connection is gone, feed ConnectionLost or call connection_lost(), and let the handler go
+    on. Perform the store effects in their order, and tell the machine what came of them.
     """
-    with serving(subject) as (_, running), Peer(running.url, LEGACY) as peer:
+    with serving(subject) as (_, running), RawPeer(running.url, LEGACY) as peer:
         for cut in range(1, 7):
             reader = _Reader()
             response = peer.begin("count", {"to": 5})
@@ -58,13 +58,13 @@ def broken_streams_can_be_resumed(subject: ServerSubject) -> None:
 
 
 @server_check()
-def calls_can_be_resumed_before_they_say_anything(subject: ServerSubject) -> None:
+def calls_can_be_resumed_before_they_say_anything(subject: ServerUnderTest) -> None:
     """A call that takes time has a stream, and an id to come back to, at once (2025-11-25).
 
     Call handle_timeout() when next_deadline() has come, also when that is now; but let handlers
     that were just started take their first step before.
     """
-    with serving(subject) as (tools, running), Peer(running.url, LEGACY) as peer:
+    with serving(subject) as (tools, running), RawPeer(running.url, LEGACY) as peer:
         reader = _Reader()
         response = peer.begin("hang")
         reader.read(response, 1)
@@ -78,12 +78,12 @@ def calls_can_be_resumed_before_they_say_anything(subject: ServerSubject) -> Non
 
 
 @server_check()
-def handlers_outlive_their_connection(subject: ServerSubject) -> None:
+def handlers_outlive_their_connection(subject: ServerUnderTest) -> None:
     """In a session a handler works on when its client has gone, and its result waits (2025-11-25).
 
     Do not tie a handler to the connection that its call came on.
     """
-    with serving(subject) as (tools, running), Peer(running.url, LEGACY) as peer:
+    with serving(subject) as (tools, running), RawPeer(running.url, LEGACY) as peer:
         reader = _Reader()
         response = peer.begin("wait")
         reader.read(response, 2)
@@ -96,12 +96,12 @@ def handlers_outlive_their_connection(subject: ServerSubject) -> None:
 
 
 @server_check()
-def handlers_that_let_go(subject: ServerSubject) -> None:
+def handlers_that_let_go(subject: ServerUnderTest) -> None:
     """A handler lets its client go, who comes back for the rest (SEP-1699).
 
     End the response properly for SendEnd: the last chunk, and no broken connection.
     """
-    with serving(subject) as (tools, running), Peer(running.url, LEGACY) as peer:
+    with serving(subject) as (tools, running), RawPeer(running.url, LEGACY) as peer:
         reader = _Reader()
         response = peer.begin("let go")
         reader.read(response)
@@ -114,14 +114,14 @@ def handlers_that_let_go(subject: ServerSubject) -> None:
 
 
 @server_check(Feature.DISCONNECTS, Feature.CANCELLING)
-def a_client_that_leaves_has_cancelled(subject: ServerSubject) -> None:
+def a_client_that_leaves_has_cancelled(subject: ServerUnderTest) -> None:
     """Without sessions, a client that goes away cancels its call (2026-07-28).
 
-    Notice that a client has gone though nothing is sent to it, feed PeerGone or call
+    Notice that a client has gone though nothing is sent to it, feed ConnectionLost or call
     connection_lost(), and stop the handler when CallCancelled comes.
     """
     for arguments in ({}, {"says something": True}):
-        with serving(subject) as (tools, running), Peer(running.url, MODERN) as peer:
+        with serving(subject) as (tools, running), RawPeer(running.url, MODERN) as peer:
             with peer.connect() as connection:
                 connection.send(peer.tool("hang", arguments))
                 begun(tools)
@@ -130,12 +130,12 @@ def a_client_that_leaves_has_cancelled(subject: ServerSubject) -> None:
 
 
 @server_check(Feature.CANCELLING)
-def a_call_that_is_cancelled(subject: ServerSubject) -> None:
+def a_call_that_is_cancelled(subject: ServerUnderTest) -> None:
     """The notification that cancels a call stops its handler (2025-11-25).
 
     When CallCancelled comes, stop the handler in the manner of the adapter.
     """
-    with serving(subject) as (tools, running), Peer(running.url, LEGACY) as peer:
+    with serving(subject) as (tools, running), RawPeer(running.url, LEGACY) as peer:
         with peer.connect() as connection:
             connection.send(peer.tool("hang", id="mine"))
             begun(tools)
@@ -145,10 +145,10 @@ def a_call_that_is_cancelled(subject: ServerSubject) -> None:
 
 
 @server_check()
-def the_standalone_stream(subject: ServerSubject) -> None:
+def the_standalone_stream(subject: ServerUnderTest) -> None:
     """A GET opens an event stream that stays open, with signs of life."""
     limits = Limits(keep_alive_interval=0.05)
-    with serving(subject, limits=limits) as (_, running), Peer(running.url, LEGACY) as peer:
+    with serving(subject, limits=limits) as (_, running), RawPeer(running.url, LEGACY) as peer:
         response = peer.get()
         same((response.status, response.is_stream), (200, True), "the status, and the form")
         pieces = response.pieces()
@@ -157,14 +157,14 @@ def the_standalone_stream(subject: ServerSubject) -> None:
 
 
 @server_check()
-def what_is_said_to_a_session_is_sent_at_once(subject: ServerSubject) -> None:
+def what_is_said_to_a_session_is_sent_at_once(subject: ServerUnderTest) -> None:
     """What a handler tells its session arrives while the handler still works (2025-11-25).
 
     Pull the effects after every method of a call, also those of ``call.session``.
     """
     with (
         serving(subject, listening=True) as (tools, running),
-        Peer(running.url, LEGACY) as peer,
+        RawPeer(running.url, LEGACY) as peer,
     ):
         stream = peer.get()
         connection = peer.connect()
@@ -179,7 +179,7 @@ _COUNT = 1500
 
 
 @server_check()
-def clients_that_do_not_read(subject: ServerSubject) -> None:
+def clients_that_do_not_read(subject: ServerUnderTest) -> None:
     """A client that reads nothing holds up its own handler, nobody else, and loses nothing.
 
     Wait until what was sent is taken, before the next effect of an exchange is pulled; and let the
@@ -188,7 +188,7 @@ def clients_that_do_not_read(subject: ServerSubject) -> None:
     limits = Limits(max_unsent_bytes=64 * 1024)
     with (
         serving(subject, resumable=False, limits=limits) as (tools, running),
-        Peer(running.url, LEGACY) as peer,
+        RawPeer(running.url, LEGACY) as peer,
     ):
         response = peer.begin("flood", {"count": _COUNT}, peer.connect(window=4096))
         sent = stands_still(lambda: tools.sent)
@@ -201,7 +201,7 @@ def clients_that_do_not_read(subject: ServerSubject) -> None:
 
 
 @server_check(Feature.OWN_HTTP)
-def clients_that_read_slowly(subject: ServerSubject) -> None:
+def clients_that_read_slowly(subject: ServerUnderTest) -> None:
     """A client that reads all the time gets everything, however long that takes.
 
     Count ``limits.send_timeout`` from the last byte that was taken, not from the first of an
@@ -210,7 +210,7 @@ def clients_that_read_slowly(subject: ServerSubject) -> None:
     size = 12_000_000  # more than the buffers of any system take at once
     with (
         serving(subject, limits=Limits(send_timeout=1.0)) as (_, running),
-        Peer(running.url, MODERN) as peer,
+        RawPeer(running.url, MODERN) as peer,
     ):
         connection = peer.connect(window=32 * 1024)
         connection.send(peer.tool("large", {"size": size}))
@@ -224,7 +224,7 @@ def clients_that_read_slowly(subject: ServerSubject) -> None:
 
 
 @server_check(Feature.OWN_HTTP)
-def clients_that_take_nothing_are_dropped(subject: ServerSubject) -> None:
+def clients_that_take_nothing_are_dropped(subject: ServerUnderTest) -> None:
     """A connection on which nothing can be sent for ``limits.send_timeout`` seconds is dropped.
 
     Give up a SendBytes that takes longer, and call connection_lost().
@@ -232,7 +232,7 @@ def clients_that_take_nothing_are_dropped(subject: ServerSubject) -> None:
     limits = Limits(max_unsent_bytes=64 * 1024, send_timeout=0.1)
     with (
         serving(subject, resumable=False, limits=limits) as (tools, running),
-        Peer(running.url, LEGACY) as peer,
+        RawPeer(running.url, LEGACY) as peer,
     ):
         response = peer.begin("flood", {"count": _COUNT}, peer.connect(window=4096))
         # The handler outlives its connection, and nobody holds it up any more.

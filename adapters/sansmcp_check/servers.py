@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from sansmcp.types import Unpack
 
-from .adapter_under_test import Running, ServerSubject, SubjectSettings
+from .adapter_under_test import Running, ServerUnderTest, SubjectSettings
 from .check import MOMENT, expect
-from .raw_client import Peer
+from .raw_client import RawPeer
 from .tools import Tools
 
 LEGACY, MODERN, OLDEST = "2025-11-25", "2026-07-28", "2024-11-05"
@@ -18,7 +18,7 @@ LEGACY, MODERN, OLDEST = "2025-11-25", "2026-07-28", "2024-11-05"
 
 @contextmanager
 def serving(
-    subject: ServerSubject,
+    subject: ServerUnderTest,
     *,
     grace: float = 1.0,
     **settings: Unpack[SubjectSettings],
@@ -41,6 +41,6 @@ def begun(tools: Tools, count: int = 1) -> None:
 
 def alive(running: Running) -> None:
     """Raises Broken unless the server still answers."""
-    with Peer(running.url, MODERN) as peer:
+    with RawPeer(running.url, MODERN) as peer:
         found = peer.call("echo", {"a": 1})
         expect(found == {"echo": {"a": 1}}, f"the server does not work any more: {found}")

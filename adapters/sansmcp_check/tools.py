@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias
 
 from sansmcp.app import App
-from sansmcp.base_call import CallHandle
+from sansmcp.base_call import BaseCall
 from sansmcp.errors import JsonRpcError
 from sansmcp.input_required import InputRequest, InputRequired
 from sansmcp.messages import Params
 
-from .adapter_under_test import ServerSubject
+from .adapter_under_test import ServerUnderTest
 
 _TICK = 0.005
 """Seconds between two looks at what the check has decided."""
@@ -26,7 +26,7 @@ _TICK = 0.005
 class ToolCall:
     """What the tools know of their call."""
 
-    def __init__(self, tools: Tools, call: CallHandle[Any, Any]) -> None:
+    def __init__(self, tools: Tools, call: BaseCall[Any, Any]) -> None:
         self._tools = tools
         self._call = call
         self.name: str = call.params["name"]
@@ -65,7 +65,7 @@ Tool: TypeAlias = Callable[[ToolCall], Awaitable[Any]]
 class Tools:
     """The application, and how a check and its handlers wait for each other."""
 
-    def __init__(self, subject: ServerSubject) -> None:
+    def __init__(self, subject: ServerUnderTest) -> None:
         self.subject = subject
         self.begun = threading.Semaphore(0)
         """Is released by each handler that waits."""
@@ -86,10 +86,10 @@ class Tools:
     def _native(self, handle: Callable[[Any], Coroutine[Any, Any, Any]]) -> Callable[[Any], Any]:
         return handle if self.subject.is_async else lambda call: _run_at_once(handle(call))
 
-    async def _list(self, call: CallHandle[Any, Any]) -> Any:
+    async def _list(self, call: BaseCall[Any, Any]) -> Any:
         return {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
 
-    async def _call(self, call: CallHandle[Any, Any]) -> Any:
+    async def _call(self, call: BaseCall[Any, Any]) -> Any:
         tool_call = ToolCall(self, call)
         tools: dict[str, Tool] = {
             "echo": self._echo,
@@ -182,7 +182,7 @@ class Tools:
         return {"done": True}
 
 
-def stdio_app(subject: ServerSubject) -> App:
+def stdio_app(subject: ServerUnderTest) -> App:
     """The application that ``stdio_command()`` of a subject has to serve."""
     return Tools(subject).app
 

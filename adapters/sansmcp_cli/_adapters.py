@@ -35,7 +35,7 @@ which it catches.
 """
 
 
-Answers: TypeAlias = Mapping[str, Callable[[sansmcp.ServerRequest], dict[str, Any]]]
+RequestHandlers: TypeAlias = Mapping[str, Callable[[sansmcp.ServerRequest], dict[str, Any]]]
 """For each request that the server may make, a plain function from it to the result."""
 
 
@@ -51,7 +51,7 @@ class Adapter(Protocol):
         script: Script,
         show: Callable[[ClientEvent], None],
         settings: ConnectSettings,
-        answers: Answers | None = None,
+        answers: RequestHandlers | None = None,
     ) -> None:
         """Connect, make the calls of a script, and show what happens meanwhile.
 

@@ -13,11 +13,11 @@ import sansmcp
 from sansmcp.codecs.json import as_object
 from sansmcp.events import (
     ClientEvent,
-    Noise,
+    InvalidLine,
     ProgressReceived,
     Reconnecting,
-    ServerLogged,
     ServerNotified,
+    StderrLine,
 )
 from sansmcp.types import elide
 from sansmcp_local import ConnectSettings
@@ -108,9 +108,9 @@ def _show_event(event: ClientEvent) -> None:
             say(f"{notification.method} {params}", sys.stderr)
         case Reconnecting(call=call, reason=reason, delay=delay) if call is not None:
             say(f"disconnected ({reason}): back in {delay:.1f} s", sys.stderr)
-        case ServerLogged(line):
+        case StderrLine(line):
             say(f"server: {line}", sys.stderr)
-        case Noise(line):
+        case InvalidLine(line):
             say(f"no message: {line.decode('utf-8', 'replace')}", sys.stderr)
         case _:
             pass

@@ -59,8 +59,8 @@ def add_to(commands: Commands) -> None:
     adapter = commands.add_parser(
         "check-adapter",
         help="check an adapter of your own, over real sockets and processes",
-        description="Check an adapter. SUBJECT is a sansmcp_check.ClientSubject "
-        "or ServerSubject, or a class of one that takes no arguments. Exit status: 0, 1 if a "
+        description="Check an adapter. SUBJECT is a sansmcp_check.ClientUnderTest "
+        "or ServerUnderTest, or a class of one that takes no arguments. Exit status: 0, 1 if a "
         "check fails, 2 for what cannot be checked.",
     )
     adapter.add_argument("subject", metavar="MODULE:SUBJECT")
@@ -121,8 +121,8 @@ def _adapter_checks(options: argparse.Namespace, folder: str) -> Iterator[_Check
     found = [checks for name, checks in kinds.items() if hasattr(subject, name)]
     if not found or not hasattr(subject, "lacks"):
         raise Mistake(
-            f"{options.subject!r} is {type(subject).__name__}, and no ClientSubject or "
-            "ServerSubject; give it a method connect or serve, and the attribute lacks"
+            f"{options.subject!r} is {type(subject).__name__}, and no ClientUnderTest or "
+            "ServerUnderTest; give it a method connect or serve, and the attribute lacks"
         )
     for checks in found:
         for check in checks():

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import sansmcp
-from sansmcp import App, CallHandle, InputRequired
+from sansmcp import App, BaseCall, InputRequired
 from sansmcp_local import ConnectSettings
 
 from . import example
@@ -27,7 +27,7 @@ from ._faults import Faults, SeededFate
 from ._output import say
 from ._servers import started
 
-Round: TypeAlias = CallHandle[Any, Any]
+Round: TypeAlias = BaseCall[Any, Any]
 
 _PROCESSES = 3
 """As many as a call has rounds."""

@@ -12,7 +12,7 @@ import attrs
 
 import sansmcp
 import sansmcp_asyncio
-from sansmcp.events import ClientEvent, ListenerStopped
+from sansmcp.events import ClientEvent, StandaloneStreamClosed
 from sansmcp.types import HTTP_SSE, STDIO, STREAMABLE_HTTP
 from sansmcp_local import ConnectSettings
 
@@ -201,7 +201,7 @@ async def _count(client: sansmcp_asyncio.Client, name: str, method: str) -> int:
 
 async def _watch(events: AsyncIterator[ClientEvent], findings: _Findings) -> None:
     async for event in events:
-        if isinstance(event, ListenerStopped):
+        if isinstance(event, StandaloneStreamClosed):
             findings.standalone_stream = event.reason
 
 

@@ -17,7 +17,7 @@ from sansmcp.events import ClientEvent
 from sansmcp_local import ConnectSettings, ServeSettings
 
 from . import example
-from ._adapters import Answers, Script
+from ._adapters import RequestHandlers, Script
 from ._with_loop import converse_with
 
 EXAMPLE = example.app
@@ -30,7 +30,7 @@ def converse(
     script: Script,
     show: Callable[[ClientEvent], None],
     settings: ConnectSettings,
-    answers: Answers | None = None,
+    answers: RequestHandlers | None = None,
 ) -> None:
     """Make the calls of a script."""
 

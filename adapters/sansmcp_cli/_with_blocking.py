@@ -11,7 +11,7 @@ from sansmcp.events import ClientEvent
 from sansmcp_local import ConnectSettings, ServeSettings
 
 from . import example
-from ._adapters import Answers, Script, next_call
+from ._adapters import RequestHandlers, Script, next_call
 
 EXAMPLE = example.blocking_app
 
@@ -24,7 +24,7 @@ def converse(
     script: Script,
     show: Callable[[ClientEvent], None],
     settings: ConnectSettings,
-    answers: Answers | None = None,
+    answers: RequestHandlers | None = None,
 ) -> None:
     """Make the calls of a script."""
     with sansmcp_blocking.connect(target, answers=answers, **settings) as client:

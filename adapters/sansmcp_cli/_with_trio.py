@@ -13,7 +13,7 @@ from sansmcp.events import ClientEvent
 from sansmcp_local import ConnectSettings, ServeSettings
 
 from . import example
-from ._adapters import Answers, Script
+from ._adapters import RequestHandlers, Script
 from ._with_loop import converse_with
 
 EXAMPLE = example.app
@@ -24,7 +24,7 @@ def converse(
     script: Script,
     show: Callable[[ClientEvent], None],
     settings: ConnectSettings,
-    answers: Answers | None = None,
+    answers: RequestHandlers | None = None,
 ) -> None:
     """Make the calls of a script."""
 
@@ -42,8 +42,8 @@ def serve(
 ) -> None:
     """Serve an application."""
 
-    class Started(trio.TaskStatus[sansmcp_trio.Serving]):
-        def started(self, value: sansmcp_trio.Serving | None = None) -> None:
+    class Started(trio.TaskStatus[sansmcp_trio.RunningServer]):
+        def started(self, value: sansmcp_trio.RunningServer | None = None) -> None:
             assert value is not None
             stop = partial(trio.lowlevel.current_trio_token().run_sync_soon, value.stop)
             started(value.url, stop)

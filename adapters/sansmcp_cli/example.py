@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any, TypeAlias
 
 import sansmcp_loop
-from sansmcp import App, CallHandle, InputRequest, InputRequired, JsonRpcError
+from sansmcp import App, BaseCall, InputRequest, InputRequired, JsonRpcError
 
 EXECUTION_LOG = "SANSMCP_EXAMPLE_LOG"
 """Environment variable: a file to which each run of a tool appends a line of JSON.
@@ -20,7 +20,7 @@ EXECUTION_LOG = "SANSMCP_EXAMPLE_LOG"
 So executions can be counted beside results, in whichever processes the tools run.
 """
 
-Call: TypeAlias = CallHandle[Any, Any]
+Call: TypeAlias = BaseCall[Any, Any]
 Steps: TypeAlias = Generator[Any, None, "str | InputRequired"]
 """A tool, whatever it runs on: it yields what has to be awaited, if anything has to be."""
 

@@ -13,7 +13,7 @@ import httpx
 
 import sansmcp
 import sansmcp_threads
-from sansmcp.drivers.client import Answerer
+from sansmcp.drivers.client import RequestHandler
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent
 from sansmcp.types import STREAMABLE_HTTP, Unpack
@@ -47,7 +47,7 @@ class BlockingClient(sansmcp_threads.Client):
         self,
         core: sansmcp.Client,
         http: httpx.Client,
-        answers: Mapping[str, Answerer] | None,
+        answers: Mapping[str, RequestHandler] | None,
         on_event: Callable[[ClientEvent], object],
     ) -> None:
         super().__init__(core, answers)
@@ -125,11 +125,11 @@ class BlockingClient(sansmcp_threads.Client):
                             part = next(parts)
                         self.handle_timeout()
                         self._feed(exchange, part)
-                        if isinstance(part, sansmcp.BodyEnd | sansmcp.PeerGone):
+                        if isinstance(part, sansmcp.BodyEnd | sansmcp.ConnectionLost):
                             break
         finally:
             self._carrying.discard(exchange)
-            self._feed(exchange, sansmcp.PeerGone("interrupted"))
+            self._feed(exchange, sansmcp.ConnectionLost("interrupted"))
 
     def _feed(self, exchange: int, part: ResponsePart) -> None:
         try:
@@ -165,7 +165,7 @@ def connect_blocking(
     url: str,
     http: httpx.Client,
     *,
-    answers: Mapping[str, Answerer] | None = None,
+    answers: Mapping[str, RequestHandler] | None = None,
     on_event: Callable[[ClientEvent], object] = _ignore,
     **settings: Unpack[sansmcp.ClientSettings],
 ) -> BlockingClient:

@@ -13,7 +13,7 @@ import sansmcp_loop
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.types import Unpack
 from sansmcp_local import explains, new_client
-from sansmcp_loop import Answerer, Task, current_loop
+from sansmcp_loop import RequestHandler, Task, current_loop
 
 from ._http import check_arguments, gone, head_of, request_of
 
@@ -28,7 +28,10 @@ class Client(sansmcp_loop.AwaitableClient):
     """
 
     def __init__(
-        self, core: sansmcp.Client, http: httpx.AsyncClient, answers: Mapping[str, Answerer] | None
+        self,
+        core: sansmcp.Client,
+        http: httpx.AsyncClient,
+        answers: Mapping[str, RequestHandler] | None,
     ) -> None:
         super().__init__(core, current_loop(), answers)
         self._http = http
@@ -93,7 +96,7 @@ def connect(
     url: str,
     http: httpx.AsyncClient,
     *,
-    answers: Mapping[str, Answerer] | None = None,
+    answers: Mapping[str, RequestHandler] | None = None,
     **settings: Unpack[sansmcp.ClientSettings],
 ) -> Client:
     """Connect to an MCP server by an httpx client.

@@ -42,13 +42,13 @@ def head_of(response: httpx.Response) -> sansmcp.ResponseHead:
     return sansmcp.ResponseHead(status=response.status_code, headers=headers)
 
 
-def gone(error: Exception) -> sansmcp.PeerGone:
+def gone(error: Exception) -> sansmcp.ConnectionLost:
     """The end of a response that httpx, or what the caller has given to it, could not get."""
     if isinstance(error, httpx.PoolTimeout):
-        return sansmcp.PeerGone(
+        return sansmcp.ConnectionLost(
             "all connections of the httpx client are in use: each open event stream holds one, so "
             "set a higher max_connections in its limits"
         )
-    return sansmcp.PeerGone(
+    return sansmcp.ConnectionLost(
         f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     )

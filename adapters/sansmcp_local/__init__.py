@@ -6,7 +6,7 @@ The real standard input and output (:class:`StandardStreams`), a server that is 
 processes find a server (:class:`StateFile`), where a server listens (:func:`address_of`,
 :func:`listen`), machines with the randomness and the clock of this process (:func:`new_client`,
 :func:`client_parts`, :func:`new_server`, :func:`server_parts`), the settings of adapters
-(:class:`ConnectOptions`, :class:`HostOptions`, :class:`ServeOptions`, :func:`explains`), what
+(:class:`ConnectOptions`, :class:`DriverOptions`, :class:`ServeOptions`, :func:`explains`), what
 ``serve()`` opens (:func:`serve_plan`), what connections of a server have to send (:func:`pull`),
 whether one of a client can be used again (:func:`is_readable`), what is known of one that was
 accepted (:func:`connection_info`), the options of sockets (:func:`set_options`), what the operator
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ._listening import address_of, listen
     from ._log import announce, log_event, log_unexpected
     from ._machine import (
-        HostOptions,
-        HostSettings,
+        DriverOptions,
+        DriverSettings,
         ServerParts,
         new_server,
         pull,
@@ -59,8 +59,8 @@ else:
             "._listening": ("address_of", "listen"),
             "._log": ("announce", "log_event", "log_unexpected"),
             "._machine": (
-                "HostOptions",
-                "HostSettings",
+                "DriverOptions",
+                "DriverSettings",
                 "ServerParts",
                 "new_server",
                 "pull",
@@ -88,9 +88,9 @@ __all__ = [
     "ClientParts",
     "ConnectOptions",
     "ConnectSettings",
+    "DriverOptions",
+    "DriverSettings",
     "Endpoint",
-    "HostOptions",
-    "HostSettings",
     "ServeOptions",
     "ServePlan",
     "ServeSettings",

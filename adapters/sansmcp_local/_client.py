@@ -17,7 +17,7 @@ from sansmcp.types import Unpack
 from ._options import options_of
 from ._processes import process_arguments
 
-_VERDICTS = sansmcp.Verdicts()
+_KNOWN_SERVERS = sansmcp.KnownServers()
 
 
 class ConnectSettings(sansmcp.ClientSettings, total=False):
@@ -79,7 +79,7 @@ def new_client(
     unknown setting.
     """
     _check(settings, sansmcp.ClientSettings)
-    settings.setdefault("verdicts", _VERDICTS)
+    settings.setdefault("verdicts", _KNOWN_SERVERS)
     return sansmcp.Client(target, jitter=random.random, **settings)
 
 

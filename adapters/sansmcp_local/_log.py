@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from sansmcp.events import BadRequest, ServerEvent, StoreFailed
+from sansmcp.events import RefusalSent, ServerEvent, StoreFailed
 
 _logger = logging.getLogger("sansmcp")
 
@@ -56,4 +56,4 @@ def log_event(event: ServerEvent, *, shared_store: bool = True) -> None:
 
 
 def _names_unknown_session(event: ServerEvent) -> bool:
-    return isinstance(event, BadRequest) and event.error.reason == "session_not_found"
+    return isinstance(event, RefusalSent) and event.error.reason == "session_not_found"

@@ -18,8 +18,8 @@ from sansmcp.types import Unpack
 from ._options import options_of
 
 
-class HostSettings(sansmcp.ServerSettings, total=False):
-    """The keyword arguments that make :class:`HostOptions` and ServerOptions."""
+class DriverSettings(sansmcp.ServerSettings, total=False):
+    """The keyword arguments that make :class:`DriverOptions` and ServerOptions."""
 
     threads: int
     authenticate: sansmcp.Authenticator | None
@@ -27,7 +27,7 @@ class HostSettings(sansmcp.ServerSettings, total=False):
 
 
 @attrs.frozen(kw_only=True)
-class HostOptions:
+class DriverOptions:
     """What servers take in all adapters, beside :class:`sansmcp.ServerOptions`.
 
     Attributes:
@@ -55,20 +55,20 @@ class ServerParts:
     core: sansmcp.Server
     store: sansmcp.Store
     """That of the options, or one in memory."""
-    options: HostOptions
+    options: DriverOptions
 
 
 def server_parts(
-    app: sansmcp.App, function: str = "serve", **settings: Unpack[HostSettings]
+    app: sansmcp.App, function: str = "serve", **settings: Unpack[DriverSettings]
 ) -> ServerParts:
     """Make the machine of a server and its store from the settings given to ``function``.
 
     Raises TypeError for an unknown setting, and what :func:`new_server` raises.
     """
-    known = HostSettings.__optional_keys__ | {"grace"}  # functions may take grace, too
+    known = DriverSettings.__optional_keys__ | {"grace"}  # functions may take grace, too
     check_settings(settings, function, known, "a server")
     rest: dict[str, Any] = {**settings}
-    options = options_of(HostOptions, rest)
+    options = options_of(DriverOptions, rest)
     core = new_server(app, options.store, authentication=options.authenticate is not None, **rest)
     store = sansmcp.MemoryStore(core.limits) if options.store is None else options.store
     return ServerParts(core, store, options)
@@ -97,7 +97,7 @@ def new_server(
     if settings.get("resumable", True) and is_durable(store):
         settings.setdefault("shared_store", True)
     key = store.secret if has_secret(store) else secrets.token_bytes(32)
-    settings.setdefault("seal", sansmcp.StateSeal(keys=(key,), clock=time.time))
+    settings.setdefault("seal", sansmcp.StateSigner(keys=(key,), clock=time.time))
     return sansmcp.Server(
         app,
         new_token=secrets.token_urlsafe,

@@ -15,12 +15,12 @@ from subprocess import PIPE
 from typing import Any, Generic, TypeVar
 
 from sansmcp.effects import (
-    CloseInput,
+    CloseStdin,
     KillProcess,
     ProcessEffect,
     StartProcess,
     TerminateProcess,
-    WriteInput,
+    WriteStdin,
 )
 from sansmcp.errors import expect
 from sansmcp.process import ProcessPart
@@ -87,7 +87,7 @@ class ChildProcess(ABC):
 
     @abstractmethod
     def start(self, command: tuple[str, ...]) -> None:
-        """Start the process. Report ProcessFailed for :data:`START_ERRORS`, now or later."""
+        """Start the process. Report ProcessStartFailed for :data:`START_ERRORS`, now or later."""
 
     @abstractmethod
     def write(self, data: bytes | None) -> None:
@@ -139,12 +139,12 @@ class ServerProcess(Generic[_Child]):
 
 
 def _perform(
-    child: ChildProcess, effect: WriteInput | CloseInput | TerminateProcess | KillProcess
+    child: ChildProcess, effect: WriteStdin | CloseStdin | TerminateProcess | KillProcess
 ) -> None:
     match effect:
-        case WriteInput(data):
+        case WriteStdin(data):
             child.write(data)
-        case CloseInput():
+        case CloseStdin():
             child.write(None)
         case TerminateProcess():
             child.signal(kill=False)

@@ -16,14 +16,14 @@ from sansmcp.errors import check_settings
 from sansmcp.types import Unpack
 
 from ._listening import listen
-from ._machine import HostSettings, ServerParts, server_parts
+from ._machine import DriverSettings, ServerParts, server_parts
 from ._options import options_of
 from ._state_file import StateFile
 from ._streams import StandardStreams
 
 
-class ServeSettings(HostSettings, total=False):
-    """The keyword arguments that make :class:`ServeOptions`, HostOptions and ServerOptions."""
+class ServeSettings(DriverSettings, total=False):
+    """The keyword arguments that make :class:`ServeOptions`, DriverOptions and ServerOptions."""
 
     http: tuple[str, int | range] | None
     ssl_context: ssl.SSLContext | None
@@ -35,7 +35,7 @@ class ServeSettings(HostSettings, total=False):
 
 @attrs.frozen(kw_only=True)
 class ServeOptions:
-    """What ``serve()`` takes in all adapters, beside HostOptions and ServerOptions.
+    """What ``serve()`` takes in all adapters, beside DriverOptions and ServerOptions.
 
     Raises LocalProtocolError if there is nothing to serve on.
 

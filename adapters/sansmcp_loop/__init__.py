@@ -10,27 +10,26 @@ from sansmcp import _lazy
 
 if TYPE_CHECKING:
     from ._asyncio import AsyncioTask, wait_all_shielded
-    from ._client import Answerer, AwaitableClient, Client, perform
+    from ._client import AwaitableClient, Client, RequestHandler, perform
     from ._http import HttpExchange, HttpServing
     from ._loops import DeadlineTimer, Event, Loop, Task, current_loop
-    from ._machine import Promise, TimeoutScheduler
-    from ._serving import THREADS, Call, Serving
+    from ._machine import PendingResult, TimeoutScheduler
+    from ._serving import THREADS, Call, RunningServer
 else:
     __getattr__, __dir__ = _lazy.names(
         globals(),
         {
             "._asyncio": ("AsyncioTask", "wait_all_shielded"),
-            "._client": ("Answerer", "AwaitableClient", "Client", "perform"),
+            "._client": ("RequestHandler", "AwaitableClient", "Client", "perform"),
             "._http": ("HttpExchange", "HttpServing"),
             "._loops": ("DeadlineTimer", "Event", "Loop", "Task", "current_loop"),
-            "._machine": ("Promise", "TimeoutScheduler"),
-            "._serving": ("THREADS", "Call", "Serving"),
+            "._machine": ("PendingResult", "TimeoutScheduler"),
+            "._serving": ("THREADS", "Call", "RunningServer"),
         },
     )
 
 __all__ = [
     "THREADS",
-    "Answerer",
     "AsyncioTask",
     "AwaitableClient",
     "Call",
@@ -40,8 +39,9 @@ __all__ = [
     "HttpExchange",
     "HttpServing",
     "Loop",
-    "Promise",
-    "Serving",
+    "PendingResult",
+    "RequestHandler",
+    "RunningServer",
     "Task",
     "TimeoutScheduler",
     "current_loop",

@@ -12,17 +12,17 @@ from typing import Any, Protocol, TypeAlias
 import sansmcp
 from sansmcp.base_client import OnProgress
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange, ProcessEffect
-from sansmcp.events import ClientEvent, ServerWithdrew
+from sansmcp.events import ClientEvent, ServerRequestCancelled
 from sansmcp.messages import Params, RequestId
 from sansmcp.types import Self, Unpack, escape_controls
 from sansmcp_local import log_unexpected
 
 from ._loops import Loop, Task
-from ._machine import Promise, TimeoutScheduler
+from ._machine import PendingResult, TimeoutScheduler
 
 _logger = logging.getLogger("sansmcp")
 
-Answerer: TypeAlias = Callable[
+RequestHandler: TypeAlias = Callable[
     [sansmcp.ServerRequest], Awaitable[Mapping[str, Any]] | Mapping[str, Any]
 ]
 """Returns the result of a request of the server, or raises JsonRpcError.
@@ -59,7 +59,7 @@ def perform(effect: ClientEffect, pool: Pool, process: Process) -> None:
             process.perform(effect)
 
 
-class _CallPromise(Promise):
+class _CallResult(PendingResult):
     """The result of a call, which comes after all that ``on_progress`` has to await."""
 
     def __init__(self, loop: Loop) -> None:
@@ -89,16 +89,16 @@ class _CallPromise(Promise):
         return len(self.reports)
 
 
-class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
+class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
     """A client in an event loop; made by ``connect``. All methods may be called from any task."""
 
     def __init__(
         self,
         core: sansmcp.Client,
         loop: Loop,
-        answers: Mapping[str, Answerer] | None,
+        answers: Mapping[str, RequestHandler] | None,
     ) -> None:
-        self._is_open, self._is_closed = Promise(loop.event()), Promise(loop.event())
+        self._is_open, self._is_closed = PendingResult(loop.event()), PendingResult(loop.event())
         super().__init__(core, answers, self._is_open, self._is_closed)
         self._loop = loop
         self._scheduler = TimeoutScheduler(loop, self.next_deadline, self.handle_timeout)
@@ -123,7 +123,7 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
         returns after the last one.
         """
         self._check_loop()
-        promise = _CallPromise(self._loop)
+        promise = _CallResult(self._loop)
         handle = self.begin_call(promise, method, params, on_progress, options)
         try:
             while (report := await promise.next_report()) is not None:
@@ -185,10 +185,10 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
         """Whether the application has to catch up before more is read from the server."""
         return super().is_paused or self._reports >= self.core.limits.max_queued_events
 
-    def _reported(self, promise: sansmcp.Promise, result: Any) -> None:
+    def _reported(self, promise: sansmcp.PendingResult, result: Any) -> None:
         """Let the task that has made the call await what an async function has returned."""
         if inspect.isawaitable(result):
-            assert isinstance(promise, _CallPromise)
+            assert isinstance(promise, _CallResult)
             self._reports += 1
             promise.add(result)
 
@@ -225,7 +225,7 @@ class Client(sansmcp.ClientHost[Awaitable[Any], Awaitable[None]]):
 
     def handle_event(self, event: ClientEvent) -> None:
         match event:
-            case ServerWithdrew(request_id) if request_id in self._answering:
+            case ServerRequestCancelled(request_id) if request_id in self._answering:
                 super().handle_event(event)
                 _, task = self._answering.pop(request_id)
                 task.cancel()

@@ -16,7 +16,7 @@ from sansmcp.types import never
 from sansmcp_local import ServerParts
 
 from ._loops import Task, current_loop
-from ._serving import Serving
+from ._serving import RunningServer
 
 _logger = logging.getLogger("sansmcp")
 
@@ -28,7 +28,7 @@ def _ignore() -> None:
     pass
 
 
-class HttpServing(Serving):
+class HttpServing(RunningServer):
     """The server of one event loop, for a web framework: see :class:`HttpExchange`.
 
     What runs for it are tasks of the event loop itself. A handler goes on when its request is gone,
@@ -132,7 +132,7 @@ class HttpExchange(abc.ABC):
             if self._watch is not None:
                 self._watch.cancel()
             self._serving.exchanges -= 1
-            self._feed(sansmcp.PeerGone())
+            self._feed(sansmcp.ConnectionLost())
             self._serving.run_pending()
 
     def wake(self) -> None:
@@ -179,7 +179,7 @@ class HttpExchange(abc.ABC):
         except OSError as error:
             _logger.debug("connection lost: %s", error)
             self._is_reading = False
-            self._feed(sansmcp.PeerGone())
+            self._feed(sansmcp.ConnectionLost())
         else:
             self._is_reading = bool(data)
             self._feed(sansmcp.BodyData(data) if data else sansmcp.BodyEnd())
@@ -198,7 +198,7 @@ class HttpExchange(abc.ABC):
     async def _watch_client(self) -> None:
         with suppress(OSError):
             await self.wait_disconnected()
-        self._feed(sansmcp.PeerGone())
+        self._feed(sansmcp.ConnectionLost())
         self._serving.run_pending()
         self.wake()
 

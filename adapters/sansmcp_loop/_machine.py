@@ -10,7 +10,7 @@ import sansmcp
 from ._loops import Event, Loop
 
 
-class Promise(sansmcp.Promise):
+class PendingResult(sansmcp.PendingResult):
     """A result that one task waits for."""
 
     def __init__(self, delivered: Event) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import sansmcp
 from sansmcp.app import Handler
-from sansmcp.events import ClientAnswered, ServerEvent
+from sansmcp.events import ClientResponseReceived, ServerEvent
 from sansmcp.types import escape_controls
-from sansmcp_local import HostOptions, log_event, log_unexpected
+from sansmcp_local import DriverOptions, log_event, log_unexpected
 
 from ._loops import Loop
-from ._machine import Promise, TimeoutScheduler
+from ._machine import PendingResult, TimeoutScheduler
 from ._threads import HandlerThreads
 
 _logger = logging.getLogger("sansmcp")
@@ -21,14 +21,14 @@ _logger = logging.getLogger("sansmcp")
 _FLUSH = 1.0
 """Seconds for the last bytes of all streams, and for cancelled handlers, when the server stops."""
 
-THREADS = HostOptions().threads
+THREADS = DriverOptions().threads
 """How many plain handlers run at a time if nothing else is said."""
 
 
-class Call(sansmcp.CallHandle[Awaitable[Any], Awaitable[None]]):
+class Call(sansmcp.BaseCall[Awaitable[Any], Awaitable[None]]):
     """What an async handler gets. All methods are to be awaited."""
 
-    def __init__(self, call: sansmcp.Call, serving: Serving) -> None:
+    def __init__(self, call: sansmcp.ServerCall, serving: RunningServer) -> None:
         super().__init__(call)
         self._serving = serving
 
@@ -44,7 +44,7 @@ class Call(sansmcp.CallHandle[Awaitable[Any], Awaitable[None]]):
         await self._serving.until(lambda: not self._call.congested)
 
 
-class Serving(sansmcp.ServerHost):
+class RunningServer(sansmcp.ServerDriver):
     """A server in an event loop."""
 
     def __init__(
@@ -78,12 +78,12 @@ class Serving(sansmcp.ServerHost):
         while not condition():
             await self.scheduler.state_changed.wait()
 
-    async def answer_to(self, call: sansmcp.Call, id: int) -> Any:
+    async def answer_to(self, call: sansmcp.ServerCall, id: int) -> Any:
         """Wait for the client's answer to a question, and return or raise what it brings."""
-        promise = self.questions[call, id] = Promise(self.loop.event())
+        promise = self.questions[call, id] = PendingResult(self.loop.event())
         self.run_pending()
         try:
-            answered: ClientAnswered = await promise.wait()
+            answered: ClientResponseReceived = await promise.wait()
         finally:
             del self.questions[call, id]
         return answered.result()
@@ -116,13 +116,13 @@ class Serving(sansmcp.ServerHost):
     def now(self) -> float:
         return self.loop.now()
 
-    def handle_for(self, call: sansmcp.Call) -> Call:
+    def handle_for(self, call: sansmcp.ServerCall) -> Call:
         return Call(call, self)
 
-    def start_task(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
+    def start_task(self, call: sansmcp.ServerCall, result: Awaitable[Any]) -> None:
         call.host = self.loop.spawn(self.finish, call, result)
 
-    def start_plain(self, call: sansmcp.Call, handler: Handler) -> None:
+    def start_plain(self, call: sansmcp.ServerCall, handler: Handler) -> None:
         self._threads.start(call, handler)
 
     def run_plain(
@@ -136,7 +136,7 @@ class Serving(sansmcp.ServerHost):
     def authentication_failed(self, error: Exception) -> None:
         _logger.error("authenticate failed", exc_info=error)
 
-    def on_handler_error(self, call: sansmcp.Call, error: Exception) -> None:
+    def on_handler_error(self, call: sansmcp.ServerCall, error: Exception) -> None:
         if not isinstance(error, sansmcp.RequestCancelled):
             _logger.error("%s failed", escape_controls(call.request.method), exc_info=error)
 

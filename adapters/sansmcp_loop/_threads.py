@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import sansmcp
 from sansmcp.app import Handler
-from sansmcp.events import ClientAnswered
+from sansmcp.events import ClientResponseReceived
 from sansmcp_threads import Call, Workers
 
 from ._loops import Loop
@@ -27,14 +27,14 @@ class HandlerOwner(Protocol):
         ...
 
     @property
-    def questions(self) -> dict[tuple[sansmcp.Call, int], sansmcp.Promise]:
+    def questions(self) -> dict[tuple[sansmcp.ServerCall, int], sansmcp.PendingResult]:
         """Who waits for the client's answer to a server request, by call and id."""
         ...
 
     def run_pending(self) -> None:
         """Drive the machine."""
 
-    def conclude(self, call: sansmcp.Call, work: Callable[[], Any]) -> None:
+    def conclude(self, call: sansmcp.ServerCall, work: Callable[[], Any]) -> None:
         """Answer a call with what a function returns or raises."""
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -44,7 +44,7 @@ class HandlerOwner(Protocol):
 class CallFromThread(Call):
     """What a plain handler gets. Its methods are carried out in the loop; its thread waits."""
 
-    def __init__(self, call: sansmcp.Call, serving: HandlerOwner) -> None:
+    def __init__(self, call: sansmcp.ServerCall, serving: HandlerOwner) -> None:
         super().__init__(call)
         self._serving = serving
         self._lock = threading.Lock()
@@ -118,18 +118,18 @@ class CallFromThread(Call):
         with self._lock:
             _resolve(outcome, lambda: None)
 
-    def _answered(self, id: int, outcome: Future[Any], answered: ClientAnswered) -> None:
+    def _answered(self, id: int, outcome: Future[Any], answered: ClientResponseReceived) -> None:
         del self._serving.questions[self._call, id]
         with self._lock:
             _resolve(outcome, answered.result)
 
 
-class _Answer(sansmcp.Promise):
+class _Answer(sansmcp.PendingResult):
     """The client's answer to a question of a thread."""
 
     def __init__(
         self,
-        answered: Callable[[int, Future[Any], ClientAnswered], None],
+        answered: Callable[[int, Future[Any], ClientResponseReceived], None],
         id: int,
         outcome: Future[Any],
     ) -> None:
@@ -159,7 +159,7 @@ class HandlerThreads:
         """Whether a handler runs, or waits for a thread, and does not wait for the loop."""
         return any(handle.is_working for handle in self._calls)
 
-    def start(self, call: sansmcp.Call, handler: Handler) -> None:
+    def start(self, call: sansmcp.ServerCall, handler: Handler) -> None:
         """Run a handler as soon as there is a thread for it."""
         call.host = handle = CallFromThread(call, self._serving)
         self._calls.add(handle)
@@ -191,7 +191,7 @@ class HandlerThreads:
         done(None if error else result.result(), error)
         self._serving.run_pending()
 
-    def _work(self, call: sansmcp.Call, handle: CallFromThread, handler: Handler) -> None:
+    def _work(self, call: sansmcp.ServerCall, handle: CallFromThread, handler: Handler) -> None:
         """Run a handler, in its thread, unless its turn has come too late."""
         result: Future[Any] = Future()
         if not handle.cancelled.is_set():
@@ -199,7 +199,9 @@ class HandlerThreads:
         with suppress(RuntimeError):  # the loop has ended
             self._serving.loop.run_soon(self._worked, call, handle, result)
 
-    def _worked(self, call: sansmcp.Call, handle: CallFromThread, result: Future[Any]) -> None:
+    def _worked(
+        self, call: sansmcp.ServerCall, handle: CallFromThread, result: Future[Any]
+    ) -> None:
         self._calls.discard(handle)
         if self._is_over:
             return

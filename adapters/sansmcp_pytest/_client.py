@@ -9,12 +9,12 @@ from typing import Any, Protocol
 
 import sansmcp
 import sansmcp_loop
-from sansmcp.base_client import ClientHandle, OnProgress
+from sansmcp.base_client import BaseClient, OnProgress
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent
 from sansmcp.messages import Params
 from sansmcp.types import Unpack
-from sansmcp_loop import Answerer, Task, current_loop
+from sansmcp_loop import RequestHandler, Task, current_loop
 
 from ._network import Connection, Network
 from ._server import Server, serve
@@ -24,7 +24,7 @@ class LoopClient(sansmcp_loop.AwaitableClient):
     """Runs the machine of a client in the event loop."""
 
     def __init__(
-        self, core: sansmcp.Client, server: Server, answers: Mapping[str, Answerer] | None
+        self, core: sansmcp.Client, server: Server, answers: Mapping[str, RequestHandler] | None
     ) -> None:
         super().__init__(core, current_loop(), answers)
         self._pool = sansmcp.ConnectionPool(core)
@@ -164,7 +164,7 @@ async def _result(task: asyncio.Task[Any]) -> Any:
     return task.result()
 
 
-class Client(ClientHandle[Any, None]):
+class Client(BaseClient[Any, None]):
     """A client that is connected; made by ``mcp_client(app)``.
 
     Its methods let virtual time pass until they have their result, and raise
@@ -233,7 +233,7 @@ class Connect(Protocol):
         self,
         server: sansmcp.App | Server,
         *,
-        answers: Mapping[str, Answerer] | None = None,
+        answers: Mapping[str, RequestHandler] | None = None,
         **settings: Unpack[sansmcp.ClientSettings],
     ) -> Client:
         """Connect a client over the simulated network.
@@ -255,7 +255,7 @@ def connect(
     network: Network,
     server: sansmcp.App | Server,
     *,
-    answers: Mapping[str, Answerer] | None = None,
+    answers: Mapping[str, RequestHandler] | None = None,
     **settings: Unpack[sansmcp.ClientSettings],
 ) -> Client:
     """Connect a client over a network; see :class:`Connect`."""

@@ -11,7 +11,7 @@ import sansmcp_loop
 from sansmcp import ConnectionInfo, Idle
 from sansmcp.messages import Params
 from sansmcp.types import Unpack
-from sansmcp_local import HostSettings, ServerParts, pull, server_parts
+from sansmcp_local import DriverSettings, ServerParts, pull, server_parts
 from sansmcp_loop import current_loop
 
 from ._network import Connection, Network
@@ -20,7 +20,7 @@ _EPOCH = 1.7e9
 """The date at which virtual time begins, for states that carry one."""
 
 
-class Serving(sansmcp_loop.Serving):
+class RunningServer(sansmcp_loop.RunningServer):
     """Runs the machine of a server in the event loop."""
 
     def __init__(self, parts: ServerParts) -> None:
@@ -64,7 +64,7 @@ class Serving(sansmcp_loop.Serving):
 class ServerEnd:
     """The server's end of a connection."""
 
-    def __init__(self, serving: Serving, wire: Connection) -> None:
+    def __init__(self, serving: RunningServer, wire: Connection) -> None:
         self._serving = serving
         self._wire = wire
         self._connection = sansmcp.ServerConnection(serving.core, host=self, now=serving.now())
@@ -125,7 +125,7 @@ class ServerEnd:
 class Server:
     """A server of an application; made by ``mcp_server(app)``."""
 
-    def __init__(self, network: Network, serving: Serving, grace: float) -> None:
+    def __init__(self, network: Network, serving: RunningServer, grace: float) -> None:
         self._network = network
         self._serving = serving
         self._grace = grace
@@ -173,7 +173,7 @@ class Serve(Protocol):
         app: sansmcp.App,
         *,
         grace: float = 5.0,
-        **settings: Unpack[HostSettings],
+        **settings: Unpack[DriverSettings],
     ) -> Server:
         """Make a server of an application, on the simulated network.
 
@@ -182,7 +182,7 @@ class Serve(Protocol):
         Args:
             app: the application.
             grace: seconds that running calls get when the server stops.
-            settings: those of :class:`sansmcp_local.HostOptions` and of
+            settings: those of :class:`sansmcp_local.DriverOptions` and of
                 :class:`sansmcp.ServerOptions`.
         """
         ...
@@ -193,16 +193,16 @@ def serve(
     app: sansmcp.App,
     *,
     grace: float = 5.0,
-    **settings: Unpack[HostSettings],
+    **settings: Unpack[DriverSettings],
 ) -> Server:
     """Make a server on a network; see :class:`Serve`."""
     settings.setdefault(
-        "seal", sansmcp.StateSeal(keys=(bytes(32),), clock=lambda: _EPOCH + network.now)
+        "seal", sansmcp.StateSigner(keys=(bytes(32),), clock=lambda: _EPOCH + network.now)
     )
     parts = server_parts(app, "mcp_server", **settings)
 
-    async def begin() -> Serving:
-        return Serving(parts)
+    async def begin() -> RunningServer:
+        return RunningServer(parts)
 
     serving = network.loop.run(begin())
     network.loop.workers.append(serving.is_working)

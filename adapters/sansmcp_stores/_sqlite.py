@@ -190,7 +190,7 @@ class SqliteStore:
 
     @property
     def secret(self) -> bytes:
-        """32 random bytes, the same for all who use the file: a key of a StateSeal.
+        """32 random bytes, the same for all who use the file: a key of a StateSigner.
 
         They are in a file of their own beside it (``-key``), so that copies of the store do not
         give away the key.

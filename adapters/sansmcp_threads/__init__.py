@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sansmcp import _lazy
 
 if TYPE_CHECKING:
-    from sansmcp_local import HostSettings
+    from sansmcp_local import DriverSettings
 
     from ._call import Call, ThreadCall
     from ._client import Client, ConcurrentClient, PendingCall, check_plain
@@ -26,7 +26,7 @@ else:
             "._fetch": ("Fetch", "FetchClient", "connect", "on_abort"),
             "._driver": ("Host",),
             "._thread_pool": ("Workers",),
-            "sansmcp_local": ("HostSettings",),
+            "sansmcp_local": ("DriverSettings",),
         },
     )
 
@@ -34,10 +34,10 @@ __all__ = [
     "Call",
     "Client",
     "ConcurrentClient",
+    "DriverSettings",
     "Fetch",
     "FetchClient",
     "Host",
-    "HostSettings",
     "PendingCall",
     "ThreadCall",
     "Workers",

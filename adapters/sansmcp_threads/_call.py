@@ -12,7 +12,7 @@ import sansmcp
 from sansmcp.messages import Params
 
 
-class Call(sansmcp.CallHandle[Any, None]):
+class Call(sansmcp.BaseCall[Any, None]):
     """What a handler that runs in a thread gets, in every adapter.
 
     Its methods block, and may be called from any thread.
@@ -22,7 +22,7 @@ class Call(sansmcp.CallHandle[Any, None]):
     long without calling any method has to look.
     """
 
-    def __init__(self, call: sansmcp.Call) -> None:
+    def __init__(self, call: sansmcp.ServerCall) -> None:
         super().__init__(call)
         self.cancelled = threading.Event()
 

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 import sansmcp
-from sansmcp import Promise
+from sansmcp import PendingResult
 from sansmcp.base_client import OnProgress
-from sansmcp.drivers.client import Answerer
+from sansmcp.drivers.client import RequestHandler
 from sansmcp.events import ClientEvent
 from sansmcp.messages import Params
 from sansmcp.types import Self, Unpack, escape_controls
@@ -24,11 +24,11 @@ from sansmcp_local import interrupts_allowed, log_unexpected, undisturbed
 _logger = logging.getLogger("sansmcp")
 
 
-class Client(sansmcp.ClientHost[Any, None]):
+class Client(sansmcp.ClientDriver[Any, None]):
     """A client whose methods let everything go on that there is to do, as long as they wait."""
 
-    def __init__(self, core: sansmcp.Client, answers: Mapping[str, Answerer] | None) -> None:
-        self._is_open, self._is_closed = Promise(), Promise()
+    def __init__(self, core: sansmcp.Client, answers: Mapping[str, RequestHandler] | None) -> None:
+        self._is_open, self._is_closed = PendingResult(), PendingResult()
         for method, answer in (answers or {}).items():
             check_plain(f"answers[{method!r}]", answer)
         functions = {method: _interruptible(answer) for method, answer in (answers or {}).items()}
@@ -52,7 +52,7 @@ class Client(sansmcp.ClientHost[Any, None]):
         """Make any request, and wait for its end. Interrupting the wait cancels the request."""
         check_plain("on_progress", on_progress)
         with self.using():
-            promise = Promise()
+            promise = PendingResult()
             handle = self.begin_call(promise, method, params, on_progress, options)
             try:
                 self.wait(lambda: promise.is_delivered)
@@ -119,7 +119,7 @@ class Client(sansmcp.ClientHost[Any, None]):
         _logger.error("answering %s failed", escape_controls(request.method), exc_info=error)
 
 
-class PendingCall(Promise):
+class PendingCall(PendingResult):
     """A call under way; :meth:`ConcurrentClient.start_call` makes it."""
 
     handle: int
@@ -217,7 +217,7 @@ class ConcurrentClient(Client):
         """
 
 
-def _interruptible(answer: Answerer) -> Answerer:
+def _interruptible(answer: RequestHandler) -> RequestHandler:
     """A function of the application that an interrupt may stop, as it stops a wait."""
 
     def give(request: sansmcp.ServerRequest) -> Mapping[str, Any]:

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 import sansmcp
-from sansmcp import Promise
-from sansmcp.events import ClientAnswered, ServerEvent
+from sansmcp import PendingResult
+from sansmcp.events import ClientResponseReceived, ServerEvent
 from sansmcp.messages import Params
 from sansmcp.types import escape_controls
 from sansmcp_local import ServerParts, log_event, log_unexpected
@@ -27,7 +27,7 @@ _logger = logging.getLogger("sansmcp")
 class HostCall(Call):
     """What the handlers of a :class:`Host` get."""
 
-    def __init__(self, call: sansmcp.Call, host: Host) -> None:
+    def __init__(self, call: sansmcp.ServerCall, host: Host) -> None:
         super().__init__(call)
         self._host = host
 
@@ -48,7 +48,7 @@ class HostCall(Call):
             return result
 
 
-class Host(sansmcp.ServerHost):
+class Host(sansmcp.ServerDriver):
     """A server machine, and the threads of its handlers. Its methods may be called from any thread.
 
     Whoever touches the machine holds :attr:`moved`, and calls :meth:`run_pending` afterwards.
@@ -93,14 +93,14 @@ class Host(sansmcp.ServerHost):
                 if not self.moved.wait(patience):
                     self.handle_timeout()
 
-    def answer_to(self, call: sansmcp.Call, id: int) -> Any:
+    def answer_to(self, call: sansmcp.ServerCall, id: int) -> Any:
         """Wait for the client's answer to a question, and return or raise what it brings."""
-        promise = self.questions[call, id] = Promise()
+        promise = self.questions[call, id] = PendingResult()
         try:
             self.until(lambda: promise.is_delivered)
         finally:
             del self.questions[call, id]
-        answered: ClientAnswered = promise.get()
+        answered: ClientResponseReceived = promise.get()
         return answered.result()
 
     def shut_down(self) -> None:
@@ -140,11 +140,11 @@ class Host(sansmcp.ServerHost):
 
     # The handlers
 
-    def _start(self, call: sansmcp.Call) -> None:
+    def _start(self, call: sansmcp.ServerCall) -> None:
         call.host = HostCall(call, self)
         self._workers.run(partial(self._work, call))
 
-    def _work(self, call: sansmcp.Call) -> None:
+    def _work(self, call: sansmcp.ServerCall) -> None:
         if not call.host.cancelled.is_set():  # or its turn has come too late
             try:
                 super()._start(call)
@@ -152,24 +152,24 @@ class Host(sansmcp.ServerHost):
                 self._fail(call, RuntimeError(f"a handler has raised {error!r}"))
             self.run_pending()
 
-    def handle_for(self, call: sansmcp.Call) -> Call:
+    def handle_for(self, call: sansmcp.ServerCall) -> Call:
         handle: Call = call.host
         return handle
 
-    def start_task(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
+    def start_task(self, call: sansmcp.ServerCall, result: Awaitable[Any]) -> None:
         if inspect.iscoroutine(result):
             result.close()
         raise sansmcp.LocalProtocolError("Here handlers are plain functions, and this one is async")
 
-    def _respond(self, call: sansmcp.Call, result: Any) -> None:
+    def _respond(self, call: sansmcp.ServerCall, result: Any) -> None:
         with self.moved:
             super()._respond(call, result)
 
-    def _fail(self, call: sansmcp.Call, error: Exception) -> None:
+    def _fail(self, call: sansmcp.ServerCall, error: Exception) -> None:
         with self.moved:
             super()._fail(call, error)
 
-    def on_handler_error(self, call: sansmcp.Call, error: Exception) -> None:
+    def on_handler_error(self, call: sansmcp.ServerCall, error: Exception) -> None:
         if not isinstance(error, sansmcp.RequestCancelled):
             _logger.error("%s failed", escape_controls(call.request.method), exc_info=error)
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import sansmcp
-from sansmcp.drivers.client import Answerer
+from sansmcp.drivers.client import RequestHandler
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.http import ResponsePart
 from sansmcp.types import Unpack
@@ -102,7 +102,7 @@ class FetchClient(ConcurrentClient):
     """
 
     def __init__(
-        self, core: sansmcp.Client, fetch: Fetch, answers: Mapping[str, Answerer] | None
+        self, core: sansmcp.Client, fetch: Fetch, answers: Mapping[str, RequestHandler] | None
     ) -> None:
         super().__init__(core, answers)
         self._fetch = fetch
@@ -169,7 +169,7 @@ class FetchClient(ConcurrentClient):
         try:
             self._fetch_parts(effect)
         except Exception as error:  # of the application's function, or what it uses
-            self._feed(effect.exchange, sansmcp.PeerGone(f"fetch has raised {error!r}"))
+            self._feed(effect.exchange, sansmcp.ConnectionLost(f"fetch has raised {error!r}"))
         finally:
             _current.request = None
             with self._changed:
@@ -232,7 +232,7 @@ def connect(
     url: str,
     fetch: Fetch,
     *,
-    answers: Mapping[str, Answerer] | None = None,
+    answers: Mapping[str, RequestHandler] | None = None,
     **settings: Unpack[sansmcp.ClientSettings],
 ) -> FetchClient:
     """Connect to an MCP server by an HTTP library that blocks. What is returned is to be closed.

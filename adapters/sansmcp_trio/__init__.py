@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from sansmcp_threads import ThreadCall
 
     from ._client import Client, connect
-    from ._server import Serving, serve
+    from ._server import RunningServer, serve
 else:
     __getattr__, __dir__ = _lazy.names(
         globals(),
         {
             "._client": ("Client", "connect"),
-            "._server": ("Serving", "serve"),
+            "._server": ("RunningServer", "serve"),
             "sansmcp_loop": ("Call",),
             "sansmcp_threads": ("ThreadCall",),
         },
     )
 
-__all__ = ["Call", "Client", "Serving", "ThreadCall", "connect", "serve"]
+__all__ = ["Call", "Client", "RunningServer", "ThreadCall", "connect", "serve"]

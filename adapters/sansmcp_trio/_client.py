@@ -25,7 +25,7 @@ from sansmcp_local import (
     client_parts,
     explains,
 )
-from sansmcp_loop import Answerer, current_loop, perform
+from sansmcp_loop import RequestHandler, current_loop, perform
 
 from ._nursery import plain_nursery
 from ._pool import Pool
@@ -42,7 +42,7 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
         self,
         parts: ClientParts,
         nursery: trio.Nursery,
-        answers: Mapping[str, Answerer] | None,
+        answers: Mapping[str, RequestHandler] | None,
     ) -> None:
         super().__init__(parts.core, current_loop(), answers)
         self._nursery = nursery
@@ -95,7 +95,7 @@ async def _within(scope: trio.CancelScope, work: Coroutine[Any, Any, None]) -> N
 async def connect(
     target: str | Sequence[str],
     *,
-    answers: Mapping[str, Answerer] | None = None,
+    answers: Mapping[str, RequestHandler] | None = None,
     **settings: Unpack[ConnectSettings],
 ) -> AsyncGenerator[Client, None]:
     """Connect to an MCP server, and close when the block ends.

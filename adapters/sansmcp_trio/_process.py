@@ -9,13 +9,13 @@ from typing import Any
 import trio
 
 from sansmcp.process import (
-    ErrorEnd,
-    ErrorOutput,
-    Output,
-    OutputEnd,
-    ProcessExit,
-    ProcessFailed,
+    ProcessExited,
     ProcessPart,
+    ProcessStartFailed,
+    StderrClosed,
+    StderrData,
+    StdoutClosed,
+    StdoutData,
 )
 from sansmcp_local import START_ERRORS, ChildProcess
 
@@ -58,7 +58,7 @@ class TrioProcess(ChildProcess):
             try:
                 process = await trio.lowlevel.open_process(command, **self._arguments)
             except START_ERRORS as error:
-                self._report(ProcessFailed(str(error)))
+                self._report(ProcessStartFailed(str(error)))
             else:
                 await self._stay_with(process)
 
@@ -72,7 +72,7 @@ class TrioProcess(ChildProcess):
                 nursery.start_soon(self._write_to, process.stdin)
                 nursery.start_soon(self._read_output, process.stdout)
                 nursery.start_soon(self._read_log, process.stderr)
-                self._report(ProcessExit(await process.wait()))
+                self._report(ProcessExited(await process.wait()))
         finally:  # also when the client was cancelled: nothing may go on without it
             self.signal(kill=True)
             with trio.CancelScope(shield=True):
@@ -96,11 +96,11 @@ class TrioProcess(ChildProcess):
 
     async def _read_output(self, stream: trio.abc.ReceiveStream) -> None:
         while data := bytes(await stream.receive_some(65536)):
-            self._report(Output(data))
+            self._report(StdoutData(data))
             await self._may_read()
-        self._report(OutputEnd())
+        self._report(StdoutClosed())
 
     async def _read_log(self, stream: trio.abc.ReceiveStream) -> None:
         while data := bytes(await stream.receive_some(65536)):
-            self._report(ErrorOutput(data))
-        self._report(ErrorEnd())
+            self._report(StderrData(data))
+        self._report(StderrClosed())

@@ -21,8 +21,8 @@ import sansmcp_loop
 from sansmcp import Idle, ServerConnection, ServerPipe
 from sansmcp.types import Unpack
 from sansmcp_local import (
+    DriverOptions,
     Endpoint,
-    HostOptions,
     ServeOptions,
     ServePlan,
     ServeSettings,
@@ -47,7 +47,7 @@ class _Driver:
 
     def __init__(
         self,
-        serving: Serving,
+        serving: RunningServer,
         stream: trio.abc.Stream,
         kind: Callable[..., ServerConnection | ServerPipe],
         send_timeout: float,
@@ -163,7 +163,7 @@ class _Driver:
         return math.inf if deadline is None else deadline
 
 
-class Serving(sansmcp_loop.Serving):
+class RunningServer(sansmcp_loop.RunningServer):
     """A running server; ``nursery.start(serve, ...)`` gives it."""
 
     def __init__(
@@ -236,14 +236,14 @@ class Serving(sansmcp_loop.Serving):
             driver.wake()
         await self.flush(lambda: not self.drivers)
 
-    def start_task(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
+    def start_task(self, call: sansmcp.ServerCall, result: Awaitable[Any]) -> None:
         call.host = trio.CancelScope()
         self._nursery.start_soon(self._finish, call, result)
 
     def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
         self._nursery.start_soon(work, *arguments)
 
-    async def _finish(self, call: sansmcp.Call, result: Awaitable[Any]) -> None:
+    async def _finish(self, call: sansmcp.ServerCall, result: Awaitable[Any]) -> None:
         with call.host:
             await self.finish(call, result)
 
@@ -270,11 +270,11 @@ class Serving(sansmcp_loop.Serving):
             self.stop()
 
 
-@explains(ServeOptions, HostOptions, sansmcp.ServerOptions)
+@explains(ServeOptions, DriverOptions, sansmcp.ServerOptions)
 async def serve(
     app: sansmcp.App,
     *,
-    task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
+    task_status: trio.TaskStatus[RunningServer] = trio.TASK_STATUS_IGNORED,
     **settings: Unpack[ServeSettings],
 ) -> None:
     """Serve an application over HTTP, on stdio, or both, until stopped or cancelled.
@@ -285,16 +285,16 @@ async def serve(
     Args:
         app: its handlers are async functions of a :class:`Call`, or plain functions of a
             :class:`ThreadCall`, each of which runs in a thread (:meth:`sansmcp.App.handler`).
-        task_status: ``nursery.start(serve, ...)`` returns the :class:`Serving` once connections are
-            accepted.
+        task_status: ``nursery.start(serve, ...)`` returns the :class:`RunningServer` once
+            connections are accepted.
         settings: those of :class:`sansmcp_local.ServeOptions`, of
-            :class:`sansmcp_local.HostOptions` and of :class:`sansmcp.ServerOptions`.
+            :class:`sansmcp_local.DriverOptions` and of :class:`sansmcp.ServerOptions`.
 
     Raises OSError if the address cannot be bound or the file not be written, LocalProtocolError for
     settings that make no sense, and TypeError for unknown ones.
     """
     plan = serve_plan(app, **settings)
-    serving = Serving(plan)
+    serving = RunningServer(plan)
     with plan.open() as endpoint:
         serving.url = endpoint.url
         async with plain_nursery() as nursery:

@@ -11,7 +11,7 @@ from functools import partial
 import trio
 
 from sansmcp_local import StandardStreams
-from sansmcp_loop import Promise
+from sansmcp_loop import PendingResult
 
 
 class StdioStream(trio.abc.Stream):
@@ -58,7 +58,7 @@ class _Input:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = os.dup(descriptor)
         self._stream = trio.lowlevel.FdStream(self._descriptor) if _is_pipe(descriptor) else None
-        self._coming: Promise | None = None
+        self._coming: PendingResult | None = None
         """What a thread reads. A reader that is cancelled leaves it to the next one."""
         self._is_closed = False
 
@@ -69,7 +69,7 @@ class _Input:
             with contextlib.suppress(BlockingIOError):  # somebody else has read it
                 return os.read(self._descriptor, most)
         if self._coming is None:
-            self._coming = Promise(trio.Event())
+            self._coming = PendingResult(trio.Event())
             trio.lowlevel.spawn_system_task(self._read_in_thread, self._coming, most)
         data: bytes = await self._coming.wait()
         self._coming = None
@@ -83,7 +83,7 @@ class _Input:
             if self._coming is None or self._coming.is_delivered:
                 os.close(self._descriptor)
 
-    async def _read_in_thread(self, coming: Promise, most: int) -> None:
+    async def _read_in_thread(self, coming: PendingResult, most: int) -> None:
         try:
             read = partial(os.read, self._descriptor, most)
             coming.deliver(await trio.to_thread.run_sync(read, abandon_on_cancel=True))

@@ -15,7 +15,7 @@ from sansmcp import Idle
 from sansmcp.effects import Abort, ExchangeEffect, SendBody, SendEnd, SendHead
 from sansmcp.http import RequestPart, quoted_path
 from sansmcp.types import Unpack
-from sansmcp_local import HostOptions, HostSettings, explains, server_parts
+from sansmcp_local import DriverOptions, DriverSettings, explains, server_parts
 from sansmcp_threads import Host
 
 Environ: TypeAlias = dict[str, Any]
@@ -33,17 +33,17 @@ class WsgiApp(Host):
     call :meth:`shut_down`: it ends all streams, and cancels all calls.
     """
 
-    @explains(HostOptions, sansmcp.ServerOptions)
+    @explains(DriverOptions, sansmcp.ServerOptions)
     def __init__(
         self,
         app: sansmcp.App,
-        **settings: Unpack[HostSettings],
+        **settings: Unpack[DriverSettings],
     ) -> None:
         """Set up the application.
 
         Args:
             app: its handlers are plain functions of a :class:`Call`.
-            settings: those of :class:`sansmcp_local.HostOptions` and of
+            settings: those of :class:`sansmcp_local.DriverOptions` and of
                 :class:`sansmcp.ServerOptions`. What ``authenticate`` is told of a connection has
                 the environ, in which a server or middleware in front may have left a user
                 (``REMOTE_USER``). ``path`` is below the place where the application is mounted.
@@ -120,7 +120,7 @@ class _Exchange(Iterator[bytes]):
 
     def close(self) -> None:
         """The response is complete, or nobody reads it any more; the server calls it."""
-        self._feed(sansmcp.PeerGone())
+        self._feed(sansmcp.ConnectionLost())
 
     def _next_effect(self) -> ExchangeEffect:
         with self._host.moved:

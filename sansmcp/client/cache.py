@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from ..codecs import json
-from ..input_required import ROUND
+from ..input_required import ROUND_PARAMS
 from ..limits import Limits
 from ..messages import Notification, Params
 
@@ -128,7 +128,7 @@ class Cache:
 
 def _key(method: str, params: Params) -> _Key | None:
     """What tells requests apart; None for one whose result is not to be kept."""
-    if method not in _KEPT or any(name in params for name in ROUND):
+    if method not in _KEPT or any(name in params for name in ROUND_PARAMS):
         return None
     return method, json.encode_sorted({k: v for k, v in params.items() if k != "_meta"})
 

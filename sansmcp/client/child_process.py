@@ -15,11 +15,11 @@ from collections import deque
 import attrs
 
 from ..codecs.ndjson import NdjsonDecoder
-from ..effects import CloseInput, KillProcess, StartProcess, TerminateProcess
+from ..effects import CloseStdin, KillProcess, StartProcess, TerminateProcess
 from ..errors import ProcessEnded, RemoteProtocolError, describe_noise
 from ..states import PROCESS, ProcessEvent, ProcessState, advance
 from ..types import Idle
-from .outcomes import ProcessClosed, ProcessExited, ProcessOutcome, ProcessStep, ProcessUseless
+from .outcomes import ProcessClosed, ProcessFinished, ProcessOutcome, ProcessStep, ProcessUseless
 
 _OUTPUT_TIMEOUT = 1.0
 """Seconds for the rest of the output of a process that has ended: a child of it may hold it open.
@@ -68,7 +68,7 @@ class ChildProcess:
         if self.state is not ProcessState.RUNNING:
             return None
         self._advance(ProcessEvent.CLOSE)
-        return ProcessStep(CloseInput(), self._step_timeout)
+        return ProcessStep(CloseStdin(), self._step_timeout)
 
     def exited(self, status: int) -> ProcessStep:
         """Record that it has ended; what it wrote may still come."""
@@ -97,17 +97,17 @@ class ChildProcess:
         self._log.receive_eof()
         return self._read_log()
 
-    def output_read(self, *, is_closing: bool) -> ProcessStep | ProcessExited | None:
+    def output_read(self, *, is_closing: bool) -> ProcessStep | ProcessFinished | None:
         """Conclude what follows the end of its output, when all of it was read; None: nothing yet.
 
         ``is_closing``: True if the client does not want to hear from it any more.
         """
         if self.state is ProcessState.EXITED:
-            return ProcessExited() if self.log_ended or is_closing else None
+            return ProcessFinished() if self.log_ended or is_closing else None
         if self.state is ProcessState.RUNNING:
             # It says nothing more, so it is of no use. Its status may tell why, if it comes soon.
             self._advance(ProcessEvent.CLOSE)
-            return ProcessStep(CloseInput(), _OUTPUT_TIMEOUT)
+            return ProcessStep(CloseStdin(), _OUTPUT_TIMEOUT)
         return None
 
     def due(self, *, is_closing: bool, is_held: bool) -> ProcessOutcome:
@@ -120,7 +120,7 @@ class ChildProcess:
         if self.state is ProcessState.EXITED:
             if is_held and not is_closing:
                 return ProcessStep(None, self._step_timeout)
-            return ProcessExited()
+            return ProcessFinished()
         if self.state is ProcessState.CLOSING and not is_closing:
             return ProcessUseless(self._error(), self._step_timeout)
         self._advance(ProcessEvent.TIMEOUT)

@@ -35,7 +35,7 @@ from ..effects import (
     ClientEffect,
     KillProcess,
     OpenExchange,
-    WriteInput,
+    WriteStdin,
 )
 from ..errors import (
     CallError,
@@ -54,17 +54,17 @@ from ..events import (
     CallFailed,
     ClientEvent,
     Closed,
-    ListenerStopped,
-    Noise,
-    NotDelivered,
+    InvalidLine,
+    MessageUndelivered,
     ProgressReceived,
+    ProtocolViolation,
     Reconnecting,
-    ServerAsked,
-    ServerLogged,
     ServerNotified,
-    ServerWithdrew,
+    ServerRequestCancelled,
+    ServerRequestReceived,
     SessionExpired,
-    Violation,
+    StandaloneStreamClosed,
+    StderrLine,
 )
 from ..http import RequestHead, ResponseHead, ResponsePart, Url
 from ..limits import Limits
@@ -79,13 +79,13 @@ from ..messages import (
 )
 from ..meta_keys import CAPABILITIES, CLIENT_INFO, LISTEN, OWN_META, SUBSCRIPTION_ID, VERSION
 from ..process import (
-    ErrorEnd,
-    ErrorOutput,
-    Output,
-    OutputEnd,
-    ProcessExit,
-    ProcessFailed,
+    ProcessExited,
     ProcessPart,
+    ProcessStartFailed,
+    StderrClosed,
+    StderrData,
+    StdoutClosed,
+    StdoutData,
 )
 from ..revisions import REVISIONS
 from ..states import ClientState, OpeningState, ProcessState
@@ -138,7 +138,7 @@ from .outcomes import (
     PostOutcome,
     Probe,
     ProcessClosed,
-    ProcessExited,
+    ProcessFinished,
     ProcessOutcome,
     ProcessStep,
     ProcessUseless,
@@ -413,7 +413,7 @@ class Client:
     ) -> None:
         """Send a notification; ``meta`` is as in :meth:`call`.
 
-        ``NotDelivered`` reports that the server refused it, or took it not within
+        ``MessageUndelivered`` reports that the server refused it, or took it not within
         ``limits.post_timeout`` seconds.
 
         Raises LocalProtocolError, and changes nothing, before the handshake is done, after closing,
@@ -430,7 +430,7 @@ class Client:
         self._post(Notification(method, params))
 
     def respond(self, request_id: RequestId, result: Any, *, now: float) -> bool:
-        """Answer a request of the server (ServerAsked) with a result.
+        """Answer a request of the server (ServerRequestReceived) with a result.
 
         Returns False if the server wants no answer any more. Raises LocalProtocolError, and changes
         nothing, if the result is not JSON.
@@ -503,20 +503,20 @@ class Client:
         if process.state is ProcessState.ENDED:
             return  # from what it has left behind
         match part:
-            case Output(data):
+            case StdoutData(data):
                 if not self._opening.is_closed:  # else it is not read any more
                     self._lines.receive_data(data)
-            case OutputEnd():
+            case StdoutClosed():
                 process.output_ended = True
                 self._lines.receive_eof()
-            case ErrorOutput(data):
+            case StderrData(data):
                 self._log(process.log(data))
                 return
-            case ErrorEnd():
+            case StderrClosed():
                 process.log_ended = True
-            case ProcessExit(status):
+            case ProcessExited(status):
                 self._on_process(process.exited(status))
-            case ProcessFailed(reason):
+            case ProcessStartFailed(reason):
                 self._on_process(process.failed(reason))
                 return
             case _ as impossible:
@@ -712,7 +712,7 @@ class Client:
         self._end_opening_request(complete=False)
         self._timers.stop(Timer.OPENING, _ONLY)
         for id in self._questions.clear():
-            self._events.append(ServerWithdrew(id, "the session has ended"))
+            self._events.append(ServerRequestCancelled(id, "the session has ended"))
         self._stop_standalone_stream()
         self._timers.stop(Timer.CLOSE, _ONLY)
         for number in self._posts.clear():
@@ -820,7 +820,7 @@ class Client:
         self._leave_stream(request, complete=complete)
         del self._calls[request.number]
         for id in self._questions.end_call(request.number):
-            self._events.append(ServerWithdrew(id, "the call it belongs to has ended"))
+            self._events.append(ServerRequestCancelled(id, "the call it belongs to has ended"))
         self._events.append(event)
 
     def _end_own(self, request: PendingRequest, *, complete: bool) -> None:
@@ -1069,7 +1069,7 @@ class Client:
             call.clock.stop(self._now)
             call.asked += 1
             self._arm(call)
-        self._events.append(ServerAsked(owner, asked))
+        self._events.append(ServerRequestReceived(owner, asked))
 
     def _on_server_request(self, asked: Request, owner: PendingRequest | None) -> None:
         if not self._agreed.revision.server_requests:
@@ -1130,7 +1130,7 @@ class Client:
         """Take back a server request: the server wants no answer any more."""
         question = self._questions.take(id)
         if question is not None:
-            self._events.append(ServerWithdrew(id, reason))
+            self._events.append(ServerRequestCancelled(id, reason))
             self._let_clocks_go_on(question.stopped, answered=False)
 
     def _let_clocks_go_on(self, numbers: tuple[int, ...], *, answered: bool) -> None:
@@ -1200,7 +1200,7 @@ class Client:
                 self._write(self._encode(message))
                 self._on_post(Delivered(message))
             else:
-                self._events.append(NotDelivered(message, "the server process ends"))
+                self._events.append(MessageUndelivered(message, "the server process ends"))
             return
         if isinstance(message, Response | ErrorResponse) and message.id in self._turns:
             turn = self._turns.pop(message.id)
@@ -1251,7 +1251,7 @@ class Client:
                 else:
                     self._opening.proven()
             case Undelivered(message, reason):
-                self._events.append(NotDelivered(message, reason))
+                self._events.append(MessageUndelivered(message, reason))
                 if is_confirmation:
                     self._step(self._opening.unconfirmed(reason, self._now))
             case PostDelayed(_, _, reason):
@@ -1502,7 +1502,7 @@ class Client:
 
     def _give_up_standalone_stream(self, reason: str) -> None:
         self._stop_standalone_stream()
-        self._events.append(ListenerStopped(reason))
+        self._events.append(StandaloneStreamClosed(reason))
 
     def _stop_standalone_stream(self) -> None:
         if self._standalone is not None:
@@ -1705,7 +1705,7 @@ class Client:
         if request is not None:
             self._unreadable(request, error)
         else:
-            self._events.append(Violation(error))
+            self._events.append(ProtocolViolation(error))
 
     def _subscription_of(self, notification: Notification) -> PendingRequest | None:
         """Return the call that listens for a notification, where one stream has them all."""
@@ -1747,14 +1747,14 @@ class Client:
     def _report_violation(self, what: str, reason: str) -> None:
         """Tell the application that the server has sent what it must not."""
         error = RemoteProtocolError(f"The server has sent {what}", reason=reason)
-        self._events.append(Violation(error))
+        self._events.append(ProtocolViolation(error))
 
     # A server that is a process
 
     def _write(self, message: bytes) -> None:
         assert self._process is not None
         if self._process.state is ProcessState.RUNNING:
-            self._effects.append(WriteInput(encode_line(message)))
+            self._effects.append(WriteStdin(encode_line(message)))
 
     def _pump_lines(self, process: ChildProcess) -> None:
         """Handle the lines that have arrived, as long as the application keeps up."""
@@ -1776,14 +1776,14 @@ class Client:
         if not invalid.is_fatal or (is_answer and invalid.error.request_id in self._by_id):
             self._on_invalid(invalid.error)
             return
-        noise = Noise(invalid.line, invalid.error)
+        noise = InvalidLine(invalid.line, invalid.error)
         process.noise(noise.line)
         self._events.append(noise)
 
     def _log(self, lines: list[str]) -> None:
         for line in lines:
             if not self._has_enough_events():  # an application that does not look misses only this
-                self._events.append(ServerLogged(line))
+                self._events.append(StderrLine(line))
 
     def _on_process(self, outcome: ProcessOutcome | None) -> None:
         """Do what the state of the process wants."""
@@ -1797,7 +1797,7 @@ class Client:
             case ProcessUseless(error, wait):
                 self._timers.set(Timer.PROCESS, _ONLY, self._now + wait)
                 self._fail(error)
-            case ProcessExited():
+            case ProcessFinished():
                 self._log(process.last_log())
                 self._effects.append(KillProcess())  # what it has left behind
                 self._timers.stop(Timer.PROCESS, _ONLY)

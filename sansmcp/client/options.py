@@ -14,7 +14,7 @@ import attrs
 
 from ..codecs.headers import Headers, HeaderTypes, further_headers
 from ..errors import LocalProtocolError, check_seconds, expect, of_kind
-from ..http11_parser import Http11
+from ..http11_parser import Http11Parser
 from ..limits import Limits
 from ..meta_keys import checked_capabilities
 from ..revisions import REVISIONS, checked_versions, of_era
@@ -63,9 +63,9 @@ class ClientSettings(TypedDict, total=False):
     probe_timeout: float
     close_timeout: float
     reconnect: ReconnectPolicy | None
-    verdicts: Verdicts | None
+    verdicts: KnownServers | None
     limits: Limits | None
-    http11: Http11 | None
+    http11: Http11Parser | None
     cache: bool
     trace: Tracer | None
 
@@ -125,7 +125,7 @@ class ReconnectPolicy:
 
 
 @attrs.define(eq=False)
-class Verdicts:
+class KnownServers:
     """Remembers what servers have turned out to speak, for as many as ``limit``.
 
     Share one among the clients of a program: the next client of the same URL asks no detours. What
@@ -194,8 +194,8 @@ def _reconnect(given: ReconnectPolicy | None) -> ReconnectPolicy:
     return ReconnectPolicy() if given is None else given
 
 
-def _verdicts(given: Verdicts | None) -> Verdicts:
-    return Verdicts() if given is None else given
+def _verdicts(given: KnownServers | None) -> KnownServers:
+    return KnownServers() if given is None else given
 
 
 def _limits(given: Limits | None) -> Limits:
@@ -272,9 +272,11 @@ class ClientOptions:
     reconnect: ReconnectPolicy = attrs.field(
         default=None, converter=_reconnect, validator=of_kind(ReconnectPolicy)
     )
-    verdicts: Verdicts = attrs.field(default=None, converter=_verdicts, validator=of_kind(Verdicts))
+    verdicts: KnownServers = attrs.field(
+        default=None, converter=_verdicts, validator=of_kind(KnownServers)
+    )
     limits: Limits = attrs.field(default=None, converter=_limits, validator=of_kind(Limits))
-    http11: Http11 | None = None
+    http11: Http11Parser | None = None
     cache: bool = False
     trace: Tracer | None = None
 

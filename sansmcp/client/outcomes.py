@@ -320,7 +320,7 @@ class ProcessUseless:
 
 
 @attrs.frozen
-class ProcessExited:
+class ProcessFinished:
     """The process has ended, and its output was read: kill what it has left behind."""
 
 
@@ -331,4 +331,4 @@ class ProcessClosed:
     error: ProcessEnded
 
 
-ProcessOutcome: TypeAlias = ProcessStep | ProcessUseless | ProcessExited | ProcessClosed
+ProcessOutcome: TypeAlias = ProcessStep | ProcessUseless | ProcessFinished | ProcessClosed

@@ -21,7 +21,7 @@ from ..codecs.delimited_buffer import too_large
 from ..codecs.jsonrpc import Batch
 from ..codecs.sse import SseDecoder, SseEvent
 from ..errors import RemoteProtocolError
-from ..http import BodyData, BodyEnd, PeerGone, ResponseHead, ResponsePart
+from ..http import BodyData, BodyEnd, ConnectionLost, ResponseHead, ResponsePart
 from ..limits import Limits
 from ..messages import ErrorResponse, Message
 from ..types import never
@@ -67,7 +67,7 @@ class ResponseReader:
     _body: bytearray = attrs.field(factory=bytearray, init=False)
     _next: deque[ReaderOutcome] | None = attrs.field(default=None, init=False)
     """Outcomes that are known and were not pulled: of a batch, or of the head."""
-    _end: BodyEnd | PeerGone | None = attrs.field(default=None, init=False)
+    _end: BodyEnd | ConnectionLost | None = attrs.field(default=None, init=False)
     _final: Ended | Refused | Invalid | None = attrs.field(default=None, init=False)
     """The last outcome, once it is known."""
     is_stream: bool = attrs.field(default=False, init=False)
@@ -98,7 +98,7 @@ class ResponseReader:
             case ResponseHead():
                 self._receive_head(part)
                 return self.is_stream or self._final is not None
-            case BodyEnd() | PeerGone():
+            case BodyEnd() | ConnectionLost():
                 self._end = part
                 return True
             case _ as impossible:
@@ -191,12 +191,12 @@ class ResponseReader:
         )
         return self._next.popleft() if self._next else None
 
-    def _finish(self, end: BodyEnd | PeerGone) -> ReaderOutcome | None:
+    def _finish(self, end: BodyEnd | ConnectionLost) -> ReaderOutcome | None:
         """Conclude what the end of the response means; return a message that comes before."""
         self._final = _ENDED
         if self._form is _Form.REFUSAL:
             self._final = Refused(self._refusal())
-        elif isinstance(end, PeerGone):
+        elif isinstance(end, ConnectionLost):
             self._final = Ended(end.reason)
         elif self._form is _Form.JSON:
             body, self._body = bytes(self._body), bytearray()

@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 import attrs
 
 from ..base_client import (
+    BaseClient,
     CallOptions,
-    ClientHandle,
     Done,
     OnProgress,
     OriginatingCall,
-    Promise,
+    PendingResult,
     Result,
     ServerRequest,
 )
@@ -29,15 +29,15 @@ from ..events import (
     Closed,
     Connected,
     ProgressReceived,
-    ServerAsked,
-    ServerWithdrew,
+    ServerRequestCancelled,
+    ServerRequestReceived,
 )
-from ..http import PeerGone
+from ..http import ConnectionLost
 from ..messages import Params, RequestId
 from ..process import ProcessPart
-from .machine import MachineHost
+from .machine import MachineDriver
 
-Answerer: TypeAlias = Callable[[ServerRequest], Mapping[str, Any]]
+RequestHandler: TypeAlias = Callable[[ServerRequest], Mapping[str, Any]]
 """Returns the result of a request of the server, or raises JsonRpcError."""
 
 
@@ -45,13 +45,13 @@ Answerer: TypeAlias = Callable[[ServerRequest], Mapping[str, Any]]
 class _Waiting:
     """Who waits for the end of a call."""
 
-    promise: Promise
+    promise: PendingResult
     on_progress: Callable[[ProgressReceived], Any] | None
     method: str
     params: Params
 
 
-class ClientHost(ClientHandle[Result, Done], MachineHost):
+class ClientDriver(BaseClient[Result, Done], MachineDriver):
     """A client that drives its machine, except for its exchanges and its process.
 
     A subclass says how effects are performed and what time it is, and makes the methods for its
@@ -66,8 +66,8 @@ class ClientHost(ClientHandle[Result, Done], MachineHost):
         self,
         core: Client,
         answers: Mapping[str, Callable[[ServerRequest], Any]] | None,
-        opening: Promise,
-        closing: Promise,
+        opening: PendingResult,
+        closing: PendingResult,
     ) -> None:
         """Set up the client; :meth:`begin` opens the conversation.
 
@@ -77,7 +77,7 @@ class ClientHost(ClientHandle[Result, Done], MachineHost):
             opening: is delivered when the handshake is done, with an exception if it has failed.
             closing: is delivered when the client is closed.
         """
-        MachineHost.__init__(self, core)
+        MachineDriver.__init__(self, core)
         self.core = core
         self._answers = answers or {}
         self._opening = opening
@@ -126,7 +126,9 @@ class ClientHost(ClientHandle[Result, Done], MachineHost):
         """End an exchange that a bug has broken; to be followed by :meth:`run_pending`."""
         self.unexpected(error)
         try:
-            self.core.receive(exchange, PeerGone(f"internal error: {error!r}"), now=self.now())
+            self.core.receive(
+                exchange, ConnectionLost(f"internal error: {error!r}"), now=self.now()
+            )
         except Exception as again:
             self._break_off(again)
 
@@ -157,7 +159,7 @@ class ClientHost(ClientHandle[Result, Done], MachineHost):
 
     def begin_call(
         self,
-        promise: Promise,
+        promise: PendingResult,
         method: str,
         params: Params | None,
         on_progress: OnProgress[Done] | None,
@@ -230,12 +232,12 @@ class ClientHost(ClientHandle[Result, Done], MachineHost):
     def handle_event(self, event: ClientEvent) -> None:
         """Bring an event of the machine to the caller or the application's function it is for."""
         match event:
-            case ServerAsked(handle, request):
+            case ServerRequestReceived(handle, request):
                 params = request.params or {}
                 call = self._originating(handle)
                 asked = ServerRequest(request.id, request.method, params, call)
                 self._asked[request.id] = self._unanswered[request.id] = asked
-            case ServerWithdrew(request_id):
+            case ServerRequestCancelled(request_id):
                 self._asked.pop(request_id, None)
                 self._unanswered.pop(request_id, None)
             case _:
@@ -285,7 +287,7 @@ class ClientHost(ClientHandle[Result, Done], MachineHost):
             else:
                 self._reported(waiting.promise, reported)
 
-    def _reported(self, promise: Promise, result: Any) -> None:
+    def _reported(self, promise: PendingResult, result: Any) -> None:
         """Take what ``on_progress`` has returned: in an event loop it may be an awaitable."""
 
     def _answer(self, request: ServerRequest) -> None:

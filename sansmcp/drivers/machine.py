@@ -32,7 +32,7 @@ class Machine(Protocol):
         """Pull all effects and events."""
 
 
-class MachineHost(abc.ABC):
+class MachineDriver(abc.ABC):
     """Drives a machine and keeps its time, whatever the machine raises."""
 
     def __init__(self, machine: Machine) -> None:

@@ -9,20 +9,20 @@ from typing import Any, TypeGuard
 
 from ..app import Handler, is_async
 from ..authentication import Authenticator, ConnectionInfo
-from ..base_call import CallHandle
-from ..base_client import Promise
+from ..base_call import BaseCall
+from ..base_client import PendingResult
 from ..effects import Authenticate, ServerEffect, Wake
 from ..errors import JsonRpcError, LocalProtocolError
-from ..events import CallCancelled, CallReceived, ClientAnswered, ServerEvent
+from ..events import CallCancelled, CallReceived, ClientResponseReceived, ServerEvent
 from ..messages import Params
 from ..server.server import Server
-from ..server_call import Call
+from ..server_call import ServerCall
 from ..store import Store
-from .machine import MachineHost
+from .machine import MachineDriver
 from .store_checks import check_synchronous
 
 
-class ServerHost(MachineHost):
+class ServerDriver(MachineDriver):
     """Drives a server machine for as long as it runs, except for its exchanges.
 
     The ``host`` of an exchange has a method ``wake()``: let its driver pull. Where there is an
@@ -48,8 +48,10 @@ class ServerHost(MachineHost):
         super().__init__(core)
         self.core = core
         self._store = store
-        self.questions: dict[tuple[Call, int], Promise] = {}
-        """Who waits for the client's answer to which question; it is given the ClientAnswered."""
+        self.questions: dict[tuple[ServerCall, int], PendingResult] = {}
+        """Who waits for the client's answer to which question; it is given the
+        ClientResponseReceived.
+        """
 
     def publish(self, method: str, params: Params | None = None) -> None:
         """Tell the clients that something has changed; see :meth:`sansmcp.Server.publish`."""
@@ -81,7 +83,7 @@ class ServerHost(MachineHost):
         self._use_machine(lambda: self.core.handle_timeout(now=self.now()))
         self.run_pending()
 
-    async def finish(self, call: Call, result: Awaitable[Any]) -> None:
+    async def finish(self, call: ServerCall, result: Awaitable[Any]) -> None:
         """Await what a handler has given, and answer the call with what comes of it."""
         try:
             self._respond(call, await result)
@@ -93,7 +95,7 @@ class ServerHost(MachineHost):
         finally:
             self.run_pending()
 
-    def conclude(self, call: Call, work: Callable[[], Any]) -> None:
+    def conclude(self, call: ServerCall, work: Callable[[], Any]) -> None:
         """Answer a call with what ``work`` returns, or with the error for what it raises."""
         try:
             self._respond(call, work())
@@ -101,14 +103,14 @@ class ServerHost(MachineHost):
             self._fail(call, error)
 
     @abstractmethod
-    def handle_for(self, call: Call) -> CallHandle[Any, Any]:
+    def handle_for(self, call: ServerCall) -> BaseCall[Any, Any]:
         """What the handler of a call gets."""
 
     @abstractmethod
-    def start_task(self, call: Call, result: Awaitable[Any]) -> None:
+    def start_task(self, call: ServerCall, result: Awaitable[Any]) -> None:
         """A handler has to be awaited: let :meth:`finish` do it, beside everything else."""
 
-    def start_plain(self, call: Call, handler: Handler) -> None:
+    def start_plain(self, call: ServerCall, handler: Handler) -> None:
         """Call a handler that is a plain function, and may block.
 
         This calls it in place. An event loop lets it run in a thread of its own instead.
@@ -146,7 +148,7 @@ class ServerHost(MachineHost):
         """
 
     @abstractmethod
-    def on_handler_error(self, call: Call, error: Exception) -> None:
+    def on_handler_error(self, call: ServerCall, error: Exception) -> None:
         """A handler has raised what the client is not told: let somebody know."""
 
     @abstractmethod
@@ -184,13 +186,13 @@ class ServerHost(MachineHost):
                 self._start(event.call)
             case CallCancelled(call) if call.host is not None:
                 call.host.cancel()
-            case ClientAnswered(call, request_id):
+            case ClientResponseReceived(call, request_id):
                 if (call, request_id) in self.questions:
                     self.questions[call, request_id].deliver(event)
             case _:
                 self.on_other_event(event)
 
-    def _start(self, call: Call) -> None:
+    def _start(self, call: ServerCall) -> None:
         """Let the handler work: in place, in a task, or wherever plain functions run."""
         app = self.core.app
         handler = app.handler_of(call.request.method)
@@ -200,7 +202,7 @@ class ServerHost(MachineHost):
         else:
             self.start_plain(call, handler)
 
-    def _call_handler(self, call: Call, handler: Handler) -> None:
+    def _call_handler(self, call: ServerCall, handler: Handler) -> None:
         try:
             result = handler(self.handle_for(call))
             if _is_awaitable(result):
@@ -241,15 +243,15 @@ class ServerHost(MachineHost):
             self.authentication_failed(problem)
             self.core.authentication_failed(effect, now=self.now())
 
-    def _respond(self, call: Call, result: Any) -> None:
+    def _respond(self, call: ServerCall, result: Any) -> None:
         call.respond(result, now=self.now())
 
-    def _fail(self, call: Call, error: Exception) -> None:
+    def _fail(self, call: ServerCall, error: Exception) -> None:
         if not isinstance(error, JsonRpcError):
             self.on_handler_error(call, error)
         self._answer_with(call, error, RuntimeError())  # what the first carries may not be JSON
 
-    def _answer_with(self, call: Call, *errors: Exception) -> None:
+    def _answer_with(self, call: ServerCall, *errors: Exception) -> None:
         """Answer a call with the first of these errors that can be sent."""
         for error in errors:
             try:

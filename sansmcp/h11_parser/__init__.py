@@ -1,8 +1,8 @@
 """HTTP/1.1 by ``h11``, which is pure Python: what connections use unless told otherwise."""
 
-from ..http11_parser import Http11
+from ..http11_parser import Http11Parser
 from .heads import read_request_head, read_response_head
 
-HTTP11 = Http11(read_request_head, read_response_head)
+HTTP11 = Http11Parser(read_request_head, read_response_head)
 
 __all__ = ["HTTP11"]

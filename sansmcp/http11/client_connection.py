@@ -9,7 +9,7 @@ from ..codecs.http11_framing import encode_head
 from ..effects import OpenExchange
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..h11_parser import HTTP11
-from ..http import BodyEnd, PeerGone, Url
+from ..http import BodyEnd, ConnectionLost, Url
 from .message_parser import ResponseReader
 
 
@@ -72,7 +72,7 @@ class ClientConnection:
         self._is_lost = True
         if self._exchange is not None:
             exchange, self._exchange = self._exchange, None
-            self._client.receive(exchange, PeerGone(reason), now=now)
+            self._client.receive(exchange, ConnectionLost(reason), now=now)
 
     def _read(self, now: float) -> None:
         try:

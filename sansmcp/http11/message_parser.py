@@ -15,7 +15,7 @@ import attrs
 from ..codecs.headers import get_all, options
 from ..errors import RemoteProtocolError
 from ..http import BodyData, BodyEnd, RequestHead, ResponseHead
-from ..http11_parser import HeadReader, malformed
+from ..http11_parser import HeadParser, malformed
 
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 _END_OF_LINE = re.compile(rb"\n")
@@ -84,7 +84,7 @@ class _Buffer:
 class _Reader(abc.ABC, Generic[_Head]):
     """Bytes of one connection in, the parts of one message after the other out."""
 
-    def __init__(self, read_head: HeadReader[_Head], limit: int) -> None:
+    def __init__(self, read_head: HeadParser[_Head], limit: int) -> None:
         """``limit``: bytes that a head may have."""
         self._read_head = read_head
         self._buffer = _Buffer(limit)

@@ -19,7 +19,7 @@ from ..effects import (
 )
 from ..errors import RemoteProtocolError
 from ..h11_parser import HTTP11
-from ..http import BodyEnd, PeerGone, RequestHead
+from ..http import BodyEnd, ConnectionLost, RequestHead
 from ..http11_parser import malformed
 from ..server.server import Server
 from ..states import CONNECTION, ConnectionEvent, ConnectionState, advance
@@ -100,7 +100,7 @@ class ServerConnection:
         """The connection is broken or was given up. May be called any number of times."""
         self._server.now = now
         if self._state is not ConnectionState.CLOSED:
-            self._server.receive(self.exchange, PeerGone(), now=now)
+            self._server.receive(self.exchange, ConnectionLost(), now=now)
             self._advance(ConnectionEvent.CLOSE)
 
     # Bytes out

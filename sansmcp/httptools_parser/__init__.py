@@ -5,9 +5,9 @@ installed with the extra ``fast``. It is stricter than h11: methods that it does
 that are no URL, folded headers, and lines that end in LF alone are refused as malformed.
 """
 
-from ..http11_parser import Http11
+from ..http11_parser import Http11Parser
 from .heads import read_request_head, read_response_head
 
-HTTP11 = Http11(read_request_head, read_response_head)
+HTTP11 = Http11Parser(read_request_head, read_response_head)
 
 __all__ = ["HTTP11"]

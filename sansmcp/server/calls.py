@@ -1,8 +1,8 @@
 """A request that is being worked on.
 
-A :class:`~sansmcp.Call` is what the application holds: the request, and what may be said about it
-(a result, an error, progress, notifications, requests to the client). How that travels is the
-business of an :class:`AnswerForm`; each era and transport has its own.
+A :class:`~sansmcp.ServerCall` is what the application holds: the request, and what may be said
+about it (a result, an error, progress, notifications, requests to the client). How that travels is
+the business of an :class:`AnswerForm`; each era and transport has its own.
 
 Every call ends exactly once. What comes after the end (an answer after a cancellation, a second
 answer) changes nothing.
@@ -28,12 +28,12 @@ from ..errors import (
     check_seconds,
     error_response,
 )
-from ..events import CallCancelled, CallReceived, ClientAnswered, MessageLost
+from ..events import CallCancelled, CallReceived, ClientResponseReceived, ResponseUndelivered
 from ..http import RequestHead, RequestHeaders
-from ..input_required import FIRST_TURN, Answers, InputRequired, Turn
+from ..input_required import FIRST_INPUT, HandlerInput, InputRequired, InputResponses
 from ..messages import ErrorResponse, Message, Notification, Params, Request, RequestId, Response
 from ..revisions import Revision
-from ..server_call import Call, Caller
+from ..server_call import Peer, ServerCall
 from ..states import CALL, CallEvent, CallState, advance
 from ..timers import Timer
 from .core import ServerCore
@@ -42,7 +42,7 @@ from .options import milliseconds_of
 
 
 @attrs.define(eq=False, repr=False)
-class CallOwner(Caller):
+class CallOwner(Peer):
     """A client, and its calls that run here."""
 
     principal: str
@@ -144,14 +144,14 @@ class AnswerForm(Protocol):
 
 
 @attrs.define(eq=False, repr=False)
-class RunningCall(Call):
+class RunningCall(ServerCall):
     """A call, with what the parts of the server need of it."""
 
     _core: ServerCore
     _owner: CallOwner
     request: Request
     _answer: AnswerForm
-    turn: Turn = FIRST_TURN
+    turn: HandlerInput = FIRST_INPUT
     rounds: int = 0
     last_progress: float | None = None
     state: CallState = attrs.field(default=CallState.RUNNING, init=False)
@@ -268,7 +268,7 @@ class RunningCall(Call):
         """One of our requests to the client has ended."""
         name = self._forget_question(id)
         if name is None:
-            self._core.events.append(ClientAnswered(self, id, answer))
+            self._core.events.append(ClientResponseReceived(self, id, answer))
         elif not isinstance(answer, CallError):
             self._answers[name] = answer
             self._go_on()
@@ -323,7 +323,7 @@ class RunningCall(Call):
     def _go_on(self) -> None:
         """Let the handler be entered again, once all that it needs is there."""
         if all(name is None for name, _ in self._asked.values()):
-            self.turn = Turn(Answers(self._answers), self._saved)
+            self.turn = HandlerInput(InputResponses(self._answers), self._saved)
             self._core.events.append(CallReceived(self))
 
     def _end(self, message: Response | ErrorResponse, now: float) -> bool:
@@ -339,7 +339,9 @@ class RunningCall(Call):
         lacks = isinstance(message, ErrorResponse) and message.code == MISSING_CAPABILITY
         if self._answer.respond(data, 400 if lacks else 200):
             return True
-        self._core.events.append(MessageLost(self, "the client left before it could be answered"))
+        self._core.events.append(
+            ResponseUndelivered(self, "the client left before it could be answered")
+        )
         return False
 
     def _say(self, message: Message, now: float) -> bool:

@@ -18,7 +18,7 @@ from ..codecs import jsonrpc
 from ..codecs.jsonrpc import Batch
 from ..effects import Wake
 from ..errors import RemoteProtocolError
-from ..events import BadRequest, Noise
+from ..events import InvalidLine, RefusalSent
 from ..messages import Message, Notification, Request
 from ..types import Driven
 from . import refusals
@@ -107,9 +107,9 @@ class Channel:
         try:
             self._dispatch(decoded)
         except RemoteProtocolError as error:
-            self.refuse(error, BadRequest(error))
+            self.refuse(error, RefusalSent(error))
 
-    def refuse(self, error: RemoteProtocolError, event: BadRequest | Noise) -> None:
+    def refuse(self, error: RemoteProtocolError, event: RefusalSent | InvalidLine) -> None:
         """Answer with an error, and tell the application."""
         null_id = error.request_id is None and self._legacy is not None and self._legacy.null_id
         self._outlet.send(jsonrpc.encode(error.reply, null_id=null_id))

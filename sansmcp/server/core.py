@@ -159,7 +159,7 @@ class ServerCore:
     def close_state(self, state: Any, principal: str, request: Request) -> str:
         """Seal what a handler saves. Raises LocalProtocolError where there is no seal."""
         if self.options.seal is None:
-            raise LocalProtocolError("To ask for input the server needs a seal (StateSeal)")
+            raise LocalProtocolError("To ask for input the server needs a seal (StateSigner)")
         params = request.params or {}
         return self.options.seal.close(state, principal, request.method, params, name=self.token())
 

@@ -17,7 +17,7 @@ from ..codecs.delimited_buffer import too_large
 from ..codecs.headers import Headers
 from ..effects import Abort, ExchangeEffect, SendBody, SendEnd, SendHead, Wake
 from ..errors import RemoteProtocolError
-from ..events import BadRequest
+from ..events import RefusalSent
 from ..http import BodyData, BodyEnd, RequestHead, ResponseHead
 from ..states import EXCHANGE, ExchangeEvent, ExchangeState, advance
 from ..timers import Timer
@@ -130,7 +130,7 @@ class ServerExchange:
     def refuse(self, error: RemoteProtocolError) -> None:
         """Say no: the error's status and headers, and its JSON-RPC error as the body."""
         self.reply(error.http_status, jsonrpc.encode(error.reply), error.headers)
-        self._core.events.append(BadRequest(error))
+        self._core.events.append(RefusalSent(error))
 
     def open_stream(self) -> None:
         """Begin a response that is an event stream."""

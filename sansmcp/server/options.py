@@ -14,8 +14,8 @@ from typing import Any, TypedDict
 import attrs
 
 from ..errors import LocalProtocolError, check_delay, of_kind
-from ..http11_parser import Http11
-from ..input_required import StateSeal
+from ..http11_parser import Http11Parser
+from ..input_required import StateSigner
 from ..limits import Limits
 from ..revisions import REVISIONS, checked_versions, of_era
 from ..security import SecurityPolicy
@@ -39,10 +39,10 @@ class ServerSettings(TypedDict, total=False):
     listening: bool
     stream_after: float | None
     retry: float | None
-    seal: StateSeal | None
+    seal: StateSigner | None
     policy: SecurityPolicy | None
     limits: Limits | None
-    http11: Http11 | None
+    http11: Http11Parser | None
     trace: Tracer | None
 
 
@@ -139,12 +139,12 @@ class ServerOptions:
     listening: bool = True
     stream_after: float | None = attrs.field(default=None, validator=_check_delay)
     retry: float | None = attrs.field(default=None, validator=_check_retry)
-    seal: StateSeal | None = attrs.field(default=None, validator=of_kind((StateSeal, NoneType)))
+    seal: StateSigner | None = attrs.field(default=None, validator=of_kind((StateSigner, NoneType)))
     policy: SecurityPolicy = attrs.field(
         default=None, converter=_policy, validator=of_kind(SecurityPolicy)
     )
     limits: Limits = attrs.field(default=None, converter=_limits, validator=of_kind(Limits))
-    http11: Http11 | None = None
+    http11: Http11Parser | None = None
     trace: Tracer | None = None
 
     def __attrs_post_init__(self) -> None:

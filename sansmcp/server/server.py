@@ -31,7 +31,7 @@ from ..codecs.sse import KEEP_ALIVE
 from ..effects import Abort, Authenticate, ExchangeEffect, SendEnd, ServerEffect
 from ..errors import LocalProtocolError, RemoteProtocolError, check_settings
 from ..events import ServerEvent
-from ..http import BodyData, BodyEnd, PeerGone, RequestHead, RequestPart
+from ..http import BodyData, BodyEnd, ConnectionLost, RequestHead, RequestPart
 from ..limits import Limits
 from ..messages import Params
 from ..meta_keys import PROTOCOL_VERSION
@@ -174,7 +174,7 @@ class Server(StoreCompletions):
         """Feed a part of a request. Parts of an exchange that is done are ignored."""
         self._core.now = now
         if exchange.is_done:
-            if isinstance(part, PeerGone):
+            if isinstance(part, ConnectionLost):
                 exchange.discard()
                 self._over(exchange)
             return
@@ -190,7 +190,7 @@ class Server(StoreCompletions):
                         self._authenticating[exchange] = body
                     elif body is not None:
                         self._complete(exchange, body)
-                case PeerGone():
+                case ConnectionLost():
                     self._gone(exchange)
                 case _ as impossible:
                     never(impossible)

@@ -15,7 +15,7 @@ from typing import Any
 from ..codecs.ndjson import NdjsonDecoder, encode_line
 from ..effects import CloseConnection, ConnectionEffect, SendBytes
 from ..errors import RemoteProtocolError
-from ..events import Noise
+from ..events import InvalidLine
 from ..types import Idle
 from .server import Server
 
@@ -158,7 +158,7 @@ class ServerPipe:
                     self._trace.pipe("<", line)
                 self._channel.receive(line, now=self._server.now)
             except RemoteProtocolError as error:
-                self._channel.refuse(error, Noise(line, error))
+                self._channel.refuse(error, InvalidLine(line, error))
 
     def _end(self, reason: str) -> None:
         # A batch that has lost its last call is sent now: before the closing.

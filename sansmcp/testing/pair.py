@@ -29,15 +29,15 @@ from ..effects import (
 from ..events import (
     CallCancelled,
     CallReceived,
-    ClientAnswered,
     ClientEvent,
+    ClientResponseReceived,
     ServerEvent,
 )
-from ..http import PeerGone
+from ..http import ConnectionLost
 from ..http11.client_connection import ClientConnection
 from ..http11.server_connection import ServerConnection
 from ..server.server import Server
-from ..server_call import Call
+from ..server_call import ServerCall
 from ..store import Store
 from ..types import Idle
 from .clock import VirtualClock
@@ -220,10 +220,10 @@ class Pair:
         self._store_delay = store_delay
         self._store_free_at = 0.0
         self._requests = -1
-        self._homes: dict[Call, Server] = {}
+        self._homes: dict[ServerCall, Server] = {}
         self._connections: dict[int, _Connection] = {}
-        self._scripts: dict[Call, Script] = {}
-        self._awaited: dict[Call, int] = {}
+        self._scripts: dict[ServerCall, Script] = {}
+        self._awaited: dict[ServerCall, int] = {}
 
     def run(self, until: float | None = None, *, steps: int = 1_000_000) -> None:
         """Let time pass until nothing happens any more, or to a time.
@@ -263,7 +263,7 @@ class Pair:
         for call in [call for call in self._scripts if self._homes[call] is server]:
             del self._scripts[call]
 
-    def home(self, call: Call) -> Server:
+    def home(self, call: ServerCall) -> Server:
         """The instance at which a call runs, or has run."""
         return self._homes[call]
 
@@ -317,7 +317,7 @@ class Pair:
             return
         self.requests.append(effect)
         if not self.link.up:
-            gone = PeerGone("connection refused")
+            gone = ConnectionLost("connection refused")
             self.later(lambda: self.client.receive(effect.exchange, gone, now=self.clock.now))
             return
         server = self.route()
@@ -345,14 +345,14 @@ class Pair:
             case CallCancelled(call):
                 if call in self._scripts:
                     self._scripts.pop(call).close()
-            case ClientAnswered(call, request_id) if self._awaited.get(call) == request_id:
+            case ClientResponseReceived(call, request_id) if self._awaited.get(call) == request_id:
                 del self._awaited[call]
                 self._step(call, event)
             case _:
                 pass
         self.server_events.append(event)
 
-    def _step(self, call: Call, value: Any) -> None:
+    def _step(self, call: ServerCall, value: Any) -> None:
         """Let a script go on to its next pause, or to its end."""
         script = self._scripts.get(call)
         if script is None:

@@ -14,7 +14,7 @@ from sansmcp_asgi import asgi_app
 from sansmcp_check import (
     Check,
     Feature,
-    ServerSubject,
+    ServerUnderTest,
     SubjectSettings,
     server_checks,
 )
@@ -66,5 +66,5 @@ class AsgiServers:
 
 @pytest.mark.parametrize("kind", ["uvicorn", "hypercorn-trio"])
 @pytest.mark.parametrize("check", server_checks(), ids=str)
-def test_server(kind: str, check: Check[ServerSubject]) -> None:
+def test_server(kind: str, check: Check[ServerUnderTest]) -> None:
     check(AsgiServers(Host(kind)))

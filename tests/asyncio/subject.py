@@ -126,7 +126,7 @@ def _asynchronous(answer: Answer) -> Callable[[Any], Any]:
 class _Running:
     """A server on such a loop."""
 
-    def __init__(self, loop: _Loop, serving: sansmcp_asyncio.Serving) -> None:
+    def __init__(self, loop: _Loop, serving: sansmcp_asyncio.RunningServer) -> None:
         self._loop: _Loop | None = loop
         self._serving = serving
         self.url = serving.url
@@ -151,7 +151,7 @@ class AsyncioServers:
         return asyncio.sleep(seconds)
 
     def serve(self, app: sansmcp.App, **settings: Any) -> _Running:
-        async def serve() -> sansmcp_asyncio.Serving:
+        async def serve() -> sansmcp_asyncio.RunningServer:
             return await sansmcp_asyncio.serve(app, http=("127.0.0.1", 0), **settings).__aenter__()
 
         loop = _Loop(self._kind)

@@ -11,7 +11,7 @@ import pytest
 import sansmcp
 from sansmcp.events import ProgressReceived
 from sansmcp_asyncio import Call, connect
-from sansmcp_loop import Answerer
+from sansmcp_loop import RequestHandler
 
 from .conftest import World
 
@@ -166,7 +166,7 @@ async def test_functions_that_answer_may_be_plain_or_async(world: World) -> None
     def refuses(request: sansmcp.ServerRequest) -> dict[str, Any]:
         raise sansmcp.JsonRpcError(-9, "not now")
 
-    answers: dict[str, Answerer] = {
+    answers: dict[str, RequestHandler] = {
         "elicitation/create": plain,
         "roots/list": waits,
         "sampling/createMessage": refuses,

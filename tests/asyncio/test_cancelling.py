@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from sansmcp import CallError, LocalProtocolError, ReconnectPolicy
-from sansmcp_asyncio import Call, Client, Serving, connect
+from sansmcp_asyncio import Call, Client, RunningServer, connect
 
 from ..stdio import standard_streams
 from ..stepping import in_shares, stepping, wherever
@@ -36,7 +36,7 @@ class Disturbance:
         self.at = at
         self.kind = kind
         self.clients: list[Client] = []
-        self.servers: list[Serving] = []
+        self.servers: list[RunningServer] = []
         self.has_happened = False
         self._turns = 0
         self._others: list[asyncio.Task[None]] = []

@@ -21,7 +21,7 @@ import sansmcp
 import sansmcp_asyncio
 from sansmcp import Disconnected, Limits, LocalProtocolError, RequestTimeout
 from sansmcp.events import ServerNotified
-from sansmcp_asyncio import Call, Serving, connect
+from sansmcp_asyncio import Call, RunningServer, connect
 from sansmcp_local import read_state
 
 from ..tls import ONCE, contexts
@@ -32,7 +32,7 @@ from .loops import PATIENCE
 MUCH = Limits(max_queued_events=5)
 
 
-async def raw(serving: Serving) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def raw(serving: RunningServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     return await asyncio.open_connection("127.0.0.1", sansmcp.Url.parse(serving.url).port)
 
 
@@ -148,7 +148,7 @@ async def test_cancelling_a_server(world: World, times: int) -> None:
             started.set_result(serving)
             await serving.stopped.wait()
 
-    started: asyncio.Future[Serving] = asyncio.get_running_loop().create_future()
+    started: asyncio.Future[RunningServer] = asyncio.get_running_loop().create_future()
     running = asyncio.create_task(run())
     serving = await started
     async with connect(serving.url) as client:
@@ -285,7 +285,7 @@ def _application() -> sansmcp.App:
 
 def test_asyncio_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row C2 of the review: ``RuntimeError: no running event loop``."""
-    begun: list[Serving] = []
+    begun: list[RunningServer] = []
 
     async def main() -> None:
         begun.append(await sansmcp_asyncio.serve(_application(), http=LOCAL).__aenter__())
@@ -293,14 +293,14 @@ def test_asyncio_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
     asyncio.run(main())
 
-    async def stop_soon(self: Serving) -> Serving:
+    async def stop_soon(self: RunningServer) -> RunningServer:
         await entered(self)
         begun.append(self)
         self.stop()
         return self
 
-    entered = Serving.__aenter__
-    monkeypatch.setattr(Serving, "__aenter__", stop_soon)
+    entered = RunningServer.__aenter__
+    monkeypatch.setattr(RunningServer, "__aenter__", stop_soon)
     asyncio.run(sansmcp_asyncio.serve(_application(), http=LOCAL))
     assert begun[1].has_ended
 

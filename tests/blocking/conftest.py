@@ -11,10 +11,10 @@ import pytest
 
 import sansmcp
 import sansmcp_blocking
-from sansmcp_blocking import Call, Serving
+from sansmcp_blocking import Call, RunningServer
 
 Tool = Callable[[Call], Any]
-Start = Callable[..., Serving]
+Start = Callable[..., RunningServer]
 
 PATIENCE = 20.0
 """Seconds for what takes a moment, on a machine that has much else to do."""
@@ -63,7 +63,7 @@ def start(world: World) -> Iterator[Start]:
     before = set(threading.enumerate())
     with ExitStack() as stack:
 
-        def start(**settings: Any) -> Serving:
+        def start(**settings: Any) -> RunningServer:
             options: dict[str, Any] = {"http": ("127.0.0.1", 0), **settings}
             return stack.enter_context(sansmcp_blocking.serve(world.app, **options))
 

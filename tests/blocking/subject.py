@@ -13,12 +13,12 @@ from sansmcp.messages import Params
 from sansmcp.types import Unpack
 from sansmcp_check import (
     Answer,
-    ClientSubject,
+    ClientUnderTest,
     ConnectedClient,
     Feature,
     Pending,
     Running,
-    ServerSubject,
+    ServerUnderTest,
     SubjectSettings,
     stdio_app,
 )
@@ -59,7 +59,7 @@ class _Client(ConnectedClient):
         self._client.close()
 
 
-class BlockingClients(ClientSubject):
+class BlockingClients(ClientUnderTest):
     lacks: Mapping[Feature, str] = {}
 
     def connect(
@@ -73,7 +73,7 @@ class BlockingClients(ClientSubject):
 
 
 class _Running(Running):
-    def __init__(self, serving: sansmcp_blocking.Serving) -> None:
+    def __init__(self, serving: sansmcp_blocking.RunningServer) -> None:
         self._serving = serving
 
     @property
@@ -84,7 +84,7 @@ class _Running(Running):
         self._serving.close()
 
 
-class BlockingServers(ServerSubject):
+class BlockingServers(ServerUnderTest):
     lacks: Mapping[Feature, str] = {}
     is_async = False
 

@@ -23,7 +23,7 @@ from sansmcp import (
     ServerRequest,
 )
 from sansmcp.events import ServerNotified
-from sansmcp_blocking import Call, Client, Serving, connect, serve
+from sansmcp_blocking import Call, Client, RunningServer, connect, serve
 from sansmcp_blocking._loop import Loop, Ready
 
 from ..leftovers import freeze_what_is_there, nothing_left
@@ -117,7 +117,7 @@ class Conversation:
         finally:
             self._running.remove(call)
 
-    def talk(self, serving: Serving) -> None:
+    def talk(self, serving: RunningServer) -> None:
         policy = ReconnectPolicy(initial=0.001, attempts=3)
         with connect(serving.url, versions=self._versions, reconnect=policy) as client:
             go_through(

@@ -6,8 +6,8 @@ import pytest
 
 from sansmcp_check import (
     Check,
-    ClientSubject,
-    ServerSubject,
+    ClientUnderTest,
+    ServerUnderTest,
     client_checks,
     server_checks,
 )
@@ -16,10 +16,10 @@ from .subject import BlockingClients, BlockingServers
 
 
 @pytest.mark.parametrize("check", client_checks(), ids=str)
-def test_client(check: Check[ClientSubject]) -> None:
+def test_client(check: Check[ClientUnderTest]) -> None:
     check(BlockingClients())
 
 
 @pytest.mark.parametrize("check", server_checks(), ids=str)
-def test_server(check: Check[ServerSubject]) -> None:
+def test_server(check: Check[ServerUnderTest]) -> None:
     check(BlockingServers())

@@ -15,7 +15,7 @@ import sansmcp_blocking
 from sansmcp import Disconnected, JsonRpcError, Limits, LocalProtocolError, RequestCancelled
 from sansmcp.events import Reconnecting
 from sansmcp.revisions import HANDSHAKE_VERSIONS
-from sansmcp_blocking import Call, Serving
+from sansmcp_blocking import Call, RunningServer
 from sansmcp_local import read_state
 
 from ..tls import ONCE, contexts
@@ -175,7 +175,7 @@ def test_over_tls(start: Start) -> None:
         sansmcp_blocking.connect(serving.url, reconnect=ONCE)
 
 
-def raw(serving: Serving) -> socket.socket:
+def raw(serving: RunningServer) -> socket.socket:
     place = ("127.0.0.1", sansmcp.Url.parse(serving.url).port)
     return socket.create_connection(place, timeout=PATIENCE)
 

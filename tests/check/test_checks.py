@@ -11,7 +11,7 @@ import pytest
 
 import sansmcp
 from sansmcp_check import (
-    ClientSubject,
+    ClientUnderTest,
     Feature,
     client_checks,
     server_checks,
@@ -32,7 +32,7 @@ class Subject:
         raise NotImplementedError
 
 
-def check_of(run: Any) -> Check[ClientSubject]:
+def check_of(run: Any) -> Check[ClientUnderTest]:
     return Check("mine", "It has to be done.", frozenset(), run)
 
 
@@ -51,7 +51,7 @@ def test_what_is_left_out_is_said() -> None:
 
 
 def test_a_failure_says_what_was_seen_and_what_is_to_be_done() -> None:
-    def run(subject: ClientSubject) -> None:
+    def run(subject: ClientUnderTest) -> None:
         same([1] * 1000, [2], "the numbers")
 
     with pytest.raises(
@@ -71,7 +71,7 @@ def test_what_an_adapter_raises_is_shown() -> None:
 def test_what_hangs_is_given_up_and_shown() -> None:
     over = threading.Event()
 
-    def hang_in_there(subject: ClientSubject) -> None:
+    def hang_in_there(subject: ClientUnderTest) -> None:
         over.wait()
 
     said, patience = "", 0.05

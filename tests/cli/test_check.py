@@ -93,7 +93,10 @@ def test_a_factory_that_raises(folder: Path) -> None:
         (("check-store", "my_stores.py"), "Cannot load the factory 'my_stores.py'"),
         (("check-store", "a b"), "Not MODULE:FACTORY: 'a b'"),
         (("check-store", "my_stores:number"), "'my_stores:number' is int, and no function"),
-        (("check-adapter", "my_stores:number"), "'my_stores:number' is int, and no ClientSubject"),
+        (
+            ("check-adapter", "my_stores:number"),
+            "'my_stores:number' is int, and no ClientUnderTest",
+        ),
     ],
 )
 def test_what_cannot_be_checked(folder: Path, words: tuple[str, ...], said: str) -> None:
@@ -110,7 +113,7 @@ def test_an_adapter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise Broken("two connections, and not one")
 
     checks = tuple(
-        Check[sansmcp_check.ClientSubject](run.__name__, "Use one.", frozenset(), run)
+        Check[sansmcp_check.ClientUnderTest](run.__name__, "Use one.", frozenset(), run)
         for run in (passes, fails)
     )
     monkeypatch.setattr(sansmcp_check, "client_checks", lambda: checks)

@@ -19,7 +19,7 @@ import pytest
 import sansmcp
 from sansmcp.events import ClientEvent, ProgressReceived, Reconnecting
 from sansmcp_cli import _with_trio
-from sansmcp_cli._adapters import Answers, Script, ToolCall, next_call
+from sansmcp_cli._adapters import RequestHandlers, Script, ToolCall, next_call
 from sansmcp_cli._counts import Counts
 from sansmcp_cli._demo import Part
 from sansmcp_cli._output import say, say_error
@@ -149,7 +149,7 @@ class Faking:
         script: Script,
         show: Callable[[ClientEvent], None],
         settings: ConnectSettings,
-        answers: Answers | None = None,
+        answers: RequestHandlers | None = None,
     ) -> None:
         call = next_call(script, None)
         while call is not None:

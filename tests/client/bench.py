@@ -14,8 +14,8 @@ from sansmcp import (
     CallError,
     Client,
     ClientSettings,
+    ConnectionLost,
     Idle,
-    PeerGone,
     ReconnectPolicy,
     ResponseHead,
     encode_event,
@@ -72,9 +72,9 @@ class Asked:
     def id(self) -> Any:
         return self.json["id"]
 
-    def feed(self, *parts: ResponseHead | BodyData | BodyEnd | PeerGone) -> None:
+    def feed(self, *parts: ResponseHead | BodyData | BodyEnd | ConnectionLost) -> None:
         for part in parts:
-            self.ended = self.ended or isinstance(part, BodyEnd | PeerGone)
+            self.ended = self.ended or isinstance(part, BodyEnd | ConnectionLost)
             self.bench.client.receive(self.effect.exchange, part, now=self.bench.now)
             self.bench.settle()
 
@@ -114,7 +114,7 @@ class Asked:
         self.feed(BodyEnd())
 
     def cut(self, reason: str = "cable cut") -> None:
-        self.feed(PeerGone(reason))
+        self.feed(ConnectionLost(reason))
 
 
 class Bench(TimedBench):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sansmcp import CallError, ReconnectPolicy, Verdicts
+from sansmcp import CallError, KnownServers, ReconnectPolicy
 from sansmcp.events import Closed, Connected
 from sansmcp.states import ClientState
 
@@ -25,7 +25,7 @@ NOT_ACCEPTABLE = (
 JSON = {"content_type": "application/json"}
 
 
-def started(verdicts: Verdicts, url: str = URL, policy: ReconnectPolicy = ONCE) -> Bench:
+def started(verdicts: KnownServers, url: str = URL, policy: ReconnectPolicy = ONCE) -> Bench:
     bench = Bench(url=url, verdicts=verdicts, reconnect=policy)
     bench.do(bench.client.start)
     return bench

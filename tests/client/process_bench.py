@@ -12,17 +12,17 @@ from sansmcp.effects import (
     KillProcess,
     OpenExchange,
     StartProcess,
-    WriteInput,
+    WriteStdin,
 )
 from sansmcp.events import Closed
 from sansmcp.process import (
-    ErrorEnd,
-    ErrorOutput,
-    Output,
-    OutputEnd,
-    ProcessExit,
-    ProcessFailed,
+    ProcessExited,
     ProcessPart,
+    ProcessStartFailed,
+    StderrClosed,
+    StderrData,
+    StdoutClosed,
+    StdoutData,
 )
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp.states import ClientState
@@ -48,7 +48,7 @@ class ProcessBench(Bench):
 
     def perform(self, effect: ClientEffect) -> None:
         assert not isinstance(effect, OpenExchange | AbortExchange)
-        if isinstance(effect, WriteInput):
+        if isinstance(effect, WriteStdin):
             assert self.did == [StartProcess(COMMAND)]
             self.input += effect.data
         else:
@@ -64,7 +64,7 @@ class ProcessBench(Bench):
 
     def say(self, *messages: Any) -> None:
         """Each message is a line; bytes are taken as they are."""
-        self.feed(Output(b"".join(line(message) for message in messages)))
+        self.feed(StdoutData(b"".join(line(message) for message in messages)))
 
     def ask(self, id: Any = "q", method: str = "elicitation/create", **params: Any) -> None:
         self.say(request(id, method, **params))
@@ -73,14 +73,14 @@ class ProcessBench(Bench):
         self.say(notification("notifications/progress", progressToken=token, progress=progress))
 
     def log(self, text: str) -> None:
-        self.feed(ErrorOutput(text.encode()))
+        self.feed(StderrData(text.encode()))
 
     def exit(self, status: int = 0) -> None:
         """The process ends, and so does its output."""
-        self.feed(ProcessExit(status), ErrorEnd(), OutputEnd())
+        self.feed(ProcessExited(status), StderrClosed(), StdoutClosed())
 
     def fail_to_start(self, reason: str) -> None:
-        self.feed(ProcessFailed(reason))
+        self.feed(ProcessStartFailed(reason))
 
     # What the client does
 

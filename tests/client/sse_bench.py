@@ -9,8 +9,8 @@ from sansmcp import (
     CallError,
     ClientSettings,
     Era,
+    KnownServers,
     NegotiationFailed,
-    Verdicts,
     encode_event,
 )
 from sansmcp.events import Closed
@@ -29,7 +29,7 @@ class SseBench(Bench):
     """The stream that was opened last."""
 
     def __init__(self, **settings: Unpack[ClientSettings]) -> None:
-        verdicts = Verdicts()
+        verdicts = KnownServers()
         verdicts.remember(URL, "http+sse", Era.LEGACY)
         options: ClientSettings = {"verdicts": verdicts, **settings}
         super().__init__(**options)

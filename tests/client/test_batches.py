@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp.events import Connected, ServerNotified, Violation
+from sansmcp.events import Connected, ProtocolViolation, ServerNotified
 
 from .bench import Bench, error, initialized, notification, request, response
 from .detection_bench import failure
@@ -77,4 +77,4 @@ def test_what_comes_with_the_answer_and_is_no_message_is_reported(transport: str
     if not isinstance(bench, ProcessBench):
         bench.take().accept()
     kinds = [type(event) for event in bench.events]
-    assert sorted(kinds, key=str) == sorted([Connected, ServerNotified, Violation], key=str)
+    assert sorted(kinds, key=str) == sorted([Connected, ServerNotified, ProtocolViolation], key=str)

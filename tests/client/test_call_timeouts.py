@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sansmcp import InvalidResponse, Limits, RequestTimeout
-from sansmcp.events import CallFailed, ProgressReceived, ServerAsked, Violation
+from sansmcp.events import CallFailed, ProgressReceived, ProtocolViolation, ServerRequestReceived
 
 from .bench import Bench, notification, only_failure, request, response
 from .process_bench import ProcessBench
@@ -93,7 +93,7 @@ def test_odd_progress_is_no_progress(bench: Bench, params: dict[str, Any], viola
     _, asked = bench.call()
     asked.open_stream()
     asked.event({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
-    assert [type(event) for event in bench.events] == [Violation] * violates
+    assert [type(event) for event in bench.events] == [ProtocolViolation] * violates
 
 
 def test_odd_members_of_progress_are_left_out(bench: Bench) -> None:
@@ -124,7 +124,7 @@ def ask_until_it_ends(bench: Bench, method: str, **options: Any) -> float:
             break
         asked.event(request(number, method))
         for event in bench.take_events():
-            assert isinstance(event, ServerAsked)
+            assert isinstance(event, ServerRequestReceived)
             bench.do(bench.client.decline, event.request.id)
         for post in bench.requests:
             post.accept()
@@ -181,7 +181,7 @@ def test_how_often_a_server_may_ask_within_one_call_is_bounded() -> None:
     for number in range(4):
         asked.event(request(number, "elicitation/create"))
         bench.do(bench.client.respond, number, {})
-    assert sum(isinstance(event, ServerAsked) for event in bench.events) == 3
+    assert sum(isinstance(event, ServerRequestReceived) for event in bench.events) == 3
     failure = only_failure(bench, handle)
     assert isinstance(failure, InvalidResponse)
     assert "max_questions_per_call" in str(failure)

@@ -11,10 +11,10 @@ from sansmcp import BodyData, InvalidResponse, JsonRpcError, Limits, LocalProtoc
 from sansmcp.events import (
     CallCompleted,
     CallFailed,
-    NotDelivered,
+    MessageUndelivered,
+    ProtocolViolation,
     Reconnecting,
     ServerNotified,
-    Violation,
 )
 from sansmcp.messages import Notification
 
@@ -44,7 +44,9 @@ def test_a_stream_answer(bench: Bench) -> None:
     asked.event(notification("notifications/message", level="info"))
     asked.event(response(asked.id, {"a": 1}))
     assert bench.events == [
-        Violation(bench.events[0].error) if isinstance(bench.events[0], Violation) else None,
+        ProtocolViolation(bench.events[0].error)
+        if isinstance(bench.events[0], ProtocolViolation)
+        else None,
         ServerNotified(handle, Notification("notifications/message", {"level": "info"})),
         CallCompleted(handle, {"a": 1}),
     ]
@@ -81,7 +83,7 @@ def test_an_answer_to_nobody_is_reported(bench: Bench, id: Any) -> None:
     asked.open_stream()
     asked.event(response(id))
     (event,) = bench.take_events()
-    assert isinstance(event, Violation)
+    assert isinstance(event, ProtocolViolation)
     asked.event(response(asked.id))
     assert bench.events == [CallCompleted(handle, {})]
 
@@ -127,7 +129,7 @@ def test_a_batch_of_messages_in_one_event(bench: Bench) -> None:
     asked.open_stream()
     asked.event([notification("a"), {"bad": 1}, response(asked.id)])
     kinds = [type(event) for event in bench.events]
-    assert kinds == [ServerNotified, Violation, CallCompleted]
+    assert kinds == [ServerNotified, ProtocolViolation, CallCompleted]
     assert bench.events[-1] == CallCompleted(handle, {})
 
 
@@ -141,7 +143,9 @@ def test_notifications_are_sent_once(bench: Bench) -> None:
     assert post.json == notification("notifications/roots/list_changed", a=1)
     post.cut("gone")
     (event,) = bench.events
-    assert event == NotDelivered(Notification("notifications/roots/list_changed", {"a": 1}), "gone")
+    assert event == MessageUndelivered(
+        Notification("notifications/roots/list_changed", {"a": 1}), "gone"
+    )
     bench.wait(100)
     assert bench.requests == []
 

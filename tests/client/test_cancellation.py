@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sansmcp import LocalProtocolError, RequestCancelled
-from sansmcp.events import CallCompleted, Closed, NotDelivered
+from sansmcp.events import CallCompleted, Closed, MessageUndelivered
 from sansmcp.states import ClientState
 
 from .bench import SESSION, Bench, only_failure, response
@@ -55,7 +55,7 @@ def test_a_failed_cancellation_is_reported(bench: Bench) -> None:
     handle, _ = bench.call()
     bench.do(bench.client.cancel, handle)
     bench.take().refuse(500, b"broken")
-    assert isinstance(bench.events[-1], NotDelivered)
+    assert isinstance(bench.events[-1], MessageUndelivered)
     assert "broken" in bench.events[-1].reason
 
 

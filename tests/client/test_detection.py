@@ -10,10 +10,10 @@ import pytest
 from sansmcp import (
     Disconnected,
     JsonRpcError,
+    KnownServers,
     NegotiationFailed,
     RequestRefused,
     RequestTimeout,
-    Verdicts,
 )
 from sansmcp.events import CallFailed, Connected
 
@@ -36,7 +36,7 @@ requirement = pytest.mark.requirement
 @pytest.fixture
 def bench() -> Bench:
     """A client that has sent ``initialize`` to a server of which nothing is known."""
-    return started(Verdicts())
+    return started(KnownServers())
 
 
 # What the answer to POST initialize says
@@ -90,7 +90,7 @@ def test_a_refusal_leads_to_a_get_of_the_same_url(
     "status", [302, 401, 403, 407, 408, 413, 425, 429, 431, 500, 501, 502, 503, 504, 202, 204]
 )
 def test_other_refusals_decide_nothing_and_are_reported_at_once(status: int) -> None:
-    verdicts = Verdicts()
+    verdicts = KnownServers()
     bench = started(verdicts)
     bench.take().refuse(status, b"because")
     error = failure(bench)
@@ -170,7 +170,7 @@ def test_a_server_of_http_sse_is_reached_by_a_detour(bench: Bench) -> None:
 
 
 def test_once_something_has_worked_the_detour_is_history() -> None:
-    bench = started(Verdicts(), policy=POLICY)
+    bench = started(KnownServers(), policy=POLICY)
     bench.take().refuse(405)
     stream = by_http_sse(bench)
     stream.cut()

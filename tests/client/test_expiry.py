@@ -10,11 +10,11 @@ from sansmcp.events import (
     CallFailed,
     Closed,
     Connected,
-    ListenerStopped,
     Reconnecting,
-    ServerAsked,
-    ServerWithdrew,
+    ServerRequestCancelled,
+    ServerRequestReceived,
     SessionExpired,
+    StandaloneStreamClosed,
 )
 from sansmcp.states import ClientState
 
@@ -108,7 +108,7 @@ def test_any_request_can_find_out(bench: Bench, how: str) -> None:
     kinds = [
         type(event)
         for event in bench.take_events()
-        if not isinstance(event, Reconnecting | ServerAsked)
+        if not isinstance(event, Reconnecting | ServerRequestReceived)
     ]
     assert kinds == [CallFailed, SessionExpired]
     assert bench.take().json["method"] == "initialize"
@@ -122,7 +122,7 @@ def test_questions_are_withdrawn_with_the_session(bench: Bench) -> None:
     bench.do(bench.client.notify, "x")
     bench.take_events()
     bench.take().refuse(404)
-    assert ServerWithdrew(1, "the session has ended") in bench.events
+    assert ServerRequestCancelled(1, "the session has ended") in bench.events
     assert bench.do(bench.client.respond, 1, {}) is False
 
 
@@ -293,7 +293,7 @@ def test_a_listener_that_is_refused_at_first_does_not_tell_that_the_session_is_g
     """Servers without a standalone stream answer so, too."""
     bench = Bench(listen=True).connect()
     bench.take("GET").refuse(404)
-    assert [type(event) for event in bench.events] == [ListenerStopped]
+    assert [type(event) for event in bench.events] == [StandaloneStreamClosed]
     assert bench.client.state is ClientState.READY
 
 

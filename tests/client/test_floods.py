@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sansmcp import Limits
-from sansmcp.events import CallCompleted, ServerAsked, ServerNotified, Violation
+from sansmcp.events import CallCompleted, ProtocolViolation, ServerNotified, ServerRequestReceived
 
 from .bench import Bench, notification, request, response
 from .process_bench import ProcessBench
@@ -19,14 +19,14 @@ def test_questions_that_wait_for_the_application_are_bounded() -> None:
     for number in range(10):
         bench.ask(number, "x")
     kinds = [type(event) for event in bench.take_events()]
-    assert kinds == [ServerAsked] * 3 + [Violation]  # said once
+    assert kinds == [ServerRequestReceived] * 3 + [ProtocolViolation]  # said once
     bench.do(bench.client.respond, 1, {})
     bench.ask(11, "x")
-    assert [type(event) for event in bench.take_events()] == [ServerAsked]
+    assert [type(event) for event in bench.take_events()] == [ServerRequestReceived]
     bench.ask(12, "x")
     bench.say(response(id))
     violation, *_, completed = bench.events
-    assert isinstance(violation, Violation)
+    assert isinstance(violation, ProtocolViolation)
     assert "3 requests" in violation.error.message
     assert completed == CallCompleted(handle, {})
 
@@ -40,7 +40,7 @@ def test_answers_that_the_server_does_not_take_are_bounded() -> None:
     posts = bench.requests.copy()
     bench.requests.clear()
     assert [post.id for post in posts] == [0, 1, 2]
-    assert [type(event) for event in bench.take_events()] == [Violation]
+    assert [type(event) for event in bench.take_events()] == [ProtocolViolation]
     posts[0].accept()
     asked.event(request(11, "ping"))
     assert bench.take().json == response(11)
@@ -56,7 +56,7 @@ def test_an_event_id_that_no_header_could_bring_back_is_none(length: int, resume
     asked.event(id="short")
     asked.event(notification("n"), id="x" * length)
     kinds = [type(event) for event in bench.take_events()]
-    assert kinds == [Violation] * (not resumes) + [ServerNotified]
+    assert kinds == [ProtocolViolation] * (not resumes) + [ServerNotified]
     asked.cut()
     bench.wait(1)
     assert bench.take("GET").header("last-event-id") == ("x" * length if resumes else "short")

@@ -17,7 +17,7 @@ from sansmcp import (
     RequestRefused,
     RequestTimeout,
 )
-from sansmcp.events import CallFailed, Closed, Connected, NotDelivered, Violation
+from sansmcp.events import CallFailed, Closed, Connected, MessageUndelivered, ProtocolViolation
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp.states import ClientState
 
@@ -160,7 +160,7 @@ def test_the_answer_may_be_a_stream(bench: Bench) -> None:
     assert bench.take().header("mcp-session-id") == SESSION
     asked.end()
     assert not asked.aborted
-    assert isinstance(bench.events[-1], Violation)
+    assert isinstance(bench.events[-1], ProtocolViolation)
 
 
 @pytest.mark.parametrize("status", [200, 202, 204])
@@ -305,7 +305,7 @@ def test_a_server_that_does_not_take_the_notification(bench: Bench, status: int)
     bench.take_initialize()
     bench.take().refuse(status, b"no")
     assert str(status) in str(failure(bench))
-    assert isinstance(bench.events[0], NotDelivered)
+    assert isinstance(bench.events[0], MessageUndelivered)
 
 
 def test_calls_that_wait_fail_with_the_handshake(bench: Bench) -> None:

@@ -20,11 +20,11 @@ from sansmcp.events import (
     CallCompleted,
     CallFailed,
     Connected,
-    NotDelivered,
+    MessageUndelivered,
     ProgressReceived,
-    ServerAsked,
+    ProtocolViolation,
     ServerNotified,
-    Violation,
+    ServerRequestReceived,
 )
 from sansmcp.messages import Notification, Request
 from sansmcp.states import ClientState
@@ -210,7 +210,7 @@ def test_the_confirmation_is_refused(status: int) -> None:
     bench.take_initialize()
     bench.take().refuse(status)
     assert str(status) in str(bench.closed())
-    assert [type(event) for event in bench.events] == [NotDelivered]
+    assert [type(event) for event in bench.events] == [MessageUndelivered]
 
 
 # What a POST can bring about
@@ -271,7 +271,7 @@ def test_answers_are_matched_by_id(bench: SseBench) -> None:
     third, id3 = bench.make()
     bench.say(response(id2), [error(id3, -5, "no"), {"bad": 1}, response(id1)], response(id1))
     kinds = [type(event) for event in bench.events]
-    assert kinds == [CallCompleted, CallFailed, Violation, CallCompleted]
+    assert kinds == [CallCompleted, CallFailed, ProtocolViolation, CallCompleted]
     ends = [event.call for event in bench.events if isinstance(event, CallCompleted | CallFailed)]
     assert ends == [second, third, first]
 
@@ -295,7 +295,7 @@ def test_questions_are_answered_by_posts_and_stop_all_clocks(bench: SseBench) ->
     second, _ = bench.make(timeout=20)
     bench.say(request("q", "elicitation/create", message="?"))
     asked = Request("q", "elicitation/create", {"message": "?"})
-    assert bench.take_events() == [ServerAsked(None, asked)]
+    assert bench.take_events() == [ServerRequestReceived(None, asked)]
     bench.wait(1000)
     bench.do(bench.client.respond, "q", {"action": "decline"})
     post = bench.take()
@@ -313,7 +313,7 @@ def test_questions_are_answered_by_posts_and_stop_all_clocks(bench: SseBench) ->
 
 def test_a_question_may_come_when_no_call_is_running(bench: SseBench) -> None:
     bench.say(request(1, "roots/list"), request(2, "ping"))
-    assert bench.events == [ServerAsked(None, Request(1, "roots/list", {}))]
+    assert bench.events == [ServerRequestReceived(None, Request(1, "roots/list", {}))]
     assert bench.take().json == response(2)
 
 
@@ -322,7 +322,7 @@ def test_what_is_no_message_is_reported(bench: SseBench, data: bytes) -> None:
     handle, id = bench.make()
     bench.say(data, response(id))
     violation, completed = bench.events
-    assert isinstance(violation, Violation)
+    assert isinstance(violation, ProtocolViolation)
     assert completed == CallCompleted(handle, {})
 
 

@@ -20,9 +20,9 @@ from sansmcp.events import (
     CallFailed,
     Connected,
     Reconnecting,
-    ServerAsked,
     ServerNotified,
-    ServerWithdrew,
+    ServerRequestCancelled,
+    ServerRequestReceived,
     SessionExpired,
 )
 from sansmcp.states import ClientState
@@ -120,9 +120,9 @@ def test_calls_that_may_be_repeated_are_made_again(bench: SseBench) -> None:
 def test_questions_are_withdrawn_and_the_clock_goes_on(bench: SseBench) -> None:
     handle, _ = bench.make("tools/list", timeout=10)
     bench.say(request("q", "elicitation/create"))
-    assert [type(event) for event in bench.take_events()] == [ServerAsked]
+    assert [type(event) for event in bench.take_events()] == [ServerRequestReceived]
     bench.stream.cut()
-    assert ServerWithdrew("q", "the session has ended") in bench.take_events()
+    assert ServerRequestCancelled("q", "the session has ended") in bench.take_events()
     assert bench.do(bench.client.respond, "q", {}) is False
     bench.wait(0.5)
     reopened(bench)

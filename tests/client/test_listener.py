@@ -7,11 +7,11 @@ import pytest
 from sansmcp import Limits
 from sansmcp.events import (
     CallCompleted,
-    ListenerStopped,
-    ServerAsked,
+    ProtocolViolation,
     ServerNotified,
-    ServerWithdrew,
-    Violation,
+    ServerRequestCancelled,
+    ServerRequestReceived,
+    StandaloneStreamClosed,
 )
 
 from .bench import SESSION, Asked, Bench, notification, request, response
@@ -39,7 +39,7 @@ def test_the_listener_hears_what_belongs_to_no_call(listening: tuple[Bench, Aske
     asked.event(request(1, "ping"))
     assert bench.take().json == response(1)
     asked.event(b"{")
-    assert isinstance(bench.events[-1], Violation)
+    assert isinstance(bench.events[-1], ProtocolViolation)
 
 
 @requirement("SHTTP-C-007", "SHTTP-S-012")
@@ -52,7 +52,7 @@ def test_questions_that_belong_to_no_call_are_refused(listening: tuple[Bench, As
     bench.call()
     asked.event(request(2, "roots/list"))  # older servers use the wrong stream
     (event,) = bench.events
-    assert isinstance(event, ServerAsked)
+    assert isinstance(event, ServerRequestReceived)
     assert bench.do(bench.client.respond, 2, {"roots": []})
 
 
@@ -64,7 +64,7 @@ def test_a_question_on_the_standalone_stream_can_be_withdrawn(
     asked.open_stream()
     asked.event(request(2, "roots/list"))
     asked.event(notification("notifications/cancelled", requestId=2))
-    assert bench.events[-1] == ServerWithdrew(2, "withdrawn by the server")
+    assert bench.events[-1] == ServerRequestCancelled(2, "withdrawn by the server")
     assert bench.do(bench.client.respond, 2, {}) is False
 
 
@@ -77,7 +77,7 @@ def test_a_refused_listener_hurts_nobody(listening: tuple[Bench, Asked], status:
     bench, asked = listening
     asked.refuse(status, content_type="text/plain")
     (event,) = bench.take_events()
-    assert isinstance(event, ListenerStopped)
+    assert isinstance(event, StandaloneStreamClosed)
     assert str(status) in event.reason
     bench.wait(1000)
     assert bench.requests == []
@@ -113,7 +113,7 @@ def test_a_listener_without_progress_is_given_up(listening: tuple[Bench, Asked])
         bench.wait(8)
         asked = bench.take("GET")
     asked.refuse(502)
-    assert isinstance(bench.events[-1], ListenerStopped)
+    assert isinstance(bench.events[-1], StandaloneStreamClosed)
     assert "given up" in bench.events[-1].reason
     bench.wait(1000)
     assert bench.requests == []
@@ -124,7 +124,7 @@ def test_a_listener_that_cannot_be_read_is_given_up() -> None:
     asked = bench.take("GET")
     asked.open_stream()
     asked.event(b"x" * 400)
-    assert isinstance(bench.events[-1], ListenerStopped)
+    assert isinstance(bench.events[-1], StandaloneStreamClosed)
     assert asked.aborted
 
 

@@ -16,7 +16,13 @@ from sansmcp import (
     RequestTimeout,
     encode_event,
 )
-from sansmcp.events import CallCompleted, CallFailed, Reconnecting, ServerAsked, ServerWithdrew
+from sansmcp.events import (
+    CallCompleted,
+    CallFailed,
+    Reconnecting,
+    ServerRequestCancelled,
+    ServerRequestReceived,
+)
 
 from .bench import Asked, Bench, error, initialized, notification, request, response
 
@@ -114,7 +120,7 @@ def test_it_is_offered_beside_other_experiments() -> None:
 def test_a_turn(form: str) -> None:
     bench = new_bench()
     handle, asked = open_turn(bench)
-    assert len([e for e in bench.take_events() if isinstance(e, ServerAsked)]) == 2
+    assert len([e for e in bench.take_events() if isinstance(e, ServerRequestReceived)]) == 2
     answer(bench, 1)
     close_turn(asked)
     assert (bench.requests, bench.events) == ([], [])
@@ -219,7 +225,10 @@ def test_a_turn_is_read_on_by_get() -> None:
     resumed.event(request("q0", ELICIT), id="other")  # known by its own
     ask(resumed, 1)
     close_turn(resumed)
-    assert [e.request.id for e in bench.take_events() if isinstance(e, ServerAsked)] == ["q0", "q1"]
+    assert [e.request.id for e in bench.take_events() if isinstance(e, ServerRequestReceived)] == [
+        "q0",
+        "q1",
+    ]
     answer(bench, 1)
     assert [each["id"] for each in bench.take().json] == ["q0", "q1"]
 
@@ -296,7 +305,7 @@ def test_a_call_is_cancelled_in_a_turn(closed: bool, answered: bool) -> None:
     assert cancelled.json["method"] == "notifications/cancelled"
     failed = [event for event in bench.events if isinstance(event, CallFailed)]
     assert [type(event.error) for event in failed] == [RequestCancelled]
-    withdrawn = [event for event in bench.events if isinstance(event, ServerWithdrew)]
+    withdrawn = [event for event in bench.events if isinstance(event, ServerRequestCancelled)]
     assert len(withdrawn) == (1 if answered else 2)
     assert bench.do(bench.client.respond, "q1", {}) is False
     assert len(bench.requests) == 1

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from sansmcp import BodyData, LocalProtocolError, ReconnectPolicy, RequestTimeout
-from sansmcp.events import CallCompleted, CallFailed, ListenerStopped, Reconnecting
+from sansmcp.events import CallCompleted, CallFailed, Reconnecting, StandaloneStreamClosed
 
 from .bench import POLICY, Asked, Bench, notification, only_failure, open_call, response
 
@@ -106,7 +106,7 @@ def test_the_standalone_stream_is_polled_for_ever() -> None:
         asked.event(retry=2000)
         asked.end()
         asked = poll(bench)
-    assert not any(isinstance(event, ListenerStopped) for event in bench.events)
+    assert not any(isinstance(event, StandaloneStreamClosed) for event in bench.events)
     assert 200 <= bench.now <= 220
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sansmcp import Limits, LocalProtocolError, RequestTimeout
-from sansmcp.events import CallFailed, NotDelivered, ServerAsked
+from sansmcp.events import CallFailed, MessageUndelivered, ServerRequestReceived
 from sansmcp.messages import Notification
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 
@@ -57,7 +57,7 @@ def test_notifications_to_a_silent_server_are_bounded_and_all_end(bench: Bench) 
     assert open_posts(bench) == limits.max_open_posts
     assert bench.client.next_deadline() == limits.post_timeout
     bench.wait(limits.post_timeout)
-    lost = [event for event in bench.take_events() if isinstance(event, NotDelivered)]
+    lost = [event for event in bench.take_events() if isinstance(event, MessageUndelivered)]
     assert len(lost) == taken
     assert "post_timeout" in lost[0].reason
     assert open_posts(bench) == 0
@@ -88,7 +88,7 @@ def test_what_waits_for_its_turn_runs_out_of_time_and_the_others_go_on() -> None
     first = bench.take()
     bench.wait(bench.client.limits.post_timeout - 10)
     assert first.aborted
-    lost = [event for event in bench.take_events() if isinstance(event, NotDelivered)]
+    lost = [event for event in bench.take_events() if isinstance(event, MessageUndelivered)]
     assert [event.message for event in lost] == [Notification(METHOD, {"n": n}) for n in (0, 1)]
     (later,) = [asked for asked in bench.requests if not asked.aborted]
     assert later.json["params"] == {"n": "later"}
@@ -110,7 +110,7 @@ def test_what_waits_may_run_out_of_time_before_what_is_open() -> None:
     bench.do(bench.client.notify, METHOD, {"n": "early"})
     bench.wait(limit)
     (lost,) = bench.take_events()
-    assert isinstance(lost, NotDelivered)
+    assert isinstance(lost, MessageUndelivered)
     assert lost.message == Notification(METHOD, {"n": "early"})
     assert not first.aborted
     bench.do(bench.client.notify, METHOD, {"n": "next"})
@@ -137,7 +137,7 @@ def test_a_redirect_gives_a_notification_no_more_time(bench: Bench) -> None:
     bench.wait(0.1)
     assert followed.aborted
     (lost,) = bench.take_events()
-    assert isinstance(lost, NotDelivered)
+    assert isinstance(lost, MessageUndelivered)
     assert "post_timeout" in lost.reason
     assert bench.client.next_deadline() is None
 
@@ -153,7 +153,7 @@ def test_the_cancellations_of_calls_that_time_out_are_bounded(bench: Bench) -> N
     assert len(failures) == 300
     assert open_posts(bench) == bench.client.limits.max_open_posts
     bench.wait(bench.client.limits.post_timeout)
-    assert sum(isinstance(event, NotDelivered) for event in bench.events) == 300
+    assert sum(isinstance(event, MessageUndelivered) for event in bench.events) == 300
     assert open_posts(bench) == 0
     assert bench.client.next_deadline() is None
 
@@ -165,7 +165,7 @@ def test_a_cancellation_for_which_there_is_no_room_is_reported() -> None:
     say(bench, 3)
     bench.do(bench.client.cancel, handle)
     lost, _ = bench.take_events()
-    assert isinstance(lost, NotDelivered)
+    assert isinstance(lost, MessageUndelivered)
     assert "max_pending_calls" in lost.reason
     assert len(bench.requests) == 2
 
@@ -181,7 +181,7 @@ def test_an_answer_that_a_silent_server_does_not_take_is_sent_again_and_given_up
     assert [post.id for post in bench.requests] == ["q"] * 5
     assert open_posts(bench) == 0
     kinds = [type(event) for event in bench.events]
-    assert kinds == [ServerAsked, NotDelivered]
+    assert kinds == [ServerRequestReceived, MessageUndelivered]
 
 
 def test_an_answer_waits_for_its_turn_again_after_a_failure() -> None:

@@ -31,7 +31,7 @@ def ended(error: BaseException | None) -> ProcessEnded:
 def closing(bench: ProcessBench) -> ProcessBench:
     bench.do(bench.client.close)
     assert bench.client.state is ClientState.CLOSING
-    assert bench.done == ["CloseInput"]
+    assert bench.done == ["CloseStdin"]
     return bench
 
 
@@ -120,7 +120,7 @@ def test_closing_does_not_wait_for_an_application_that_takes_no_events() -> None
     assert bench.is_paused
     bench.do(bench.client.close)
     bench.exit()
-    assert bench.done == ["StartProcess", "CloseInput", "KillProcess"]
+    assert bench.done == ["StartProcess", "CloseStdin", "KillProcess"]
     bench.takes_events = True
     bench.settle()
     assert bench.closed() is None
@@ -151,7 +151,7 @@ def test_closing_while_the_process_is_being_started() -> None:
     bench = ProcessBench().start()
     handle = bench.do(bench.client.call, "tools/list")
     bench.do(bench.client.close)
-    assert bench.done == ["StartProcess", "CloseInput"]
+    assert bench.done == ["StartProcess", "CloseStdin"]
     assert isinstance(only_failure(bench, handle), RequestCancelled)
     bench.say(initialized(0))
     assert bench.written == []

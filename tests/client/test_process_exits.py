@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sansmcp import Disconnected, Limits, ProcessEnded
-from sansmcp.events import CallCompleted, CallFailed, NotDelivered, ServerLogged
-from sansmcp.process import ErrorEnd, ErrorOutput, Output, OutputEnd, ProcessExit
+from sansmcp.events import CallCompleted, CallFailed, MessageUndelivered, StderrLine
+from sansmcp.process import ProcessExited, StderrClosed, StderrData, StdoutClosed, StdoutData
 
 from .bench import initialized, notification, request, response
 from .process_bench import ProcessBench, line
@@ -55,8 +55,8 @@ def test_all_calls_fail_at_once_with_the_process(
 def test_what_it_has_written_before_is_read(bench: ProcessBench, exit_first: bool) -> None:
     answered, id = bench.make()
     lost, _ = bench.make()
-    output, end, exit = Output(line(response(id))), OutputEnd(), ProcessExit(0)
-    log = ErrorOutput(b"last words"), ErrorEnd()
+    output, end, exit = StdoutData(line(response(id))), StdoutClosed(), ProcessExited(0)
+    log = StderrData(b"last words"), StderrClosed()
     bench.feed(*((exit, output, end, *log) if exit_first else (output, end, exit, *log)))
     assert ended(bench.closed()).log == ("last words",)
     completed, _, failed = bench.events
@@ -67,7 +67,7 @@ def test_what_it_has_written_before_is_read(bench: ProcessBench, exit_first: boo
 
 def test_a_last_line_without_an_end_is_read(bench: ProcessBench) -> None:
     handle, id = bench.make()
-    bench.feed(Output(line(response(id))[:-1]))
+    bench.feed(StdoutData(line(response(id))[:-1]))
     bench.exit()
     ended(bench.closed())
     assert bench.events == [CallCompleted(handle, {})]
@@ -75,7 +75,7 @@ def test_a_last_line_without_an_end_is_read(bench: ProcessBench) -> None:
 
 def test_a_child_that_holds_the_output_open_is_not_waited_for(bench: ProcessBench) -> None:
     handle, id = bench.make()
-    bench.feed(ProcessExit(0))
+    bench.feed(ProcessExited(0))
     bench.wait(0.9)
     assert bench.events == []
     bench.say(response(id))
@@ -85,12 +85,12 @@ def test_a_child_that_holds_the_output_open_is_not_waited_for(bench: ProcessBenc
     assert bench.events == [CallCompleted(handle, {})]
     bench.say(notification("late"))
     bench.log("late\n")
-    bench.feed(OutputEnd())
+    bench.feed(StdoutClosed())
     assert len(bench.events) == 1
 
 
 def test_closing_while_a_child_holds_the_output_open(bench: ProcessBench) -> None:
-    bench.feed(ProcessExit(0))
+    bench.feed(ProcessExited(0))
     bench.do(bench.client.close)
     bench.wait(1)
     assert bench.done == ["KillProcess"]
@@ -102,35 +102,35 @@ def test_closing_while_a_child_holds_the_output_open(bench: ProcessBench) -> Non
 
 def test_a_process_that_closes_its_output_is_ended(bench: ProcessBench) -> None:
     handle, _ = bench.make()
-    bench.feed(OutputEnd())
-    assert bench.done == ["CloseInput"]
+    bench.feed(StdoutClosed())
+    assert bench.done == ["CloseStdin"]
     later = bench.do(bench.client.call, "tools/list")
     bench.do(bench.client.notify, "n")
     assert bench.written == []  # there is nobody to write to
-    assert isinstance(bench.events.pop(), NotDelivered)
+    assert isinstance(bench.events.pop(), MessageUndelivered)
     bench.wait(1)
     failed = [event.call for event in bench.events if isinstance(event, CallFailed)]
     assert failed == [handle, later]  # they do not wait for the end of the process
     bench.wait(3)
     assert bench.done == ["TerminateProcess"]
-    bench.feed(ProcessExit(-15))
+    bench.feed(ProcessExited(-15))
     assert bench.done == ["KillProcess"]
     assert "does not end" in str(bench.closed())
 
 
 def test_a_process_that_closes_its_output_and_ends_soon_tells_why(bench: ProcessBench) -> None:
     bench.make()
-    bench.feed(OutputEnd())
+    bench.feed(StdoutClosed())
     bench.wait(0.9)
-    bench.feed(ErrorEnd(), ProcessExit(4))
+    bench.feed(StderrClosed(), ProcessExited(4))
     assert ended(bench.closed()).status == 4
 
 
 def test_a_process_that_closes_its_output_and_cannot_be_ended(bench: ProcessBench) -> None:
     handle, _ = bench.make()
-    bench.feed(OutputEnd())
+    bench.feed(StdoutClosed())
     bench.wait(10)
-    assert bench.done == ["CloseInput", "TerminateProcess", "KillProcess"]
+    assert bench.done == ["CloseStdin", "TerminateProcess", "KillProcess"]
     error = ended(bench.closed())
     assert error.status is None
     assert "closed its output, but does not end" in str(error)
@@ -138,10 +138,10 @@ def test_a_process_that_closes_its_output_and_cannot_be_ended(bench: ProcessBenc
 
 
 def test_closing_after_the_output_was_closed(bench: ProcessBench) -> None:
-    bench.feed(OutputEnd())
+    bench.feed(StdoutClosed())
     bench.do(bench.client.close)
-    assert bench.done == ["CloseInput"]
-    bench.feed(ProcessExit(0))
+    assert bench.done == ["CloseStdin"]
+    bench.feed(ProcessExited(0))
     assert bench.closed() is None
 
 
@@ -159,16 +159,16 @@ def test_an_exit_after_the_client_has_given_up_is_of_no_interest(bench: ProcessB
 def test_standard_error_is_shown_line_by_line(bench: ProcessBench) -> None:
     handle, id = bench.make()
     for piece in (b"sta", b"rt\r\nr\xc3", b"\xa4\xff\n\n", b"rest"):
-        bench.feed(ErrorOutput(piece))
+        bench.feed(StderrData(piece))
     bench.say(response(id))
     assert bench.take_events() == [
-        ServerLogged("start"),
-        ServerLogged("r\u00e4\ufffd"),
+        StderrLine("start"),
+        StderrLine("r\u00e4\ufffd"),
         CallCompleted(handle, {}),
     ]
     bench.exit()
     assert ended(bench.closed()).log == ("start", "r\u00e4\ufffd", "rest")
-    assert bench.events == [ServerLogged("rest")]  # last words need no line end
+    assert bench.events == [StderrLine("rest")]  # last words need no line end
 
 
 def test_only_the_last_lines_are_kept(bench: ProcessBench) -> None:
@@ -181,7 +181,7 @@ def test_only_the_last_lines_are_kept(bench: ProcessBench) -> None:
 def test_endless_lines_are_skipped(bench: ProcessBench) -> None:
     bench.log("x" * 70_000)
     bench.log("x" * 70_000 + "\nshort\n")
-    assert bench.events == [ServerLogged("short")]
+    assert bench.events == [StderrLine("short")]
 
 
 def test_an_application_that_does_not_look_misses_only_the_log() -> None:
@@ -194,7 +194,7 @@ def test_an_application_that_does_not_look_misses_only_the_log() -> None:
     bench.takes_events = True
     bench.settle()
     assert bench.take_events() == [
-        *(ServerLogged(str(number)) for number in range(5)),
+        *(StderrLine(str(number)) for number in range(5)),
         CallCompleted(handle, {}),
     ]
     bench.exit(1)
@@ -220,13 +220,13 @@ def ends_of(length: int, how: str) -> list[tuple[int, bool]]:
     """The end of each call of a conversation whose output is cut: its handle, and success."""
     bench = ProcessBench(capabilities={"elicitation": {}}).start()
     handles = [bench.do(bench.client.call, "tools/call") for _ in range(3)]
-    bench.feed(Output(OUTPUT[:length]))
+    bench.feed(StdoutData(OUTPUT[:length]))
     if how == "exit":
         bench.exit(1)
     elif how == "silence":
-        bench.feed(ProcessExit(1))
+        bench.feed(ProcessExited(1))
     elif how == "end":
-        bench.feed(OutputEnd())
+        bench.feed(StdoutClosed())
     else:
         bench.do(bench.client.close)
     bench.wait(100)

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from sansmcp import JsonRpcError, LocalProtocolError, RequestTimeout
-from sansmcp.events import CallCompleted, CallFailed, NotDelivered, ServerAsked, ServerWithdrew
+from sansmcp.events import (
+    CallCompleted,
+    CallFailed,
+    MessageUndelivered,
+    ServerRequestCancelled,
+    ServerRequestReceived,
+)
 from sansmcp.messages import Request, Response
 
 from .bench import SESSION, Asked, Bench, notification, only_failure, request, response
@@ -34,7 +40,7 @@ def able() -> Bench:
 def test_a_question_is_answered_and_stops_the_clock(able: Bench) -> None:
     handle, asked = asked_by_server(able)
     assert able.take_events() == [
-        ServerAsked(handle, Request("q", "elicitation/create", {"message": "?"}))
+        ServerRequestReceived(handle, Request("q", "elicitation/create", {"message": "?"}))
     ]
     able.wait(10_000)
     assert able.events == []
@@ -108,7 +114,7 @@ def test_the_server_withdraws_a_question(able: Bench) -> None:
     handle, asked = asked_by_server(able)
     able.take_events()
     asked.event(notification("notifications/cancelled", requestId="q", reason="late"))
-    assert able.take_events() == [ServerWithdrew("q", "late")]
+    assert able.take_events() == [ServerRequestCancelled("q", "late")]
     assert able.do(able.client.respond, "q", {}) is False
     for id in ("q", 1, None, [1]):
         asked.event(notification("notifications/cancelled", requestId=id))
@@ -117,7 +123,7 @@ def test_the_server_withdraws_a_question(able: Bench) -> None:
     assert able.requests == []
     asked.event(request("r", "elicitation/create"))
     asked.event(notification("notifications/cancelled", requestId="r"))
-    assert able.take_events()[-1] == ServerWithdrew("r", "withdrawn by the server")
+    assert able.take_events()[-1] == ServerRequestCancelled("r", "withdrawn by the server")
     able.wait(10)
     assert isinstance(only_failure(able, handle), RequestTimeout)
 
@@ -126,7 +132,7 @@ def test_a_call_that_ends_withdraws_its_questions(able: Bench) -> None:
     handle, asked = asked_by_server(able)
     asked.event(response(asked.id))
     assert able.take_events()[1:] == [
-        ServerWithdrew("q", "the call it belongs to has ended"),
+        ServerRequestCancelled("q", "the call it belongs to has ended"),
         CallCompleted(handle, {}),
     ]
     assert able.do(able.client.respond, "q", {}) is False
@@ -169,7 +175,7 @@ def test_an_answer_is_sent_again_when_it_may_help(
         able.take().accept()
     assert able.requests == []
     assert [type(event) for event in able.events if not isinstance(event, CallFailed)] == [
-        NotDelivered
+        MessageUndelivered
     ] * (not arrives)
 
 
@@ -179,7 +185,7 @@ def test_an_answer_that_is_refused_is_not_sent_again(able: Bench) -> None:
     able.do(able.client.respond, "q", {})
     able.take().refuse(400, b"no")
     (event,) = able.events
-    assert isinstance(event, NotDelivered)
+    assert isinstance(event, MessageUndelivered)
     assert event.message == Response("q", {})
     able.wait(5)
     assert able.requests == []

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from sansmcp import BodyData, Disconnected, Limits
-from sansmcp.events import CallCompleted, Reconnecting, ServerAsked, ServerNotified, Violation
+from sansmcp.events import (
+    CallCompleted,
+    ProtocolViolation,
+    Reconnecting,
+    ServerNotified,
+    ServerRequestReceived,
+)
 
 from .bench import LATEST, SESSION, Bench, notification, only_failure, open_call, request, response
 
@@ -131,7 +137,7 @@ def test_a_question_that_is_replayed_is_asked_once() -> None:
     resumed = bench.take("GET")
     resumed.open_stream()
     resumed.event(request(1, "elicitation/create"), id="e2")
-    assert sum(isinstance(event, ServerAsked) for event in bench.events) == 1
+    assert sum(isinstance(event, ServerRequestReceived) for event in bench.events) == 1
 
 
 # Answers to a resumption
@@ -232,6 +238,6 @@ def test_events_that_are_no_messages_are_reported_and_skipped(bench: Bench, data
     handle, asked = open_call(bench)
     asked.feed(BodyData(b"data: " + data + b"\n\n"))  # encode_event() refuses what is not UTF-8
     (event,) = bench.take_events()
-    assert isinstance(event, Violation)
+    assert isinstance(event, ProtocolViolation)
     asked.event(response(asked.id))
     assert bench.events == [CallCompleted(handle, {})]

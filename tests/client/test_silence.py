@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sansmcp import BodyData, Limits, RequestTimeout
-from sansmcp.events import CallCompleted, ListenerStopped, Reconnecting
+from sansmcp.events import CallCompleted, Reconnecting, StandaloneStreamClosed
 
 from .bench import Bench, notification, only_failure, open_call, response
 
@@ -101,7 +101,7 @@ def test_a_server_that_answers_nothing_at_all_is_given_up(listens: bool) -> None
     attempts = [event.attempt for event in bench.events if isinstance(event, Reconnecting)]
     assert attempts == [0, 1, 2, 3, 4]
     if listens:
-        assert isinstance(bench.events[-1], ListenerStopped)
+        assert isinstance(bench.events[-1], StandaloneStreamClosed)
     else:
         bench.events[:] = bench.events[5:]
         reason = "given up after 4 attempts without progress: the connection was silent for 5 s"

@@ -21,15 +21,15 @@ from sansmcp.events import (
     CallCompleted,
     CallFailed,
     Connected,
-    Noise,
+    InvalidLine,
     ProgressReceived,
-    ServerAsked,
+    ProtocolViolation,
     ServerNotified,
-    ServerWithdrew,
-    Violation,
+    ServerRequestCancelled,
+    ServerRequestReceived,
 )
 from sansmcp.messages import Notification, Request
-from sansmcp.process import Output
+from sansmcp.process import StdoutData
 
 from .bench import LATEST, error, initialized, notification, only_failure, request, response
 from .process_bench import COMMAND, ProcessBench
@@ -102,7 +102,7 @@ def test_a_handshake_that_fails_ends_the_process(answer: Any, kind: type[CallErr
         bench.wait(30)
     else:
         bench.say(answer)
-    assert bench.done == ["StartProcess", "CloseInput"]
+    assert bench.done == ["StartProcess", "CloseStdin"]
     failure = only_failure(bench, handle)
     bench.exit()
     reason = bench.closed()
@@ -115,7 +115,7 @@ def test_what_is_said_before_the_handshake_is_done_is_heard() -> None:
     bench.say(request(0, "ping"), notification("notifications/message"), b"hello", initialized(0))
     assert bench.written[0] == response(0)
     kinds = [type(event) for event in bench.events]
-    assert kinds == [ServerNotified, Noise, Connected]
+    assert kinds == [ServerNotified, InvalidLine, Connected]
 
 
 # Calls
@@ -140,7 +140,7 @@ def test_line_ends_within_strings_do_not_end_lines(bench: ProcessBench) -> None:
     assert bench.input.count(b"\n") == 1
     (message,) = bench.written
     assert message["params"]["text"] == text
-    bench.feed(Output(b'{"jsonrpc":"2.0","id":1,"result":"\xe2\x80\xa8\\n"}\n'))
+    bench.feed(StdoutData(b'{"jsonrpc":"2.0","id":1,"result":"\xe2\x80\xa8\\n"}\n'))
     assert bench.events == [CallCompleted(handle, "\u2028\n")]
 
 
@@ -152,7 +152,7 @@ def test_a_line_may_be_a_batch(bench: ProcessBench) -> None:
     bad = {"jsonrpc": "2.0", "id": id2, "result": 1, "error": 1}
     bench.say([notification("a"), {"bad": 1}, response(id3), bad, response(id1)], [])
     kinds = [type(event) for event in bench.events]
-    assert kinds == [ServerNotified, Violation, CallCompleted, CallFailed, CallCompleted]
+    assert kinds == [ServerNotified, ProtocolViolation, CallCompleted, CallFailed, CallCompleted]
     ends = [event.call for event in bench.events if isinstance(event, CallCompleted | CallFailed)]
     assert ends == [third, second, first]
 
@@ -185,7 +185,7 @@ def test_cancelling_writes_a_notification_and_ignores_the_answer(bench: ProcessB
 def test_an_answer_to_nobody_is_reported(bench: ProcessBench, id: Any) -> None:
     bench.make()
     bench.say(error(id))
-    assert [type(event) for event in bench.events] == [Violation]
+    assert [type(event) for event in bench.events] == [ProtocolViolation]
 
 
 def test_notifications_go_both_ways(bench: ProcessBench) -> None:
@@ -206,7 +206,9 @@ def test_a_question_stops_the_clocks_of_all_calls(bench: ProcessBench) -> None:
     second, _ = bench.make(timeout=20)
     bench.wait(9)
     bench.ask("q", message="?")
-    assert bench.events == [ServerAsked(None, Request("q", "elicitation/create", {"message": "?"}))]
+    assert bench.events == [
+        ServerRequestReceived(None, Request("q", "elicitation/create", {"message": "?"}))
+    ]
     bench.progress(id1)
     bench.wait(10_000)
     assert bench.client.next_deadline() is None
@@ -226,7 +228,7 @@ def test_a_withdrawn_question_starts_the_clocks_again(bench: ProcessBench) -> No
     handle, _ = bench.make(timeout=10)
     bench.ask("q")
     bench.say(notification("notifications/cancelled", requestId="q", reason="late"))
-    assert bench.events[-1] == ServerWithdrew("q", "late")
+    assert bench.events[-1] == ServerRequestCancelled("q", "late")
     bench.wait(10)
     assert isinstance(only_failure(bench, handle), RequestTimeout)
 
@@ -249,14 +251,14 @@ def test_a_question_is_withdrawn_with_the_last_call_it_can_belong_to(bench: Proc
     assert [type(event) for event in bench.take_events()] == [CallCompleted]
     bench.say(response(id2))
     withdrawn, completed = bench.events
-    assert withdrawn == ServerWithdrew("q", "the call it belongs to has ended")
+    assert withdrawn == ServerRequestCancelled("q", "the call it belongs to has ended")
     assert isinstance(completed, CallCompleted)
 
 
 def test_a_question_may_come_when_no_call_is_running(bench: ProcessBench) -> None:
     """Only a standalone stream tells that a question belongs to no call."""
     bench.ask(0, "roots/list")
-    assert bench.events == [ServerAsked(None, Request(0, "roots/list", {}))]
+    assert bench.events == [ServerRequestReceived(None, Request(0, "roots/list", {}))]
     handle, id = bench.make()
     assert id == 1  # the server's ids are numbers of its own
     bench.say(response(id))

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sansmcp import InvalidResponse, Limits
-from sansmcp.events import CallCompleted, Noise, ServerNotified, Violation
-from sansmcp.process import Output, OutputEnd
+from sansmcp.events import CallCompleted, InvalidLine, ProtocolViolation, ServerNotified
+from sansmcp.process import StdoutClosed, StdoutData
 
 from .bench import Bench, initialized, notification, only_failure, request, response
 from .process_bench import ProcessBench, line
@@ -45,7 +45,7 @@ def test_noise_is_shown_and_skipped(bench: ProcessBench, noise: bytes, reason: s
     handle, id = bench.make()
     bench.say(noise, response(id))
     shown, completed = bench.events
-    assert isinstance(shown, Noise)
+    assert isinstance(shown, InvalidLine)
     assert shown.line == noise[:200]
     assert reason in (None, shown.error.reason)
     assert completed == CallCompleted(handle, {})
@@ -56,14 +56,14 @@ def test_a_line_that_is_too_long_is_skipped() -> None:
     handle, id = bench.make()
     bench.say(b"x" * 301, response(id))
     shown, completed = bench.events
-    assert isinstance(shown, Noise)
+    assert isinstance(shown, InvalidLine)
     assert (shown.line, shown.error.reason) == (b"", "message_too_large")
     assert completed == CallCompleted(handle, {})
 
 
 def test_blank_lines_and_windows_line_ends_are_no_noise(bench: ProcessBench) -> None:
     handle, id = bench.make()
-    bench.feed(Output(b"\n \r\n\r\n" + line(response(id)).replace(b"\n", b"\r\n")))
+    bench.feed(StdoutData(b"\n \r\n\r\n" + line(response(id)).replace(b"\n", b"\r\n")))
     assert bench.events == [CallCompleted(handle, {})]
 
 
@@ -83,7 +83,11 @@ def test_an_invalid_request_of_the_server_fails_no_call(bench: ProcessBench) -> 
     handle, id = bench.make()
     bad = {"jsonrpc": "2.0", "id": id, "method": "roots/list", "params": None}
     bench.say(bad, [bad], response(id))
-    assert [type(event) for event in bench.events] == [Noise, Violation, CallCompleted]
+    assert [type(event) for event in bench.events] == [
+        InvalidLine,
+        ProtocolViolation,
+        CallCompleted,
+    ]
     assert bench.events[-1] == CallCompleted(handle, {})
 
 
@@ -93,7 +97,7 @@ def test_nor_does_it_on_the_stream_of_a_call() -> None:
     asked.open_stream()
     asked.event({"jsonrpc": "2.0", "id": asked.id, "method": "roots/list", "params": None})
     asked.event(response(asked.id))
-    assert [type(event) for event in bench.events] == [Violation, CallCompleted]
+    assert [type(event) for event in bench.events] == [ProtocolViolation, CallCompleted]
     assert bench.events[-1] == CallCompleted(handle, {})
 
 
@@ -118,8 +122,8 @@ def converse(pieces: list[bytes]) -> tuple[list[str], bytes]:
     for _ in range(3):
         bench.do(bench.client.call, "tools/call")
     for piece in pieces:
-        bench.feed(Output(piece))
-    bench.feed(OutputEnd())
+        bench.feed(StdoutData(piece))
+    bench.feed(StdoutClosed())
     return [repr(event) for event in bench.events], bench.input
 
 

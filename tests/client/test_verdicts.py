@@ -6,9 +6,9 @@ import pytest
 
 from sansmcp import (
     Era,
+    KnownServers,
     NegotiationFailed,
     RequestRefused,
-    Verdicts,
 )
 
 from .bench import URL, Bench
@@ -25,23 +25,23 @@ from .sse_bench import tell_endpoint
 
 
 @pytest.fixture
-def verdicts() -> Verdicts:
+def verdicts() -> KnownServers:
     """What is remembered after a server of HTTP+SSE was found out."""
-    verdicts = Verdicts()
+    verdicts = KnownServers()
     bench = started(verdicts)
     bench.take().refuse(405)
     by_http_sse(bench)
     return verdicts
 
 
-def test_the_next_client_begins_with_what_worked(verdicts: Verdicts) -> None:
+def test_the_next_client_begins_with_what_worked(verdicts: KnownServers) -> None:
     by_http_sse(started(verdicts))
     by_http_sse(started(verdicts))
     assert started(verdicts, URL + "2").take().method == "POST"
 
 
 @pytest.mark.parametrize("how", ["400", "404", "405", "406", "stream", "initialize"])
-def test_when_that_fails_the_rest_is_tried(verdicts: Verdicts, how: str) -> None:
+def test_when_that_fails_the_rest_is_tried(verdicts: KnownServers, how: str) -> None:
     """The server was replaced by one of Streamable HTTP."""
     bench = started(verdicts)
     asked = bench.take("GET")
@@ -60,7 +60,7 @@ def test_when_that_fails_the_rest_is_tried(verdicts: Verdicts, how: str) -> None
     by_streamable_http(again)
 
 
-def test_what_failed_is_told_in_the_order_of_the_attempts(verdicts: Verdicts) -> None:
+def test_what_failed_is_told_in_the_order_of_the_attempts(verdicts: KnownServers) -> None:
     bench = started(verdicts)
     bench.take("GET").refuse(406)
     bench.take().refuse(404)
@@ -71,7 +71,7 @@ def test_what_failed_is_told_in_the_order_of_the_attempts(verdicts: Verdicts) ->
 
 
 @pytest.mark.parametrize("status", [401, 503])
-def test_what_decides_nothing_changes_nothing(verdicts: Verdicts, status: int) -> None:
+def test_what_decides_nothing_changes_nothing(verdicts: KnownServers, status: int) -> None:
     bench = started(verdicts)
     bench.take("GET").refuse(status)
     assert isinstance(failure(bench), RequestRefused)
@@ -79,7 +79,7 @@ def test_what_decides_nothing_changes_nothing(verdicts: Verdicts, status: int) -
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    verdicts = Verdicts(limit=2)
+    verdicts = KnownServers(limit=2)
     for number in (1, 2, 1, 3):
         verdicts.remember(f"{URL}/{number}", "http+sse", Era.LEGACY)
     begins = {number: started(verdicts, f"{URL}/{number}").requests for number in (1, 2, 3)}
@@ -90,14 +90,14 @@ def test_what_is_remembered_is_bounded() -> None:
     }
 
 
-def test_clients_that_share_nothing_remember_nothing(verdicts: Verdicts) -> None:
+def test_clients_that_share_nothing_remember_nothing(verdicts: KnownServers) -> None:
     bench = Bench()
     bench.do(bench.client.start)
     assert bench.take().method == "POST"
 
 
 def test_commands_are_remembered_too() -> None:
-    verdicts = Verdicts()
+    verdicts = KnownServers()
     ProcessBench(verdicts=verdicts).connect()
     assert verdicts.era("python server.py") is Era.LEGACY
     assert verdicts.era("python") is None
@@ -123,7 +123,7 @@ def test_only_what_is_allowed_is_tried(names: list[str], methods: list[str]) -> 
     assert isinstance(error, RequestRefused if len(names) == 1 else NegotiationFailed)
 
 
-def test_what_is_remembered_does_not_allow_it(verdicts: Verdicts) -> None:
+def test_what_is_remembered_does_not_allow_it(verdicts: KnownServers) -> None:
     bench = Bench(verdicts=verdicts, transports=("streamable-http",))
     bench.do(bench.client.start)
     by_streamable_http(bench)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from sansmcp import App, CallHandle, Handler, InputRequest, InputRequired, JsonRpcError
+from sansmcp import App, BaseCall, Handler, InputRequest, InputRequired, JsonRpcError
 
 from .steps import Script
 
@@ -46,7 +46,7 @@ class Application:
         self.app.handler("prompts/get")(adapt(lambda call: self._perform(self._prompts, call)))
 
     def _answer(self, method: str, result: Mapping[str, Any]) -> None:
-        def answer(call: CallHandle[Any, Any]) -> Mapping[str, Any]:
+        def answer(call: BaseCall[Any, Any]) -> Mapping[str, Any]:
             return result
 
         self.app.handler(method)(answer)
@@ -56,7 +56,7 @@ class Application:
         return entry and entry["definition"]["inputSchema"]
 
     def _perform(
-        self, entries: Mapping[str, Content], call: CallHandle[Any, Any]
+        self, entries: Mapping[str, Content], call: BaseCall[Any, Any]
     ) -> Generator[Any, Any, Any]:
         """Ask what has to be asked, take the steps, and give the result."""
         name = str(call.params.get("name"))
@@ -84,7 +84,7 @@ class Application:
         return fill(entry["result"], words)
 
 
-def next_round(entry: Content, call: CallHandle[Any, Any]) -> InputRequired | None:
+def next_round(entry: Content, call: BaseCall[Any, Any]) -> InputRequired | None:
     """The questions that are open.
 
     What is saved is the number of rounds that were asked; answers without it are to the first.
@@ -96,7 +96,7 @@ def next_round(entry: Content, call: CallHandle[Any, Any]) -> InputRequired | No
     return InputRequired(rounds[asked], asked + 1) if asked < len(rounds) else None
 
 
-def questions(entry: Content, number: int, call: CallHandle[Any, Any]) -> dict[str, InputRequest]:
+def questions(entry: Content, number: int, call: BaseCall[Any, Any]) -> dict[str, InputRequest]:
     """The questions of a round; an entry may want those only that the client can be asked."""
     declared = call.session.client_capabilities
     return {
@@ -106,7 +106,7 @@ def questions(entry: Content, number: int, call: CallHandle[Any, Any]) -> dict[s
     }
 
 
-def read_resource(call: CallHandle[Any, Any]) -> dict[str, Any]:
+def read_resource(call: BaseCall[Any, Any]) -> dict[str, Any]:
     """The contents of a resource, or of one that a template describes."""
     uri: str = call.params["uri"]
     for entry in (*CONTENT["resources"], *CONTENT["templates"]):

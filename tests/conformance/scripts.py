@@ -7,11 +7,11 @@ import os
 from collections.abc import Generator, Mapping
 from typing import Any, TypeAlias
 
-from sansmcp import ClientHandle, ServerRequest
+from sansmcp import BaseClient, ServerRequest
 
 from .steps import Script
 
-Handle: TypeAlias = ClientHandle[Any, Any]
+Handle: TypeAlias = BaseClient[Any, Any]
 Steps: TypeAlias = Generator[Any, Any, None]
 
 CAPABILITIES: dict[str, Any] = {"elicitation": {}}

@@ -10,7 +10,7 @@ import pytest
 
 import sansmcp
 from sansmcp import Client, ClientConnection, ConnectionPool
-from sansmcp_check import ClientSubject
+from sansmcp_check import ClientUnderTest
 from sansmcp_check.clients import connected, start
 from sansmcp_check.fake_server import Exchange, FakeServer, echo
 
@@ -19,7 +19,7 @@ from ..blocking.subject import BlockingClients
 from ..trio.subject import TrioClients
 from .plants import Plant, Planted, public_names
 
-CLIENTS: dict[str, Callable[[], ClientSubject]] = {
+CLIENTS: dict[str, Callable[[], ClientUnderTest]] = {
     "asyncio": lambda: AsyncioClients("asyncio"),
     "trio": TrioClients,
     "blocking": BlockingClients,

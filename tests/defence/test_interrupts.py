@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 import sansmcp
-from sansmcp_check.raw_client import Peer
+from sansmcp_check.raw_client import RawPeer
 from sansmcp_check.servers import MODERN
 
 from ..asyncio.loops import LOOPS
 
 
 def call_it(url: str) -> None:
-    with Peer(url, MODERN) as peer:
+    with RawPeer(url, MODERN) as peer:
         peer.connect().send(peer.tool("any"))
         threading.Event().wait(0.5)
 

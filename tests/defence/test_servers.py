@@ -14,9 +14,9 @@ from sansmcp import Server, ServerConnection
 from sansmcp.http import RequestHead
 from sansmcp.server.calls import RunningCall
 from sansmcp.types import Self
-from sansmcp_check import ServerSubject
+from sansmcp_check import ServerUnderTest
 from sansmcp_check.check import MOMENT, Broken
-from sansmcp_check.raw_client import Peer
+from sansmcp_check.raw_client import RawPeer
 from sansmcp_check.servers import LEGACY, MODERN, serving
 
 from ..asgi.conftest import Host as AsgiHost
@@ -28,7 +28,7 @@ from ..wsgi.conftest import Host as WsgiHost
 from ..wsgi.test_check_adapter import WsgiServers
 from .plants import MARK, Plant, of_victims, public_names
 
-Make = Callable[[], ServerSubject]
+Make = Callable[[], ServerUnderTest]
 
 OWN: dict[str, Make] = {
     "asyncio": lambda: AsyncioServers("asyncio"),
@@ -95,7 +95,7 @@ class Bystander:
         self._thread.start()
         return self
 
-    def _call_on_one_connection(self, peer: Peer) -> None:
+    def _call_on_one_connection(self, peer: RawPeer) -> None:
         connection = peer.connect()
         for _ in range(self._requests):
             if self._is_over.wait(0.002):
@@ -120,7 +120,7 @@ class Bystander:
     def _call(self, url: str) -> None:
         try:
             while not self._is_over.is_set():
-                with Peer(url, MODERN) as peer:
+                with RawPeer(url, MODERN) as peer:
                     self._call_on_one_connection(peer)
         except BaseException as failure:
             with self._moved:
@@ -159,12 +159,12 @@ def suffer(running: Any, *, has_own_http: bool) -> None:
     for version, tool in ((LEGACY, "count"), (MODERN, "raise")):
         with (
             contextlib.suppress(ConnectionError, ValueError, Broken, KeyError),
-            Peer(running.url, version) as peer,
+            RawPeer(running.url, version) as peer,
         ):
             connection = peer.connect()
             connection.send(marked(peer.tool(tool, {"to": 3})))
             list(connection.response().pieces())
-    with Peer(running.url, MODERN) as peer:
+    with RawPeer(running.url, MODERN) as peer:
         if has_own_http:
             connection = peer.connect()
             connection.send(marked(peer.tool("hang"))[:60])
@@ -221,7 +221,7 @@ def test_an_exception_costs_one_connection(name: str, caplog: pytest.LogCaptureF
 @pytest.mark.parametrize("name", OWN)
 @pytest.mark.parametrize("method", AT_THE_END)
 def test_a_server_stops_nevertheless(name: str, method: str) -> None:
-    with serving(OWN[name](), **SETTINGS) as (_, running), Peer(running.url, LEGACY) as peer:
+    with serving(OWN[name](), **SETTINGS) as (_, running), RawPeer(running.url, LEGACY) as peer:
         peer.get()
         plant = Plant(Server, method, 1)
         plant.arm()

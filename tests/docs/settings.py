@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from inspect import cleandoc
 
 import sansmcp
-from sansmcp_local import ConnectOptions, HostOptions, ServeOptions
+from sansmcp_local import ConnectOptions, DriverOptions, ServeOptions
 
 from .documents import DOCS
 
@@ -42,7 +42,7 @@ _PARTS: dict[str, tuple[str, type]] = {
         "fixtures, and `sansmcp.Server`.",
         sansmcp.ServerOptions,
     ),
-    "Servers in an adapter": ("Of the same, but for `sansmcp.Server`.", HostOptions),
+    "Servers in an adapter": ("Of the same, but for `sansmcp.Server`.", DriverOptions),
     "Servers that do the I/O themselves": (
         "Of `serve()` in `sansmcp_asyncio`, `sansmcp_blocking` and `sansmcp_trio`. `asgi_app()` "
         "and `mcp_server` take `grace`, too.",

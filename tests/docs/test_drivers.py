@@ -10,8 +10,8 @@ import pytest
 
 from sansmcp_check import (
     Check,
-    ClientSubject,
-    ServerSubject,
+    ClientUnderTest,
+    ServerUnderTest,
     client_checks,
     server_checks,
 )
@@ -38,14 +38,14 @@ def code() -> dict[str, Any]:
 
 @pytest.mark.parametrize("check", client_checks(), ids=str)
 def test_the_toy_does_what_a_client_has_to_do(
-    code: dict[str, Any], check: Check[ClientSubject]
+    code: dict[str, Any], check: Check[ClientUnderTest]
 ) -> None:
     check(code["ToySubject"]())
 
 
 @pytest.mark.parametrize("check", server_checks(), ids=str)
 def test_the_toy_does_what_a_server_has_to_do(
-    code: dict[str, Any], check: Check[ServerSubject]
+    code: dict[str, Any], check: Check[ServerUnderTest]
 ) -> None:
     """Row C12 of the review: the guide has a complete server."""
     check(code["ToyServerSubject"]())

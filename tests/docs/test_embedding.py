@@ -12,8 +12,8 @@ import sansmcp
 import sansmcp_threads
 from sansmcp_check import (
     Check,
-    ClientSubject,
-    ServerSubject,
+    ClientUnderTest,
+    ServerUnderTest,
     client_checks,
     server_checks,
 )
@@ -38,12 +38,12 @@ def code() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("check", client_checks(), ids=str)
-def test_the_client_passes_the_checks(code: dict[str, Any], check: Check[ClientSubject]) -> None:
+def test_the_client_passes_the_checks(code: dict[str, Any], check: Check[ClientUnderTest]) -> None:
     check(code["HttpSubject"]())
 
 
 @pytest.mark.parametrize("check", server_checks(), ids=str)
-def test_the_server_passes_the_checks(code: dict[str, Any], check: Check[ServerSubject]) -> None:
+def test_the_server_passes_the_checks(code: dict[str, Any], check: Check[ServerUnderTest]) -> None:
     check(code["AiohttpSubject"]())
 
 

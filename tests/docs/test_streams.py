@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 import pytest
 
-from sansmcp import App, Call, Client, MemoryStore, Server
+from sansmcp import App, Client, MemoryStore, Server, ServerCall
 from sansmcp.events import CallCancelled, CallCompleted, CallFailed, CallReceived, ClientEvent
 from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from sansmcp.testing import Link, Pair, counting_tokens
@@ -28,7 +28,7 @@ SCENARIOS = [
 """For each row of the table: versions, transport, and whether the server keeps streams."""
 
 
-def work(call: Call) -> Generator[float, None, object]:
+def work(call: ServerCall) -> Generator[float, None, object]:
     yield 1.0
     call.progress(1, now=call.host.clock.now)
     yield 1.0

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import sansmcp
-from sansmcp_check import Check, Feature, Running, ServerSubject, server_checks
+from sansmcp_check import Check, Feature, Running, ServerUnderTest, server_checks
 
 from ..ports import free_port
 from .test_examples import output_of, start, wait_for
@@ -68,7 +68,7 @@ class _Selecting:
 
 
 @pytest.mark.parametrize("check", server_checks(), ids=str)
-def test_it_does_what_a_server_has_to_do(check: Check[ServerSubject]) -> None:
+def test_it_does_what_a_server_has_to_do(check: Check[ServerUnderTest]) -> None:
     check(OnSelectors())
 
 

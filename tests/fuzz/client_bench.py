@@ -11,24 +11,24 @@ from sansmcp import (
     Client,
     ClientConnection,
     Era,
+    KnownServers,
     LocalProtocolError,
     ReconnectPolicy,
-    Verdicts,
     encode_event,
 )
 from sansmcp.codecs.json import as_object
 from sansmcp.effects import (
     AbortExchange,
-    CloseInput,
+    CloseStdin,
     KillProcess,
     OpenExchange,
     StartProcess,
     TerminateProcess,
-    WriteInput,
+    WriteStdin,
 )
-from sansmcp.events import CallCompleted, CallFailed, ClientEvent, Closed, ServerAsked
+from sansmcp.events import CallCompleted, CallFailed, ClientEvent, Closed, ServerRequestReceived
 from sansmcp.messages import RequestId
-from sansmcp.process import ErrorEnd, Output, OutputEnd, ProcessExit
+from sansmcp.process import ProcessExited, StderrClosed, StdoutClosed, StdoutData
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
 from sansmcp.trace import Tracer
 
@@ -147,11 +147,11 @@ class FuzzClient:
                 self.open[effect.exchange] = effect
             case AbortExchange():
                 self.open.pop(effect.exchange, None)
-            case WriteInput():
+            case WriteStdin():
                 self.input += effect.data
             case StartProcess():
                 self.input = b""
-            case KillProcess() | TerminateProcess() | CloseInput():
+            case KillProcess() | TerminateProcess() | CloseStdin():
                 self.is_stopping = True
             case _:
                 pass
@@ -163,7 +163,7 @@ class FuzzClient:
                 self.ended[event.call] += 1
             case Closed():
                 self.is_closed = True
-            case ServerAsked():
+            case ServerRequestReceived():
                 self.questions.append(event.request.id)
                 if self.random.random() < 0.5:
                     self.answer_questions()
@@ -219,7 +219,7 @@ class FuzzClient:
                 asked = as_object(json.loads(line or b"{}"))
                 if asked is not None and "id" in asked and "method" in asked:
                     reply = answer(asked["id"], self.result(asked["method"]))
-                    self.client.receive_from_process(Output(reply + b"\n"), now=self.now)
+                    self.client.receive_from_process(StdoutData(reply + b"\n"), now=self.now)
                     self.settle()
             if self.is_stopping:
                 self.exit()
@@ -250,7 +250,7 @@ class FuzzClient:
     def exit(self) -> None:
         """The server process ends."""
         self.is_stopping = False
-        for part in (ProcessExit(1), ErrorEnd(), OutputEnd()):
+        for part in (ProcessExited(1), StderrClosed(), StdoutClosed()):
             self.client.receive_from_process(part, now=self.now)
             self.settle()
 
@@ -292,7 +292,7 @@ class FuzzClient:
 
 def http_client(random: Mutator, http11: Any) -> FuzzClient:
     """A connected client of one transport or another."""
-    verdicts = Verdicts()
+    verdicts = KnownServers()
     versions = random.choice((HANDSHAKE_VERSIONS, tuple(REVISIONS), (MODERN,)))
     if random.random() < 0.25:
         versions = HANDSHAKE_VERSIONS

@@ -26,7 +26,7 @@ from sansmcp import (
     ServerConnection,
     SseDecoder,
     SseEvent,
-    StateSeal,
+    StateSigner,
     Url,
     decode_envelope,
     decode_message,
@@ -38,7 +38,7 @@ from sansmcp import (
 )
 from sansmcp.codecs import envelope, headers, http11_framing, json, mirrored
 from sansmcp.http11.message_parser import RequestReader, ResponseReader
-from sansmcp.http11_parser import Http11
+from sansmcp.http11_parser import Http11Parser
 
 from .inputs import seeded
 from .mutations import Mutator
@@ -333,14 +333,14 @@ def mirrored_headers(data: bytes) -> None:
 
 
 _SEALS = (
-    StateSeal(keys=(b"k" * 32,), clock=lambda: 0.0),
-    StateSeal(keys=(b"o" * 32,), clock=lambda: 0.0),
+    StateSigner(keys=(b"k" * 32,), clock=lambda: 0.0),
+    StateSigner(keys=(b"o" * 32,), clock=lambda: 0.0),
 )
 _METHOD = "tools/call"
 _PARAMS: dict[str, Any] = {"name": "x", "arguments": {}}
 _STATES = {
     b"VALID": _SEALS[0].close({"n": 1}, "me", _METHOD, _PARAMS, name="1"),
-    b"OLD": StateSeal(keys=(b"k" * 32,), clock=lambda: -601.0).close(
+    b"OLD": StateSigner(keys=(b"k" * 32,), clock=lambda: -601.0).close(
         {"n": 1}, "me", _METHOD, _PARAMS, name="2"
     ),
     b"OTHER": _SEALS[0].close({"n": 1}, "you", _METHOD, _PARAMS, name="3"),
@@ -403,9 +403,11 @@ _PUMPS = (h11_parser, httptools_parser)
 class _Recorded:
     """A parser, and what it has made of the heads that came."""
 
-    def __init__(self, http11: Http11) -> None:
+    def __init__(self, http11: Http11Parser) -> None:
         self.found: list[Outcome] = []
-        self.http11 = Http11(self._recorded(http11.read_request_head), http11.read_response_head)
+        self.http11 = Http11Parser(
+            self._recorded(http11.read_request_head), http11.read_response_head
+        )
 
     def _recorded(self, read: Any) -> Any:
         def recorded(data: bytes) -> tuple[RequestHead, bool]:

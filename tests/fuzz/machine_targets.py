@@ -13,15 +13,15 @@ from collections.abc import Generator
 from typing import Any
 
 from sansmcp import (
-    Call,
     EventId,
+    ServerCall,
     ServerConnection,
     ServerPipe,
     h11_parser,
     httptools_parser,
 )
 from sansmcp.input_required import InputRequest, InputRequired
-from sansmcp.process import ErrorOutput, Output
+from sansmcp.process import StderrData, StdoutData
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
 from sansmcp.states import ClientState
 
@@ -167,7 +167,7 @@ def client_stdio(data: bytes) -> None:
         world.input = b"".join(line + b"\n" for line in asked[1:])
         with bounded(world, output):
             for piece in random.pieces(output):
-                kind = Output if random.random() < 0.95 else ErrorOutput
+                kind = StdoutData if random.random() < 0.95 else StderrData
                 world.client.receive_from_process(kind(piece), now=world.now)
                 world.settle()
         _wait_for(world, random, world.answer_lines)
@@ -296,7 +296,7 @@ class ParkingWorld(World):
     def happened(self, event: Any) -> None:
         self.steps += 1
         call = getattr(event, "call", None)
-        if not isinstance(call, Call) or not call.is_running:
+        if not isinstance(call, ServerCall) or not call.is_running:
             return
         self.entered += 1
         if call.turn.state is None:

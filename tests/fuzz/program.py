@@ -17,7 +17,7 @@ from typing import Any
 import sansmcp
 from sansmcp.http import RequestHead
 from sansmcp.input_required import InputRequest, InputRequired
-from sansmcp_check import ServerSubject
+from sansmcp_check import ServerUnderTest
 
 from ..asgi.conftest import Host as AsgiHost
 from ..asgi.test_check_adapter import AsgiServers
@@ -27,7 +27,7 @@ from ..trio.subject import TrioServers
 from ..wsgi.conftest import Host as WsgiHost
 from ..wsgi.test_check_adapter import WsgiServers
 
-SERVERS: dict[str, Callable[[], ServerSubject]] = {
+SERVERS: dict[str, Callable[[], ServerUnderTest]] = {
     "trio": TrioServers,
     "asyncio": lambda: AsyncioServers("asyncio"),
     "blocking": BlockingServers,
@@ -56,7 +56,7 @@ def authenticate(head: RequestHead, connection: sansmcp.ConnectionInfo) -> str |
 class Handlers:
     """What the application does."""
 
-    def __init__(self, subject: ServerSubject) -> None:
+    def __init__(self, subject: ServerUnderTest) -> None:
         self._subject = subject
         self._random = random.Random(0)
         self.app = sansmcp.App("fuzzed", "1")
@@ -66,7 +66,7 @@ class Handlers:
     def _native(self, handle: Callable[[Any], Coroutine[Any, Any, Any]]) -> Callable[[Any], Any]:
         return handle if self._subject.is_async else lambda call: _run_at_once(handle(call))
 
-    async def _handle(self, call: sansmcp.CallHandle[Any, Any]) -> Any:
+    async def _handle(self, call: sansmcp.BaseCall[Any, Any]) -> Any:
         if call.session.principal == PRINCIPAL:
             await _done(call.progress(1))  # so that there is a stream, and event ids
             return {"echo": call.params["arguments"]}
@@ -75,7 +75,7 @@ class Handlers:
         except (sansmcp.CallError, sansmcp.LocalProtocolError) as error:
             raise sansmcp.JsonRpcError(-1, "no") from error  # it cannot be asked, say
 
-    async def _answer(self, call: sansmcp.CallHandle[Any, Any]) -> Any:
+    async def _answer(self, call: sansmcp.BaseCall[Any, Any]) -> Any:
         match self._random.randrange(7):
             case 0:
                 raise sansmcp.JsonRpcError(-7, "no", [1])

@@ -7,14 +7,14 @@ from typing import Any
 
 from sansmcp import (
     App,
-    Call,
     Idle,
     LocalProtocolError,
     MemoryStore,
     Server,
+    ServerCall,
     ServerConnection,
     ServerPipe,
-    StateSeal,
+    StateSigner,
 )
 from sansmcp.effects import (
     CloseConnection,
@@ -154,12 +154,12 @@ class World:
             app,
             new_token=counting_tokens(f"token-{seed}"),
             http_sse="/sse",
-            seal=StateSeal(keys=(b"k" * 32,), clock=lambda: self.now),
+            seal=StateSigner(keys=(b"k" * 32,), clock=lambda: self.now),
             trace=Tracer("server", lambda line: None) if seed % 2 else None,
             **settings,
         )
         self.store = MemoryStore(self.server.limits)
-        self.running: list[Call] = []
+        self.running: list[ServerCall] = []
 
     def settle(self) -> None:
         self.server.drive(self.perform, self.happened)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sansmcp import h11_parser, httptools_parser
-from sansmcp.process import ErrorOutput, Output
+from sansmcp.process import StderrData, StdoutData
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
 from sansmcp.states import ClientState
 
@@ -65,7 +65,7 @@ def over_process(seed: int, count: int) -> Iterator[tuple[int, bytes]]:
         data = random.mutated(random.choice(corpus), corpus)
         yield number, data
         for piece in random.pieces(data):
-            kind = Output if random.random() < 0.95 else ErrorOutput
+            kind = StdoutData if random.random() < 0.95 else StderrData
             world.client.receive_from_process(kind(piece), now=world.now)
             world.settle()
         if random.random() < 0.05:

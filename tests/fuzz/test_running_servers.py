@@ -22,7 +22,7 @@ import sansmcp_local
 from sansmcp import Url
 from sansmcp.types import Self
 from sansmcp_check import raw_client
-from sansmcp_check.raw_client import Connection, Peer, result_of
+from sansmcp_check.raw_client import Connection, RawPeer, result_of
 
 from ..thorough import in_seeds
 from .mutations import Mutator
@@ -102,7 +102,7 @@ class Bystander:
 
     def __init__(self, url: str, *, keeps_connections: bool) -> None:
         self._keeps_connections = keeps_connections
-        self._peers = [Peer(url, version, headers=_CREDENTIALS) for version in VERSIONS]
+        self._peers = [RawPeer(url, version, headers=_CREDENTIALS) for version in VERSIONS]
         self._connections: list[Connection] = []
         self._open = contextlib.ExitStack()
         self._answered = 0
@@ -136,7 +136,7 @@ class Bystander:
                 with Connection(peer.url) as another:
                     self._call(peer, arguments, another)
 
-    def _call(self, peer: Peer, arguments: dict[str, Any], connection: Connection) -> None:
+    def _call(self, peer: RawPeer, arguments: dict[str, Any], connection: Connection) -> None:
         response = peer.begin("echo", arguments, connection)
         assert response.status == 200
         events = list(response.events())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp import BodyData, Call, Limits, Session, encode_event
+from sansmcp import BodyData, Limits, ServerCall, Session, encode_event
 from sansmcp.events import CallCompleted, ServerNotified
 from tests.client.bench import Asked
 from tests.client.bench import Bench as ClientBench
@@ -102,14 +102,14 @@ def test_a_session_that_ends_leaves_nothing_in_the_store(store_works: bool) -> N
 # A slow reader
 
 
-def slow_call(bench: ServerBench) -> tuple[Talk, Call]:
+def slow_call(bench: ServerBench) -> tuple[Talk, ServerCall]:
     """A call whose client takes nothing of the answer."""
     talk, call = bench.call(bench.open_session(), token=1)
     talk.reads = False
     return talk, call
 
 
-def report_while_there_is_room(bench: ServerBench, call: Call) -> int:
+def report_while_there_is_room(bench: ServerBench, call: ServerCall) -> int:
     """What a handler does that waits when it is told to; how often it could report."""
     for count in range(10_000):
         if call.congested:

@@ -31,7 +31,7 @@ def _async_app(journal: Journal, sleep: Callable[[float], Any]) -> sansmcp.App:
     app = sansmcp.App("guarantees")
 
     @app.handler("tools/call")
-    async def call_tool(call: sansmcp.CallHandle[Any, Any]) -> dict[str, Any]:
+    async def call_tool(call: sansmcp.BaseCall[Any, Any]) -> dict[str, Any]:
         arguments: dict[str, Any] = call.params["arguments"]
         journal.write(arguments["call"], STARTED)
         step = CANCELLED
@@ -129,7 +129,7 @@ def main() -> None:
     if kept == "file":
         settings["store"] = SqliteStore(file)
         settings["shared_store"] = True
-        settings["seal"] = sansmcp.StateSeal(keys=(b"one key for all.",), clock=time.time)
+        settings["seal"] = sansmcp.StateSigner(keys=(b"one key for all.",), clock=time.time)
     _SERVE[adapter](journal, settings)
 
 

@@ -19,16 +19,16 @@ from typing import Any, NamedTuple
 
 from sansmcp import (
     App,
-    Call,
-    CallHandle,
+    BaseCall,
     Client,
     ClientConnection,
-    ClientHost,
+    ClientDriver,
     MemoryStore,
-    Promise,
+    PendingResult,
     Server,
+    ServerCall,
     ServerConnection,
-    ServerHost,
+    ServerDriver,
 )
 from sansmcp.base_client import ServerRequest
 from sansmcp.effects import ClientEffect, OpenExchange, SendBytes
@@ -153,7 +153,7 @@ def _functions() -> dict[tuple[str, int], Function]:
 # A client and a server without a network between them
 
 
-class _Handle(CallHandle[Any, None]):
+class _Handle(BaseCall[Any, None]):
     """What the handler gets."""
 
     def wait_for_answer(self, id: int) -> Any:
@@ -166,7 +166,7 @@ class _Handle(CallHandle[Any, None]):
         raise NotImplementedError
 
 
-class _ServerHost(ServerHost):
+class _ServerHost(ServerDriver):
     """Calls handlers in place."""
 
     def __init__(self, core: Server) -> None:
@@ -179,16 +179,16 @@ class _ServerHost(ServerHost):
     def unexpected(self, error: Exception) -> None:
         raise error
 
-    def handle_for(self, call: Call) -> _Handle:
+    def handle_for(self, call: ServerCall) -> _Handle:
         return _Handle(call)
 
-    def start_task(self, call: Call, result: Awaitable[Any]) -> None:
+    def start_task(self, call: ServerCall, result: Awaitable[Any]) -> None:
         raise NotImplementedError
 
     def authentication_failed(self, error: Exception) -> None:
         raise error
 
-    def on_handler_error(self, call: Call, error: Exception) -> None:
+    def on_handler_error(self, call: ServerCall, error: Exception) -> None:
         raise error
 
     def on_other_event(self, event: ServerEvent) -> None:
@@ -207,7 +207,7 @@ class _ServerHost(ServerHost):
         return sent
 
 
-class _ClientHost(ClientHost[Promise, None]):
+class _ClientHost(ClientDriver[PendingResult, None]):
     """Keeps its HTTP requests until they are taken."""
 
     def __init__(self) -> None:
@@ -215,7 +215,7 @@ class _ClientHost(ClientHost[Promise, None]):
         core = Client(
             "http://localhost/mcp", jitter=lambda: 0.0, versions=("2025-11-25",), listen=False
         )
-        super().__init__(core, None, Promise(), Promise())
+        super().__init__(core, None, PendingResult(), PendingResult())
         self.begin_session()
 
     def now(self) -> float:
@@ -231,8 +231,8 @@ class _ClientHost(ClientHost[Promise, None]):
     def on_handler_error(self, request: ServerRequest, error: Exception) -> None:
         raise error
 
-    def call(self, method: str, params: Params | None = None, **_: Any) -> Promise:
-        promise = Promise()
+    def call(self, method: str, params: Params | None = None, **_: Any) -> PendingResult:
+        promise = PendingResult()
         self.begin_call(promise, method, params, None, {})
         return promise
 

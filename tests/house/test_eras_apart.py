@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp import Call
+from sansmcp import ServerCall
 from sansmcp.meta_keys import LISTEN
 
 from ..server.bench import Bench, example_app, initialize, notification, request
@@ -17,7 +17,7 @@ from ..server.sse_bench import SseClient
 from .message_path import trace
 
 
-def answer(bench: Bench, call: Call) -> None:
+def answer(bench: Bench, call: ServerCall) -> None:
     bench.do(call.progress, 1)
     bench.do(call.notify, "notifications/message", {"level": "info", "data": 1})
     bench.do(call.respond, {"content": []})

@@ -101,10 +101,10 @@ EXTRA = {
 
 HALVES = {
     "sansmcp_asgi": ("", "AsgiApp, Call, asgi_app"),
-    "sansmcp_asyncio": ("Client, connect", "Call, Serving, serve"),
-    "sansmcp_blocking": ("Client, PendingCall, connect", "Call, Serving, serve"),
+    "sansmcp_asyncio": ("Client, connect", "Call, RunningServer, serve"),
+    "sansmcp_blocking": ("Client, PendingCall, connect", "Call, RunningServer, serve"),
     "sansmcp_httpx": ("Client, BlockingClient, connect, connect_blocking", ""),
-    "sansmcp_trio": ("Client, connect", "Call, Serving, serve"),
+    "sansmcp_trio": ("Client, connect", "Call, RunningServer, serve"),
     "sansmcp_wsgi": ("", "Call, WsgiApp"),
 }
 """The names for clients and those for servers."""

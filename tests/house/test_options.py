@@ -22,8 +22,8 @@ from sansmcp import ClientOptions, ClientSettings, ServerOptions, ServerSettings
 from sansmcp_local import (
     ConnectOptions,
     ConnectSettings,
-    HostOptions,
-    HostSettings,
+    DriverOptions,
+    DriverSettings,
     ServeOptions,
     ServeSettings,
 )
@@ -34,12 +34,12 @@ SETTINGS: dict[type, list[type]] = {
     ClientSettings: [ClientOptions],
     ConnectSettings: [ClientOptions, ConnectOptions],
     ServerSettings: [ServerOptions],
-    HostSettings: [ServerOptions, HostOptions],
-    ServeSettings: [ServerOptions, HostOptions, ServeOptions],
+    DriverSettings: [ServerOptions, DriverOptions],
+    ServeSettings: [ServerOptions, DriverOptions, ServeOptions],
 }
 """Keyword arguments, and the options that are made of them."""
 
-OPTIONS = [ClientOptions, ConnectOptions, ServerOptions, HostOptions, ServeOptions]
+OPTIONS = [ClientOptions, ConnectOptions, ServerOptions, DriverOptions, ServeOptions]
 
 SHOWN: list[tuple[Callable[..., Any], list[type]]] = [
     (sansmcp_asyncio.connect, [ConnectOptions, ClientOptions]),
@@ -47,11 +47,11 @@ SHOWN: list[tuple[Callable[..., Any], list[type]]] = [
     (sansmcp_trio.connect, [ConnectOptions, ClientOptions]),
     (sansmcp_httpx.connect, [ClientOptions]),
     (sansmcp_httpx.connect_blocking, [ClientOptions]),
-    (sansmcp_asyncio.serve, [ServeOptions, HostOptions, ServerOptions]),
-    (sansmcp_blocking.serve, [ServeOptions, HostOptions, ServerOptions]),
-    (sansmcp_trio.serve, [ServeOptions, HostOptions, ServerOptions]),
-    (sansmcp_asgi.asgi_app, [HostOptions, ServerOptions]),
-    (sansmcp_wsgi.WsgiApp.__init__, [HostOptions, ServerOptions]),
+    (sansmcp_asyncio.serve, [ServeOptions, DriverOptions, ServerOptions]),
+    (sansmcp_blocking.serve, [ServeOptions, DriverOptions, ServerOptions]),
+    (sansmcp_trio.serve, [ServeOptions, DriverOptions, ServerOptions]),
+    (sansmcp_asgi.asgi_app, [DriverOptions, ServerOptions]),
+    (sansmcp_wsgi.WsgiApp.__init__, [DriverOptions, ServerOptions]),
 ]
 """What takes settings, and the options that ``help()`` of it explains."""
 

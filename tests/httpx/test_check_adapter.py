@@ -15,7 +15,7 @@ import pytest
 import sansmcp
 import sansmcp_httpx
 from sansmcp.events import ClientEvent, Connected
-from sansmcp_check import Check, ClientSubject, Feature, client_checks
+from sansmcp_check import Check, ClientUnderTest, Feature, client_checks
 
 from ..asyncio.subject import AsyncioClients
 from ..trio.subject import TrioClients
@@ -53,7 +53,7 @@ class OnAsyncio(AsyncioClients):
 
 @pytest.mark.parametrize("subject", [OnTrio, OnAsyncio])
 @pytest.mark.parametrize("check", client_checks(), ids=str)
-def test_client(subject: Callable[[], ClientSubject], check: Check[ClientSubject]) -> None:
+def test_client(subject: Callable[[], ClientUnderTest], check: Check[ClientUnderTest]) -> None:
     check(subject())
 
 
@@ -129,5 +129,5 @@ COSTS_A_CONNECTION = pytest.mark.xfail(
     ],
     ids=str,
 )
-def test_blocking(check: Check[ClientSubject]) -> None:
+def test_blocking(check: Check[ClientUnderTest]) -> None:
     check(BlockingSubject())

@@ -9,7 +9,7 @@ import sansmcp
 
 from ..conformance.steps import Script, awaiting, blocking
 
-Call: TypeAlias = sansmcp.CallHandle[Any, Any]
+Call: TypeAlias = sansmcp.BaseCall[Any, Any]
 Steps: TypeAlias = Generator[Any, Any, str]
 
 

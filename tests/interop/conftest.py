@@ -47,9 +47,11 @@ def sdk_server(transport: str) -> Generator[str, None, None]:
             process.kill()
 
 
-async def serve(nursery: trio.Nursery, app: sansmcp.App, **settings: Any) -> sansmcp_trio.Serving:
+async def serve(
+    nursery: trio.Nursery, app: sansmcp.App, **settings: Any
+) -> sansmcp_trio.RunningServer:
     """Serve an application of ours over HTTP, on a free port."""
-    serving: sansmcp_trio.Serving = await nursery.start(
+    serving: sansmcp_trio.RunningServer = await nursery.start(
         partial(sansmcp_trio.serve, app, http=("127.0.0.1", 0), **settings)
     )
     return serving

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
 MODERN = "2026-07-28"
-SEAL = sansmcp.StateSeal(keys=(b"a key for these tests",), clock=time.time)
+SEAL = sansmcp.StateSigner(keys=(b"a key for these tests",), clock=time.time)
 REGION = "Zürich "
 """Repeated in a header, which has to encode it."""
 SCHEMAS: Mapping[str, Mapping[str, Any]] = {
@@ -42,7 +42,7 @@ class Tools:
     """Our application."""
 
     def __init__(self) -> None:
-        self.serving: sansmcp_trio.Serving | None = None
+        self.serving: sansmcp_trio.RunningServer | None = None
         self._is_cancelled = trio.Event()
         self.app = sansmcp.App("ours", "1", capabilities={"tools": {"listChanged": True}})
         self.app.input_schema = _schema_of
@@ -103,12 +103,12 @@ def _text(text: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def served(**settings: Any) -> AsyncGenerator[sansmcp_trio.Serving, None]:
+async def served(**settings: Any) -> AsyncGenerator[sansmcp_trio.RunningServer, None]:
     """Serve our application; it is stopped at the end of the block, unless it has been before."""
     tools = Tools()
     async with trio.open_nursery() as nursery:
         serve = partial(sansmcp_trio.serve, tools.app, versions=(MODERN,), seal=SEAL, **settings)
-        serving: sansmcp_trio.Serving = await nursery.start(serve)
+        serving: sansmcp_trio.RunningServer = await nursery.start(serve)
         tools.serving = serving
         yield serving
         serving.stop()

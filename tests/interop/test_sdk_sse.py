@@ -54,7 +54,7 @@ async def test_our_client_uses_their_server(sdk_url: str, version: str) -> None:
 
 
 async def test_our_client_finds_out_what_their_server_speaks(sdk_url: str) -> None:
-    async with sansmcp_trio.connect(sdk_url, verdicts=sansmcp.Verdicts()) as client:
+    async with sansmcp_trio.connect(sdk_url, verdicts=sansmcp.KnownServers()) as client:
         assert client.connected.transport == "http+sse"
         assert text(await client.call_tool("echo", {"text": "found"})) == "found"
 

@@ -105,7 +105,7 @@ def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 async def test_tools(server: Running) -> None:
-    async with sansmcp_trio.connect(server.target, verdicts=sansmcp.Verdicts()) as client:
+    async with sansmcp_trio.connect(server.target, verdicts=sansmcp.KnownServers()) as client:
         assert client.connected.transport == server.transport
         assert client.connected.server_info["name"] == "mcp-servers/everything"
         assert client.connected.instructions

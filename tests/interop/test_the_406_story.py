@@ -25,15 +25,15 @@ from sansmcp_cli import example
 
 from .conftest import sdk_server, serve, text, use_our_server
 
-Served = Callable[..., Awaitable[sansmcp_trio.Serving]]
+Served = Callable[..., Awaitable[sansmcp_trio.RunningServer]]
 
 
 @pytest.fixture
 async def served(nursery: trio.Nursery) -> AsyncGenerator[Served, None]:
     """Start a server with the example application."""
-    running: list[sansmcp_trio.Serving] = []
+    running: list[sansmcp_trio.RunningServer] = []
 
-    async def start(**settings: Any) -> sansmcp_trio.Serving:
+    async def start(**settings: Any) -> sansmcp_trio.RunningServer:
         running.append(await serve(nursery, example.app, **settings))
         return running[-1]
 

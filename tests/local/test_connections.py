@@ -13,7 +13,7 @@ import pytest
 
 import sansmcp
 from sansmcp.http import Url
-from sansmcp_check import ClientSubject, ServerSubject
+from sansmcp_check import ClientUnderTest, ServerUnderTest
 from sansmcp_check.check import MOMENT
 from sansmcp_check.raw_client import Connection
 from sansmcp_check.servers import begun, serving
@@ -25,7 +25,7 @@ from ..blocking.subject import BlockingClients, BlockingServers
 from ..tls import contexts
 from ..trio.subject import TrioClients, TrioServers
 
-ADAPTERS: dict[str, tuple[Callable[[], ClientSubject], Callable[[], ServerSubject]]] = {
+ADAPTERS: dict[str, tuple[Callable[[], ClientUnderTest], Callable[[], ServerUnderTest]]] = {
     "asyncio": (lambda: AsyncioClients("asyncio"), lambda: AsyncioServers("asyncio")),
     "uvloop": (lambda: AsyncioClients("uvloop"), lambda: AsyncioServers("uvloop")),
     "trio": (TrioClients, TrioServers),

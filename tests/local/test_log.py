@@ -15,10 +15,10 @@ import pytest
 
 import sansmcp
 import sansmcp_blocking
-from sansmcp.events import BadRequest, ServerEvent, StoreFailed
+from sansmcp.events import RefusalSent, ServerEvent, StoreFailed
 from sansmcp_local import _log, log_event
 
-BAD_REQUEST = BadRequest(sansmcp.RemoteProtocolError("no", reason="no"))
+BAD_REQUEST = RefusalSent(sansmcp.RemoteProtocolError("no", reason="no"))
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ BAD_REQUEST = BadRequest(sansmcp.RemoteProtocolError("no", reason="no"))
     [
         (StoreFailed("disk full", lost=True), "WARNING", "messages are lost: disk full"),
         (StoreFailed("disk full", lost=False), "WARNING", "unable to resume: disk full"),
-        (BAD_REQUEST, "DEBUG", "BadRequest"),
+        (BAD_REQUEST, "DEBUG", "RefusalSent"),
     ],
 )
 def test_what_is_worth_a_warning(
@@ -70,7 +70,7 @@ def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_log, "_said", set[str]())
 
 
-UNKNOWN = BadRequest(sansmcp.RemoteProtocolError("who?", reason="session_not_found"))
+UNKNOWN = RefusalSent(sansmcp.RemoteProtocolError("who?", reason="session_not_found"))
 
 
 @pytest.mark.usefixtures("nothing_said")
@@ -93,7 +93,7 @@ def test_a_server_that_does_not_know_a_session(
     """Row E8 of the review: the refusal and the log name the cause and the cure."""
     settings: dict[str, Any] = {}
     if shared:
-        seal = sansmcp.StateSeal(keys=(bytes(16),), clock=time.time)
+        seal = sansmcp.StateSigner(keys=(bytes(16),), clock=time.time)
         settings = {"store": sansmcp.MemoryStore(), "shared_store": True, "seal": seal}
     app = sansmcp.App("teller", "1")
     with sansmcp_blocking.serve(app, http=("127.0.0.1", 0), **settings) as serving:

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from sansmcp_loop import Event, Loop, Promise, TimeoutScheduler, current_loop
+from sansmcp_loop import Event, Loop, PendingResult, TimeoutScheduler, current_loop
 
 from ..asgi.loops import PATIENCE, Run, until
 
@@ -163,7 +163,7 @@ def test_what_has_to_be_done_is_done_though_cancelled(run: Run) -> None:
 
 def test_a_promise_is_kept_once(run: Run) -> None:
     async def main() -> None:
-        kept, broken = Promise(current_loop().event()), Promise(current_loop().event())
+        kept, broken = PendingResult(current_loop().event()), PendingResult(current_loop().event())
         assert not kept.is_delivered
         kept.deliver(1)
         kept.deliver(error=ValueError())

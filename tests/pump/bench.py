@@ -10,10 +10,10 @@ import h11
 
 from sansmcp import (
     App,
-    Call,
     Idle,
     MemoryStore,
     Server,
+    ServerCall,
     ServerConnection,
     ServerSettings,
     h11_parser,
@@ -89,7 +89,7 @@ class Bench(TimedBench):
         self.reads = True
         """Whether the peer takes what is sent."""
         self.idle: Idle | None = None
-        self.calls: list[Call] = []
+        self.calls: list[ServerCall] = []
         self.asked: list[Authenticate] = []
         super().__init__()
 

@@ -13,14 +13,14 @@ from sansmcp import (
     App,
     BodyData,
     BodyEnd,
-    Call,
     ConnectionInfo,
+    ConnectionLost,
     Idle,
-    PeerGone,
     RemoteProtocolError,
     RequestHead,
     ResponseHead,
     Server,
+    ServerCall,
     ServerSettings,
     SseDecoder,
     SseEvent,
@@ -35,7 +35,7 @@ from sansmcp.effects import (
     StoreEffect,
     Wake,
 )
-from sansmcp.events import BadRequest, CallReceived, ServerEvent
+from sansmcp.events import CallReceived, RefusalSent, ServerEvent
 from sansmcp.testing import counting_tokens
 
 from ..benches import Machine, TimedBench
@@ -87,14 +87,14 @@ class Talk:
         """Whether the response was sent in full, or broken off."""
         return self.ended or self.aborted
 
-    def feed(self, part: RequestHead | BodyData | BodyEnd | PeerGone) -> Talk:
+    def feed(self, part: RequestHead | BodyData | BodyEnd | ConnectionLost) -> Talk:
         self.bench.server.receive(self.exchange, part, now=self.bench.now)
         self.pull()
         self.bench.settle()
         return self
 
     def gone(self) -> Talk:
-        return self.feed(PeerGone())
+        return self.feed(ConnectionLost())
 
     def pull(self) -> None:
         """Do what a driver does: send until there is nothing to send."""
@@ -368,7 +368,7 @@ class Bench(TimedBench):
         version: str | None = LATEST,
         token: int | str | None = None,
         headers: Mapping[str, str | None] | None = None,
-    ) -> tuple[Talk, Call]:
+    ) -> tuple[Talk, ServerCall]:
         """A request, and the call that the application gets."""
         message = request(next(self.ids) if id is None else id, method)
         if token is not None:
@@ -376,7 +376,7 @@ class Bench(TimedBench):
         talk = self.post(message, session, version, headers)
         return talk, self.last_call()
 
-    def last_call(self) -> Call:
+    def last_call(self) -> ServerCall:
         event = self.events.pop()
         assert isinstance(event, CallReceived), event
         return event.call
@@ -403,6 +403,6 @@ def expect(talk: Talk, status: int, reason: str, code: int = -32600, id: Any = N
     assert answer.get("id") == id
     assert ("id" in answer) == (id is not None)
     event = talk.bench.events[-1]
-    assert isinstance(event, BadRequest)
+    assert isinstance(event, RefusalSent)
     assert isinstance(event.error, RemoteProtocolError)
     assert event.error.reason == reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sansmcp import Call, Limits, MemoryStore
+from sansmcp import Limits, MemoryStore, ServerCall
 from sansmcp.events import CallReceived
 
 from .bench import LATEST, Bench
@@ -46,9 +46,9 @@ class Instances(list[Bench]):
             self.open_session()
 
     @property
-    def entered(self) -> list[Call]:
+    def entered(self) -> list[ServerCall]:
         """The calls whose handlers are to be entered, anywhere, since the last look."""
-        calls: list[Call] = []
+        calls: list[ServerCall] = []
         for bench in self:
             calls += [event.call for event in bench.events if isinstance(event, CallReceived)]
             bench.events.clear()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sansmcp import App, Call, Idle, ServerPipe, ServerSettings
+from sansmcp import App, Idle, ServerCall, ServerPipe, ServerSettings
 from sansmcp.effects import CloseConnection, SendBytes
 
 from ..benches import Machine, TimedBench
@@ -109,7 +109,7 @@ class Pipe(TimedBench):
         self.bench.events.clear()
         return self
 
-    def call(self, id: Any = 1, method: str = "tools/call", **params: Any) -> Call:
+    def call(self, id: Any = 1, method: str = "tools/call", **params: Any) -> ServerCall:
         """A request, and the call that the application gets."""
         self.say(request(id, method, **params))
         return self.bench.last_call()

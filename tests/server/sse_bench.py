@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sansmcp import Call, Session
+from sansmcp import ServerCall, Session
 
 from .bench import JSON, LATEST, STREAM, Bench, Talk, initialize, notification, request
 
@@ -63,7 +63,7 @@ class SseClient:
         self.bench.events.clear()
         return self
 
-    def call(self, id: Any = 1, method: str = "tools/call", **params: Any) -> Call:
+    def call(self, id: Any = 1, method: str = "tools/call", **params: Any) -> ServerCall:
         """A request, and the call that the application gets."""
         self.say(request(id, method, **params))
         return self.bench.last_call()

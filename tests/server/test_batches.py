@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sansmcp import Limits
-from sansmcp.events import BadRequest, CallCancelled, CallReceived, ClientNotified
+from sansmcp.events import CallCancelled, CallReceived, ClientNotified, RefusalSent
 
 from .bench import Bench, notification, request
 
@@ -80,7 +80,7 @@ def test_bad_elements_get_errors_and_the_others_work(bench: Bench) -> None:
     bench.do(call.respond, {})
     answers = [(answer.get("id"), answer.get("error", {}).get("code")) for answer in talk.json]
     assert answers == [(None, -32600), (2, -32600), (3, -32601), (1, -32600), (1, None)]
-    assert sum(isinstance(event, BadRequest) for event in bench.events) == 4
+    assert sum(isinstance(event, RefusalSent) for event in bench.events) == 4
 
 
 def test_a_cancelled_element_gets_no_answer(bench: Bench) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sansmcp import LocalProtocolError
-from sansmcp.events import CallCancelled, MessageLost
+from sansmcp.events import CallCancelled, ResponseUndelivered
 from sansmcp.states import CallState
 
 from .bench import Bench, notification
@@ -92,7 +92,9 @@ def test_an_answer_that_nobody_can_get_is_reported(bench: Bench) -> None:
     with pytest.raises(LocalProtocolError):
         call.ask("ping", timeout=1, now=bench.now)
     assert bench.do(call.respond, {}) is False
-    assert bench.events == [MessageLost(call, "the client left before it could be answered")]
+    assert bench.events == [
+        ResponseUndelivered(call, "the client left before it could be answered")
+    ]
     assert bench.store.count == 0
 
 
@@ -112,7 +114,7 @@ def test_without_a_store_a_lost_reader_loses_the_answer() -> None:
     talk.gone()
     assert bench.do(call.notify, "y") is False
     assert bench.do(call.respond, {}) is False
-    assert isinstance(bench.events[-1], MessageLost)
+    assert isinstance(bench.events[-1], ResponseUndelivered)
 
 
 def test_a_client_that_leaves_before_its_large_answer(bench: Bench) -> None:

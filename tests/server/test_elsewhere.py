@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sansmcp import Call, ErrorResponse, InputRequired, Limits, Response
+from sansmcp import ErrorResponse, InputRequired, Limits, Response, ServerCall
 from sansmcp.effects import StoreAppend, StoreRead
-from sansmcp.events import CallCancelled, CallReceived, ClientAnswered
+from sansmcp.events import CallCancelled, CallReceived, ClientResponseReceived
 
 from .bench import LATEST, PING, Bench, Talk, methods, notification, say
 from .instances import Instances
@@ -25,7 +25,7 @@ def cancelled(id: Any, **more: Any) -> dict[str, Any]:
     return notification("notifications/cancelled", requestId=id, **more)
 
 
-def ask(bench: Bench, session: str, version: str = LATEST) -> tuple[Talk, Call, int]:
+def ask(bench: Bench, session: str, version: str = LATEST) -> tuple[Talk, ServerCall, int]:
     """A call whose handler waits for an answer; the stream, the call, and the question's id."""
     talk, call = bench.call(session, version=version)
     id: int = bench.do(call.ask, "elicitation/create", timeout=30)
@@ -43,7 +43,7 @@ def test_an_answer_reaches_the_handler_that_waits(version: str) -> None:
     assert second.post(result(id, ACCEPTED), session, version).status == 202
     assert first.events == []
     instances.wait(0.25)
-    assert first.events == [ClientAnswered(call, id, Response(id, ACCEPTED))]
+    assert first.events == [ClientResponseReceived(call, id, Response(id, ACCEPTED))]
     first.do(call.respond, {})
     assert methods(talk) == ["elicitation/create", "answer"]
 
@@ -55,7 +55,7 @@ def test_so_do_answers_of_a_batch_and_errors() -> None:
     error = {"jsonrpc": "2.0", "id": id, "error": {"code": -1, "message": "no"}}
     assert second.post([error], session, "2025-03-26").status == 202
     instances.wait(0.25)
-    assert first.events == [ClientAnswered(call, id, ErrorResponse(id, -1, "no"))]
+    assert first.events == [ClientResponseReceived(call, id, ErrorResponse(id, -1, "no"))]
 
 
 def test_the_first_answer_counts() -> None:
@@ -67,7 +67,7 @@ def test_the_first_answer_counts() -> None:
     instances.wait(0.5)
     assert instances[0].post(result(id, "c"), session).status == 202
     instances.wait(0.5)
-    assert instances[0].events == [ClientAnswered(call, id, Response(id, "a"))]
+    assert instances[0].events == [ClientResponseReceived(call, id, Response(id, "a"))]
 
 
 def test_questions_of_all_instances_have_different_ids() -> None:
@@ -81,10 +81,12 @@ def test_questions_of_all_instances_have_different_ids() -> None:
         instances[1].post(result(id, {"of": id}), session)
     instances.wait(0.5)
     given = [event for bench in instances for event in bench.events]
-    assert {(e.call, e.request_id) for e in given if isinstance(e, ClientAnswered)} == {
+    assert {(e.call, e.request_id) for e in given if isinstance(e, ClientResponseReceived)} == {
         (call, id) for _, call, id in asked
     }
-    assert all(e.result() == {"of": e.request_id} for e in given if isinstance(e, ClientAnswered))
+    assert all(
+        e.result() == {"of": e.request_id} for e in given if isinstance(e, ClientResponseReceived)
+    )
 
 
 def test_an_answer_that_comes_too_late_is_ignored() -> None:
@@ -116,7 +118,7 @@ def test_an_answer_that_cannot_be_stored_may_be_sent_again() -> None:
     second.store_works = True
     assert second.post(result(id), session).status == 202
     instances.wait(0.25)
-    assert first.events == [ClientAnswered(call, id, Response(id, {}))]
+    assert first.events == [ClientResponseReceived(call, id, Response(id, {}))]
 
 
 def test_an_answer_is_stored_before_the_client_may_forget_it() -> None:

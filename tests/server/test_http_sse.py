@@ -6,14 +6,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from sansmcp import BodyEnd, Limits, PeerGone, RequestHead, Response
+from sansmcp import BodyEnd, ConnectionLost, Limits, RequestHead, Response
 from sansmcp.codecs.sse import KEEP_ALIVE
 from sansmcp.events import (
-    BadRequest,
     CallCancelled,
-    ClientAnswered,
     ClientNotified,
-    MessageLost,
+    ClientResponseReceived,
+    RefusalSent,
+    ResponseUndelivered,
     SessionClosed,
     SessionOpened,
 )
@@ -167,7 +167,7 @@ def test_notifications_questions_and_cancellations(client: SseClient) -> None:
         notification("notifications/cancelled", requestId=1, reason="bored"),
     )
     answered, notified, cancelled = bench.events
-    assert answered == ClientAnswered(call, id, Response(id, {"action": "decline"}))
+    assert answered == ClientResponseReceived(call, id, Response(id, {"action": "decline"}))
     assert isinstance(notified, ClientNotified)
     assert cancelled == CallCancelled(call, "bored")
     assert bench.do(call.respond, {}) is False
@@ -251,7 +251,11 @@ def test_when_the_stream_is_gone_so_is_everything_else(client: SseClient) -> Non
     bench.do(call.ask, "roots/list", timeout=60)
     session = client.session
     client.stream.gone()
-    assert [type(event) for event in bench.events] == [CallCancelled, ClientAnswered, SessionClosed]
+    assert [type(event) for event in bench.events] == [
+        CallCancelled,
+        ClientResponseReceived,
+        SessionClosed,
+    ]
     assert bench.events[-1] == SessionClosed(session, "the client has closed its stream")
     assert bench.server.sessions == ()
     assert bench.do(call.respond, {}) is False
@@ -263,7 +267,7 @@ def test_when_the_stream_is_gone_so_is_everything_else(client: SseClient) -> Non
 def test_a_stream_that_is_gone_before_initialize(client: SseClient) -> None:
     client.stream.gone()
     expect(client.post(initialize()), 404, "session_not_found")
-    assert [type(event) for event in client.bench.events] == [BadRequest]
+    assert [type(event) for event in client.bench.events] == [RefusalSent]
 
 
 def test_the_application_can_end_the_session(client: SseClient) -> None:
@@ -278,7 +282,7 @@ def test_the_application_can_end_the_session(client: SseClient) -> None:
     client.stream.pull()
     assert (client.stream.ended, client.stream.aborted) == (True, False)
     assert not call.is_running
-    assert not any(isinstance(event, MessageLost) for event in bench.events)
+    assert not any(isinstance(event, ResponseUndelivered) for event in bench.events)
 
 
 @pytest.mark.parametrize("initialized", [True, False])
@@ -343,7 +347,7 @@ def test_a_stream_that_is_lost_before_it_is_sent(bench: Bench, path: str) -> Non
         target=path.encode(),
         headers=((b"host", b"localhost"), (b"accept", STREAM.encode())),
     )
-    talk.feed(head).feed(BodyEnd()).feed(PeerGone())
+    talk.feed(head).feed(BodyEnd()).feed(ConnectionLost())
     talk.reads = True
     talk.pull()
     assert talk.head is None

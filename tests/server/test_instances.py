@@ -6,10 +6,10 @@ import pytest
 
 from sansmcp import (
     App,
-    Call,
     Limits,
     LocalProtocolError,
     Server,
+    ServerCall,
     StreamKey,
 )
 from sansmcp.effects import StoreAppend
@@ -156,7 +156,7 @@ def test_a_store_that_is_shared_is_used() -> None:
 # Streams
 
 
-def left(bench: Bench) -> tuple[str, Talk, Call]:
+def left(bench: Bench) -> tuple[str, Talk, ServerCall]:
     """A session, the stream of a call that has said "a" before its client left, and the call."""
     session = bench.open_session()
     talk, call = bench.call(session)

@@ -16,7 +16,7 @@ from sansmcp import (
     StreamKey,
 )
 from sansmcp.effects import StoreAppend, StoreRead
-from sansmcp.events import BadRequest, CallReceived, MessageLost, StoreFailed
+from sansmcp.events import CallReceived, RefusalSent, ResponseUndelivered, StoreFailed
 
 from .bench import LATEST, PING, Bench, Talk, expect, methods, say
 from .instances import Instances
@@ -259,7 +259,7 @@ def test_lost_turns_are_told_to_the_application_where_nobody_waits() -> None:
     answers = [result("nothing-here-at-all-1.0", ACCEPTED)]
     assert bench.post(answers, session, "2025-03-26").status == 202
     event = bench.events[-1]
-    assert isinstance(event, BadRequest)
+    assert isinstance(event, RefusalSent)
     assert event.error.reason == "unknown_turn"
 
 
@@ -402,7 +402,7 @@ def test_what_another_instance_goes_on_with_is_not_written_here_any_more() -> No
     assert not instances.store.append(log, (entry,), now=0)
     say(first, call, "b")
     assert first.do(call.respond, {}) is False
-    assert isinstance(first.events[-1], MessageLost)
+    assert isinstance(first.events[-1], ResponseUndelivered)
     instances.wait(0.5)
     assert methods(talk) == ["a", "answer"]
     assert talk.ended

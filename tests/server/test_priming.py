@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp import App, Call, Client, Limits, LocalProtocolError, MemoryStore, Server
+from sansmcp import App, Client, Limits, LocalProtocolError, MemoryStore, Server, ServerCall
 from sansmcp.events import CallCompleted, CallFailed
 from sansmcp.testing import Link, Pair, counting_tokens
 
@@ -18,9 +18,9 @@ from .instances import Instances
 def cut_after(seconds: float, **settings: Any) -> list[Any]:
     """Break the connection of a call that takes a while; returns what the client got."""
     app = App("slow")
-    runs: list[Call] = []
+    runs: list[ServerCall] = []
 
-    def work(call: Call) -> Generator[float, None, Any]:
+    def work(call: ServerCall) -> Generator[float, None, Any]:
         runs.append(call)
         yield 0.2
         return {"done": True}
@@ -96,7 +96,7 @@ def test_an_id_means_the_same_to_every_instance() -> None:
     assert resumed.ended
 
 
-def opening() -> tuple[Bench, Talk, Call]:
+def opening() -> tuple[Bench, Talk, ServerCall]:
     """A call at one of several instances; its store has just been asked to note the stream."""
     bench = Bench(shared_store=True)
     session = bench.open_session()

@@ -7,22 +7,22 @@ from typing import Any
 import pytest
 
 from sansmcp import (
-    Call,
     ErrorResponse,
     JsonRpcError,
     LocalProtocolError,
     RequestCancelled,
     RequestTimeout,
     Response,
+    ServerCall,
 )
-from sansmcp.events import CallCancelled, ClientAnswered
+from sansmcp.events import CallCancelled, ClientResponseReceived
 
 from .bench import Bench, Talk, methods, notification
 
 requirement = pytest.mark.requirement
 
 
-def ask(bench: Bench, method: str = "elicitation/create") -> tuple[str, Talk, Call, int]:
+def ask(bench: Bench, method: str = "elicitation/create") -> tuple[str, Talk, ServerCall, int]:
     session = bench.open_session(capabilities={"elicitation": {}})
     talk, call = bench.call(session)
     return session, talk, call, bench.do(call.ask, method, {"message": "?"}, timeout=30)
@@ -37,8 +37,8 @@ def test_a_question_goes_out_on_the_stream_of_its_call(bench: Bench) -> None:
     answer = {"jsonrpc": "2.0", "id": id, "result": {"action": "decline"}}
     assert bench.post(answer, session).status == 202
     (event,) = bench.events
-    assert event == ClientAnswered(call, id, Response(id, {"action": "decline"}))
-    assert isinstance(event, ClientAnswered)
+    assert event == ClientResponseReceived(call, id, Response(id, {"action": "decline"}))
+    assert isinstance(event, ClientResponseReceived)
     assert event.result() == {"action": "decline"}
     assert bench.post(answer, session).status == 202  # twice
     assert len(bench.events) == 1
@@ -65,8 +65,8 @@ def test_an_error_of_the_client_is_an_answer(bench: Bench) -> None:
     session, _, call, id = ask(bench, "ping")
     bench.post({"jsonrpc": "2.0", "id": id, "error": {"code": -1, "message": "no"}}, session)
     (event,) = bench.events
-    assert event == ClientAnswered(call, id, ErrorResponse(id, -1, "no"))
-    assert isinstance(event, ClientAnswered)
+    assert event == ClientResponseReceived(call, id, ErrorResponse(id, -1, "no"))
+    assert isinstance(event, ClientResponseReceived)
     with pytest.raises(JsonRpcError, match="no"):
         event.result()
 
@@ -83,7 +83,7 @@ def test_a_question_times_out(bench: Bench) -> None:
     session, talk, call, id = ask(bench)
     bench.wait(30)
     (event,) = bench.events
-    assert isinstance(event, ClientAnswered)
+    assert isinstance(event, ClientResponseReceived)
     assert isinstance(event.answer, RequestTimeout)
     assert event.answer.seconds == 30
     with pytest.raises(RequestTimeout):
@@ -106,7 +106,7 @@ def test_an_answered_call_withdraws_its_questions(bench: Bench) -> None:
     ]
     assert talk.messages[1]["params"]["requestId"] == id
     (event,) = bench.events
-    assert isinstance(event, ClientAnswered)
+    assert isinstance(event, ClientResponseReceived)
     assert isinstance(event.answer, RequestCancelled)
     bench.wait(100)
     assert len(bench.events) == 1
@@ -115,7 +115,7 @@ def test_an_answered_call_withdraws_its_questions(bench: Bench) -> None:
 def test_a_cancelled_call_ends_its_questions(bench: Bench) -> None:
     session, _, call, _ = ask(bench)
     bench.post(notification("notifications/cancelled", requestId=call.request.id), session)
-    assert [type(event) for event in bench.events] == [CallCancelled, ClientAnswered]
+    assert [type(event) for event in bench.events] == [CallCancelled, ClientResponseReceived]
 
 
 # What may be asked

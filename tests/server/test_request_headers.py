@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sansmcp import Call, RequestHeaders
+from sansmcp import RequestHeaders, ServerCall
 from sansmcp.events import CallReceived
 from sansmcp.server.stdio import ServerPipe
 
@@ -15,7 +15,7 @@ from .sse_bench import SseClient
 SECRET = {"authorization": "Bearer hunter2", "x-tenant": "blue"}
 
 
-def call_of(bench: Bench) -> Call:
+def call_of(bench: Bench) -> ServerCall:
     (event,) = [event for event in bench.events if isinstance(event, CallReceived)]
     return event.call
 

@@ -6,7 +6,7 @@ import pytest
 
 from sansmcp import Entry, EntryKind, EventId, Limits, MemoryStore, StreamKey
 from sansmcp.effects import StoreAppend, StoreRead
-from sansmcp.events import BadRequest
+from sansmcp.events import RefusalSent
 
 from .bench import PING, Bench, methods, say
 from .instances import Instances
@@ -100,7 +100,7 @@ def test_what_is_no_longer_kept_is_said(bench: Bench) -> None:
     say(bench, call, "a", "b", "c", "d")
     ids = [event.id for event in talk.events]
     assert bench.get(session, ids[1]).status == 400
-    assert isinstance(bench.events[-1], BadRequest)
+    assert isinstance(bench.events[-1], RefusalSent)
     assert methods(bench.get(session, ids[2])) == ["c", "d"]
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from sansmcp import (
-    Call,
     InputRequest,
     InputRequired,
     JsonRpcError,
     Limits,
     LocalProtocolError,
+    ServerCall,
 )
-from sansmcp.events import CallCancelled, CallReceived, MessageLost
+from sansmcp.events import CallCancelled, CallReceived, ResponseUndelivered
 
 from .bench import Bench, Talk, methods, notification, request
 from .pipe_bench import Pipe, result
@@ -37,7 +37,7 @@ class Peer:
         self.talk: Talk | None = None
         self.heard: list[Any] = []
 
-    def call(self, method: str = "tools/call", id: Any = 1) -> Call:
+    def call(self, method: str = "tools/call", id: Any = 1) -> ServerCall:
         if self.pipe is not None:
             return self.pipe.call(id, method)
         self.talk, call = self.bench.call(self.session, id, method=method)
@@ -60,7 +60,7 @@ class Peer:
         self.heard, before = self.talk.messages, self.heard
         return self.heard[len(before) :]
 
-    def entered(self) -> Call:
+    def entered(self) -> ServerCall:
         """The call whose handler was just entered again."""
         event = self.bench.events.pop()
         assert isinstance(event, CallReceived)
@@ -233,7 +233,7 @@ def test_a_client_that_has_left_cannot_be_asked() -> None:
     peer.talk.gone()
     assert peer.do(call.respond, InputRequired({"name": NAME})) is False
     (event,) = peer.bench.events
-    assert isinstance(event, MessageLost)
+    assert isinstance(event, ResponseUndelivered)
     assert not call.is_running
 
 

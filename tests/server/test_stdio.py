@@ -8,11 +8,11 @@ import pytest
 
 from sansmcp import REVISIONS, Limits, LocalProtocolError, Request, Response, ServerPipe
 from sansmcp.events import (
-    BadRequest,
     CallCancelled,
     CallReceived,
-    ClientAnswered,
     ClientNotified,
+    ClientResponseReceived,
+    RefusalSent,
     SessionClosed,
     SessionOpened,
 )
@@ -77,7 +77,7 @@ def test_a_second_initialize_is_refused_and_changes_nothing() -> None:
     pipe = Pipe().open("2025-06-18")
     (answer,) = pipe.say(initialize(LATEST)).said
     assert (answer["id"], reason(answer)) == (0, (-32600, "initialized_already"))
-    assert pipe.events == [BadRequest]
+    assert pipe.events == [RefusalSent]
     assert pipe.session.revision.name == "2025-06-18"
 
 
@@ -99,7 +99,7 @@ def test_requests_before_initialize_are_told_the_versions(id: int | str) -> None
     assert (answer["id"], reason(answer)) == (id, (-32600, "not_initialized"))
     assert answer["error"]["data"]["supported"] == list(REVISIONS)
     assert all(version in answer["error"]["message"] for version in REVISIONS)
-    assert pipe.events == [BadRequest]
+    assert pipe.events == [RefusalSent]
     assert pipe.open().call().is_running
 
 
@@ -155,7 +155,7 @@ def test_an_unknown_method() -> None:
     pipe = Pipe().open()
     (answer,) = pipe.say(request(5, "prompts/get")).said
     assert (answer["id"], reason(answer)) == (5, (-32601, "method_not_found"))
-    assert pipe.events == [BadRequest]
+    assert pipe.events == [RefusalSent]
 
 
 def test_the_id_of_a_running_call_is_refused_and_free_again_after_it() -> None:
@@ -173,7 +173,7 @@ def test_calls_are_bounded() -> None:
     pipe.say(request(1), request(2), request(3))
     (answer,) = pipe.said
     assert (answer["id"], reason(answer)) == (3, (-32600, "too_many_requests"))
-    assert pipe.events == [CallReceived, CallReceived, BadRequest]
+    assert pipe.events == [CallReceived, CallReceived, RefusalSent]
 
 
 @requirement("STDIO-B-002", "JSONRPC-B-002")
@@ -228,7 +228,9 @@ def test_the_client_answers_the_servers_questions() -> None:
     id = pipe.bench.do(call.ask, "elicitation/create", {"message": "?"}, timeout=30)
     assert pipe.said == [request(id, "elicitation/create", message="?")]
     pipe.say(result("1"), result(99), result(id, {"action": "decline"}), result(id))
-    assert pipe.bench.events == [ClientAnswered(call, id, Response(id, {"action": "decline"}))]
+    assert pipe.bench.events == [
+        ClientResponseReceived(call, id, Response(id, {"action": "decline"}))
+    ]
     pipe.bench.do(call.respond, {})
     assert pipe.said == [result(1)]
 
@@ -237,7 +239,7 @@ def test_a_question_that_is_not_answered_in_time_is_withdrawn() -> None:
     pipe = Pipe().open()
     id = pipe.bench.do(pipe.call().ask, "ping", timeout=30)
     pipe.wait(30)
-    assert pipe.events == [ClientAnswered]
+    assert pipe.events == [ClientResponseReceived]
     _, withdrawal = pipe.said
     assert withdrawal["params"] == {"requestId": id, "reason": "timed out"}
 

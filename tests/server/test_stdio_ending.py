@@ -11,10 +11,10 @@ import pytest
 from sansmcp import Idle, Limits, LocalProtocolError
 from sansmcp.codecs.json import is_array
 from sansmcp.events import (
-    BadRequest,
     CallCancelled,
     CallReceived,
-    ClientAnswered,
+    ClientResponseReceived,
+    RefusalSent,
     SessionClosed,
     SessionOpened,
 )
@@ -86,7 +86,7 @@ def test_calls_that_take_too_long_are_left_behind() -> None:
     pipe.wait(2.9)
     assert call.is_running
     pipe.wait(0.1)
-    assert pipe.events == [CallCancelled, ClientAnswered, SessionClosed]
+    assert pipe.events == [CallCancelled, ClientResponseReceived, SessionClosed]
     assert pipe.bench.do(call.respond, {}) is False
     expect_nothing_left(pipe)
 
@@ -129,7 +129,7 @@ def test_when_nobody_reads_any_more_everything_ends_at_once() -> None:
     pipe.output = b""
     pipe.lose().lose()
     assert closed_with(pipe) == "the output is closed"
-    assert pipe.events == [CallCancelled, ClientAnswered, CallCancelled, SessionClosed]
+    assert pipe.events == [CallCancelled, ClientResponseReceived, CallCancelled, SessionClosed]
     assert not first.is_running
     assert pipe.bench.do(second.respond, {}) is False
     assert pipe.bench.do(session.notify, "x") is False
@@ -171,7 +171,7 @@ def test_a_server_that_drains_takes_no_new_requests() -> None:
     assert [reason(answer) for answer in said] == [(-32600, "shutting_down")] * 3
     (answers,) = pipe.say([request(2), PING]).said
     assert [reason(answer)[1] for answer in answers] == ["shutting_down"] * 2
-    assert pipe.events == [BadRequest] * 4
+    assert pipe.events == [RefusalSent] * 4
     pipe.say(notification("notifications/cancelled", requestId=1))
     assert not call.is_running
     assert fresh.bench.server.sessions == ()

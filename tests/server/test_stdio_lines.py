@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sansmcp import Limits
-from sansmcp.events import Noise
+from sansmcp.events import InvalidLine
 
 from .bench import LATEST, initialize, notification, request
 from .pipe_bench import Pipe, line, reason, result
@@ -45,7 +45,7 @@ def test_lines_go_out_with_a_line_feed_alone() -> None:
     assert b"\r" not in pipe.output
     assert pipe.output.endswith(b'{"jsonrpc":"2.0","id":7,"result":{}}\n')
     assert [answer["id"] for answer in pipe.said] == [0, 7, 7]
-    assert not any(isinstance(event, Noise) for event in pipe.bench.events)
+    assert not any(isinstance(event, InvalidLine) for event in pipe.bench.events)
 
 
 def test_a_line_may_have_spaces_around_it_and_within() -> None:
@@ -71,7 +71,7 @@ def test_what_is_no_message_is_answered_and_reported(noise: bytes) -> None:
     assert "id" not in answer
     assert pong == result(7)
     (event,) = pipe.bench.events
-    assert isinstance(event, Noise)
+    assert isinstance(event, InvalidLine)
     assert event.line == noise[:200]
     assert event.error.reason == NOISE[noise][1]
 
@@ -79,7 +79,7 @@ def test_what_is_no_message_is_answered_and_reported(noise: bytes) -> None:
 def test_noise_is_shown_by_its_start() -> None:
     pipe = Pipe().say(b"x" * 10_000)
     (event,) = pipe.bench.events
-    assert isinstance(event, Noise)
+    assert isinstance(event, InvalidLine)
     assert event.line == b"x" * 200
 
 
@@ -94,7 +94,7 @@ def test_a_line_that_is_too_long_is_told_once_and_skipped(chunk: int) -> None:
     assert answer["error"]["data"]["limit"] == 300
     assert pong == result(7)
     (event,) = pipe.bench.events
-    assert isinstance(event, Noise)
+    assert isinstance(event, InvalidLine)
     assert event.line == b""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp import Call, InputRequired
+from sansmcp import InputRequired, ServerCall
 from sansmcp.events import CallCancelled, CallReceived
 
 from .bench import LATEST, Bench, Talk, expect, methods, request, say
@@ -17,11 +17,11 @@ from .pipe_bench import Pipe
 from .sse_bench import SseClient
 from .test_rounds import ALL, NAME
 
-Begun = tuple[Bench, list[Call], Callable[[], list[Any]]]
+Begun = tuple[Bench, list[ServerCall], Callable[[], list[Any]]]
 """A server, the calls that run, and what their clients have been sent as answers."""
 
 
-def received(bench: Bench) -> list[Call]:
+def received(bench: Bench) -> list[ServerCall]:
     calls = [event.call for event in bench.events if isinstance(event, CallReceived)]
     bench.events.clear()
     return calls

@@ -11,7 +11,7 @@ import pytest
 from sansmcp import Entry, Limits, LocalProtocolError, MemoryStore, StreamKey
 from sansmcp.drivers.store_checks import check_synchronous
 from sansmcp.effects import StoreAppend, StoreDrop, StoreEffect, StoreRead
-from sansmcp.events import MessageLost, StoreFailed
+from sansmcp.events import ResponseUndelivered, StoreFailed
 
 from .bench import Bench, methods, request, say
 from .instances import Instances
@@ -165,7 +165,7 @@ def test_when_the_store_fails_without_a_reader_that_is_said() -> None:
     bench.fail_store_once()
     assert bench.events == [StoreFailed("disk full", lost=True)]
     assert bench.do(call.respond, {}) is False
-    assert isinstance(bench.events[-1], MessageLost)
+    assert isinstance(bench.events[-1], ResponseUndelivered)
     assert bench.get(session, talk.events[0].id).status == 400
 
 

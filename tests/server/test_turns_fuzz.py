@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sansmcp import Call, InputRequired
+from sansmcp import InputRequired, ServerCall
 
 from .bench import LATEST, Talk
 from .instances import Instances
@@ -54,7 +54,7 @@ class Waiting:
         self.ids = dict(zip(IDS, known, strict=True))
         cursors = (self.talk.last_id, self.talk.events[0].id, *(talk.last_id for talk in talks))
         self.cursors = dict(zip(CURSORS, cursors, strict=True))
-        self.entered: list[Call] = []
+        self.entered: list[ServerCall] = []
 
     def ask(self, session: str, id: str, *names: str) -> Talk:
         talk, call = self.instances[0].call(session, id, version=self.version)

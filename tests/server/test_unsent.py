@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sansmcp import Call, Limits
+from sansmcp import Limits, ServerCall
 from sansmcp.events import CallCancelled, SessionClosed
 
 from .bench import Bench, Talk, methods, say
@@ -21,13 +21,13 @@ def stopped(talk: Talk) -> Talk:
     return talk
 
 
-def in_a_session(bench: Bench, session: str) -> tuple[Talk, Call]:
+def in_a_session(bench: Bench, session: str) -> tuple[Talk, ServerCall]:
     talk, call = bench.call(session)
     bench.do(call.notify, "begun")
     return talk, call
 
 
-def fill(bench: Bench, call: Call, most: int = 10**9) -> int:
+def fill(bench: Bench, call: ServerCall, most: int = 10**9) -> int:
     """Say things as long as the handler need not wait; how often it did."""
     count = 0
     while count < most and not call.congested:

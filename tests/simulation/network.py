@@ -15,7 +15,7 @@ import attrs
 from sansmcp import Idle, ServerConnection, ServerPipe
 from sansmcp.effects import CloseConnection, SendBytes
 from sansmcp.http11.client_connection import ClientConnection
-from sansmcp.process import ErrorEnd, ErrorOutput, OutputEnd, ProcessExit
+from sansmcp.process import ProcessExited, StderrClosed, StderrData, StdoutClosed
 
 from .gathering import Gatherer
 
@@ -474,7 +474,7 @@ class Pipes:
         self.is_over = True
         self.instance.die()
         self._down.flush()
-        for part in (OutputEnd(), ErrorEnd(), ProcessExit(status)):
+        for part in (StdoutClosed(), StderrClosed(), ProcessExited(status)):
             self._later(lambda part=part: self.owner.hear(part))  # type: ignore[misc]
 
     # The server's end
@@ -512,7 +512,7 @@ class Pipes:
 
     def _arrive(self, data: bytes) -> None:
         if self.world.is_faulty and "noise" in self.world.features and data.startswith(b"{"):
-            self.owner.hear(ErrorOutput(b"a line of the log\n"))
+            self.owner.hear(StderrData(b"a line of the log\n"))
         self.arrived.append(data)
         self.owner.touch()
 

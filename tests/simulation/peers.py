@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 from sansmcp import (
-    Call,
     Client,
     Entry,
     Idle,
@@ -27,6 +26,7 @@ from sansmcp import (
     LocalProtocolError,
     MemoryStore,
     Server,
+    ServerCall,
     StreamKey,
 )
 from sansmcp.codecs.event_id import EventId
@@ -34,7 +34,7 @@ from sansmcp.effects import (
     AbortExchange,
     Authenticate,
     ClientEffect,
-    CloseInput,
+    CloseStdin,
     KillProcess,
     OpenExchange,
     ServerEffect,
@@ -45,7 +45,7 @@ from sansmcp.effects import (
     StoreRead,
     TerminateProcess,
     Wake,
-    WriteInput,
+    WriteStdin,
 )
 from sansmcp.errors import CallError, RequestRefused, RequestTimeout
 from sansmcp.events import (
@@ -53,34 +53,34 @@ from sansmcp.events import (
     CallCompleted,
     CallFailed,
     CallReceived,
-    ClientAnswered,
     ClientEvent,
     ClientNotified,
+    ClientResponseReceived,
     Closed,
     Connected,
-    ListenerStopped,
-    MessageLost,
-    Noise,
-    NotDelivered,
+    InvalidLine,
+    MessageUndelivered,
     ProgressReceived,
+    ProtocolViolation,
     Reconnecting,
-    ServerAsked,
+    ResponseUndelivered,
     ServerEvent,
     ServerNotified,
-    ServerWithdrew,
+    ServerRequestCancelled,
+    ServerRequestReceived,
     SessionClosed,
     SessionExpired,
+    StandaloneStreamClosed,
     StoreFailed,
-    Violation,
 )
 from sansmcp.http11.pool import ConnectionPool
 from sansmcp.messages import RequestId
 from sansmcp.meta_keys import LISTEN, LOG_LEVEL, UPDATED
-from sansmcp.process import Output, ProcessPart
+from sansmcp.process import ProcessPart, StdoutData
 from sansmcp.server.legacy.mailbox import cancellation_log
 from sansmcp.server.legacy.parked_calls import Parked
 from sansmcp.server.legacy.sessions import LegacySession
-from sansmcp.server_call import Caller
+from sansmcp.server_call import Peer
 from sansmcp.types import Era
 from sansmcp_stores import SqliteStore
 
@@ -258,7 +258,7 @@ class Customer(Host):
         self.unsubscribed_at = math.inf
         self.answered: set[tuple[Any, ...]] = set()
         """The questions that its application has answered."""
-        self.questions: dict[RequestId, ServerAsked] = {}
+        self.questions: dict[RequestId, ServerRequestReceived] = {}
         """What servers have asked and not withdrawn: one that starts again uses its ids again."""
         self.gets: list[OpenExchange] = []
         """Requests that resume a stream."""
@@ -374,7 +374,7 @@ class Customer(Host):
                 self._progressed(self.calls[event.call], event.progress)
             case ServerNotified(handle, notification):
                 self._notified(handle, notification.method, notification.params or {})
-            case ServerAsked():
+            case ServerRequestReceived():
                 self._asked(event)
             case SessionExpired():
                 self.world.reach("session expired")
@@ -390,10 +390,10 @@ class Customer(Host):
                     self.world.reach("client given up")
                     self.world.reach(f"client given up: {type(error).__name__}")
                     self.needs(f"Closed: {error!r}", *_ANY)
-            case ListenerStopped():
+            case StandaloneStreamClosed():
                 self.listener_stopped = True
                 self.world.reach("listener stopped")
-            case Violation() | Noise():
+            case ProtocolViolation() | InvalidLine():
                 self.world.fail("protocol", f"{self.name}: {event}")
             case _:
                 self._happened_beside(event)
@@ -401,10 +401,10 @@ class Customer(Host):
             self.world.fail("one end", f"{self.name}: {type(event).__name__} after Closed")
 
     def _happened_beside(self, event: ClientEvent) -> None:
-        if isinstance(event, ServerWithdrew):
+        if isinstance(event, ServerRequestCancelled):
             self.world.reach("question withdrawn")
             self.questions.pop(event.request_id, None)
-        elif isinstance(event, NotDelivered):
+        elif isinstance(event, MessageUndelivered):
             self.world.reach("notification not delivered")
             if not self.closes_early and not self.world.is_closing:
                 self.needs(f"{event.reason}", *_ANY)
@@ -516,7 +516,7 @@ class Customer(Host):
         if told_at > self.unsubscribed_at and not (self.causes or self.world.shared):
             self.world.fail("isolation", f"{self.name} has unsubscribed, and is told of {uri}")
 
-    def _asked(self, event: ServerAsked) -> None:
+    def _asked(self, event: ServerRequestReceived) -> None:
         params = event.request.params or {}
         marker = params["marker"]
         if marker[0].split(".")[0] != self.name:
@@ -609,7 +609,7 @@ class Customer(Host):
                     break
             if self.process is not None and self.process.can_read:
                 moved = True
-                self.client.receive_from_process(Output(self.process.read()), now=self.now)
+                self.client.receive_from_process(StdoutData(self.process.read()), now=self.now)
         self.arm()
 
     def lost(self, wire: Wire, reason: str) -> None:
@@ -621,7 +621,7 @@ class Customer(Host):
     def hear(self, part: ProcessPart) -> None:
         """Something has come of the process, beside its output."""
         while self.process is not None and self.process.can_read:
-            self.client.receive_from_process(Output(self.process.read()), now=self.now)
+            self.client.receive_from_process(StdoutData(self.process.read()), now=self.now)
         self.client.receive_from_process(part, now=self.now)
         self.touch()
 
@@ -658,10 +658,10 @@ class Customer(Host):
                 instance = self.world.new_process(self)
                 self.process = Pipes(self.world, f"{instance.name} pipes", instance, self)
                 instance.pipes = self.process
-            case WriteInput(data):
+            case WriteStdin(data):
                 assert self.process is not None
                 self.process.write(data)
-            case CloseInput():
+            case CloseStdin():
                 assert self.process is not None
                 self.process.close()
             case TerminateProcess() | KillProcess():
@@ -719,7 +719,7 @@ class Instance(Host):
         self.is_alive = True
         self.wires: dict[Wire, None] = {}
         self.pipes: Pipes | None = None
-        self.scripts: dict[Call, Script] = {}
+        self.scripts: dict[ServerCall, Script] = {}
         self.stops = False
         """It takes nothing new, and ends soon."""
         self.kill_at: int | None = None
@@ -727,12 +727,12 @@ class Instance(Host):
         self.pending = 0
         """Uses of the store that are not completed."""
         self._steps = 0
-        self._awaited: dict[Call, int] = {}
+        self._awaited: dict[ServerCall, int] = {}
         self._store_free_at = 0.0
         self._store_uses = 0
         self._looked: defaultdict[StreamKey, list[float]] = defaultdict(list)
         """When logs were read."""
-        self._used: set[Caller] = set()
+        self._used: set[Peer] = set()
         """The sessions that have made calls here."""
 
     @property
@@ -981,21 +981,21 @@ class Instance(Host):
                 self.world.reach("handler cancelled")
                 if call in self.scripts:
                     self.scripts.pop(call).close()
-            case ClientAnswered(call, request_id) if self._awaited.get(call) == request_id:
+            case ClientResponseReceived(call, request_id) if self._awaited.get(call) == request_id:
                 del self._awaited[call]
                 self._go_on(call, event)
             case ClientNotified(_, notification):
                 self.world.greeted(notification.params or {})
-            case MessageLost():
+            case ResponseUndelivered():
                 self.world.reach("answer lost")
             case StoreFailed(lost=lost):
                 self.world.reach("store failed, message lost" if lost else "store failed")
-            case Noise():
+            case InvalidLine():
                 self.world.fail("protocol", f"{self.name}: noise {event.line!r}")
             case _:
                 pass
 
-    def _received(self, call: Call) -> None:
+    def _received(self, call: ServerCall) -> None:
         method = call.request.method
         if method == "tools/list":
             call.respond({"tools": []}, now=self.now)
@@ -1015,7 +1015,7 @@ class Instance(Host):
         self.scripts[call] = self._script(call, errand, start, self.world.entries[name])
         self._go_on(call, None)
 
-    def _check_not_cancelled(self, call: Call, session: LegacySession) -> None:
+    def _check_not_cancelled(self, call: ServerCall, session: LegacySession) -> None:
         """Fail if a call goes on whose cancellation has been in the store for long enough."""
         key = session.log_key(cancellation_log(call.request.id))
         stored_at = self.world.stored_cancellations.get(key, math.inf)
@@ -1023,7 +1023,7 @@ class Instance(Host):
         if stored_at + takes < self.world.clock.now:
             self.world.fail("executions", f"{_errand_of(call)} goes on after its cancellation")
 
-    def _are_answers(self, call: Call, name: str) -> bool:
+    def _are_answers(self, call: ServerCall, name: str) -> bool:
         """Whether the answers are those to what was asked; else the call fails with one of them."""
         try:
             answers = dict(call.turn.answers)
@@ -1038,7 +1038,7 @@ class Instance(Host):
             self.world.fail("answers", f"{name} gets {len(answers)} answers")
         return True
 
-    def _script(self, call: Call, errand: Errand, start: int, run: int) -> Script:
+    def _script(self, call: ServerCall, errand: Errand, start: int, run: int) -> Script:
         """What a handler does, from one step on."""
         for number in range(start, len(errand.steps)):
             kind, value = errand.steps[number]
@@ -1078,7 +1078,7 @@ class Instance(Host):
         self.world.check_wanted(errand)
         return {"content": [], "call": errand.name, "pad": "x" * errand.size}
 
-    def _check_answer(self, answered: ClientAnswered, marker: Any) -> None:
+    def _check_answer(self, answered: ClientResponseReceived, marker: Any) -> None:
         try:
             result = answered.result()
         except RequestTimeout as error:
@@ -1091,7 +1091,7 @@ class Instance(Host):
             if result["content"]["marker"] != marker:
                 self.world.fail("answers", f"{marker} is answered {result}")
 
-    def _go_on(self, call: Call, value: Any) -> None:
+    def _go_on(self, call: ServerCall, value: Any) -> None:
         """Let a script go on to its next pause, or to its end."""
         script = self.scripts.get(call)
         if script is None or not self.is_alive:
@@ -1110,7 +1110,7 @@ class Instance(Host):
             call.fail_with(error, now=self.now)
         self.touch()
 
-    def _answer(self, call: Call, result: Any) -> None:
+    def _answer(self, call: ServerCall, result: Any) -> None:
         if isinstance(result, InputRequired):
             self.world.reach("input required")
         try:
@@ -1125,7 +1125,7 @@ reply is lost; or all, and the host has tried again, and was told that somebody 
 """
 
 
-def _errand_of(call: Call) -> str:
+def _errand_of(call: ServerCall) -> str:
     return str((call.request.params or {})["arguments"]["call"])
 
 

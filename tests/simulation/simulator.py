@@ -22,20 +22,20 @@ import attrs
 from sansmcp import (
     App,
     Client,
+    KnownServers,
     Limits,
     MemoryStore,
     ReconnectPolicy,
     Server,
-    StateSeal,
+    StateSigner,
     StreamKey,
-    Verdicts,
     httptools_parser,
 )
 from sansmcp.codecs import jsonrpc
 from sansmcp.codecs.jsonrpc import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
 from sansmcp.effects import OpenExchange
 from sansmcp.errors import RequestTimeout
-from sansmcp.http11_parser import Http11
+from sansmcp.http11_parser import Http11Parser
 from sansmcp.messages import Request
 from sansmcp.meta_keys import LISTEN
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
@@ -435,13 +435,15 @@ class World:
         return Server(
             app,
             new_token=counting_tokens(f"token-of-{name.replace('.', '-')}"),
-            seal=StateSeal(keys=(b"0123456789abcdef",), clock=lambda: self.clock.now, lifetime=1e6),
+            seal=StateSigner(
+                keys=(b"0123456789abcdef",), clock=lambda: self.clock.now, lifetime=1e6
+            ),
             trace=self._tracer(name),
             http11=self._http11(name),
             **settings,
         )
 
-    def _http11(self, name: str) -> Http11 | None:
+    def _http11(self, name: str) -> Http11Parser | None:
         """What reads heads of HTTP; None: the default."""
         if "httptools" not in self.features or self.fates.number(f"{name} reads heads") < 0.5:
             return None
@@ -456,7 +458,7 @@ class World:
     def _draw_clients(self) -> None:
         fates, pick = self.fates, self.fates.pick
         self.customers: list[Customer] = []
-        self.verdicts = Verdicts()
+        self.verdicts = KnownServers()
         eras = "eras" in self.features
         count = pick("clients", (1, 1, 2, 2, 3))
         for index in range(count + eras):

@@ -24,7 +24,6 @@ from sansmcp import (
     App,
     BodyData,
     BodyEnd,
-    Call,
     Client,
     Idle,
     InputRequest,
@@ -35,10 +34,11 @@ from sansmcp import (
     RequestHead,
     ResponseHead,
     Server,
-    StateSeal,
+    ServerCall,
+    StateSigner,
 )
 from sansmcp.effects import SendBody, SendHead
-from sansmcp.events import CallCompleted, CallFailed, ServerAsked
+from sansmcp.events import CallCompleted, CallFailed, ServerRequestReceived
 from sansmcp.server.legacy.parked_calls import Delivery
 from sansmcp.testing import Link, Pair, counting_tokens
 
@@ -164,7 +164,7 @@ class World:
     def new_server(self, number: int, limits: Limits) -> Server:
         app = App("world")
         app.handler("tools/call")(self.handle)
-        seal = StateSeal(keys=(b"0123456789abcdef",), clock=lambda: self.pair.clock.now)
+        seal = StateSigner(keys=(b"0123456789abcdef",), clock=lambda: self.pair.clock.now)
         return Server(
             app,
             new_token=counting_tokens(f"instance-{number}"),
@@ -174,7 +174,7 @@ class World:
             limits=limits,
         )
 
-    def return_questions(self, call: Call) -> Generator[float, Any, Any]:
+    def return_questions(self, call: ServerCall) -> Generator[float, Any, Any]:
         """The tool: two questions, then a third; the answers are added up."""
         now = self.pair.clock
         yield self.chance.choice([0.0, 0.01, 0.3])
@@ -202,7 +202,7 @@ class World:
         self.pair.run(10.0)
         return {principal: visit.session for principal, visit in opened.items()}
 
-    def ask_in_place(self, call: Call) -> Generator[float, Any, Any]:
+    def ask_in_place(self, call: ServerCall) -> Generator[float, Any, Any]:
         """The same tool, as a handler that awaits each answer."""
         total = 0
         for value in (1, 2, 4):
@@ -219,12 +219,12 @@ class World:
             self.pair.run(self.pair.clock.now + 0.3)
             for event in self.pair.events[seen:]:
                 seen += 1
-                if isinstance(event, ServerAsked):
+                if isinstance(event, ServerRequestReceived):
                     self.answer(event)
         self.pair.run(self.pair.clock.now + 30)
         return self
 
-    def answer(self, event: ServerAsked) -> None:
+    def answer(self, event: ServerRequestReceived) -> None:
         if self.kills and self.asking in self.pair.servers[1:] + self.pair.servers[:-1]:
             assert self.asking is not None
             self.pair.kill(self.asking)

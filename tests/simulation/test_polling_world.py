@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from sansmcp import App, Call, Client, MemoryStore, ReconnectPolicy, Server
+from sansmcp import App, Client, MemoryStore, ReconnectPolicy, Server, ServerCall
 from sansmcp.events import (
     CallCompleted,
     CallFailed,
     Connected,
-    ListenerStopped,
     ProgressReceived,
     Reconnecting,
+    StandaloneStreamClosed,
 )
 from sansmcp.testing import Link, Pair, counting_tokens
 
@@ -28,7 +28,7 @@ ROUNDS = 1000
 
 
 def new_pair(
-    handle: Callable[[Call], Any],
+    handle: Callable[[ServerCall], Any],
     seed: int,
     *,
     mean_cut: float | None,
@@ -65,7 +65,7 @@ def ends(pair: Pair) -> list[CallCompleted | CallFailed]:
 def test_a_call_that_polls_a_thousand_times(quiet: bool, mean_cut: float | None) -> None:
     """Row A1 of the review. Quiet: nothing is to be told until the end."""
 
-    def poll(call: Call) -> Generator[float, None, dict[str, int]]:
+    def poll(call: ServerCall) -> Generator[float, None, dict[str, int]]:
         clock = call.host.clock
         for number in range(ROUNDS):
             yield 1.0
@@ -85,13 +85,13 @@ def test_a_call_that_polls_a_thousand_times(quiet: bool, mean_cut: float | None)
     if not quiet:
         told = [event.progress for event in pair.events if isinstance(event, ProgressReceived)]
         assert told == list(range(ROUNDS))
-    assert not any(isinstance(event, ListenerStopped) for event in pair.events)
+    assert not any(isinstance(event, StandaloneStreamClosed) for event in pair.events)
 
 
 def test_polling_keeps_no_call_alive() -> None:
     """Row A1 of the review: a call that polls for ever ends with its timeout."""
 
-    def poll(call: Call) -> Generator[float, None, None]:
+    def poll(call: ServerCall) -> Generator[float, None, None]:
         while True:
             yield 0.2
             call.disconnect(retry=0.1, now=call.host.clock.now)
@@ -150,7 +150,7 @@ def test_a_server_that_starts_after_its_client() -> None:
 def test_the_client_of_a_dead_server_does_not_hammer_it() -> None:
     """One client in the first hours: a bounded number of connections, then silence."""
 
-    def report(call: Call) -> Generator[float, None, None]:
+    def report(call: ServerCall) -> Generator[float, None, None]:
         for number in range(1, 10_000):
             yield 1.0
             call.progress(number, now=call.host.clock.now)

@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sansmcp import Call, EventId, Limits, StreamKey
+from sansmcp import EventId, Limits, ServerCall, StreamKey
 
 from ..server.bench import Bench, Talk
 
@@ -35,7 +35,7 @@ class StreamsAgainstAList(RuleBasedStateMachine):
         self.session = self.bench.open_session()
         self.said: list[str] = []
         self.readers: list[Reader] = []
-        self.call: Call
+        self.call: ServerCall
 
     @initialize()
     def begin(self) -> None:

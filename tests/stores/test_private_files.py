@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp import Entry, Limits, LocalProtocolError, StateSeal, StreamKey
+from sansmcp import Entry, Limits, LocalProtocolError, StateSigner, StreamKey
 from sansmcp_local import new_server
 from sansmcp_stores import SqliteStore
 
@@ -126,7 +126,7 @@ def test_a_copy_of_the_store_forges_no_state(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "a.db")
     server = new_server(example_app(), store, resumable=True)
     store.append(KEY, (Entry(1, b"{}"),), now=0)
-    seal = StateSeal(keys=(store.secret,), clock=time.time)
+    seal = StateSigner(keys=(store.secret,), clock=time.time)
     genuine = seal.close("state", "ada", "tools/call", {}, name="name")
     copy = b"".join((tmp_path / name).read_bytes() for name in ("a.db", "a.db-wal", "a.db-shm"))
     assert store.secret not in copy
@@ -161,8 +161,8 @@ def test_a_file_of_version_0_1_0_gets_a_new_key(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "a.db")
     assert store.secret != b"k" * 32
     assert store.append(KEY, (Entry(1, b"x"),), now=0)
-    forged = StateSeal(keys=(b"k" * 32,), clock=time.time).close("s", "", "m", {}, name="n")
-    seal = StateSeal(keys=(store.secret,), clock=time.time)
+    forged = StateSigner(keys=(b"k" * 32,), clock=time.time).close("s", "", "m", {}, name="n")
+    seal = StateSigner(keys=(store.secret,), clock=time.time)
     with pytest.raises(Exception, match="it was not made here"):
         seal.open(forged, "", "m", {})
     store.close()

@@ -13,10 +13,10 @@ from trio.testing import MockClock
 import sansmcp
 import sansmcp_trio
 from sansmcp.revisions import HANDSHAKE_VERSIONS
-from sansmcp_trio import Call, Serving
+from sansmcp_trio import Call, RunningServer
 
 Tool = Callable[[Call], Awaitable[Any]]
-Start = Callable[..., Awaitable[Serving]]
+Start = Callable[..., Awaitable[RunningServer]]
 
 
 class World:
@@ -63,13 +63,13 @@ async def start(world: World, nursery: trio.Nursery) -> AsyncIterator[Start]:
 
     If the test does not say otherwise, it is of the revisions that have sessions.
     """
-    running: list[Serving] = []
+    running: list[RunningServer] = []
 
-    async def start(**settings: Any) -> Serving:
+    async def start(**settings: Any) -> RunningServer:
         settings.setdefault("versions", HANDSHAKE_VERSIONS)
         options = {"http": ("127.0.0.1", 0), "versions": HANDSHAKE_VERSIONS, **settings}
         serve = partial(sansmcp_trio.serve, world.app, **options)
-        serving: Serving = await nursery.start(serve)
+        serving: RunningServer = await nursery.start(serve)
         running.append(serving)
         return serving
 

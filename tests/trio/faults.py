@@ -15,8 +15,8 @@ from typing import Any
 
 import sansmcp
 from sansmcp.effects import AbortExchange, StoreAppend, Wake
-from sansmcp.events import CallCancelled, ClientAnswered, ServerAsked
-from sansmcp.process import ErrorOutput, ProcessExit
+from sansmcp.events import CallCancelled, ClientResponseReceived, ServerRequestReceived
+from sansmcp.process import ProcessExited, StderrData
 from sansmcp.server.calls import RunningCall
 from sansmcp_check import client_checks, server_checks
 from sansmcp_trio._pool import Stream
@@ -122,20 +122,20 @@ C, CC = sansmcp.Client, sansmcp.ClientConnection
 S, SC = sansmcp.Server, sansmcp.ServerConnection
 CLIENT_FAULTS = {
     "every_form_of_answer": returns(CC, "receive_eof", None),
-    "nobody_is_there": never_fed(C, "receive", sansmcp.PeerGone),
+    "nobody_is_there": never_fed(C, "receive", sansmcp.ConnectionLost),
     "a_server_that_says_nothing": in_a_group,
     "a_request_that_takes_too_long": never_pulled(C, "next_effect", AbortExchange),
     "a_call_that_takes_too_long": returns(C, "next_deadline", None),
     "events_that_nobody_takes": unlimited(TrioClients, "connect"),
     "output_that_nobody_takes": unlimited(TrioClients, "connect"),
-    "questions_during_a_call": never_pulled(C, "next_event", ServerAsked),
+    "questions_during_a_call": never_pulled(C, "next_event", ServerRequestReceived),
     "a_call_that_is_cancelled": returns(C, "cancel", value=False),
     "connections_that_were_closed": returns(Stream, "is_quiet", value=True),
     "connections_are_used_again": used_once,
     "calls_with_a_session": returns(TrioClient, "close", None),
     "a_process_that_does_not_end": returns(os, "killpg", None),
-    "a_process_that_crashes": never_fed(C, "receive_from_process", ProcessExit),
-    "standard_error_is_read": never_fed(C, "receive_from_process", ErrorOutput),
+    "a_process_that_crashes": never_fed(C, "receive_from_process", ProcessExited),
+    "standard_error_is_read": never_fed(C, "receive_from_process", StderrData),
 }
 """For each check what the adapter forgets that it has to notice."""
 
@@ -146,7 +146,7 @@ SERVER_FAULTS = {
     "requests_sent_too_far_ahead": read_while_paused,
     "a_client_that_leaves_has_cancelled": returns(SC, "connection_lost", None),
     "a_call_that_is_cancelled": never_pulled(S, "next_event", CallCancelled),
-    "handlers_that_ask": never_pulled(S, "next_event", ClientAnswered),
+    "handlers_that_ask": never_pulled(S, "next_event", ClientResponseReceived),
     "broken_streams_can_be_resumed": never_pulled(S, "next_effect", StoreAppend),
     "clients_that_do_not_read": returns(RunningCall, "congested", value=False),
     "clients_that_take_nothing_are_dropped": unlimited(TrioServers, "serve"),

@@ -129,7 +129,7 @@ def _asynchronous(answer: Answer) -> Callable[[Any], Any]:
 class _Running:
     """A server whose loop runs in a thread."""
 
-    _serving: sansmcp_trio.Serving
+    _serving: sansmcp_trio.RunningServer
 
     def __init__(self, serve: Callable[..., Any]) -> None:
         self._has_begun: Future[None] = Future()

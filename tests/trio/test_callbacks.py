@@ -10,7 +10,7 @@ import trio
 
 import sansmcp
 from sansmcp.events import ProgressReceived
-from sansmcp_loop import Answerer
+from sansmcp_loop import RequestHandler
 from sansmcp_trio import Call, connect
 
 from .conftest import Start, World
@@ -166,7 +166,7 @@ async def test_functions_that_answer_may_be_plain_or_async(world: World, start: 
     def refuses(request: sansmcp.ServerRequest) -> dict[str, Any]:
         raise sansmcp.JsonRpcError(-9, "not now")
 
-    answers: dict[str, Answerer] = {
+    answers: dict[str, RequestHandler] = {
         "elicitation/create": plain,
         "roots/list": waits,
         "sampling/createMessage": refuses,

@@ -17,7 +17,7 @@ import trio
 
 import sansmcp_trio
 from sansmcp import CallError, LocalProtocolError, ReconnectPolicy
-from sansmcp_trio import Call, Serving, connect
+from sansmcp_trio import Call, RunningServer, connect
 
 from ..leftovers import freeze_what_is_there, nothing_left
 from ..stdio import standard_streams
@@ -132,7 +132,7 @@ class Conversation:
         self._versions = (version,)
 
     async def serve(
-        self, *, task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED
+        self, *, task_status: trio.TaskStatus[RunningServer] = trio.TASK_STATUS_IGNORED
     ) -> None:
         await sansmcp_trio.serve(self.world.app, task_status=task_status, **self._settings)
 
@@ -161,7 +161,7 @@ class Conversation:
 
     async def disturb_client(self, disturbance: Disturbance) -> BaseException | None:
         async with trio.open_nursery() as nursery:
-            serving: Serving = await nursery.start(self.serve)
+            serving: RunningServer = await nursery.start(self.serve)
             outcome = await caught(disturbance.run(self.talk(serving.url, disturbance, nursery)))
             await serving.until(lambda: not serving.core.is_busy)
             await self.talk(serving.url, disturbance, nursery)
@@ -176,7 +176,9 @@ class Conversation:
         assert self.running == 0
         return outcome
 
-    def _begin(self, disturbance: Disturbance, nursery: trio.Nursery, serving: Serving) -> None:
+    def _begin(
+        self, disturbance: Disturbance, nursery: trio.Nursery, serving: RunningServer
+    ) -> None:
         async def talk() -> None:
             await caught(self.talk(serving.url, disturbance, nursery))
             serving.stop()
@@ -185,13 +187,13 @@ class Conversation:
         disturbance.close = serving.stop
 
 
-class Begin(trio.TaskStatus[Serving]):
+class Begin(trio.TaskStatus[RunningServer]):
     """Is told that the server serves."""
 
-    def __init__(self, begin: Callable[[Serving], None]) -> None:
+    def __init__(self, begin: Callable[[RunningServer], None]) -> None:
         self._begin = begin
 
-    def started(self, value: Serving | None = None) -> None:
+    def started(self, value: RunningServer | None = None) -> None:
         assert value is not None
         self._begin(value)
 

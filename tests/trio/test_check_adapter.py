@@ -10,8 +10,8 @@ import pytest
 
 from sansmcp_check import (
     Check,
-    ClientSubject,
-    ServerSubject,
+    ClientUnderTest,
+    ServerUnderTest,
     client_checks,
     server_checks,
 )
@@ -22,12 +22,12 @@ from .subject import TrioClients, TrioServers
 
 
 @pytest.mark.parametrize("check", client_checks(), ids=str)
-def test_client(check: Check[ClientSubject]) -> None:
+def test_client(check: Check[ClientUnderTest]) -> None:
     check(TrioClients())
 
 
 @pytest.mark.parametrize("check", server_checks(), ids=str)
-def test_server(check: Check[ServerSubject]) -> None:
+def test_server(check: Check[ServerUnderTest]) -> None:
     check(TrioServers())
 
 

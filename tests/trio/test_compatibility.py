@@ -16,7 +16,7 @@ import pytest
 import trio
 
 import sansmcp_trio
-from sansmcp import Client, MemoryStore, NegotiationFailed, Server, Verdicts
+from sansmcp import Client, KnownServers, MemoryStore, NegotiationFailed, Server
 from sansmcp.events import Closed, Connected
 from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS
 from sansmcp.testing import Link, Pair, counting_tokens
@@ -35,7 +35,7 @@ Serve: TypeAlias = Callable[[tuple[str, ...]], AbstractAsyncContextManager[Targe
 async def over_http(versions: tuple[str, ...]) -> AsyncGenerator[Target, None]:
     async with trio.open_nursery() as nursery:
         serve = partial(sansmcp_trio.serve, app, http=("127.0.0.1", 0), versions=versions)
-        serving: sansmcp_trio.Serving = await nursery.start(serve)
+        serving: sansmcp_trio.RunningServer = await nursery.start(serve)
         yield serving.url
         serving.stop()
 
@@ -74,7 +74,7 @@ async def test_they_understand_each_other(
 ) -> None:
     async with (
         serve(theirs) as target,
-        programs.connect(target, versions=ours, verdicts=Verdicts()) as client,
+        programs.connect(target, versions=ours, verdicts=KnownServers()) as client,
     ):
         assert client.connected.version == spoken
         assert client.connected.server_info == app.server_info
@@ -91,7 +91,7 @@ async def test_they_have_nothing_in_common(
     """The error names the versions of both sides."""
     async with serve(theirs) as target:
         with pytest.raises(NegotiationFailed) as failed:
-            async with programs.connect(target, versions=ours, verdicts=Verdicts()):
+            async with programs.connect(target, versions=ours, verdicts=KnownServers()):
                 pass
     speaks = f"The server speaks {', '.join(reversed(theirs))}, and not {', '.join(ours)}"
     assert speaks in str(failed.value)

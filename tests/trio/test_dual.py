@@ -120,7 +120,7 @@ async def test_the_first_free_port_of_a_range(
     world: World, nursery: trio.Nursery, port: int
 ) -> None:
     serve = partial(sansmcp_trio.serve, world.app, http=("127.0.0.1", range(port, port + 2)))
-    serving: sansmcp_trio.Serving = await nursery.start(serve)
+    serving: sansmcp_trio.RunningServer = await nursery.start(serve)
     assert serving.url == f"http://127.0.0.1:{port + 1}/mcp"
     async with connect(serving.url) as client:
         assert await client.ping() is not None
@@ -146,7 +146,7 @@ async def test_the_state_file_lasts_as_long_as_the_server(world: World, tmp_path
     path = tmp_path / "state"
     serve = partial(sansmcp_trio.serve, world.app, http=LOCAL, http_sse="/sse", state_file=path)
     async with trio.open_nursery() as nursery:
-        serving: sansmcp_trio.Serving = await nursery.start(serve)
+        serving: sansmcp_trio.RunningServer = await nursery.start(serve)
         state = read_state(path)
         assert state is not None
         assert state.url is not None

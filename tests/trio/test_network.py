@@ -31,7 +31,7 @@ async def test_a_server_over_tls(start: Start) -> None:
             raise AssertionError("connected")
 
 
-async def raw(serving: sansmcp_trio.Serving) -> trio.SocketStream:
+async def raw(serving: sansmcp_trio.RunningServer) -> trio.SocketStream:
     return await trio.open_tcp_stream("127.0.0.1", sansmcp.Url.parse(serving.url).port)
 
 

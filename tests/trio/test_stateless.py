@@ -9,14 +9,14 @@ import pytest
 import trio
 
 import sansmcp_trio
-from sansmcp import InputRequest, InputRequired, JsonRpcError, ServerRequest, StateSeal
+from sansmcp import InputRequest, InputRequired, JsonRpcError, ServerRequest, StateSigner
 from sansmcp.revisions import MODERN_VERSIONS
 from sansmcp_trio import Call
 
 from .conftest import Start, World
 
 requirement = pytest.mark.requirement
-SEAL = StateSeal(keys=(b"a key for these tests",), clock=time.time)
+SEAL = StateSigner(keys=(b"a key for these tests",), clock=time.time)
 
 
 @requirement("MRTR-S-011", "MRTR-S-025")

@@ -18,10 +18,10 @@ from sansmcp import Limits
 from sansmcp.events import (
     ClientEvent,
     Closed,
-    Noise,
+    InvalidLine,
     ProgressReceived,
-    ServerLogged,
     ServerNotified,
+    StderrLine,
 )
 from sansmcp_trio import Client
 
@@ -40,7 +40,7 @@ async def logged(client: Client, *lines: str) -> list[ClientEvent]:
     async with aclosing(client.events()) as coming:
         async for event in coming:
             events.append(event)
-            if isinstance(event, ServerLogged) and event.line in waiting:
+            if isinstance(event, StderrLine) and event.line in waiting:
                 waiting.remove(event.line)
             if not waiting:
                 break
@@ -146,7 +146,7 @@ async def test_the_log_of_the_server() -> None:
         await client.events().aclose()  # from now on they are kept
         await client.call("log", {"lines": ["one", "", "  three", "x" * 100_000, "last"]})
         events = await logged(client, "last")
-    lines = [event.line for event in events if isinstance(event, ServerLogged)]
+    lines = [event.line for event in events if isinstance(event, StderrLine)]
     assert lines == ["\N{REPLACEMENT CHARACTER} broken", "one", "  three", "last"]
 
 
@@ -156,7 +156,7 @@ async def test_handlers_cannot_disturb_the_conversation() -> None:
         await client.events().aclose()  # from now on they are kept
         assert await client.call_tool("disturb") == {"found": ["", "''"]}
         events = await logged(client, "printed", "written", "by a child")
-        assert not [event for event in events if isinstance(event, Noise)]
+        assert not [event for event in events if isinstance(event, InvalidLine)]
         assert await client.call_tool("echo") == {}
 
 
@@ -164,7 +164,7 @@ async def test_what_is_no_message_is_shown_and_skipped() -> None:
     async with connect(foreign("noisy")) as client, aclosing(client.events()) as coming:
         assert await client.ping() == {}
         events = [await coming.__anext__() for _ in range(4)]
-    lines = [event.line for event in events if isinstance(event, Noise)]
+    lines = [event.line for event in events if isinstance(event, InvalidLine)]
     assert lines == [b"Loading...", b"\xff\xfe broken", b"42", b"{"]
 
 

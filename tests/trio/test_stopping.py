@@ -122,7 +122,7 @@ async def test_stopping_does_not_wait_for_ever(start: Start, world: World) -> No
 async def test_cancelling_the_server_stops_it_properly(world: World) -> None:
     async with trio.open_nursery() as nursery:
 
-        async def serve(*, task_status: trio.TaskStatus[sansmcp_trio.Serving]) -> None:
+        async def serve(*, task_status: trio.TaskStatus[sansmcp_trio.RunningServer]) -> None:
             await sansmcp_trio.serve(
                 world.app,
                 http=("127.0.0.1", 0),
@@ -131,7 +131,7 @@ async def test_cancelling_the_server_stops_it_properly(world: World) -> None:
                 task_status=task_status,
             )
 
-        serving: sansmcp_trio.Serving = await nursery.start(serve)
+        serving: sansmcp_trio.RunningServer = await nursery.start(serve)
         async with sansmcp_trio.connect(serving.url) as client:
             assert (await client.call_tool("echo"))["echo"] == {}
         nursery.cancel_scope.cancel()

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from sansmcp import CallHandle, ClientHandle, Disconnected, LocalProtocolError, Promise
+from sansmcp import BaseCall, BaseClient, Disconnected, LocalProtocolError, PendingResult
 from sansmcp.events import Connected
 from sansmcp.messages import Params
 
 from ..server.bench import Bench
 
 
-class Recorder(ClientHandle[Any, None]):
+class Recorder(BaseClient[Any, None]):
     """Says what it was asked."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ def test_arguments_that_are_no_mapping(method: str, arguments: Any) -> None:
 
 
 def test_a_promise_is_kept_once() -> None:
-    kept, broken = Promise(), Promise()
+    kept, broken = PendingResult(), PendingResult()
     assert not kept.is_delivered
     kept.deliver(1)
     kept.deliver(2)
@@ -93,7 +93,7 @@ def test_a_promise_is_kept_once() -> None:
         broken.get()
 
 
-class BenchCall(CallHandle[int, None]):
+class BenchCall(BaseCall[int, None]):
     """A call of the bench."""
 
     bench: Bench

@@ -11,18 +11,18 @@ import pytest
 from sansmcp import (
     App,
     Authenticator,
-    Call,
-    CallHandle,
+    BaseCall,
     ConnectionInfo,
     JsonRpcError,
     LocalProtocolError,
-    Promise,
+    PendingResult,
     Refusal,
     RemoteProtocolError,
     RequestHead,
-    ServerHost,
+    ServerCall,
+    ServerDriver,
 )
-from sansmcp.events import ClientAnswered, ServerEvent, SessionOpened, StoreFailed
+from sansmcp.events import ClientResponseReceived, ServerEvent, SessionOpened, StoreFailed
 from sansmcp.server.calls import RunningCall
 
 from ..server.bench import Bench, initialize, methods, notification, request
@@ -36,11 +36,11 @@ class Stopped(BaseException):
     """What a loop raises in a task that is cancelled."""
 
 
-class Handle(CallHandle[Any, None]):
+class Handle(BaseCall[Any, None]):
     """What the handlers of these tests get: the machine's call, for the test."""
 
     @property
-    def bare(self) -> Call:
+    def bare(self) -> ServerCall:
         return self._call
 
     def wait_for_answer(self, id: int) -> Any:
@@ -53,12 +53,12 @@ class Handle(CallHandle[Any, None]):
         raise NotImplementedError
 
 
-class Host(ServerHost):
+class Host(ServerDriver):
     """Keeps what is to be awaited until the test lets it go on."""
 
     def __init__(self, bench: Bench, authenticate: Authenticator | None = None) -> None:
         super().__init__(bench.server, bench.store, authenticate)
-        self.waiting: list[tuple[Call, Awaitable[Any]]] = []
+        self.waiting: list[tuple[ServerCall, Awaitable[Any]]] = []
         self.failures: list[Exception] = []
         self.seen: list[ServerEvent] = []
         self.bugs: list[Exception] = []
@@ -74,20 +74,20 @@ class Host(ServerHost):
                 work.send(None)
         self.waiting.clear()
 
-    def wait_for(self, call: Call, id: int, promise: Promise) -> None:
+    def wait_for(self, call: ServerCall, id: int, promise: PendingResult) -> None:
         self.questions[call, id] = promise
 
     def now(self) -> float:
         return 0.0
 
-    def handle_for(self, call: Call) -> Handle:
+    def handle_for(self, call: ServerCall) -> Handle:
         return Handle(call)
 
-    def start_task(self, call: Call, result: Awaitable[Any]) -> None:
+    def start_task(self, call: ServerCall, result: Awaitable[Any]) -> None:
         call.host = self
         self.waiting.append((call, result))
 
-    def on_handler_error(self, call: Call, error: Exception) -> None:
+    def on_handler_error(self, call: ServerCall, error: Exception) -> None:
         self.failures.append(error)
 
     def unexpected(self, error: Exception) -> None:
@@ -109,7 +109,7 @@ class HostBench(Bench):
         app.handler("tools/list")(self._later)
         super().__init__(app, authentication=authenticate is not None)
         self.host = Host(self, authenticate)
-        self.calls: list[Call] = []
+        self.calls: list[ServerCall] = []
 
     def settle(self) -> None:
         if self.takes_events:
@@ -205,13 +205,13 @@ def test_answers_are_brought_to_who_asked(bench: HostBench) -> None:
     session = bench.open_session(capabilities={"elicitation": {}})
     bench.post(request(1, "tools/list"), session)
     bench.post(request(2, "tools/list"), session)
-    promise = Promise()
+    promise = PendingResult()
     running = [call for call, _ in bench.host.waiting]
     ids = [bench.do(call.ask, "elicitation/create", {}, timeout=9) for call in running]
     bench.host.wait_for(running[0], ids[0], promise)
     for id in ids:
         bench.post({"jsonrpc": "2.0", "id": id, "result": {"a": id}}, session)
-    answered: ClientAnswered = promise.get()
+    answered: ClientResponseReceived = promise.get()
     assert answered.result() == {"a": ids[0]}
     bench.host.let_go_on()
 

@@ -10,13 +10,13 @@ import pytest
 
 from sansmcp import (
     BodyData,
-    ClientHost,
+    ClientDriver,
     Disconnected,
     Idle,
     JsonRpcError,
     Limits,
     OriginatingCall,
-    Promise,
+    PendingResult,
     RequestCancelled,
     RequestRefused,
     RequestTimeout,
@@ -28,7 +28,7 @@ from sansmcp.effects import ClientEffect, KillProcess
 from sansmcp.events import ClientEvent, Closed, ProgressReceived, ServerNotified
 from sansmcp.messages import Params
 from sansmcp.meta_keys import MULTI_TURN
-from sansmcp.process import ProcessExit
+from sansmcp.process import ProcessExited
 
 from ..client.bench import Asked, Bench, error, initialized, notification, request, response
 from ..client.modern.bench import MODERN, discovered, input_required, question
@@ -36,12 +36,12 @@ from ..client.modern.bench import MODERN, discovered, input_required, question
 ABLE: Mapping[str, Any] = {"capabilities": {"elicitation": {}, "roots": {}, "sampling": {}}}
 
 
-class Host(ClientHost[Promise, None]):
+class Host(ClientDriver[PendingResult, None]):
     """Its results are promises; nobody waits."""
 
     def __init__(self, bench: HostBench) -> None:
         self.bench = bench
-        self.opened, self.closed = Promise(), Promise()
+        self.opened, self.closed = PendingResult(), PendingResult()
         answers = {"elicitation/create": self.elicit, "roots/list": self.roots}
         super().__init__(bench.client, answers, self.opened, self.closed)
         self.failures: list[tuple[str, Exception]] = []
@@ -56,8 +56,8 @@ class Host(ClientHost[Promise, None]):
         *,
         on_progress: OnProgress[None] | None = None,
         **options: Any,
-    ) -> Promise:
-        promise = Promise()
+    ) -> PendingResult:
+        promise = PendingResult()
         self.handle = self.begin_call(promise, method, params, on_progress, options)  # type: ignore[arg-type]
         return promise
 
@@ -126,7 +126,7 @@ class HostBench(Bench):
     def settle(self) -> None:
         self.host.run_pending()
 
-    def ask(self, *messages: dict[str, Any], **options: Any) -> tuple[Promise, Asked]:
+    def ask(self, *messages: dict[str, Any], **options: Any) -> tuple[PendingResult, Asked]:
         """A call that is under way, with these messages on its stream."""
         promise = self.host.call("tools/call", **options)
         asked = self.take()
@@ -368,7 +368,7 @@ def breaking(*_: Any, **__: Any) -> Any:
     raise Broken
 
 
-def is_ended(bench: HostBench, promise: Promise) -> None:
+def is_ended(bench: HostBench, promise: PendingResult) -> None:
     """Everyone who waits is told; nothing can be asked any more."""
     with pytest.raises(Disconnected, match="internal error: Broken"):
         promise.get()
@@ -405,7 +405,7 @@ def test_an_exchange_that_cannot_even_be_ended_ends_the_client(
 
 def test_what_the_process_says_may_end_the_client(bench: HostBench) -> None:
     promise, _ = bench.ask()
-    bench.host.process_said(ProcessExit(0))
+    bench.host.process_said(ProcessExited(0))
     with pytest.raises(Disconnected, match="no process of ours"):
         promise.get()
 

@@ -24,11 +24,11 @@ from sansmcp.events import (
     CallCompleted,
     CallFailed,
     Connected,
-    ListenerStopped,
     ProgressReceived,
+    StandaloneStreamClosed,
 )
 from sansmcp.revisions import of_era
-from sansmcp.server_call import Call
+from sansmcp.server_call import ServerCall
 from sansmcp.testing import Link, Pair, counting_tokens
 
 from ..server.bench import Bench
@@ -60,7 +60,7 @@ def add(monkeypatch: pytest.MonkeyPatch) -> Any:
     return add_row
 
 
-def handler(call: Call) -> Talk:
+def handler(call: ServerCall) -> Talk:
     """Report progress, then answer by questions or a result."""
     call.progress(1, now=call.host.clock.now)
     yield 0.2
@@ -161,7 +161,7 @@ def test_no_stream_can_be_resumed(add: Any) -> None:
     assert isinstance(end, CallFailed)
     assert "the outcome is unknown" in str(end.error)
     assert not any(request.head.method == b"GET" for request in pair.requests)
-    assert not any(isinstance(event, ListenerStopped) for event in pair.events)
+    assert not any(isinstance(event, StandaloneStreamClosed) for event in pair.events)
 
 
 def test_the_server_offers_no_streams(add: Any) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from sansmcp import (
     App,
-    Call,
     Client,
     InputRequest,
     InputRequired,
@@ -17,15 +16,16 @@ from sansmcp import (
     MemoryStore,
     ReconnectPolicy,
     Server,
+    ServerCall,
 )
 from sansmcp.events import (
     CallCancelled,
     CallCompleted,
     CallFailed,
-    ClientAnswered,
+    ClientResponseReceived,
     Closed,
-    ServerAsked,
     ServerNotified,
+    ServerRequestReceived,
 )
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp.testing import Link, Pair, VirtualClock, counting_tokens
@@ -33,7 +33,7 @@ from sansmcp.types import never
 
 
 def pair_of(
-    handler: Callable[[Call], Any],
+    handler: Callable[[ServerCall], Any],
     *,
     link: Link | None = None,
     store_delay: Callable[[], float] = lambda: 0.0,
@@ -49,7 +49,7 @@ def pair_of(
     return pair
 
 
-def empty(call: Call) -> dict[str, str]:
+def empty(call: ServerCall) -> dict[str, str]:
     return {}
 
 
@@ -69,16 +69,16 @@ def test_time_passes_only_when_nothing_is_left_to_do() -> None:
 
 
 def test_a_handler_that_asks() -> None:
-    def handler(call: Call) -> Generator[float | int, Any, Any]:
+    def handler(call: ServerCall) -> Generator[float | int, Any, Any]:
         id = call.ask("elicitation/create", timeout=30, now=call.host.clock.now)
         answered = yield id
-        assert isinstance(answered, ClientAnswered)
+        assert isinstance(answered, ClientResponseReceived)
         return answered.result()
 
     pair = pair_of(handler, capabilities={"elicitation": {}}, versions=HANDSHAKE_VERSIONS)
     pair.client.call("tools/call", now=0.0)
     pair.run(1.0)
-    (asked,) = [event for event in pair.events if isinstance(event, ServerAsked)]
+    (asked,) = [event for event in pair.events if isinstance(event, ServerRequestReceived)]
     pair.client.respond(asked.request.id, {"x": 1}, now=pair.clock.now)
     pair.run(2.0)
     (end,) = ends(pair)
@@ -87,7 +87,7 @@ def test_a_handler_that_asks() -> None:
 
 
 def test_a_handler_that_fails() -> None:
-    def handler(call: Call) -> Generator[float, None, None]:
+    def handler(call: ServerCall) -> Generator[float, None, None]:
         yield 0.1
         raise ValueError("secret")
 
@@ -102,7 +102,7 @@ def test_a_handler_that_fails() -> None:
 def test_a_handler_that_is_cancelled() -> None:
     closed: list[bool] = []
 
-    def handler(call: Call) -> Generator[float, None, None]:
+    def handler(call: ServerCall) -> Generator[float, None, None]:
         try:
             yield 1000.0
         finally:
@@ -148,7 +148,7 @@ def test_an_exchange_without_a_connection_can_be_given_up() -> None:
 
 
 def test_what_arrived_before_a_break_is_delivered_however_late() -> None:
-    def handler(call: Call) -> Generator[float, None, dict[str, int]]:
+    def handler(call: ServerCall) -> Generator[float, None, dict[str, int]]:
         for number in range(30):
             call.notify(f"n{number}", {"x": "y" * 100}, now=call.host.clock.now)
             yield 0.01
@@ -171,7 +171,7 @@ def test_what_arrived_before_a_break_is_delivered_however_late() -> None:
 
 
 def test_an_application_that_takes_no_events_holds_up_the_server() -> None:
-    def handler(call: Call) -> Generator[float, None, dict[str, int]]:
+    def handler(call: ServerCall) -> Generator[float, None, dict[str, int]]:
         for number in range(50):
             call.notify(f"n{number}", {"x": "y" * 100}, now=call.host.clock.now)
             yield 0.01
@@ -194,7 +194,7 @@ def test_an_application_that_takes_no_events_holds_up_the_server() -> None:
 
 
 def test_a_store_that_fails() -> None:
-    def handler(call: Call) -> dict[str, str]:
+    def handler(call: ServerCall) -> dict[str, str]:
         call.notify("n", now=call.host.clock.now)
         return {}
 
@@ -231,7 +231,7 @@ def test_what_cannot_be_is_an_error() -> None:
         never("x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-def two_instances(handler: Callable[[Call], Any], slowness: float = 0.0) -> Pair:
+def two_instances(handler: Callable[[ServerCall], Any], slowness: float = 0.0) -> Pair:
     app = App("pair")
     app.handler("tools/call")(handler)
     client = Client(
@@ -255,7 +255,7 @@ def two_instances(handler: Callable[[Call], Any], slowness: float = 0.0) -> Pair
 def test_an_instance_is_killed_in_the_middle_of_anything(after: float) -> None:
     """A request is on its way; its session is looked up; the handler works; it has answered."""
 
-    def handler(call: Call) -> Generator[float, None, dict[str, bool]]:
+    def handler(call: ServerCall) -> Generator[float, None, dict[str, bool]]:
         yield 1.0
         return {"first": call.host.home(call) is first}
 
@@ -276,7 +276,7 @@ def test_an_instance_is_killed_in_the_middle_of_anything(after: float) -> None:
 
 
 def test_a_call_is_cancelled_while_its_handler_waits_for_input() -> None:
-    def handler(call: Call) -> InputRequired:
+    def handler(call: ServerCall) -> InputRequired:
         return InputRequired({"a": InputRequest("roots/list")})
 
     pair = pair_of(handler, capabilities={"roots": {}}, versions=("2025-03-26",))

@@ -9,7 +9,7 @@ import pytest
 
 from sansmcp import App, Client, LocalProtocolError, Server
 from sansmcp.effects import OpenExchange
-from sansmcp.process import OutputEnd
+from sansmcp.process import StdoutClosed
 from sansmcp.testing import counting_tokens
 
 
@@ -211,7 +211,7 @@ def test_transports_that_there_are_not(transports: Any) -> None:
 
 def test_a_process_that_there_is_not() -> None:
     with pytest.raises(LocalProtocolError, match="is no process of ours"):
-        client().receive_from_process(OutputEnd(), now=0.0)
+        client().receive_from_process(StdoutClosed(), now=0.0)
 
 
 def test_a_call_before_the_start() -> None:

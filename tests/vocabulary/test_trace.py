@@ -5,19 +5,19 @@ from __future__ import annotations
 from sansmcp import (
     App,
     BodyData,
-    Call,
     Client,
+    ConnectionLost,
     Idle,
-    PeerGone,
     RequestHead,
     Server,
+    ServerCall,
     ServerPipe,
     encode_event,
 )
 from sansmcp.effects import (
     Abort,
     AbortExchange,
-    CloseInput,
+    CloseStdin,
     KillProcess,
     OpenExchange,
     SendBody,
@@ -26,10 +26,10 @@ from sansmcp.effects import (
     SendHead,
     StartProcess,
     TerminateProcess,
-    WriteInput,
+    WriteStdin,
 )
 from sansmcp.http import BodyEnd, ResponseHead
-from sansmcp.process import ErrorOutput, Output, OutputEnd, ProcessExit, ProcessFailed
+from sansmcp.process import ProcessExited, ProcessStartFailed, StderrData, StdoutClosed, StdoutData
 from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from sansmcp.testing import Link, Pair, counting_tokens
 from sansmcp.trace import Tracer
@@ -43,7 +43,7 @@ def talk(versions: tuple[str, ...]) -> list[str]:
     app = App("x")
 
     @app.handler("tools/call")
-    def handler(call: Call) -> dict[str, str]:
+    def handler(call: ServerCall) -> dict[str, str]:
         return {"a": "x" * 200}
 
     trace = Tracer("client", lines.append)
@@ -101,7 +101,7 @@ def test_streams_are_shown_event_by_event() -> None:
     tracer.part(1, BodyEnd())
     tracer.part(1, BodyEnd())
     tracer.part(1, ResponseHead(status=200, headers=STREAM))
-    tracer.part(1, PeerGone("cut"))
+    tracer.part(1, ConnectionLost("cut"))
     tracer.client_effect(AbortExchange(exchange=1))
     assert lines == [
         "c #1 > GET /mcp after event abcd...-3",
@@ -136,15 +136,15 @@ def test_a_process_is_shown_line_by_line() -> None:
     lines: list[str] = []
     tracer = Tracer("c", lines.append)
     tracer.client_effect(StartProcess(("python", "server.py")))
-    tracer.client_effect(WriteInput(b'{"id":0}\n'))
-    tracer.process(Output(b'{"id":0,\n"result":"' + b"x" * 200 + b'"}\n'))
-    tracer.process(ErrorOutput(b"warning\r\n\xff"))
-    tracer.client_effect(CloseInput())
-    tracer.process(OutputEnd())
+    tracer.client_effect(WriteStdin(b'{"id":0}\n'))
+    tracer.process(StdoutData(b'{"id":0,\n"result":"' + b"x" * 200 + b'"}\n'))
+    tracer.process(StderrData(b"warning\r\n\xff"))
+    tracer.client_effect(CloseStdin())
+    tracer.process(StdoutClosed())
     tracer.client_effect(TerminateProcess())
     tracer.client_effect(KillProcess())
-    tracer.process(ProcessExit(-9))
-    tracer.process(ProcessFailed("no such file"))
+    tracer.process(ProcessExited(-9))
+    tracer.process(ProcessStartFailed("no such file"))
     long = lines.pop(3)
     assert long.startswith('c < "result":"xxx')
     assert long.endswith("x... (212 bytes)")
@@ -169,7 +169,7 @@ def test_a_client_of_a_process_traces_both_ways() -> None:
     client.start(now=0.0)
     while not isinstance(client.next_effect(), Idle):
         pass
-    client.receive_from_process(ProcessExit(1), now=0.0)
+    client.receive_from_process(ProcessExited(1), now=0.0)
     assert [line[:14] for line in lines] == ["c > starts ser", 'c > {"jsonrpc"', "c < exit statu"]
 
 
@@ -190,7 +190,7 @@ def test_connections_that_never_ask_are_not_shown() -> None:
     lines: list[str] = []
     server = Server(App("x"), new_token=counting_tokens(), trace=Tracer("s", lines.append))
     exchange = server.open_exchange()
-    server.receive(exchange, PeerGone(), now=0.0)
+    server.receive(exchange, ConnectionLost(), now=0.0)
     assert server.next_effect_of(exchange) is Idle.NEED_DATA
     assert lines == []
 
@@ -225,11 +225,11 @@ def test_a_peer_cannot_forge_lines() -> None:
     """Row B10 of the review: nor can it move the cursor, or turn the text round."""
     lines: list[str] = []
     tracer = Tracer("c", lines.append)
-    tracer.process(Output(b"a\x1b[1A\xc2\x9b\x7f\n"))
-    tracer.process(ProcessFailed("no\nc > forged"))
+    tracer.process(StdoutData(b"a\x1b[1A\xc2\x9b\x7f\n"))
+    tracer.process(ProcessStartFailed("no\nc > forged"))
     tracer.part(1, ResponseHead(status=200, headers=((b"content-type", b"a\x9bb"),)))
     tracer.part(1, BodyData(b"x\nc > forged\r\xe2\x80\xae"))
-    tracer.part(1, PeerGone("y\nc > forged"))
+    tracer.part(1, ConnectionLost("y\nc > forged"))
     assert lines == [
         r"c < a\u001b[1A\u009b\u007f",
         r"c < not started: no\u000ac > forged",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp import App, Call, Client, MemoryStore, Server
+from sansmcp import App, Client, MemoryStore, Server, ServerCall
 from sansmcp.events import CallCompleted, ServerNotified
 from sansmcp.revisions import REVISIONS
 from sansmcp.testing import Link, Pair, counting_tokens
@@ -31,7 +31,7 @@ def of_others(params: Any) -> dict[str, Any]:
 def test_trace_context_is_passed_on_both_ways(version: str) -> None:
     received: list[Any] = []
 
-    def answer(call: Call) -> dict[str, Any]:
+    def answer(call: ServerCall) -> dict[str, Any]:
         received.append(of_others(call.request.params))
         call.notify("notifications/x", {"_meta": dict(CONTEXT)}, now=pair.clock.now)
         return {"_meta": dict(CONTEXT)}

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sansmcp import LocalProtocolError, RemoteProtocolError, StateSeal
+from sansmcp import LocalProtocolError, RemoteProtocolError, StateSigner
 from sansmcp.codecs import json
-from sansmcp.input_required import InputRequest, InputRequired, Turn
+from sansmcp.input_required import HandlerInput, InputRequest, InputRequired
 
 requirement = pytest.mark.requirement
 
@@ -36,8 +36,8 @@ class Clock:
         return self.now
 
 
-def seal(*keys: bytes, clock: Clock | None = None) -> StateSeal:
-    return StateSeal(keys=keys or (KEY,), clock=clock or Clock(), lifetime=60.0)
+def seal(*keys: bytes, clock: Clock | None = None) -> StateSigner:
+    return StateSigner(keys=keys or (KEY,), clock=clock or Clock(), lifetime=60.0)
 
 
 def close(state: Any = "state", *keys: bytes) -> str:
@@ -128,13 +128,13 @@ def test_keys_can_be_changed() -> None:
 @pytest.mark.parametrize("keys", [(), (b"",), (b"fifteen bytes..",), (KEY, b"short")])
 def test_keys_that_are_too_short(keys: tuple[bytes, ...]) -> None:
     with pytest.raises(LocalProtocolError, match="16 bytes"):
-        StateSeal(keys=keys, clock=Clock())
+        StateSigner(keys=keys, clock=Clock())
 
 
 @pytest.mark.parametrize("keys", [b"sixteen bytes...", ("sixteen letters.",), "sixteen letters."])
 def test_what_is_no_tuple_of_keys(keys: Any) -> None:
     with pytest.raises(LocalProtocolError, match="A seal needs a tuple of keys"):
-        StateSeal(keys=keys, clock=Clock())
+        StateSigner(keys=keys, clock=Clock())
 
 
 def test_keys_are_not_shown() -> None:
@@ -157,4 +157,4 @@ def test_what_is_equal_is_written_equally() -> None:
 def test_the_plain_values() -> None:
     assert InputRequired() == InputRequired({}, None)
     assert InputRequest("roots/list").params == {}
-    assert Turn() == Turn({}, None)
+    assert HandlerInput() == HandlerInput({}, None)

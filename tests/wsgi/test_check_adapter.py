@@ -13,7 +13,7 @@ from sansmcp_check import (
     Check,
     Feature,
     Running,
-    ServerSubject,
+    ServerUnderTest,
     SubjectSettings,
     server_checks,
 )
@@ -36,7 +36,7 @@ class _Running(Running):
         self._stack.close()
 
 
-class WsgiServers(ServerSubject):
+class WsgiServers(ServerUnderTest):
     lacks: Mapping[Feature, str] = {
         Feature.STDIO: "it is for HTTP",
         Feature.OWN_HTTP: "HTTP/1.1 is up to the server",
@@ -77,7 +77,7 @@ CHECKS = [check for check in server_checks() if str(check) not in OF_THE_HOST]
 
 @pytest.mark.parametrize("check", CHECKS, ids=str)
 @pytest.mark.parametrize("host", ["werkzeug", "waitress"], indirect=True)
-def test_server(host: Host, check: Check[ServerSubject]) -> None:
+def test_server(host: Host, check: Check[ServerUnderTest]) -> None:
     check(WsgiServers(host))
 
 

@@ -20,7 +20,7 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 import sansmcp
 import sansmcp_blocking
 from sansmcp import Limits, LocalProtocolError, RequestTimeout
-from sansmcp.events import ListenerStopped
+from sansmcp.events import StandaloneStreamClosed
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp_wsgi import Call, WsgiApp
 
@@ -238,7 +238,7 @@ def test_no_stream_holds_a_thread_unless_it_is_wanted(host: Host, world: World) 
         host.serve(WsgiApp(world.app)) as url,
         sansmcp_blocking.connect(f"{url}/mcp", versions=HANDSHAKE_VERSIONS) as client,
     ):
-        assert isinstance(next(client.events(PATIENCE)), ListenerStopped)
+        assert isinstance(next(client.events(PATIENCE)), StandaloneStreamClosed)
 
 
 FORKS = """

@@ -17,7 +17,7 @@ import attrs
 from ...codecs import json, jsonrpc
 from ...codecs.jsonrpc import Batch
 from ...errors import RemoteProtocolError
-from ...events import BadRequest, CallReceived, ClientNotified
+from ...events import CallReceived, ClientNotified, RefusalSent
 from ...messages import ErrorResponse, Message, Notification, Request, Response
 from ...meta_keys import names_multi_turn, with_multi_turn
 from ...revisions import REVISIONS, Revision
@@ -127,7 +127,7 @@ class Inbox:
             except RemoteProtocolError as error:
                 null_id = not answer.session.revision.error_without_id
                 answer.respond(jsonrpc.encode(error.reply, null_id=null_id))
-                self._core.events.append(BadRequest(error))
+                self._core.events.append(RefusalSent(error))
                 continue
             call = RunningCall(self._core, answer.session, item, answer)
             answer.session.begin(call)

@@ -37,9 +37,9 @@ from ...codecs.event_id import EventId
 from ...codecs.jsonrpc import Batch
 from ...effects import StoreAppend, StoreEffect, StoreRead
 from ...errors import RemoteProtocolError
-from ...events import BadRequest, CallReceived
+from ...events import CallReceived, RefusalSent
 from ...http import RequestHead
-from ...input_required import Answers, InputRequired, Turn
+from ...input_required import HandlerInput, InputRequired, InputResponses
 from ...messages import ErrorResponse, Request, RequestId, Response
 from ...states import SessionState
 from ...store import Entry, EntryKind, Page
@@ -299,13 +299,13 @@ class Delivery:
             stream.append(jsonrpc.encode(error.reply), final=True)
             return
         names, exchange = parked.names, self._exchange
-        answers = Answers({names[id]: answer for id, answer in self._given.items()})
+        answers = InputResponses({names[id]: answer for id, answer in self._given.items()})
         call = RunningCall(
             self._core,
             session,
             parked.request,
             ContinuedAnswer(session, stream, None if exchange is None else exchange.head),
-            Turn(answers, parked.state),
+            HandlerInput(answers, parked.state),
             rounds=parked.rounds,
             last_progress=parked.progress,
         )
@@ -340,7 +340,7 @@ class Delivery:
 
     def _refuse(self, error: RemoteProtocolError) -> None:
         if self._exchange is None or self._exchange.is_done:
-            self._core.events.append(BadRequest(error))
+            self._core.events.append(RefusalSent(error))
         else:
             self._exchange.refuse(error)
 

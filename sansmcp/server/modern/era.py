@@ -20,7 +20,7 @@ import attrs
 from ...codecs import headers, json, mirrored
 from ...events import CallReceived, ClientNotified
 from ...http import RequestHead
-from ...input_required import FIRST_TURN, RESPONSES, STATE, Turn
+from ...input_required import FIRST_INPUT, INPUT_RESPONSES, REQUEST_STATE, HandlerInput
 from ...messages import Message, Notification, Params, Request, RequestId
 from ...meta_keys import (
     CAPABILITIES,
@@ -214,22 +214,22 @@ class Modern:
             found["instructions"] = app.instructions
         return found
 
-    def _turn(self, request: Request, caller: CallOwner) -> Turn:
+    def _turn(self, request: Request, caller: CallOwner) -> HandlerInput:
         """The answers and the state that the client brings back."""
         params = request.params or {}
-        given, sealed = params.get(RESPONSES), params.get(STATE)
+        given, sealed = params.get(INPUT_RESPONSES), params.get(REQUEST_STATE)
         if request.method not in ASKING or (given is None and sealed is None):
-            return FIRST_TURN
+            return FIRST_INPUT
         answers = json.as_object({} if given is None else given)
         if answers is None or any(json.as_object(each) is None for each in answers.values()):
             what = "inputResponses is an object of results, which are objects"
             raise refusals.INVALID_MODERN_PARAMS(request.id, what=what)
         if sealed is None:
-            return Turn(answers)
+            return HandlerInput(answers)
         if not isinstance(sealed, str):
             what = "requestState is a string"
             raise refusals.INVALID_MODERN_PARAMS(request.id, what=what)
-        return Turn(answers, self._core.open_state(sealed, caller.principal, request))
+        return HandlerInput(answers, self._core.open_state(sealed, caller.principal, request))
 
 
 def check_notification(

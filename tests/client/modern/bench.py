@@ -6,8 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from sansmcp import ClientSettings
-from sansmcp.effects import ClientEffect, KillProcess, OpenExchange, StartProcess, WriteInput
-from sansmcp.events import CallCompleted, CallFailed, Connected, ServerAsked, Violation
+from sansmcp.effects import ClientEffect, KillProcess, OpenExchange, StartProcess, WriteStdin
+from sansmcp.events import (
+    CallCompleted,
+    CallFailed,
+    Connected,
+    ProtocolViolation,
+    ServerRequestReceived,
+)
 from sansmcp.revisions import REVISIONS
 from sansmcp.types import Era, Unpack
 
@@ -68,7 +74,7 @@ class ModernProcess(ProcessBench):
 
     def perform(self, effect: ClientEffect) -> None:
         assert not isinstance(effect, OpenExchange)
-        if isinstance(effect, WriteInput):
+        if isinstance(effect, WriteStdin):
             assert self.did[-1] == StartProcess(COMMAND)
             self.input += effect.data
         else:
@@ -158,7 +164,7 @@ def input_required(questions: Any = None, state: Any = None) -> dict[str, Any]:
 
 def asked_ids(bench: Bench) -> list[Any]:
     """The ids of the questions to the application."""
-    return [event.request.id for event in bench.events if isinstance(event, ServerAsked)]
+    return [event.request.id for event in bench.events if isinstance(event, ServerRequestReceived)]
 
 
 def ends(bench: Bench) -> list[CallCompleted | CallFailed]:
@@ -166,4 +172,4 @@ def ends(bench: Bench) -> list[CallCompleted | CallFailed]:
 
 
 def violations(bench: Bench) -> list[str]:
-    return [event.error.reason for event in bench.events if isinstance(event, Violation)]
+    return [event.error.reason for event in bench.events if isinstance(event, ProtocolViolation)]

@@ -12,18 +12,18 @@ from sansmcp import (
     Disconnected,
     Era,
     JsonRpcError,
+    KnownServers,
     NegotiationFailed,
     RequestCancelled,
     RequestRefused,
-    Verdicts,
 )
 from sansmcp.events import (
     CallFailed,
     Closed,
     Connected,
+    ProtocolViolation,
     Reconnecting,
     ServerNotified,
-    Violation,
 )
 from sansmcp.revisions import REVISIONS
 
@@ -312,7 +312,7 @@ def test_the_url_that_messages_of_http_sse_go_to(bench: ModernBench) -> None:
 @pytest.mark.both_eras
 def test_refusals_that_decide_nothing(status: int) -> None:
     """Row E4 of the review: a handshake is tried once, and what comes of that is reported."""
-    verdicts = Verdicts()
+    verdicts = KnownServers()
     bench = ModernBench(verdicts=verdicts, reconnect=ONCE)
     bench.start().refuse(status, b"no reason")
     asked = bench.take()
@@ -335,7 +335,7 @@ def test_a_server_that_fails_at_what_it_does_not_know(bench: ModernBench, status
 @pytest.mark.both_eras
 def test_a_failure_says_nothing_about_the_next_time() -> None:
     """The server may have been starting: the next client asks it again for its version."""
-    verdicts = Verdicts()
+    verdicts = KnownServers()
     bench = ModernBench(verdicts=verdicts)
     bench.start().refuse(503)
     becomes_legacy(bench)
@@ -439,7 +439,7 @@ def test_what_comes_before_the_answer(bench: ModernBench) -> None:
     asked.event(b"{}")
     asked.event(discovered(asked.id))
     kinds = [type(event) for event in bench.events]
-    assert kinds == [ServerNotified, Violation, Violation, Connected]
+    assert kinds == [ServerNotified, ProtocolViolation, ProtocolViolation, Connected]
     assert bench.requests == []
 
 

@@ -9,12 +9,19 @@ import pytest
 from sansmcp import (
     Era,
     JsonRpcError,
+    KnownServers,
     NegotiationFailed,
     ProcessEnded,
-    Verdicts,
 )
-from sansmcp.events import CallCompleted, CallFailed, Connected, Noise, SessionExpired, Violation
-from sansmcp.process import ErrorEnd, ErrorOutput, Output, OutputEnd, ProcessExit
+from sansmcp.events import (
+    CallCompleted,
+    CallFailed,
+    Connected,
+    InvalidLine,
+    ProtocolViolation,
+    SessionExpired,
+)
+from sansmcp.process import ProcessExited, StderrClosed, StderrData, StdoutClosed, StdoutData
 from sansmcp.revisions import MODERN_VERSIONS
 
 from ..bench import LATEST, error, initialized, response
@@ -115,7 +122,7 @@ def test_any_other_answer_comes_from_an_old_server(bench: ModernProcess, message
 
 def test_what_is_no_answer_decides_nothing(bench: ModernProcess) -> None:
     bench.say(b"Server running on stdio", response(5))
-    assert [type(event) for event in bench.events] == [Noise, Violation]
+    assert [type(event) for event in bench.events] == [InvalidLine, ProtocolViolation]
     assert bench.written == []
     bench.say(discovered(0))
     assert connected(bench) == MODERN
@@ -171,21 +178,21 @@ def test_a_process_that_ends_when_it_is_asked_is_started_again(
     bench: ModernProcess, order: str
 ) -> None:
     handle = bench.do(bench.client.call, "tools/call")
-    log, last = ErrorOutput(b"unknown method\n"), Output(b'{"half')
+    log, last = StderrData(b"unknown method\n"), StdoutData(b'{"half')
     if order == "exit first":
-        bench.feed(ProcessExit(1), log, ErrorEnd(), last, OutputEnd())
+        bench.feed(ProcessExited(1), log, StderrClosed(), last, StdoutClosed())
     elif order == "output first":
-        bench.feed(last, OutputEnd(), log, ErrorEnd(), ProcessExit(1))
-        bench.did = [effect for effect in bench.did if type(effect).__name__ != "CloseInput"]
+        bench.feed(last, StdoutClosed(), log, StderrClosed(), ProcessExited(1))
+        bench.did = [effect for effect in bench.did if type(effect).__name__ != "CloseStdin"]
     else:
-        bench.feed(log, last, ProcessExit(1))
+        bench.feed(log, last, ProcessExited(1))
         bench.wait(1)
     assert bench.done == RESTART
     becomes_legacy(bench)
     assert not any(isinstance(event, CallFailed | SessionExpired) for event in bench.events)
     bench.say(response(2))
     assert bench.events[-1] == CallCompleted(handle, {})
-    bench.feed(ProcessExit(3), ErrorEnd(), OutputEnd())
+    bench.feed(ProcessExited(3), StderrClosed(), StdoutClosed())
     reported = bench.closed()
     assert isinstance(reported, ProcessEnded)
     assert (reported.status, reported.log) == (3, ())
@@ -231,9 +238,9 @@ def test_a_process_that_cannot_be_started(bench: ModernProcess) -> None:
 
 def test_closing_meanwhile(bench: ModernProcess) -> None:
     bench.do(bench.client.close)
-    bench.feed(Output(line(discovered(0))))
+    bench.feed(StdoutData(line(discovered(0))))
     bench.exit()
-    assert bench.done == ["StartProcess", "CloseInput", "KillProcess"]
+    assert bench.done == ["StartProcess", "CloseStdin", "KillProcess"]
     assert bench.closed() is None
 
 
@@ -243,7 +250,7 @@ def test_closing_meanwhile(bench: ModernProcess) -> None:
 @requirement("VERS-C-006", "VERS-C-007")
 @pytest.mark.both_eras
 def test_the_next_client_of_an_old_server_does_not_ask() -> None:
-    verdicts = Verdicts()
+    verdicts = KnownServers()
     bench = ModernProcess(verdicts=verdicts).start()
     bench.exit(1)
     becomes_legacy(bench)
@@ -255,7 +262,7 @@ def test_the_next_client_of_an_old_server_does_not_ask() -> None:
 @pytest.mark.parametrize("code", [-32022, -32601, -32602])
 @pytest.mark.both_eras
 def test_when_what_is_remembered_fails_the_server_is_asked(code: int) -> None:
-    verdicts = Verdicts()
+    verdicts = KnownServers()
     verdicts.remember(COMMAND, "stdio", Era.LEGACY)
     bench = ModernProcess(verdicts=verdicts)
     bench.do(bench.client.start)
@@ -270,7 +277,7 @@ def test_when_what_is_remembered_fails_the_server_is_asked(code: int) -> None:
 
 @pytest.mark.both_eras
 def test_a_process_that_fails_both_ways_is_given_up() -> None:
-    verdicts = Verdicts()
+    verdicts = KnownServers()
     verdicts.remember(COMMAND, "stdio", Era.LEGACY)
     bench = ModernProcess(verdicts=verdicts)
     bench.do(bench.client.start)

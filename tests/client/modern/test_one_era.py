@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp import Era, LocalProtocolError, NegotiationFailed, Verdicts
+from sansmcp import Era, KnownServers, LocalProtocolError, NegotiationFailed
 from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 
 from ..bench import LATEST, URL, Bench, error, notification
@@ -65,7 +65,7 @@ def test_a_client_of_the_new_era_says_that_the_server_says_nothing(newer: Modern
 def test_a_client_of_the_new_era_cannot_use_http_sse() -> None:
     with pytest.raises(LocalProtocolError, match="http"):
         ModernBench(versions=MODERN_VERSIONS, transports=("http+sse",))
-    verdicts = Verdicts()
+    verdicts = KnownServers()
     verdicts.remember(URL, "http+sse", Era.LEGACY)
     bench = ModernBench(versions=MODERN_VERSIONS, verdicts=verdicts).connect()
     bench.call()[1].result()

@@ -18,10 +18,10 @@ from sansmcp import (
 from sansmcp.events import (
     CallCompleted,
     Closed,
-    NotDelivered,
+    MessageUndelivered,
     ProgressReceived,
+    ProtocolViolation,
     ServerNotified,
-    Violation,
 )
 from sansmcp.messages import Notification
 from sansmcp.states import ClientState
@@ -200,7 +200,7 @@ def test_notifications(bench: ModernBench) -> None:
     bench.do(bench.client.notify, "notifications/custom")
     bench.take().refuse(404, b"no")
     (event,) = bench.events
-    assert isinstance(event, NotDelivered)
+    assert isinstance(event, MessageUndelivered)
 
 
 @pytest.mark.parametrize("params", [{"_meta": 5}, {"x": float("nan")}])
@@ -375,7 +375,11 @@ def test_what_is_no_message(bench: ModernBench) -> None:
     asked.open_stream()
     asked.event(b"{")
     asked.event([notification("a"), 5])
-    assert [type(event) for event in bench.events] == [Violation, ServerNotified, Violation]
+    assert [type(event) for event in bench.events] == [
+        ProtocolViolation,
+        ServerNotified,
+        ProtocolViolation,
+    ]
     bench.events.clear()
     asked.event({"jsonrpc": "2.0", "id": asked.id, "result": {}, "error": 5})
     assert isinstance(only_failure(bench, handle), InvalidResponse)

@@ -14,7 +14,7 @@ from sansmcp import (
     RequestCancelled,
     RequestTimeout,
 )
-from sansmcp.events import CallCompleted, CallFailed, ServerAsked, ServerWithdrew
+from sansmcp.events import CallCompleted, CallFailed, ServerRequestCancelled, ServerRequestReceived
 from sansmcp.messages import Request
 
 from ..bench import Asked, Bench, error, notification, only_failure, response
@@ -86,8 +86,8 @@ def test_questions_are_answered_by_the_next_request(
         asked.result(first)
     ids = asked_ids(bench)
     assert bench.events == [
-        ServerAsked(handle, Request(ids[0], "elicitation/create", {"message": "?"})),
-        ServerAsked(handle, Request(ids[1], "roots/list", {})),
+        ServerRequestReceived(handle, Request(ids[0], "elicitation/create", {"message": "?"})),
+        ServerRequestReceived(handle, Request(ids[1], "roots/list", {})),
     ]
     assert respond(bench, ids[1], {"roots": []})
     assert bench.requests == []
@@ -253,7 +253,7 @@ def test_an_error_for_an_answer_ends_the_call(bench: ModernBench, declines: bool
         bench.do(bench.client.decline, first)
     else:
         bench.do(bench.client.fail_with, first, JsonRpcError(-5, "not now", [1]))
-    withdrew = [event for event in bench.events if isinstance(event, ServerWithdrew)]
+    withdrew = [event for event in bench.events if isinstance(event, ServerRequestCancelled)]
     assert [event.request_id for event in withdrew] == [second]
     failure = only_failure(bench, handle)
     assert isinstance(failure, JsonRpcError)
@@ -315,7 +315,9 @@ def test_cancelling_meanwhile(bench: ModernBench, closes: bool) -> None:
         bench.do(bench.client.close)
     else:
         assert bench.do(bench.client.cancel, handle) is True
-    withdrew = [event.request_id for event in bench.events if isinstance(event, ServerWithdrew)]
+    withdrew = [
+        event.request_id for event in bench.events if isinstance(event, ServerRequestCancelled)
+    ]
     assert withdrew == [second]
     assert isinstance(only_failure(bench, handle), RequestCancelled)
     if not closes:
@@ -336,7 +338,7 @@ def test_cancelling_meanwhile_on_stdio() -> None:
     bench.do(bench.client.cancel, handle)
     assert bench.written == []
     kinds = [type(event) for event in bench.events]
-    assert kinds == [ServerAsked, ServerWithdrew, CallFailed]
+    assert kinds == [ServerRequestReceived, ServerRequestCancelled, CallFailed]
 
 
 def test_a_process_that_ends_meanwhile() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sansmcp import JsonRpcError, LocalProtocolError, RequestTimeout, Verdicts
-from sansmcp.events import CallCompleted, ToolRejected, Violation
+from sansmcp import JsonRpcError, KnownServers, LocalProtocolError, RequestTimeout
+from sansmcp.events import CallCompleted, ProtocolViolation, ToolRejected
 
 from ..bench import URL, Asked, error, notification, only_failure, response
 from .bench import MODERN, ModernBench, ModernProcess, discovered, ends, failed, mirrored, tool
@@ -230,7 +230,7 @@ def test_on_stdio_there_are_no_headers() -> None:
 
 @pytest.mark.both_eras
 def test_at_older_revisions_there_are_none() -> None:
-    verdicts = Verdicts()
+    verdicts = KnownServers()
     bench = ModernBench(verdicts=verdicts, listen=False)
     bench.start().refuse(400)
     bench.shake_hands()
@@ -335,7 +335,7 @@ def test_without_a_list_the_call_is_made_again_all_the_same(bench: ModernBench, 
     assert again.json["method"] == "tools/call"
     again.result()
     assert ends(bench) == [CallCompleted(handle, {})]
-    assert not any(isinstance(event, Violation) for event in bench.events)
+    assert not any(isinstance(event, ProtocolViolation) for event in bench.events)
 
 
 def test_a_list_without_end(bench: ModernBench) -> None:
@@ -366,7 +366,7 @@ def test_a_call_that_ends_meanwhile(bench: ModernBench, how: str) -> None:
 
 
 def test_the_tools_of_another_client_are_not_known() -> None:
-    verdicts = Verdicts()
+    verdicts = KnownServers()
     ModernBench(verdicts=verdicts).connect().learn(tool("query", a=mirrored("A")))
     other = ModernBench(verdicts=verdicts, url=URL)
     asked = other.start()

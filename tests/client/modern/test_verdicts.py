@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from sansmcp import Era, JsonRpcError, NegotiationFailed, RequestRefused, Verdicts
+from sansmcp import Era, JsonRpcError, KnownServers, NegotiationFailed, RequestRefused
 from sansmcp.events import CallFailed, SessionExpired
 
 from ..bench import LATEST, ONCE, SESSION, URL, error, initialized
@@ -17,13 +17,13 @@ from .bench import MODERN, ModernBench, discovered, offered, refused_version
 requirement = pytest.mark.requirement
 
 
-def remembering(transport: str = "streamable-http", era: Era = Era.LEGACY) -> Verdicts:
-    verdicts = Verdicts()
+def remembering(transport: str = "streamable-http", era: Era = Era.LEGACY) -> KnownServers:
+    verdicts = KnownServers()
     verdicts.remember(URL, transport, era)
     return verdicts
 
 
-def trusting(verdicts: Verdicts) -> ModernBench:
+def trusting(verdicts: KnownServers) -> ModernBench:
     """A client that begins with the handshake."""
     bench = ModernBench(verdicts=verdicts, listen=False, reconnect=ONCE)
     bench.do(bench.client.start)
@@ -34,7 +34,7 @@ def trusting(verdicts: Verdicts) -> ModernBench:
 @requirement("VERS-C-006", "VERS-C-011")
 @pytest.mark.both_eras
 def test_the_next_client_of_an_old_server_does_not_ask() -> None:
-    verdicts = Verdicts()
+    verdicts = KnownServers()
     bench = ModernBench(verdicts=verdicts, listen=False)
     bench.start().refuse(400)
     bench.shake_hands()

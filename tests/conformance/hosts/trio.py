@@ -28,7 +28,7 @@ async def _serve(port: int) -> None:
     application = Application(awaiting)
     serve = partial(sansmcp_trio.serve, application.app, http=("localhost", port))
     async with trio.open_nursery() as nursery:
-        serving: sansmcp_trio.Serving = await nursery.start(serve)
+        serving: sansmcp_trio.RunningServer = await nursery.start(serve)
         application.publish = serving.publish
         print(serving.url, flush=True)
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sansmcp import App, BodyData, BodyEnd, Call, RequestHead, StateSeal
+from sansmcp import App, BodyData, BodyEnd, RequestHead, ServerCall, StateSigner
 
 from ..bench import BOTH, JSON, Bench, Talk
 
@@ -107,7 +107,7 @@ class ModernBench(Bench):
         headers: Mapping[str, str | None] | None = None,
         *,
         principal: str = "",
-    ) -> tuple[Talk, Call]:
+    ) -> tuple[Talk, ServerCall]:
         """A request, and the call that the application gets."""
         asked = modern(next(self.ids)) if message is None else message
         talk = self.ask(asked, headers, principal=principal)
@@ -143,8 +143,8 @@ def new_seal(
     clock: Clock | None = None,
     lifetime: float = 600.0,
     first_use: Callable[[str], bool] | None = None,
-) -> StateSeal:
+) -> StateSigner:
     """A seal for a test."""
-    return StateSeal(
+    return StateSigner(
         keys=keys or (KEY,), clock=clock or Clock(), lifetime=lifetime, first_use=first_use
     )

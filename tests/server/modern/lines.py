@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sansmcp.events import BadRequest
+from sansmcp.events import RefusalSent
 from sansmcp.meta_keys import LISTEN
 
 from ..bench import notification
@@ -30,7 +30,7 @@ def listening(id: Any, **notifications: Any) -> dict[str, Any]:
 def refusal(pipe: Pipe, message: Any) -> tuple[Any, int, str]:
     """What a message is answered with; no handler runs."""
     (answer,) = pipe.say(message).said
-    assert pipe.events == [BadRequest]
+    assert pipe.events == [RefusalSent]
     return (answer.get("id"), *reason(answer))
 
 

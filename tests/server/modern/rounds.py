@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sansmcp import InputRequest, InputRequired, StateSeal
+from sansmcp import InputRequest, InputRequired, StateSigner
 
 from .bench import ModernBench, meta, modern, modern_app, new_seal
 
@@ -15,7 +15,7 @@ ROOTS = InputRequest("roots/list")
 ACCEPTED = {"action": "accept", "content": {"name": "Eve"}}
 
 
-def new_bench(seal: StateSeal | None = None) -> ModernBench:
+def new_bench(seal: StateSigner | None = None) -> ModernBench:
     return ModernBench(modern_app(), seal=seal or new_seal())
 
 

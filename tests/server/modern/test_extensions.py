@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp import App, Call, JsonRpcError
+from sansmcp import App, JsonRpcError, ServerCall
 
 from ..bench import expect
 from .bench import ModernBench, meta, modern
@@ -24,7 +24,7 @@ def bench() -> ModernBench:
     return ModernBench(app)
 
 
-def greet(call: Call) -> dict[str, Any]:
+def greet(call: ServerCall) -> dict[str, Any]:
     """A tool can do without the extension; its own method cannot."""
     if GREETING in call.session.client_capabilities.get("extensions", {}):
         return {"text": "hello"}

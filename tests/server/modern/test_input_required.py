@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sansmcp import App, InputRequest, InputRequired, LocalProtocolError
-from sansmcp.events import BadRequest
+from sansmcp.events import RefusalSent
 
 from ..bench import methods
 from ..pipe_bench import Pipe
@@ -287,7 +287,7 @@ def test_rounds_on_stdio() -> None:
     pipe.say(asking(3, requestState=sealed, name="other"))
     (answer,) = pipe.said
     assert answer["error"]["code"] == -32602
-    assert isinstance(pipe.bench.events.pop(), BadRequest)
+    assert isinstance(pipe.bench.events.pop(), RefusalSent)
     pipe.say(modern(4))
     pipe.bench.do(pipe.bench.last_call().respond, InputRequired({"name": NAME}))
     (answer,) = pipe.settle().said

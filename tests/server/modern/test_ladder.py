@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sansmcp import App, LocalProtocolError
-from sansmcp.events import BadRequest, ClientNotified
+from sansmcp.events import ClientNotified, RefusalSent
 from sansmcp.server.modern.era import LADDER, REMOVED
 
 from ..bench import JSON, LATEST, expect, notification
@@ -297,5 +297,5 @@ def test_accept_content_type_and_json_come_first(bench: ModernBench) -> None:
 def test_refusals_are_told_to_the_application(bench: ModernBench) -> None:
     bench.ask(modern(1, "foo/bar"))
     (event,) = bench.events
-    assert isinstance(event, BadRequest)
+    assert isinstance(event, RefusalSent)
     assert event.error.http_status == 404

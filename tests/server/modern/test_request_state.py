@@ -185,7 +185,7 @@ def test_without_a_seal_no_state_can_be_used() -> None:
     bench = ModernBench()
     refused(bench, asking(1, requestState="x"))
     _, call = bench.start(asking())
-    with pytest.raises(LocalProtocolError, match="StateSeal"):
+    with pytest.raises(LocalProtocolError, match="StateSigner"):
         call.respond(InputRequired({"name": NAME}, "state"), now=0)
     assert call.is_running
     assert bench.do(call.respond, InputRequired({"name": NAME})) is True
