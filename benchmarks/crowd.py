@@ -74,7 +74,7 @@ def of_server(streams: int) -> Act:
     def open_stream(number: int) -> Act:
         exchange = machine.open_exchange()
         for part in (head, BodyData(request(number)), BodyEnd()):
-            machine.receive(exchange, part, now=number / 1000)
+            machine.receive_part(exchange, part, now=number / 1000)
         happened.clear()
         settle(exchange)
         (received,) = happened
@@ -96,7 +96,11 @@ def of_server(streams: int) -> Act:
 def of_client(streams: int) -> Act:
     """A report of progress that comes on the last of so many event streams."""
     machine = Client(
-        "http://localhost/mcp", jitter=float, listen=False, versions=(VERSION,), limits=LIMITS
+        "http://localhost/mcp",
+        jitter=float,
+        standalone_stream=False,
+        versions=(VERSION,),
+        limits=LIMITS,
     )
     opened: list[OpenExchange] = []
     happened: list[object] = []
@@ -111,7 +115,7 @@ def of_client(streams: int) -> Act:
 
     def answer(*parts: ResponseHead | BodyData | BodyEnd) -> None:
         for part in parts:
-            machine.receive(opened[-1].exchange, part, now=0.0)
+            machine.receive_part(opened[-1].exchange, part, now=0.0)
             settle()
 
     machine.start(now=0.0)

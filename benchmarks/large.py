@@ -68,7 +68,11 @@ def line(size: int, decode: Decode) -> object:
 def _answered(parts: Callable[[bytes, bytes], Iterable[bytes]]) -> object:
     """What a client makes of the answer to its ``initialize``, whose text is long."""
     machine = Client(
-        "http://localhost/mcp", jitter=float, listen=False, versions=("2025-11-25",), limits=LIMITS
+        "http://localhost/mcp",
+        jitter=float,
+        standalone_stream=False,
+        versions=("2025-11-25",),
+        limits=LIMITS,
     )
     machine.start(now=0.0)
     asked = machine.next_effect()

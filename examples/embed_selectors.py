@@ -116,7 +116,7 @@ class Connection:
         connection.settimeout(0)
         self._host = host
         self._socket = connection
-        self._pump = sansmcp.ServerConnection(host.core, host=self, now=now())
+        self._pump = sansmcp.ServerConnection(host.core, driver=self, now=now())
         self._unsent = memoryview(b"")
         self._send_deadline: float | None = None
 
@@ -222,20 +222,20 @@ class Host(sansmcp.ServerDriver):
         address: tuple[str, int],
         *,
         resumable: bool = True,
-        grace: float = 5.0,
+        graceful_timeout: float = 5.0,
         authenticate: sansmcp.Authenticator | None = None,
         **settings: Any,
     ) -> None:
         """Listen; ``authenticate`` is called in place, so it must not block."""
         seal = sansmcp.StateSigner(keys=(secrets.token_bytes(32),), clock=time.time)
-        settings = {"seal": seal, "resumable": resumable, **settings}
+        settings = {"state_signer": seal, "resumable": resumable, **settings}
         settings["authentication"] = authenticate is not None
         core = sansmcp.Server(app, new_token=secrets.token_urlsafe, **settings)
         super().__init__(core, sansmcp.MemoryStore(core.limits), authenticate)
         self.connections: set[Connection] = set()
         self.woken: set[Connection] = set()
         self.tasks: dict[Task, None] = {}
-        self._grace = grace
+        self._grace = graceful_timeout
         self._has_ended = False
         self._selector = selectors.DefaultSelector()
         self._listener = socket.create_server(address)
@@ -331,10 +331,10 @@ class Host(sansmcp.ServerDriver):
         """Wait for the client's answer to a question, and return or raise what it brings."""
         promise = self.questions[call, id] = sansmcp.PendingResult()
         try:
-            await until(lambda: promise.is_delivered)
+            await until(lambda: promise.is_done)
         finally:
             del self.questions[call, id]
-        return promise.get().result()
+        return promise.result().result()
 
     def now(self) -> float:
         """Return the time."""
@@ -346,7 +346,7 @@ class Host(sansmcp.ServerDriver):
 
     def start_task(self, call: sansmcp.ServerCall, result: Awaitable[Any]) -> None:
         """Await a handler beside everything else."""
-        call.host = Task(self, self.finish(call, result))
+        call.driver = Task(self, self.finish(call, result))
 
     def on_handler_error(self, call: sansmcp.ServerCall, error: Exception) -> None:
         """Log what a handler has raised."""

@@ -35,7 +35,7 @@ def carry(client: sansmcp.Client, server: sansmcp.Server, request: OpenExchange)
     host = (b"host", b"localhost")  # every HTTP stack adds it
     head = attrs.evolve(request.head, headers=(host, *request.head.headers))
     for part in (head, BodyData(request.body), BodyEnd()):
-        server.receive(exchange, part, now=NOW)
+        server.receive_part(exchange, part, now=NOW)
     while not isinstance(event := server.next_event(), Idle):
         if isinstance(event, CallReceived):
             handler = app.handlers[event.call.request.method]
@@ -44,13 +44,13 @@ def carry(client: sansmcp.Client, server: sansmcp.Server, request: OpenExchange)
         print(f"<- {effect}")
         match effect:
             case SendHead(response):
-                client.receive(request.exchange, response, now=NOW)
+                client.receive_part(request.exchange, response, now=NOW)
             case SendBody(data):
-                client.receive(request.exchange, BodyData(data), now=NOW)
+                client.receive_part(request.exchange, BodyData(data), now=NOW)
             case SendEnd():
-                client.receive(request.exchange, BodyEnd(), now=NOW)
+                client.receive_part(request.exchange, BodyEnd(), now=NOW)
             case Abort():
-                client.receive(request.exchange, ConnectionLost(), now=NOW)
+                client.receive_part(request.exchange, ConnectionLost(), now=NOW)
 
 
 def main() -> None:
@@ -59,7 +59,7 @@ def main() -> None:
     server = sansmcp.Server(
         app, new_token=lambda: f"not-a-secret-{next(tokens):09}", resumable=False
     )
-    client = sansmcp.Client("http://localhost/mcp", jitter=lambda: 0.5, listen=False)
+    client = sansmcp.Client("http://localhost/mcp", jitter=lambda: 0.5, standalone_stream=False)
     client.start(now=NOW)
     client.call("tools/call", {"name": "any"}, now=NOW)
     while not isinstance(effect := client.next_effect(), Idle):

@@ -63,7 +63,7 @@ class PeerHandle(Generic[Done]):
         2026-07-28 have no session, and are told by ``publish()`` only. Raises LocalProtocolError if
         the parameters are not JSON.
         """
-        return self._call.notify_session(method, params)
+        return self._call.notify_peer(method, params)
 
 
 class BaseCall(abc.ABC, Generic[Result, Done]):
@@ -92,9 +92,9 @@ class BaseCall(abc.ABC, Generic[Result, Done]):
         return self._call.request.id
 
     @property
-    def session(self) -> PeerHandle[Done]:
+    def peer(self) -> PeerHandle[Done]:
         """The client that makes the request: principal, revision, client info, capabilities."""
-        return PeerHandle(self, self._call.session)
+        return PeerHandle(self, self._call.peer)
 
     @property
     def headers(self) -> RequestHeaders:
@@ -105,14 +105,14 @@ class BaseCall(abc.ABC, Generic[Result, Done]):
         return self._call.headers
 
     @property
-    def answers(self) -> Mapping[str, Any]:
+    def input_responses(self) -> Mapping[str, Any]:
         """What the client answered to the questions of an InputRequired, by their names."""
-        return self._call.turn.answers
+        return self._call.handler_input.input_responses
 
     @property
     def saved_state(self) -> Any:
         """The state of that InputRequired; None the first time."""
-        return self._call.turn.state
+        return self._call.handler_input.state
 
     def progress(
         self, progress: float, total: float | None = None, message: str | None = None
@@ -132,9 +132,9 @@ class BaseCall(abc.ABC, Generic[Result, Done]):
         self._call.notify(method, params, now=self.now())
         return self.run_pending()
 
-    def notify_session(self, method: str, params: Params | None = None) -> Done:
-        """Send a notification that belongs to no call; ``call.session.notify()`` does it."""
-        self._call.session.notify(method, params, now=self.now())
+    def notify_peer(self, method: str, params: Params | None = None) -> Done:
+        """Send a notification that belongs to no call; ``call.peer.notify()`` does it."""
+        self._call.peer.notify(method, params, now=self.now())
         return self.run_pending()
 
     def disconnect(self, *, retry: float | None = None) -> Done:

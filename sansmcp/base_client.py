@@ -83,16 +83,23 @@ class PendingResult:
     """
 
     def __init__(self) -> None:
-        self.is_delivered = False
+        self.is_done = False
         self._value: Any = None
         self._error: Exception | None = None
 
-    def deliver(self, value: Any = None, error: Exception | None = None) -> None:
-        """Give the value, or an exception instead."""
-        if not self.is_delivered:
-            self.is_delivered, self._value, self._error = True, value, error
+    def set_result(self, value: Any = None) -> None:
+        """Give the value."""
+        self._complete(value, None)
 
-    def get(self) -> Any:
+    def set_exception(self, error: Exception) -> None:
+        """Give an exception instead of a value."""
+        self._complete(None, error)
+
+    def _complete(self, value: Any, error: Exception | None) -> None:
+        if not self.is_done:
+            self.is_done, self._value, self._error = True, value, error
+
+    def result(self) -> Any:
         """Return the value or raise the exception; it has been delivered."""
         if self._error is not None:
             raise self._error

@@ -166,7 +166,7 @@ class AbortExchange:
 class StartProcess:
     """Start the server, at the head of a process group of its own.
 
-    Feed what it says to ``client.receive_from_process(part, now=...)``: its output and standard
+    Feed what it says to ``client.receive_process_part(part, now=...)``: its output and standard
     error as they come, the end of each, and its exit; or that it could not be started.
     """
 

@@ -58,7 +58,7 @@ class CallCancelled:
 class ClientNotified:
     """A client has sent a notification that the library does not handle itself."""
 
-    session: Peer
+    peer: Peer
     notification: Notification = attrs.field(repr=elide)
 
 

@@ -103,7 +103,7 @@ class InputResponses(Mapping[str, Any]):
 class HandlerInput:
     """With what a handler is entered."""
 
-    answers: Mapping[str, Any] = MappingProxyType({})
+    input_responses: Mapping[str, Any] = MappingProxyType({})
     """The results that the client gives, by the names of the questions; see :class:`Answers`."""
     state: Any = None
     """What the handler saved."""
@@ -128,7 +128,7 @@ class StateSigner:
             seals; all of them are recognised, so that keys can be changed.
         clock: seconds since 1970, e.g. ``time.time``: instances have to agree on it.
         lifetime: seconds after which a state is refused.
-        first_use: is asked with the name of a state that has come back whether that is for the
+        claim_once: is asked with the name of a state that has come back whether that is for the
             first time; it remembers names for ``lifetime`` seconds, for all instances. None: a
             state may be used until it expires, so that a request that got lost can be made again.
 
@@ -138,20 +138,20 @@ class StateSigner:
     keys: tuple[bytes, ...] = attrs.field(repr=False)
     clock: Callable[[], float]
     lifetime: float = 600.0
-    first_use: Callable[[str], bool] | None = None
+    claim_once: Callable[[str], bool] | None = None
 
     def __attrs_post_init__(self) -> None:
         if not self.keys or not all(map(_is_key, self.keys)):
             raise LocalProtocolError("A seal needs a tuple of keys, each at least 16 bytes")
         check_seconds(self.lifetime)
 
-    def close(self, state: Any, principal: str, method: str, params: Params, *, name: str) -> str:
+    def sign(self, state: Any, principal: str, method: str, params: Params, *, name: str) -> str:
         """Seal a state, under a name of its own. Raises LocalProtocolError if it is not JSON."""
         content = json.encode([self.clock() + self.lifetime, name, state])
         tag = _tag(self.keys[0], content, principal, method, params)
         return base64.urlsafe_b64encode(tag + content).decode()
 
-    def open(self, sealed: str, principal: str, method: str, params: Params) -> Any:
+    def verify(self, sealed: str, principal: str, method: str, params: Params) -> Any:
         """The state. Raises RemoteProtocolError for one that cannot be used, or no longer."""
         try:
             raw = base64.b64decode(sealed.encode(), b"-_", validate=True)
@@ -164,7 +164,7 @@ class StateSigner:
         expires, name, state = json.decode(content, max_depth=500)
         if self.clock() >= expires:
             raise _refused("it has expired")
-        if self.first_use is not None and not self.first_use(name):
+        if self.claim_once is not None and not self.claim_once(name):
             raise _refused("it was used before")
         return state
 

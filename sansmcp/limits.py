@@ -21,7 +21,7 @@ class Limits:
     Bytes and counts are integers. Seconds may be infinite, which means that there is no limit.
 
     Raises LocalProtocolError for what is no such number, or not above zero, for a depth beyond 500,
-    and for a ``follow_interval`` that is infinite.
+    and for a ``store_poll_interval`` that is infinite.
     """
 
     max_message_bytes: int = 32 * 1024 * 1024
@@ -120,7 +120,7 @@ class Limits:
 
     session_idle_timeout: float = 1800.0
     """A session without any request and without an open stream ends after this. The official Python
-    SDK: 1,800. Where instances share a store, sessions live by ``stored_age`` instead.
+    SDK: 1,800. Where instances share a store, sessions live by ``max_stored_age`` instead.
     """
 
     max_calls_per_session: int = 128
@@ -147,16 +147,16 @@ class Limits:
     max_pending_entries: int = 256
     """Messages of one stream that wait for a slow store before the handler has to wait."""
 
-    stored_bytes: int = 64 * 1024 * 1024
+    max_stored_bytes: int = 64 * 1024 * 1024
     """What a store takes, in memory or in its file, for messages that readers may come back for.
 
     It is for all together: the principal that uses most loses its oldest messages first.
     """
 
-    stored_entries: int = 100_000
+    max_stored_entries: int = 100_000
     """The same, counted in messages."""
 
-    stored_age: float = 900.0
+    max_stored_age: float = 900.0
     """How long a store keeps a message, in seconds; at least so long where little is stored, for
     the time between two uses of the store counts as a third of this at most. Longer than any client
     tries to reconnect. A session that instances share is kept for so long after its last use, give
@@ -166,13 +166,13 @@ class Limits:
     replay_page_entries: int = 128
     """Messages read from the store at once when a stream is replayed."""
 
-    follow_interval: float = 0.25
+    store_poll_interval: float = 0.25
     """How often a stream that another instance writes is looked at in the store."""
 
-    max_batch: int = 100
+    max_batch_messages: int = 100
     """Messages in one JSON-RPC batch (revision 2025-03-26)."""
 
-    keep_alive_interval: float = 15.0
+    stream_comment_interval: float = 15.0
     """A quiet event stream carries a comment this often; proxies cut silent connections after 30 to
     60.
     """
@@ -200,19 +200,19 @@ class Limits:
     again as after a lost connection. httpx: 5 for each step, the official Python SDK: 30.
     """
 
-    cached_results: int = 1000
+    max_cached_results: int = 1000
     """Results that a client keeps because their server allows it; those used last are kept."""
 
-    cached_bytes: int = 16 * 1024 * 1024
+    max_cached_bytes: int = 16 * 1024 * 1024
     """The same, counted in bytes of JSON."""
 
-    cached_age: float = 86_400.0
+    max_cached_age: float = 86_400.0
     """How long a client keeps a result, whatever time to live the server gives it."""
 
     max_rounds: int = 32
     """How often a server may ask for input within one request. The official Python SDK: 10."""
 
-    max_questions_per_call: int = 256
+    max_server_requests_per_call: int = 256
     """Server requests (elicitation, sampling, roots) within one call of a client, in rounds and on
     its stream. Each stops the clocks of the call while it is open; one more ends the call with
     InvalidResponse. On stdio, where nothing tells which call asks, the clocks then run on instead.
@@ -242,8 +242,8 @@ class Limits:
             expect(int if is_count else (int, float), **{name: value})
             if not value > 0:  # NaN is not, either
                 raise LocalProtocolError(f"{name} must be above zero, and is {value}")
-        if self.follow_interval == math.inf:
-            raise LocalProtocolError("follow_interval must be finite: streams would not go on")
+        if self.store_poll_interval == math.inf:
+            raise LocalProtocolError("store_poll_interval must be finite: streams would not go on")
         if self.max_json_depth > 500:
             raise LocalProtocolError(
                 f"max_json_depth must be at most 500, and is {self.max_json_depth}"

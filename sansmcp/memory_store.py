@@ -81,7 +81,7 @@ class MemoryStore:
         log = self._logs.get(key)
         if log is not None and entries[0].seq != next(reversed(log)) + 1:
             return False
-        self._age += aged(self._now, now, self.limits.stored_age)
+        self._age += aged(self._now, now, self.limits.max_stored_age)
         self._now = now
         session, size = self._session(key)
         if log is None:
@@ -149,12 +149,12 @@ class MemoryStore:
 
     def _evict(self) -> None:
         limits = self.limits
-        while self._arrivals and self._arrivals[0][0] < self._age - limits.stored_age:
+        while self._arrivals and self._arrivals[0][0] < self._age - limits.max_stored_age:
             arrival = self._arrivals.popleft()
             session = self._sessions.get((arrival[1].principal, arrival[1].session))
             if session is not None and session.arrivals[0] is arrival:
                 self._remove_first(session)
-        while self.count > limits.stored_entries or self.size > limits.stored_bytes:
+        while self.count > limits.max_stored_entries or self.size > limits.max_stored_bytes:
             name = self._shares[self._principals.largest()].largest()
             self._remove_first(self._sessions[name])
         if len(self._arrivals) > self.count + self.count // 4 + 64:

@@ -1,7 +1,7 @@
 """What a server process on the other end of stdio can say, as parts.
 
 They go in where HTTP message parts go in: the host starts the process, reads from it, and feeds
-these to :meth:`sansmcp.Client.receive_from_process`.
+these to :meth:`sansmcp.Client.receive_process_part`.
 """
 
 from __future__ import annotations

@@ -45,16 +45,16 @@ class SecurityPolicy:
     Raises LocalProtocolError for names that could never be found there.
 
     The default serves programs and pages on the same machine only. A server behind a public name
-    says ``SecurityPolicy(hosts=("mcp.example.com",))``.
+    says ``SecurityPolicy(allowed_hosts=("mcp.example.com",))``.
     """
 
-    hosts: tuple[str, ...] = attrs.field(
+    allowed_hosts: tuple[str, ...] = attrs.field(
         default=LOOPBACK, converter=_names, validator=_without_scheme
     )
     """Host names or addresses, each on any port, or with ``:port`` on that one; ``"*"`` serves all.
     """
 
-    origins: tuple[str, ...] | None = attrs.field(
+    allowed_origins: tuple[str, ...] | None = attrs.field(
         default=None, converter=attrs.converters.optional(_names)
     )
     """Origins of web pages, such as ``"https://app.example.com"``; ``"*"`` serves all, None those
@@ -63,14 +63,14 @@ class SecurityPolicy:
 
     def allows_host(self, host: bytes | None) -> bool:
         """Whether requests for this host (the ``Host`` header, or None without one) are served."""
-        return _is_among(self.hosts, host)
+        return _is_among(self.allowed_hosts, host)
 
     def allows_origin(self, origin: str | None) -> bool:
         """Whether requests from pages of this origin are served; None: it was no page."""
         if origin is None:
             return True
-        if self.origins is not None:
-            return "*" in self.origins or origin.lower() in self.origins
+        if self.allowed_origins is not None:
+            return "*" in self.allowed_origins or origin.lower() in self.allowed_origins
         try:
             parts = urlsplit(origin)
         except ValueError:

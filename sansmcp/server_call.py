@@ -83,14 +83,14 @@ class ServerCall(ABC):
     __slots__ = ()
 
     request: Request
-    turn: HandlerInput
+    handler_input: HandlerInput
     rounds: int
     state: CallState
-    host: Any
+    driver: Any
 
     @property
     @abstractmethod
-    def session(self) -> Peer:
+    def peer(self) -> Peer:
         """The client whose request it is."""
 
     @property
@@ -120,14 +120,14 @@ class ServerCall(ABC):
         """
 
     @abstractmethod
-    def fail(self, code: int, message: str, data: Any = None, *, now: float) -> bool:
+    def respond_error(self, code: int, message: str, data: Any = None, *, now: float) -> bool:
         """Answer with a JSON-RPC error. Returns and raises as :meth:`respond` does.
 
         A code that the revision has retired is replaced by the one that took its place.
         """
 
     @abstractmethod
-    def fail_with(self, error: Exception, *, now: float) -> bool:
+    def respond_exception(self, error: Exception, *, now: float) -> bool:
         """Answer with what a handler raised; see :func:`~sansmcp.errors.error_response`.
 
         Returns and raises as :meth:`respond` does.

@@ -99,7 +99,7 @@ class Store(Protocol):
 
     ``now`` is in seconds, on the clock of the machine; it only serves to let old entries go. A
     clock that jumps forward must not empty the store of what is in use: count a jump as at most a
-    third of ``stored_age``.
+    third of ``max_stored_age``.
 
     A store that is full lets the oldest entries of the principal go that uses most of it, and
     within that principal those of the session that uses most.
@@ -131,12 +131,13 @@ class Store(Protocol):
         """Forget all logs of a session."""
 
 
-def aged(before: float | None, now: float, stored_age: float) -> float:
+def aged(before: float | None, now: float, max_stored_age: float) -> float:
     """Return how many seconds older stored entries have become since the clock said ``before``.
 
-    That is at most a third of ``stored_age``, and never below zero: a clock that is put forward by
-    an hour does not take along what is in use, and one that is put back does not keep it for ever.
+    That is at most a third of ``max_stored_age``, and never below zero: a clock that is put forward
+    by an hour does not take along what is in use, and one that is put back does not keep it for
+    ever.
     """
     if before is None:
         return 0.0
-    return min(max(now - before, 0.0), stored_age / 3)
+    return min(max(now - before, 0.0), max_stored_age / 3)

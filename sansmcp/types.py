@@ -57,7 +57,7 @@ class Era(Member):
 class Driven(Protocol):
     """What somebody drives: an exchange, or a pipe."""
 
-    host: Any
+    driver: Any
     """For whoever drives it, to find its own things."""
 
     def wake(self) -> None:

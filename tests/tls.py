@@ -8,7 +8,7 @@ import trustme
 
 from sansmcp import ReconnectPolicy
 
-ONCE = ReconnectPolicy(attempts=0)
+ONCE = ReconnectPolicy(max_attempts=0)
 """For clients that are to be refused: another attempt gives the same answer."""
 
 

@@ -24,10 +24,10 @@ class AsgiApp:
     def __init__(
         self,
         new_parts: Callable[[], ServerParts],
-        grace: float,
+        graceful_timeout: float,
     ) -> None:
         self._new_parts = new_parts
-        self._grace = grace
+        self._grace = graceful_timeout
         self._servings: dict[Hashable, HttpServing] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,7 +87,7 @@ class AsgiApp:
 def asgi_app(
     app: sansmcp.App,
     *,
-    grace: float = 5.0,
+    graceful_timeout: float = 5.0,
     **settings: Unpack[DriverSettings],
 ) -> AsgiApp:
     """Make an ASGI 3 application that serves MCP, for asyncio and trio.
@@ -95,7 +95,7 @@ def asgi_app(
     Args:
         app: its handlers are async functions of a :class:`Call`, or plain functions of a
             :class:`ThreadCall`, each of which runs in a thread (:meth:`sansmcp.App.handler`).
-        grace: seconds that running calls get when the server stops.
+        graceful_timeout: seconds that running calls get when the server stops.
         settings: those of :class:`sansmcp_local.DriverOptions` and of
             :class:`sansmcp.ServerOptions`.
             ``connection.environ`` of ``authenticate`` is the scope, where middleware in front may
@@ -112,4 +112,4 @@ def asgi_app(
     """
     new_parts = partial(server_parts, app, "asgi_app", **settings)
     new_parts()  # what is wrong is told now, not with the first request
-    return AsgiApp(new_parts, grace)
+    return AsgiApp(new_parts, graceful_timeout)

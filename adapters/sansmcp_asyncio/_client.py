@@ -41,9 +41,9 @@ class Client(sansmcp_loop.AwaitableClient):
     def __init__(
         self,
         parts: ClientParts,
-        answers: Mapping[str, RequestHandler] | None,
+        request_handlers: Mapping[str, RequestHandler] | None,
     ) -> None:
-        super().__init__(parts.core, current_loop(), answers)
+        super().__init__(parts.core, current_loop(), request_handlers)
         self._tasks = Tasks()
         self._pool = Pool(
             parts.core, self.run_pending, self.exchange_failed, self._tasks, parts.ssl_context
@@ -82,7 +82,7 @@ class Client(sansmcp_loop.AwaitableClient):
 def connect(
     target: str | Sequence[str],
     *,
-    answers: Mapping[str, RequestHandler] | None = None,
+    request_handlers: Mapping[str, RequestHandler] | None = None,
     **settings: Unpack[ConnectSettings],
 ) -> Client:
     """Connect to an MCP server.
@@ -94,13 +94,14 @@ def connect(
         target: the URL of an MCP endpoint, http or https; or the command that starts a server on
             stdio, e.g. ``["python", "server.py"]``. That process, and all that it has started, end
             with the client.
-        answers: for each request that the server may make, such as ``"elicitation/create"``, a
-            function, async or plain, from the :class:`sansmcp.ServerRequest` to the result, a JSON
-            object. A plain one must not block. Declare the request in ``capabilities``, too.
+        request_handlers: for each request that the server may make, such as
+            ``"elicitation/create"``, a function, async or plain, from the
+            :class:`sansmcp.ServerRequest` to the result, a JSON object. A plain one must not block.
+            Declare the request in ``capabilities``, too.
         settings: those of :class:`sansmcp_local.ConnectOptions` and of
             :class:`sansmcp.ClientOptions`.
 
     Raises LocalProtocolError if the target or a setting is wrong, and RuntimeError where no loop is
     running; awaiting the client raises CallError if the handshake fails.
     """
-    return Client(client_parts(target, **settings), answers)
+    return Client(client_parts(target, **settings), request_handlers)

@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
     ) -> None:
         self._serving = serving
         self._send_timeout = send_timeout
-        self._connection = kind(serving.core, host=self, now=serving.loop.now())
+        self._connection = kind(serving.core, driver=self, now=serving.loop.now())
         self._timer = serving.loop.timer(self._due)
         self._is_reading = True
         self._is_blocked = False

@@ -46,11 +46,11 @@ class Pool(sansmcp.ConnectionPool):
     def carry(self, effect: OpenExchange) -> None:
         """Carry an exchange, from its request to the end of its response."""
         connection, request = self.begin(effect, now=self.loop.time())
-        if connection.host is None:
+        if connection.driver is None:
             opening = self._open(effect, connection, request)
             self._opening[effect.exchange] = self._tasks.start(opening)
         else:
-            connection.host.send(effect.exchange, request)
+            connection.driver.send(effect.exchange, request)
 
     def abort(self, exchange: int) -> None:
         if exchange in self._opening:
@@ -101,7 +101,7 @@ class Pool(sansmcp.ConnectionPool):
             self.release(effect.exchange, now=self.loop.time())
             self.run_pending()
         else:
-            connection.host = stream
+            connection.driver = stream
             self.streams.add(stream)
             stream.pause()
             if effect.exchange in self.carrying:
@@ -129,11 +129,11 @@ class Stream(asyncio.Protocol):
         self.lost = pool.loop.create_future()
 
     @property
-    def is_quiet(self) -> bool:
-        """Whether it is open, as far as can be known, and nothing has come."""
+    def is_readable(self) -> bool:
+        """True if it is known to be closed, or has bytes that were not read."""
         if self._transport.is_closing():
-            return False
-        return not is_readable(self._transport.get_extra_info("socket").fileno())
+            return True
+        return is_readable(self._transport.get_extra_info("socket").fileno())
 
     def send(self, exchange: int, request: bytes) -> None:
         """Send the request of an exchange."""

@@ -92,7 +92,7 @@ class RunningServer(sansmcp_loop.RunningServer):
         for listener in self._listeners:
             listener.close()
         try:
-            await self.shut_down(self._plan.options.grace)
+            await self.shut_down(self._plan.options.graceful_timeout)
         finally:
             self.has_ended = True
             for connection in tuple(self.connections):
@@ -114,7 +114,7 @@ class RunningServer(sansmcp_loop.RunningServer):
             self._taken.close()
 
     def start_task(self, call: sansmcp.ServerCall, result: Awaitable[Any]) -> None:
-        call.host = self._tasks.start(self.finish(call, result))
+        call.driver = self._tasks.start(self.finish(call, result))
 
     def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
         self._tasks.start(work(*arguments))
@@ -139,7 +139,7 @@ class RunningServer(sansmcp_loop.RunningServer):
             return Refusal()
 
     def _converse_on(self, streams: StandardStreams) -> None:
-        pipe = partial(sansmcp.ServerPipe, grace=self._plan.options.grace)
+        pipe = partial(sansmcp.ServerPipe, graceful_timeout=self._plan.options.graceful_timeout)
         # Whoever started us may stop reading for as long as it likes, under a debugger, say.
         connection = Connection(self, pipe, math.inf)
         StdioTransport(streams, connection)
@@ -220,7 +220,8 @@ def serve(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> Serve:
             :class:`ThreadCall`, each of which runs in a thread (:meth:`sansmcp.App.handler`).
         settings: those of :class:`sansmcp_local.ServeOptions`, of
             :class:`sansmcp_local.DriverOptions` and of :class:`sansmcp.ServerOptions`.
-            Running calls do not get ``grace`` if what waits for the stop is cancelled, too.
+            Running calls do not get ``graceful_timeout`` if what waits for the stop is cancelled,
+            too.
 
     Raises LocalProtocolError for settings that make no sense, and TypeError for unknown ones;
     starting raises OSError if the address cannot be bound or the file not be written.

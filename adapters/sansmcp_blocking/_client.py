@@ -55,9 +55,9 @@ class Client(sansmcp_threads.ConcurrentClient):
     def __init__(
         self,
         parts: ClientParts,
-        answers: Mapping[str, RequestHandler] | None,
+        request_handlers: Mapping[str, RequestHandler] | None,
     ) -> None:
-        super().__init__(parts.core, answers)
+        super().__init__(parts.core, request_handlers)
         self._loop = Loop()
         self._pool = sansmcp.ConnectionPool(parts.core)
         self._ssl_context = parts.ssl_context
@@ -95,7 +95,7 @@ class Client(sansmcp_threads.ConcurrentClient):
 
     def flush(self) -> None:
         """Wait until all is sent that is to be sent now; no longer than a few seconds."""
-        self.wait(lambda: self._is_closed.is_delivered or self._is_flushed(), _FLUSH)
+        self.wait(lambda: self._is_closed.is_done or self._is_flushed(), _FLUSH)
 
     def _is_flushed(self) -> bool:
         child = self._process.child
@@ -139,12 +139,12 @@ class Client(sansmcp_threads.ConcurrentClient):
         """Carry one HTTP exchange, from its request to the end of its response."""
         connection, request = self._pool.begin(effect, now=time.monotonic())
         try:
-            if connection.host is None:
+            if connection.driver is None:
                 url = sansmcp.Url.parse(effect.url)
-                connection.host = yield from open_stream(
+                connection.driver = yield from open_stream(
                     url, self._ssl_context, self.core.limits.tls_handshake_timeout
                 )
-            stream: SocketStream = connection.host
+            stream: SocketStream = connection.driver
             yield from stream.send(request)
             self._unsent.discard(effect.exchange)
             while not connection.is_done:
@@ -166,7 +166,7 @@ class Client(sansmcp_threads.ConcurrentClient):
 def connect(
     target: str | Sequence[str],
     *,
-    answers: Mapping[str, RequestHandler] | None = None,
+    request_handlers: Mapping[str, RequestHandler] | None = None,
     **settings: Unpack[ConnectSettings],
 ) -> Client:
     """Connect to an MCP server. The client is closed by its method, or as a context manager.
@@ -175,12 +175,12 @@ def connect(
         target: the URL of an MCP endpoint, http or https; or a command, such as
             ``["python", "server.py"]``, that starts a server on stdio (not on Windows). When the
             client is closed, the process ends, with all that it has started.
-        answers: for each request that the server may make, such as ``"elicitation/create"``, a
-            function from the :class:`sansmcp.ServerRequest` to the result, a JSON object. Declare
-            the request in ``capabilities``, too.
+        request_handlers: for each request that the server may make, such as
+            ``"elicitation/create"``, a function from the :class:`sansmcp.ServerRequest` to the
+            result, a JSON object. Declare the request in ``capabilities``, too.
         settings: those of :class:`sansmcp_local.ConnectOptions` and of
             :class:`sansmcp.ClientOptions`.
 
     Raises CallError if the handshake fails, LocalProtocolError if the target or a setting is wrong.
     """
-    return Client(client_parts(target, **settings), answers).open()
+    return Client(client_parts(target, **settings), request_handlers).open()

@@ -56,7 +56,7 @@ class _Connection:
         self._serving = serving
         self._stream = stream
         self._patience = patience
-        self._connection = kind(serving.core, host=self, now=time.monotonic())
+        self._connection = kind(serving.core, driver=self, now=time.monotonic())
         self._idle: Idle | None = Idle.NEED_DATA
         """What to do when all is sent; None: close it."""
         self._unsent = b""
@@ -237,7 +237,7 @@ class RunningServer(Host):
             self._converse_on(endpoint.streams)
 
     def _converse_on(self, streams: StandardStreams) -> None:
-        pipe = partial(ServerPipe, grace=self._plan.options.grace)
+        pipe = partial(ServerPipe, graceful_timeout=self._plan.options.graceful_timeout)
         # Whoever started us may stop reading for as long as it likes, under a debugger, say.
         driver = _Connection(self, pipe, StdioStream(streams), math.inf)
         self._last = driver if self._plan.options.ends_with_stdin else None
@@ -286,7 +286,9 @@ class RunningServer(Host):
     def _shut_down(self) -> None:
         with self.moved:
             self.safely(lambda: self.core.drain(now=time.monotonic()))
-        self._turn_until(lambda: self._is_hurried or not self._is_busy(), self._plan.options.grace)
+        self._turn_until(
+            lambda: self._is_hurried or not self._is_busy(), self._plan.options.graceful_timeout
+        )
         with self.moved:
             self.shut_down()
             self.has_ended = True

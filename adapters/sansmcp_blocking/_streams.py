@@ -43,12 +43,12 @@ class SocketStream:
             return None
 
     @property
-    def is_quiet(self) -> bool:
-        """Whether nothing has come that was not read: not the end, either."""
+    def is_readable(self) -> bool:
+        """True if it has bytes that were not read, or its end."""
         try:
-            return self.receive() is None
+            return self.receive() is not None
         except OSError:
-            return False
+            return True
 
     def send_now(self, data: bytes) -> int:
         """Send what there is room for, and return how much. Raises OSError if there is none."""

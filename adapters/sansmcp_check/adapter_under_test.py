@@ -120,7 +120,7 @@ class ClientUnderTest(Protocol):
         self,
         target: str | Sequence[str],
         *,
-        answers: Mapping[str, Answer],
+        request_handlers: Mapping[str, Answer],
         **settings: Unpack[ClientSettings],
     ) -> ConnectedClient:
         """Connect to a URL, or to a command. Raises CallError as the adapter does.
@@ -169,10 +169,12 @@ class ServerUnderTest(Protocol):
         """
 
     @abc.abstractmethod
-    def serve(self, app: App, *, grace: float, **settings: Unpack[SubjectSettings]) -> Running:
+    def serve(
+        self, app: App, *, graceful_timeout: float, **settings: Unpack[SubjectSettings]
+    ) -> Running:
         """Serve the application over HTTP on a free port of 127.0.0.1; return when it can be used.
 
-        ``grace``: seconds that running calls get when the server stops.
+        ``graceful_timeout``: seconds that running calls get when the server stops.
         """
 
     @abc.abstractmethod

@@ -116,7 +116,9 @@ def a_server_that_says_nothing(subject: ClientUnderTest) -> None:
     with FakeServer({"initialize": _hang}) as server:
         raises(
             RequestTimeout,
-            lambda: subject.connect(server.url, answers={}, versions=LEGACY, connect_timeout=0.2),
+            lambda: subject.connect(
+                server.url, request_handlers={}, versions=LEGACY, connect_timeout=0.2
+            ),
             "connecting to a server that does not answer",
         )
 
@@ -132,7 +134,7 @@ def nobody_is_there(subject: ClientUnderTest) -> None:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/mcp"
         raises(
             Disconnected,
-            lambda: subject.connect(url, answers={}, versions=LEGACY, reconnect=SOON),
+            lambda: subject.connect(url, request_handlers={}, versions=LEGACY, reconnect=SOON),
             "connecting to a port where nobody listens",
         )
 

@@ -129,7 +129,7 @@ def a_command_that_is_none(subject: ClientUnderTest) -> None:
     command = [str(Path(__file__).with_name("there is no such program"))]
     raises(
         ProcessEnded,
-        lambda: subject.connect(command, answers={}, versions=LEGACY),
+        lambda: subject.connect(command, request_handlers={}, versions=LEGACY),
         "connecting to a program that there is not",
     )
 
@@ -142,7 +142,7 @@ def a_process_that_ends_at_once(subject: ClientUnderTest) -> None:
     """
     error = raises(
         ProcessEnded,
-        lambda: subject.connect(["false"], answers={}),
+        lambda: subject.connect(["false"], request_handlers={}),
         "connecting to a program that ends at once",
     )
     same(getattr(error, "status", None), 1, "the status")

@@ -126,7 +126,7 @@ def the_standalone_stream(subject: ClientUnderTest) -> None:
         exchange.chunk(event({"method": "notifications/x"}))
         exchange.wait_until_gone()
 
-    with talking(subject, {"GET": stream}, listen=True) as (client, _):
+    with talking(subject, {"GET": stream}, standalone_stream=True) as (client, _):
         events = client.events()
         same(call(client, {"a": 1}), {"a": 1}, "the result of a call meanwhile")
         listening.set()

@@ -20,7 +20,7 @@ from .fake_server import SCRIPTS, FakeServer, Script
 LEGACY, MODERN, OLDEST = ("2025-11-25",), ("2026-07-28",), ("2024-11-05",)
 """A revision with sessions, one without, and the one of HTTP+SSE."""
 
-SOON = ReconnectPolicy(initial=0.01, cap=0.05)
+SOON = ReconnectPolicy(initial_delay=0.01, max_delay=0.05)
 """Reconnects within milliseconds, and gives up within half a second."""
 
 
@@ -28,14 +28,14 @@ SOON = ReconnectPolicy(initial=0.01, cap=0.05)
 def connected(
     subject: ClientUnderTest,
     target: str | Sequence[str],
-    answers: Mapping[str, Answer] | None = None,
+    request_handlers: Mapping[str, Answer] | None = None,
     **settings: Unpack[ClientSettings],
 ) -> Generator[ConnectedClient]:
     """A client, for a while; without a standalone stream, and quick to come back."""
-    settings.setdefault("listen", False)
+    settings.setdefault("standalone_stream", False)
     settings.setdefault("reconnect", SOON)
     settings.setdefault("timeout", MOMENT)
-    client = subject.connect(target, answers=answers or {}, **settings)
+    client = subject.connect(target, request_handlers=request_handlers or {}, **settings)
     try:
         yield client
     finally:
@@ -46,7 +46,7 @@ def connected(
 def talking(
     subject: ClientUnderTest,
     scripts: Mapping[str, Script] = SCRIPTS,
-    answers: Mapping[str, Answer] | None = None,
+    request_handlers: Mapping[str, Answer] | None = None,
     piece: int = 0,
     **settings: Unpack[ClientSettings],
 ) -> Generator[tuple[ConnectedClient, FakeServer]]:
@@ -54,7 +54,7 @@ def talking(
     settings.setdefault("versions", LEGACY)
     with (
         FakeServer(scripts, piece=piece) as server,
-        connected(subject, server.url, answers, **settings) as client,
+        connected(subject, server.url, request_handlers, **settings) as client,
     ):
         yield client, server
 

@@ -97,7 +97,7 @@ def time_passes_while_nothing_happens(subject: ServerUnderTest) -> None:
     Tick the timers: ask next_deadline() after everything that changes the machine, and call
     handle_timeout() when that has come, though nothing is received or sent.
     """
-    limits = Limits(keep_alive_interval=0.05)
+    limits = Limits(stream_comment_interval=0.05)
     with serving(subject, limits=limits) as (tools, running):
         for version in (LEGACY, MODERN):
             with RawPeer(running.url, version) as peer:

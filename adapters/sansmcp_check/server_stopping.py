@@ -30,11 +30,14 @@ def _stopping(running: Running) -> threading.Event:
 
 @server_check(Feature.GRACE)
 def calls_get_time_to_end(subject: ServerUnderTest) -> None:
-    """Calls that run when the server stops have ``grace`` seconds, and their results arrive.
+    """Calls that run at a stop have ``graceful_timeout`` seconds, and their results arrive.
 
     Take no new connections, call Server.drain(), and wait until Server.is_busy is false.
     """
-    with serving(subject, grace=MOMENT) as (tools, running), RawPeer(running.url, LEGACY) as peer:
+    with (
+        serving(subject, graceful_timeout=MOMENT) as (tools, running),
+        RawPeer(running.url, LEGACY) as peer,
+    ):
         response = peer.begin("wait")
         begun(tools)
         stopped = _stopping(running)
@@ -53,7 +56,7 @@ def calls_without_sessions_get_time_to_end(subject: ServerUnderTest) -> None:
     """
     for version in (LEGACY, MODERN):
         with (
-            serving(subject, grace=MOMENT, sessions=False) as (tools, running),
+            serving(subject, graceful_timeout=MOMENT, sessions=False) as (tools, running),
             RawPeer(running.url, version) as peer,
         ):
             connection = peer.connect()
@@ -68,11 +71,14 @@ def calls_without_sessions_get_time_to_end(subject: ServerUnderTest) -> None:
 
 @server_check(Feature.GRACE)
 def calls_that_get_no_time_are_answered(subject: ServerUnderTest) -> None:
-    """Calls that still run after ``grace`` seconds are answered with an error.
+    """Calls that still run after ``graceful_timeout`` seconds are answered with an error.
 
     Call Server.shut_down(), and send what the exchanges have to send before closing connections.
     """
-    with serving(subject, grace=0.1) as (tools, running), RawPeer(running.url, LEGACY) as peer:
+    with (
+        serving(subject, graceful_timeout=0.1) as (tools, running),
+        RawPeer(running.url, LEGACY) as peer,
+    ):
         connection = peer.connect()
         connection.send(peer.tool("hang"))
         begun(tools)
@@ -91,7 +97,10 @@ def newcomers_are_refused(subject: ServerUnderTest) -> None:
 
     Close the listener before Server.drain().
     """
-    with serving(subject, grace=MOMENT) as (tools, running), RawPeer(running.url, LEGACY) as peer:
+    with (
+        serving(subject, graceful_timeout=MOMENT) as (tools, running),
+        RawPeer(running.url, LEGACY) as peer,
+    ):
         response = peer.begin("wait")
         begun(tools)
         knocks = map(_is_refused, itertools.repeat(running.url))
@@ -132,7 +141,10 @@ def handlers_are_stopped(subject: ServerUnderTest) -> None:
     After Server.shut_down() take the events: CallCancelled tells which handlers are to be stopped.
     """
     for version in (LEGACY, MODERN):
-        with serving(subject, grace=0.1) as (tools, running), RawPeer(running.url, version) as peer:
+        with (
+            serving(subject, graceful_timeout=0.1) as (tools, running),
+            RawPeer(running.url, version) as peer,
+        ):
             peer.connect().send(peer.tool("hang"))
             begun(tools)
             stopped = _stopping(running)

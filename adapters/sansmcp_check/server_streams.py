@@ -147,7 +147,7 @@ def a_call_that_is_cancelled(subject: ServerUnderTest) -> None:
 @server_check()
 def the_standalone_stream(subject: ServerUnderTest) -> None:
     """A GET opens an event stream that stays open, with signs of life."""
-    limits = Limits(keep_alive_interval=0.05)
+    limits = Limits(stream_comment_interval=0.05)
     with serving(subject, limits=limits) as (_, running), RawPeer(running.url, LEGACY) as peer:
         response = peer.get()
         same((response.status, response.is_stream), (200, True), "the status, and the form")
@@ -160,10 +160,10 @@ def the_standalone_stream(subject: ServerUnderTest) -> None:
 def what_is_said_to_a_session_is_sent_at_once(subject: ServerUnderTest) -> None:
     """What a handler tells its session arrives while the handler still works (2025-11-25).
 
-    Pull the effects after every method of a call, also those of ``call.session``.
+    Pull the effects after every method of a call, also those of ``call.peer``.
     """
     with (
-        serving(subject, listening=True) as (tools, running),
+        serving(subject, standalone_streams=True) as (tools, running),
         RawPeer(running.url, LEGACY) as peer,
     ):
         stream = peer.get()

@@ -20,12 +20,12 @@ LEGACY, MODERN, OLDEST = "2025-11-25", "2026-07-28", "2024-11-05"
 def serving(
     subject: ServerUnderTest,
     *,
-    grace: float = 1.0,
+    graceful_timeout: float = 1.0,
     **settings: Unpack[SubjectSettings],
 ) -> Generator[tuple[Tools, Running]]:
     """A server, for a while, and what its handlers do."""
     tools = Tools(subject)
-    running = subject.serve(tools.app, grace=grace, **settings)
+    running = subject.serve(tools.app, graceful_timeout=graceful_timeout, **settings)
     try:
         yield tools, running
     finally:

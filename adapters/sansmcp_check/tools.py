@@ -31,7 +31,7 @@ class ToolCall:
         self._call = call
         self.name: str = call.params["name"]
         self.arguments: dict[str, Any] = call.params.get("arguments", {})
-        self.answers = call.answers
+        self.input_responses = call.input_responses
 
     async def progress(self, done: int) -> None:
         """Report progress."""
@@ -43,7 +43,7 @@ class ToolCall:
 
     async def tell_session(self, method: str) -> None:
         """Tell the client what belongs to no call."""
-        await _done(self._call.session.notify(method))
+        await _done(self._call.peer.notify(method))
 
     async def disconnect(self, retry: float) -> None:
         """Let the client go."""
@@ -155,10 +155,10 @@ class Tools:
         return {"answer": await call.ask("elicitation/create", {"message": "name?"})}
 
     async def _ask_in_rounds(self, call: ToolCall) -> Any:
-        if not call.answers:
+        if not call.input_responses:
             request = InputRequest("elicitation/create", {"message": "name?"})
             return InputRequired({"name": request}, {"asked": True})
-        return {"answer": call.answers["name"]}
+        return {"answer": call.input_responses["name"]}
 
     async def _refuse(self, call: ToolCall) -> Any:
         raise JsonRpcError(-7, "no", [1])

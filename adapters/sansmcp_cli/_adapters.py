@@ -51,7 +51,7 @@ class Adapter(Protocol):
         script: Script,
         show: Callable[[ClientEvent], None],
         settings: ConnectSettings,
-        answers: RequestHandlers | None = None,
+        request_handlers: RequestHandlers | None = None,
     ) -> None:
         """Connect, make the calls of a script, and show what happens meanwhile.
 

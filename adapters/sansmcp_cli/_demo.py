@@ -194,8 +194,8 @@ class Part:
         relay = Relay(lambda: ("127.0.0.1", port), fate, self._note, is_quiet=True)
         settings: ConnectSettings = {
             "trace": self._tracer,
-            "reconnect": sansmcp.ReconnectPolicy(initial=0.1, attempts=20),
-            "listen": False,
+            "reconnect": sansmcp.ReconnectPolicy(initial_delay=0.1, max_attempts=20),
+            "standalone_stream": False,
             "versions": (self._revision,),
         }
 

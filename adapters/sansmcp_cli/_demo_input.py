@@ -79,7 +79,7 @@ def show_rounds(adapter: Adapter, name: str, write: Callable[[str], None]) -> Co
                 "versions": (version,),
                 "multi_turn": multi_turn,
                 "capabilities": {"elicitation": {}, "sampling": {}},
-                "listen": False,
+                "standalone_stream": False,
                 "timeout": 20,
                 "limits": sansmcp.Limits(idle_connection_timeout=1e-6),
             }

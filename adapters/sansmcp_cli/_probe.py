@@ -146,7 +146,9 @@ async def _try_transport(
             "versions": (revision,),
             "headers": headers_of(options),
             "connect_timeout": options.timeout,
-            "reconnect": sansmcp.ReconnectPolicy(attempts=0),  # what fails is to be seen at once
+            "reconnect": sansmcp.ReconnectPolicy(
+                max_attempts=0
+            ),  # what fails is to be seen at once
             "timeout": options.timeout,
             "trace": tracer("client") if options.trace else None,
         }

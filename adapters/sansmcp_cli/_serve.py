@@ -92,16 +92,16 @@ def _add_keeping(command: argparse.ArgumentParser) -> None:
 def _serve(options: argparse.Namespace) -> int:
     adapter = adapter_of(options)
     app = adapter.EXAMPLE if options.app is None else _load(options.app)
-    hosts = (*sansmcp.SecurityPolicy().hosts, *(options.allow_host or ()))
+    hosts = (*sansmcp.SecurityPolicy().allowed_hosts, *(options.allow_host or ()))
     settings: ServeSettings = {
         "http": None if options.stdio else _address(options.http),
         "stdio": options.stdio or options.dual,
-        "stop_with_stdin": options.stop_with_stdin or None,
+        "stop_on_stdin_eof": options.stop_on_stdin_eof or None,
         "state_file": options.state_file,
         "path": options.path,
         "versions": versions_of(options),
         "http_sse": options.http_sse,
-        "policy": sansmcp.SecurityPolicy(hosts=hosts),
+        "policy": sansmcp.SecurityPolicy(allowed_hosts=hosts),
         "trace": tracer("server") if options.trace else None,
         "multi_turn": options.multi_turn,
     }
@@ -113,7 +113,7 @@ def _serve(options: argparse.Namespace) -> int:
     def started(url: str, stop: Callable[[], object]) -> None:
         for number in before:
             signal.signal(number, lambda number, frame: stop())
-        if options.stop_with_stdin and not settings["stdio"]:
+        if options.stop_on_stdin_eof and not settings["stdio"]:
             threading.Thread(target=_stop_with_stdin, args=(stop,), daemon=True).start()
         if url:
             say(url, sys.stderr if options.dual else None)

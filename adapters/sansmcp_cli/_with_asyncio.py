@@ -30,12 +30,12 @@ def converse(
     script: Script,
     show: Callable[[ClientEvent], None],
     settings: ConnectSettings,
-    answers: RequestHandlers | None = None,
+    request_handlers: RequestHandlers | None = None,
 ) -> None:
     """Make the calls of a script."""
 
     async def main() -> None:
-        connecting = sansmcp_asyncio.connect(target, answers=answers, **settings)
+        connecting = sansmcp_asyncio.connect(target, request_handlers=request_handlers, **settings)
         await converse_with(connecting, script, show)
 
     run(main())

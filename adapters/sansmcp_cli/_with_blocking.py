@@ -24,10 +24,10 @@ def converse(
     script: Script,
     show: Callable[[ClientEvent], None],
     settings: ConnectSettings,
-    answers: RequestHandlers | None = None,
+    request_handlers: RequestHandlers | None = None,
 ) -> None:
     """Make the calls of a script."""
-    with sansmcp_blocking.connect(target, answers=answers, **settings) as client:
+    with sansmcp_blocking.connect(target, request_handlers=request_handlers, **settings) as client:
         client.events()  # they are kept from now on
         call = next_call(script, None)
         while call is not None:

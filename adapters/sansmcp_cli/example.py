@@ -70,13 +70,13 @@ def ask(call: Call, arguments: dict[str, Any], sleep: Callable[[float], Any]) ->
         schema = {"type": "object", "properties": {"topic": {"type": "string"}}}
         question = {"message": "A poem about what?", "requestedSchema": schema}
         return InputRequired({"topic": InputRequest("elicitation/create", question)}, state={})
-    if "topic" in call.answers:
-        topic = call.answers["topic"].get("content", {}).get("topic", "nothing")
+    if "topic" in call.input_responses:
+        topic = call.input_responses["topic"].get("content", {}).get("topic", "nothing")
         text = {"type": "text", "text": f"A poem about {topic}, please."}
         order = {"messages": [{"role": "user", "content": text}], "maxTokens": 100}
         poem = InputRequest("sampling/createMessage", order)
         return InputRequired({"poem": poem}, state={"topic": topic})
-    return f"{call.saved_state['topic']}: {call.answers['poem']['content']['text']}"
+    return f"{call.saved_state['topic']}: {call.input_responses['poem']['content']['text']}"
 
 
 _NUMBER = {"type": "number"}

@@ -47,10 +47,10 @@ class BlockingClient(sansmcp_threads.Client):
         self,
         core: sansmcp.Client,
         http: httpx.Client,
-        answers: Mapping[str, RequestHandler] | None,
+        request_handlers: Mapping[str, RequestHandler] | None,
         on_event: Callable[[ClientEvent], object],
     ) -> None:
-        super().__init__(core, answers)
+        super().__init__(core, request_handlers)
         self._http = http
         self._on_event = on_event
         self._raised: Exception | None = None
@@ -62,7 +62,7 @@ class BlockingClient(sansmcp_threads.Client):
         """End the session. May be called twice. It takes no longer than ``close_timeout``."""
         with self.using():
             self.begin_close()
-            self.wait(lambda: self._is_closed.is_delivered)
+            self.wait(lambda: self._is_closed.is_done)
 
     def wait(self, is_done: Callable[[], bool]) -> None:
         """Make requests, and wait for what is due, until something is so."""
@@ -133,7 +133,7 @@ class BlockingClient(sansmcp_threads.Client):
 
     def _feed(self, exchange: int, part: ResponsePart) -> None:
         try:
-            self.core.receive(exchange, part, now=time.monotonic())
+            self.core.receive_part(exchange, part, now=time.monotonic())
         except Exception as error:
             self.exchange_failed(exchange, error)
         self.run_pending()
@@ -165,7 +165,7 @@ def connect_blocking(
     url: str,
     http: httpx.Client,
     *,
-    answers: Mapping[str, RequestHandler] | None = None,
+    request_handlers: Mapping[str, RequestHandler] | None = None,
     on_event: Callable[[ClientEvent], object] = _ignore,
     **settings: Unpack[sansmcp.ClientSettings],
 ) -> BlockingClient:
@@ -175,7 +175,7 @@ def connect_blocking(
         url: the URL of an MCP endpoint, http or https, of Streamable HTTP.
         http: what makes the requests. It stays open; close it after the client. Its timeout for
             reading is not used: those of the settings and calls hold.
-        answers: for each request that the server may make during a call, such as
+        request_handlers: for each request that the server may make during a call, such as
             ``"elicitation/create"``, a function from the :class:`sansmcp.ServerRequest` to the
             result, a JSON object. Declare the request in ``capabilities``, too.
         on_event: is told, during a call, what happens and belongs to no call: notifications,
@@ -187,5 +187,5 @@ def connect_blocking(
     """
     check_arguments(url, http, httpx.Client)
     sansmcp_threads.check_plain("on_event", on_event)
-    settings |= sansmcp.ClientSettings(listen=False, transports=(STREAMABLE_HTTP,))
-    return BlockingClient(new_client(url, **settings), http, answers, on_event).open()
+    settings |= sansmcp.ClientSettings(standalone_stream=False, transports=(STREAMABLE_HTTP,))
+    return BlockingClient(new_client(url, **settings), http, request_handlers, on_event).open()

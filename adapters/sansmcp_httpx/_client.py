@@ -31,9 +31,9 @@ class Client(sansmcp_loop.AwaitableClient):
         self,
         core: sansmcp.Client,
         http: httpx.AsyncClient,
-        answers: Mapping[str, RequestHandler] | None,
+        request_handlers: Mapping[str, RequestHandler] | None,
     ) -> None:
-        super().__init__(core, current_loop(), answers)
+        super().__init__(core, current_loop(), request_handlers)
         self._http = http
         self._carrying: dict[int, Task] = {}
 
@@ -81,7 +81,7 @@ class Client(sansmcp_loop.AwaitableClient):
 
     def _feed(self, effect: OpenExchange, part: ResponsePart) -> None:
         try:
-            self.core.receive(effect.exchange, part, now=self._loop.now())
+            self.core.receive_part(effect.exchange, part, now=self._loop.now())
         except Exception as error:
             self.exchange_failed(effect.exchange, error)
         self.run_pending()
@@ -96,7 +96,7 @@ def connect(
     url: str,
     http: httpx.AsyncClient,
     *,
-    answers: Mapping[str, RequestHandler] | None = None,
+    request_handlers: Mapping[str, RequestHandler] | None = None,
     **settings: Unpack[sansmcp.ClientSettings],
 ) -> Client:
     """Connect to an MCP server by an httpx client.
@@ -112,13 +112,14 @@ def connect(
             that is open holds one of its connections; if the limits of ``http`` allow too few,
             calls fail with Disconnected, which says so. Over HTTP/2, httpx (0.28) leaves a response
             unread while two others are open and silent: make one call at a time, or use HTTP/1.1.
-        answers: for each request that the server may make, such as ``"elicitation/create"``, a
-            function, async or plain, from the :class:`sansmcp.ServerRequest` to the result, a JSON
-            object. A plain one must not block. Declare the request in ``capabilities``, too.
+        request_handlers: for each request that the server may make, such as
+            ``"elicitation/create"``, a function, async or plain, from the
+            :class:`sansmcp.ServerRequest` to the result, a JSON object. A plain one must not block.
+            Declare the request in ``capabilities``, too.
         settings: those of :class:`sansmcp.ClientOptions`.
 
     Raises LocalProtocolError if an argument or setting is wrong, and RuntimeError where no loop is
     running; awaiting the client raises CallError if the handshake fails.
     """
     check_arguments(url, http, httpx.AsyncClient)
-    return Client(new_client(url, **settings), http, answers)
+    return Client(new_client(url, **settings), http, request_handlers)

@@ -75,14 +75,14 @@ def new_client(
 ) -> sansmcp.Client:
     """Make the machine of a client; see :class:`sansmcp.ClientOptions` for the settings.
 
-    Unless ``verdicts`` is set, all clients of this process share one. Raises TypeError for an
+    Unless ``known_servers`` is set, all clients of this process share one. Raises TypeError for an
     unknown setting.
     """
     _check(settings, sansmcp.ClientSettings)
-    settings.setdefault("verdicts", _KNOWN_SERVERS)
+    settings.setdefault("known_servers", _KNOWN_SERVERS)
     return sansmcp.Client(target, jitter=random.random, **settings)
 
 
 def _check(given: Mapping[str, object], settings: Any) -> None:
-    known = settings.__optional_keys__ | {"answers"}
+    known = settings.__optional_keys__ | {"request_handlers"}
     check_settings(given, "connect", known, "a client")

@@ -65,7 +65,7 @@ def server_parts(
 
     Raises TypeError for an unknown setting, and what :func:`new_server` raises.
     """
-    known = DriverSettings.__optional_keys__ | {"grace"}  # functions may take grace, too
+    known = DriverSettings.__optional_keys__ | {"graceful_timeout"}  # functions may take grace, too
     check_settings(settings, function, known, "a server")
     rest: dict[str, Any] = {**settings}
     options = options_of(DriverOptions, rest)
@@ -91,13 +91,13 @@ def new_server(
     if store is not None:
         check_synchronous(store)
     if settings.get("shared_store") and (
-        store is None or not ("seal" in settings or has_secret(store))
+        store is None or not ("state_signer" in settings or has_secret(store))
     ):
         raise sansmcp.LocalProtocolError("With shared_store set store and seal, which are shared")
     if settings.get("resumable", True) and is_durable(store):
         settings.setdefault("shared_store", True)
     key = store.secret if has_secret(store) else secrets.token_bytes(32)
-    settings.setdefault("seal", sansmcp.StateSigner(keys=(key,), clock=time.time))
+    settings.setdefault("state_signer", sansmcp.StateSigner(keys=(key,), clock=time.time))
     return sansmcp.Server(
         app,
         new_token=secrets.token_urlsafe,

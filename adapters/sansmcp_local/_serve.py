@@ -28,8 +28,8 @@ class ServeSettings(DriverSettings, total=False):
     http: tuple[str, int | range] | None
     ssl_context: ssl.SSLContext | None
     stdio: bool
-    stop_with_stdin: bool | None
-    grace: float
+    stop_on_stdin_eof: bool | None
+    graceful_timeout: float
     state_file: str | os.PathLike[str] | None
 
 
@@ -44,8 +44,9 @@ class ServeOptions:
         ssl_context: serve https with this.
         stdio: serve on standard input and output (blocking: not on Windows). A ``print`` goes to
             standard error until the server stops.
-        stop_with_stdin: stop when standard input ends; None: only where there is no HTTP.
-        grace: seconds that running calls get when the server stops, or standard input has ended.
+        stop_on_stdin_eof: stop when standard input ends; None: only where there is no HTTP.
+        graceful_timeout: seconds that running calls get when the server stops, or standard input
+            has ended.
         state_file: a file that tells other processes where this server is, as long as it runs
             (:func:`sansmcp_local.read_state`).
     """
@@ -53,8 +54,8 @@ class ServeOptions:
     http: tuple[str, int | range] | None = None
     ssl_context: ssl.SSLContext | None = None
     stdio: bool = False
-    stop_with_stdin: bool | None = None
-    grace: float = 5.0
+    stop_on_stdin_eof: bool | None = None
+    graceful_timeout: float = 5.0
     state_file: str | os.PathLike[str] | None = None
 
     def __attrs_post_init__(self) -> None:
@@ -64,7 +65,7 @@ class ServeOptions:
     @property
     def ends_with_stdin(self) -> bool:
         """True if the server stops when standard input ends."""
-        return self.http is None if self.stop_with_stdin is None else self.stop_with_stdin
+        return self.http is None if self.stop_on_stdin_eof is None else self.stop_on_stdin_eof
 
 
 @attrs.frozen

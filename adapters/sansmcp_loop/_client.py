@@ -77,7 +77,7 @@ class _CallResult(PendingResult):
         """Wait for the next report; None if the result is there and no report is left."""
         while True:
             await self._delivered.wait()
-            if self.reports or self.is_delivered:
+            if self.reports or self.is_done:
                 return self.reports.popleft() if self.reports else None
             self._delivered = self._loop.event()
 
@@ -96,10 +96,10 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         self,
         core: sansmcp.Client,
         loop: Loop,
-        answers: Mapping[str, RequestHandler] | None,
+        request_handlers: Mapping[str, RequestHandler] | None,
     ) -> None:
         self._is_open, self._is_closed = PendingResult(loop.event()), PendingResult(loop.event())
-        super().__init__(core, answers, self._is_open, self._is_closed)
+        super().__init__(core, request_handlers, self._is_open, self._is_closed)
         self._loop = loop
         self._scheduler = TimeoutScheduler(loop, self.next_deadline, self.handle_timeout)
         self._answering: dict[RequestId, tuple[sansmcp.ServerRequest, Task]] = {}
@@ -131,7 +131,7 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
                     await report
                 finally:
                     self._reports_done(1)
-            return promise.get()
+            return promise.result()
         finally:
             self._reports_done(promise.drop())
             self.abandon_call(handle)
@@ -157,7 +157,7 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
 
     async def _next_events(self) -> AsyncGenerator[ClientEvent, None]:
         try:
-            while self._events or not self._is_closed.is_delivered:
+            while self._events or not self._is_closed.is_done:
                 event = self.next_unclaimed_event()
                 if event is not None:
                     yield event
@@ -213,7 +213,7 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         """Leave nobody who waits, and do nothing any more, however the client has ended."""
         self.begin_close()
         self._is_over = True
-        self._is_closed.deliver()
+        self._is_closed.set_result()
         self._scheduler.stop()
 
     @abc.abstractmethod

@@ -53,9 +53,9 @@ class HttpServing(RunningServer):
         """How many are being carried."""
         self._until_end = self.loop.spawn(self._wait_for_end, on_end)
 
-    async def stop(self, grace: float) -> None:
-        """Accept nothing new, give running calls ``grace`` seconds, and end all streams."""
-        await self.shut_down(grace)
+    async def stop(self, graceful_timeout: float) -> None:
+        """Accept nothing new, give running calls ``graceful_timeout`` seconds, end all streams."""
+        await self.shut_down(graceful_timeout)
         await self.flush(lambda: not self.exchanges)
         self._until_end.cancel()
 
@@ -203,4 +203,4 @@ class HttpExchange(abc.ABC):
         self.wake()
 
     def _feed(self, part: RequestPart) -> None:
-        self._serving.core.receive(self._exchange, part, now=self._loop.now())
+        self._serving.core.receive_part(self._exchange, part, now=self._loop.now())

@@ -17,15 +17,14 @@ class PendingResult(sansmcp.PendingResult):
         super().__init__()
         self._delivered = delivered
 
-    def deliver(self, value: Any = None, error: Exception | None = None) -> None:
-        """Give the value, or an exception instead."""
-        super().deliver(value, error)
+    def _complete(self, value: Any, error: Exception | None) -> None:
+        super()._complete(value, error)
         self._delivered.set()
 
     async def wait(self) -> Any:
         """Wait for the delivery; returns the value or raises the exception."""
         await self._delivered.wait()
-        return self.get()
+        return self.result()
 
 
 class TimeoutScheduler:

@@ -88,11 +88,11 @@ class RunningServer(sansmcp.ServerDriver):
             del self.questions[call, id]
         return answered.result()
 
-    async def shut_down(self, grace: float) -> None:
+    async def shut_down(self, graceful_timeout: float) -> None:
         """Take nothing new, give running calls some seconds, and end all streams properly."""
         self.safely(lambda: self.core.drain(now=self.now()))
         try:
-            await self.loop.within(grace, self.until, lambda: not self._is_busy())
+            await self.loop.within(graceful_timeout, self.until, lambda: not self._is_busy())
         finally:
             self.safely(lambda: self.core.shut_down(now=self.now()))
             self.run_pending()
@@ -120,7 +120,7 @@ class RunningServer(sansmcp.ServerDriver):
         return Call(call, self)
 
     def start_task(self, call: sansmcp.ServerCall, result: Awaitable[Any]) -> None:
-        call.host = self.loop.spawn(self.finish, call, result)
+        call.driver = self.loop.spawn(self.finish, call, result)
 
     def start_plain(self, call: sansmcp.ServerCall, handler: Handler) -> None:
         self._threads.start(call, handler)

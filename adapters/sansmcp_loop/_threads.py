@@ -136,7 +136,7 @@ class _Answer(sansmcp.PendingResult):
         super().__init__()
         self._deliver = partial(answered, id, outcome)
 
-    def deliver(self, value: Any = None, error: Exception | None = None) -> None:
+    def _complete(self, value: Any, error: Exception | None) -> None:
         self._deliver(value)
 
 
@@ -161,7 +161,7 @@ class HandlerThreads:
 
     def start(self, call: sansmcp.ServerCall, handler: Handler) -> None:
         """Run a handler as soon as there is a thread for it."""
-        call.host = handle = CallFromThread(call, self._serving)
+        call.driver = handle = CallFromThread(call, self._serving)
         self._calls.add(handle)
         self._workers.run(partial(self._work, call, handle, handler))
 

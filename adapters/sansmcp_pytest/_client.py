@@ -24,9 +24,12 @@ class LoopClient(sansmcp_loop.AwaitableClient):
     """Runs the machine of a client in the event loop."""
 
     def __init__(
-        self, core: sansmcp.Client, server: Server, answers: Mapping[str, RequestHandler] | None
+        self,
+        core: sansmcp.Client,
+        server: Server,
+        request_handlers: Mapping[str, RequestHandler] | None,
     ) -> None:
-        super().__init__(core, current_loop(), answers)
+        super().__init__(core, current_loop(), request_handlers)
         self._pool = sansmcp.ConnectionPool(core)
         self._server = server
         self._ends: set[ClientEnd] = set()
@@ -55,14 +58,14 @@ class LoopClient(sansmcp_loop.AwaitableClient):
 
     def _begin(self, effect: OpenExchange) -> None:
         connection, request = self._pool.begin(effect, now=self.now())
-        if connection.host is None:
+        if connection.driver is None:
             wire = self._server.accept()
             if wire is None:
                 asyncio.get_running_loop().call_soon(self._refused, effect.exchange, connection)
                 return
-            connection.host = wire.client = ClientEnd(self, wire, connection)
-            self._ends.add(connection.host)
-        connection.host.send(effect.exchange, request)
+            connection.driver = wire.client = ClientEnd(self, wire, connection)
+            self._ends.add(connection.driver)
+        connection.driver.send(effect.exchange, request)
 
     def _refused(self, exchange: int, connection: sansmcp.ClientConnection) -> None:
         connection.connection_lost("connection refused", now=self.now())
@@ -93,9 +96,9 @@ class ClientEnd:
         self._is_open = True
 
     @property
-    def is_quiet(self) -> bool:
-        """Whether it is open, as far as is known, and nothing has come."""
-        return self._is_open and self.wire.to_client.is_quiet
+    def is_readable(self) -> bool:
+        """True if it is known to be closed, or has bytes that were not read."""
+        return not self._is_open or self.wire.to_client.is_readable
 
     def send(self, exchange: int, request: bytes) -> None:
         """Send the request of an exchange."""
@@ -233,7 +236,7 @@ class Connect(Protocol):
         self,
         server: sansmcp.App | Server,
         *,
-        answers: Mapping[str, RequestHandler] | None = None,
+        request_handlers: Mapping[str, RequestHandler] | None = None,
         **settings: Unpack[sansmcp.ClientSettings],
     ) -> Client:
         """Connect a client over the simulated network.
@@ -241,8 +244,8 @@ class Connect(Protocol):
         Args:
             server: an application, which gets a server with default settings; or a server made by
                 ``mcp_server``.
-            answers: for each request that the server may make, a function, async or plain, from the
-                :class:`sansmcp.ServerRequest` to the result.
+            request_handlers: for each request that the server may make, a function, async or plain,
+                from the :class:`sansmcp.ServerRequest` to the result.
             settings: see :class:`sansmcp.ClientOptions`; ``versions`` says how old the client is.
 
         Raises:
@@ -255,7 +258,7 @@ def connect(
     network: Network,
     server: sansmcp.App | Server,
     *,
-    answers: Mapping[str, RequestHandler] | None = None,
+    request_handlers: Mapping[str, RequestHandler] | None = None,
     **settings: Unpack[sansmcp.ClientSettings],
 ) -> Client:
     """Connect a client over a network; see :class:`Connect`."""
@@ -265,7 +268,7 @@ def connect(
     core = sansmcp.Client(server.url, jitter=jitter, **settings)
 
     async def begin() -> Client:
-        client = Client(network, LoopClient(core, server, answers))
+        client = Client(network, LoopClient(core, server, request_handlers))
         await client.open()
         return client
 

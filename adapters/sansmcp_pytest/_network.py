@@ -193,9 +193,9 @@ class _Way:
         """Whether the reader takes nothing."""
 
     @property
-    def is_quiet(self) -> bool:
-        """Whether nothing has arrived that was not read."""
-        return self._arrived == 0
+    def is_readable(self) -> bool:
+        """True if something has arrived that was not read."""
+        return self._arrived > 0
 
     def send(self, delay: float, size: int, arrive: Callable[[], None]) -> None:
         """Send something, which arrives after some seconds and after all that was sent before."""

@@ -46,9 +46,9 @@ class RunningServer(sansmcp_loop.RunningServer):
         self._checking += 1
         super().run_plain(work, checked)
 
-    async def stop(self, grace: float) -> None:
+    async def stop(self, graceful_timeout: float) -> None:
         """Stop as real servers do."""
-        await self.shut_down(grace)
+        await self.shut_down(graceful_timeout)
         self.has_ended = True
         for connection in tuple(self.connections):
             connection.wake()
@@ -67,7 +67,7 @@ class ServerEnd:
     def __init__(self, serving: RunningServer, wire: Connection) -> None:
         self._serving = serving
         self._wire = wire
-        self._connection = sansmcp.ServerConnection(serving.core, host=self, now=serving.now())
+        self._connection = sansmcp.ServerConnection(serving.core, driver=self, now=serving.now())
         self._timer: asyncio.TimerHandle | None = None
         self.connection = ConnectionInfo(peer=("127.0.0.1", 50000))
         """What ``authenticate`` is told of it."""
@@ -125,10 +125,10 @@ class ServerEnd:
 class Server:
     """A server of an application; made by ``mcp_server(app)``."""
 
-    def __init__(self, network: Network, serving: RunningServer, grace: float) -> None:
+    def __init__(self, network: Network, serving: RunningServer, graceful_timeout: float) -> None:
         self._network = network
         self._serving = serving
-        self._grace = grace
+        self._grace = graceful_timeout
         self._is_up = True
 
     @property
@@ -145,7 +145,7 @@ class Server:
         self._network.loop.run(publish())
 
     def stop(self) -> None:
-        """Stop: no new requests, ``grace`` seconds for those that run, an end for every stream."""
+        """Stop: no new requests, ``graceful_timeout`` seconds for those that run; streams end."""
         if self._is_up:
             self._is_up = False
             self._network.loop.run(self._serving.stop(self._grace))
@@ -172,7 +172,7 @@ class Serve(Protocol):
         self,
         app: sansmcp.App,
         *,
-        grace: float = 5.0,
+        graceful_timeout: float = 5.0,
         **settings: Unpack[DriverSettings],
     ) -> Server:
         """Make a server of an application, on the simulated network.
@@ -181,7 +181,7 @@ class Serve(Protocol):
 
         Args:
             app: the application.
-            grace: seconds that running calls get when the server stops.
+            graceful_timeout: seconds that running calls get when the server stops.
             settings: those of :class:`sansmcp_local.DriverOptions` and of
                 :class:`sansmcp.ServerOptions`.
         """
@@ -192,12 +192,12 @@ def serve(
     network: Network,
     app: sansmcp.App,
     *,
-    grace: float = 5.0,
+    graceful_timeout: float = 5.0,
     **settings: Unpack[DriverSettings],
 ) -> Server:
     """Make a server on a network; see :class:`Serve`."""
     settings.setdefault(
-        "seal", sansmcp.StateSigner(keys=(bytes(32),), clock=lambda: _EPOCH + network.now)
+        "state_signer", sansmcp.StateSigner(keys=(bytes(32),), clock=lambda: _EPOCH + network.now)
     )
     parts = server_parts(app, "mcp_server", **settings)
 
@@ -206,6 +206,6 @@ def serve(
 
     serving = network.loop.run(begin())
     network.loop.workers.append(serving.is_working)
-    server = Server(network, serving, grace)
+    server = Server(network, serving, graceful_timeout)
     network.at_end.append(server.stop)
     return server

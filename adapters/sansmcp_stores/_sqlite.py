@@ -119,7 +119,7 @@ class SqliteStore:
         limits: Limits | None = None,
         *,
         clock: Callable[[], float] = time.time,
-        patience: float = 0.5,
+        busy_timeout: float = 0.5,
     ) -> None:
         """Open the file, and create it if need be.
 
@@ -127,10 +127,10 @@ class SqliteStore:
             path: the file; up to three more, with names that begin alike, are kept beside it.
             limits: the bounds, the same for all who use the file.
             clock: seconds; all who use the file have to agree on it.
-            patience: seconds to wait for others who write. Then the use of the store fails: with an
-                append a stream loses its log, and the client may lose messages; anything else can
-                be tried again. Until a write succeeds, further ones do not wait. A server that does
-                nothing else in its thread may have more patience.
+            busy_timeout: seconds to wait for others who write. Then the use of the store fails:
+                with an append a stream loses its log, and the client may lose messages; anything
+                else can be tried again. Until a write succeeds, further ones do not wait. A server
+                that does nothing else in its thread may have more patience.
 
         Raises:
             PermissionError: a file is a symbolic link, belongs to another user, or can be used by
@@ -159,7 +159,7 @@ class SqliteStore:
         except BaseException:
             self._database.close()
             raise
-        self._patience = patience
+        self._patience = busy_timeout
 
     def _prepare(self) -> None:
         with self._damage_reported():
@@ -227,7 +227,7 @@ class SqliteStore:
                     for each in entries
                 ],
             )
-            self._evict(age - self._limits.stored_age)
+            self._evict(age - self._limits.max_stored_age)
         return True
 
     def read(self, key: StreamKey, after: int, *, limit: int, max_bytes: int) -> Page | None:
@@ -296,7 +296,7 @@ class SqliteStore:
         if numbers is None:
             raise self._damaged("it has no clock")
         age, said = numbers
-        age += aged(said, now, self._limits.stored_age)
+        age += aged(said, now, self._limits.max_stored_age)
         self._database.execute("UPDATE clock SET age = ?, said = ?", (age, now))
         return age
 
@@ -313,7 +313,7 @@ class SqliteStore:
             if totals is None:
                 raise self._damaged("it has no totals")
             count, cost = totals
-            if count <= self._limits.stored_entries and cost <= self._limits.stored_bytes:
+            if count <= self._limits.max_stored_entries and cost <= self._limits.max_stored_bytes:
                 break
             name = self._database.execute(
                 "SELECT principal, session FROM sessions WHERE principal ="

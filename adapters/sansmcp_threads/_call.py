@@ -36,9 +36,9 @@ class Call(sansmcp.BaseCall[Any, None]):
         """Send a notification that has to do with this request."""
         self._perform(partial(super().notify, method, params))
 
-    def notify_session(self, method: str, params: Params | None = None) -> None:
+    def notify_peer(self, method: str, params: Params | None = None) -> None:
         """Send a notification that belongs to no call."""
-        self._perform(partial(super().notify_session, method, params))
+        self._perform(partial(super().notify_peer, method, params))
 
     def disconnect(self, *, retry: float | None = None) -> None:
         """Let the client go, and come back after ``retry`` seconds for the rest (SEP-1699)."""

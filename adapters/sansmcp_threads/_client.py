@@ -27,11 +27,15 @@ _logger = logging.getLogger("sansmcp")
 class Client(sansmcp.ClientDriver[Any, None]):
     """A client whose methods let everything go on that there is to do, as long as they wait."""
 
-    def __init__(self, core: sansmcp.Client, answers: Mapping[str, RequestHandler] | None) -> None:
+    def __init__(
+        self, core: sansmcp.Client, request_handlers: Mapping[str, RequestHandler] | None
+    ) -> None:
         self._is_open, self._is_closed = PendingResult(), PendingResult()
-        for method, answer in (answers or {}).items():
+        for method, answer in (request_handlers or {}).items():
             check_plain(f"answers[{method!r}]", answer)
-        functions = {method: _interruptible(answer) for method, answer in (answers or {}).items()}
+        functions = {
+            method: _interruptible(answer) for method, answer in (request_handlers or {}).items()
+        }
         super().__init__(core, functions, self._is_open, self._is_closed)
         self._lock = threading.RLock()
 
@@ -55,11 +59,11 @@ class Client(sansmcp.ClientDriver[Any, None]):
             promise = PendingResult()
             handle = self.begin_call(promise, method, params, on_progress, options)
             try:
-                self.wait(lambda: promise.is_delivered)
+                self.wait(lambda: promise.is_done)
             finally:
                 self.abandon_call(handle)
                 self.flush()
-            return promise.get()
+            return promise.result()
 
     def notify(
         self, method: str, params: Params | None = None, *, meta: Mapping[str, Any] | None = None
@@ -90,8 +94,8 @@ class Client(sansmcp.ClientDriver[Any, None]):
         try:
             with self.using():
                 self.begin_session()
-                self.wait(lambda: self._is_open.is_delivered)
-                self._is_open.get()
+                self.wait(lambda: self._is_open.is_done)
+                self._is_open.result()
                 self.flush()
         except BaseException:
             self.close()
@@ -133,10 +137,10 @@ class PendingCall(PendingResult):
 
         Raises TimeoutError if it has not ended after ``timeout`` seconds: the call goes on.
         """
-        if not self._client.wait(lambda: self.is_delivered, timeout):
+        if not self._client.wait(lambda: self.is_done, timeout):
             raise TimeoutError(f"The call has not ended in {timeout} seconds")
         self._client.flush()  # if it took too long, the server is told
-        return self.get()
+        return super().result()
 
     def cancel(self) -> None:
         """End the call: it fails with RequestCancelled, and the server is told."""
@@ -192,9 +196,9 @@ class ConcurrentClient(Client):
         with self.using():
             try:
                 self.begin_close()
-                self.wait(lambda: self._is_closed.is_delivered)
+                self.wait(lambda: self._is_closed.is_done)
             finally:
-                self._is_closed.deliver()  # also where the wait was interrupted
+                self._is_closed.set_result()  # also where the wait was interrupted
                 self.free()
 
     # For adapters
@@ -206,7 +210,7 @@ class ConcurrentClient(Client):
     def _next_event(self, timeout: float | None) -> ClientEvent | None:
         with self.using():
             if not self._events:
-                self.wait(lambda: bool(self._events) or self._is_closed.is_delivered, timeout)
+                self.wait(lambda: bool(self._events) or self._is_closed.is_done, timeout)
             return self.next_unclaimed_event()
 
     @abc.abstractmethod

@@ -97,10 +97,10 @@ class Host(sansmcp.ServerDriver):
         """Wait for the client's answer to a question, and return or raise what it brings."""
         promise = self.questions[call, id] = PendingResult()
         try:
-            self.until(lambda: promise.is_delivered)
+            self.until(lambda: promise.is_done)
         finally:
             del self.questions[call, id]
-        answered: ClientResponseReceived = promise.get()
+        answered: ClientResponseReceived = promise.result()
         return answered.result()
 
     def shut_down(self) -> None:
@@ -141,11 +141,11 @@ class Host(sansmcp.ServerDriver):
     # The handlers
 
     def _start(self, call: sansmcp.ServerCall) -> None:
-        call.host = HostCall(call, self)
+        call.driver = HostCall(call, self)
         self._workers.run(partial(self._work, call))
 
     def _work(self, call: sansmcp.ServerCall) -> None:
-        if not call.host.cancelled.is_set():  # or its turn has come too late
+        if not call.driver.cancelled.is_set():  # or its turn has come too late
             try:
                 super()._start(call)
             except BaseException as error:  # such as SystemExit: the client would wait for ever
@@ -153,7 +153,7 @@ class Host(sansmcp.ServerDriver):
             self.run_pending()
 
     def handle_for(self, call: sansmcp.ServerCall) -> Call:
-        handle: Call = call.host
+        handle: Call = call.driver
         return handle
 
     def start_task(self, call: sansmcp.ServerCall, result: Awaitable[Any]) -> None:

@@ -102,9 +102,12 @@ class FetchClient(ConcurrentClient):
     """
 
     def __init__(
-        self, core: sansmcp.Client, fetch: Fetch, answers: Mapping[str, RequestHandler] | None
+        self,
+        core: sansmcp.Client,
+        fetch: Fetch,
+        request_handlers: Mapping[str, RequestHandler] | None,
     ) -> None:
-        super().__init__(core, answers)
+        super().__init__(core, request_handlers)
         self._fetch = fetch
         self._changed = threading.Condition()
         """The lock of the machine; is notified when something has changed."""
@@ -140,7 +143,7 @@ class FetchClient(ConcurrentClient):
 
     def _keep_time(self) -> None:
         with self._changed:
-            while not self._is_closed.is_delivered:
+            while not self._is_closed.is_done:
                 deadline = self.next_deadline()
                 seconds = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
                 if not self._changed.wait(seconds):
@@ -200,7 +203,7 @@ class FetchClient(ConcurrentClient):
         with self._changed:
             if exchange in self._requests:
                 try:
-                    self.core.receive(exchange, part, now=time.monotonic())
+                    self.core.receive_part(exchange, part, now=time.monotonic())
                 except Exception as error:
                     self.exchange_failed(exchange, error)
                 self.run_pending()
@@ -232,7 +235,7 @@ def connect(
     url: str,
     fetch: Fetch,
     *,
-    answers: Mapping[str, RequestHandler] | None = None,
+    request_handlers: Mapping[str, RequestHandler] | None = None,
     **settings: Unpack[sansmcp.ClientSettings],
 ) -> FetchClient:
     """Connect to an MCP server by an HTTP library that blocks. What is returned is to be closed.
@@ -243,16 +246,16 @@ def connect(
             several threads at once. Event streams may be silent for long: let it wait for ever for
             the next piece of a body. The timeouts of calls and settings hold all the same, and
             :func:`on_abort` ends the wait.
-        answers: for each request that the server may make, such as ``"elicitation/create"``, a
-            function from the :class:`sansmcp.ServerRequest` to the result, a JSON object, called in
-            a thread. Declare the request in ``capabilities``, too.
+        request_handlers: for each request that the server may make, such as
+            ``"elicitation/create"``, a function from the :class:`sansmcp.ServerRequest` to the
+            result, a JSON object, called in a thread. Declare the request in ``capabilities``, too.
         settings: those of :class:`sansmcp.ClientOptions`.
 
     Raises CallError if the handshake fails, LocalProtocolError if an argument or setting is wrong.
     """
     _check_url(url)
     check_plain("fetch", fetch)
-    return FetchClient(new_client(url, **settings), fetch, answers).open()
+    return FetchClient(new_client(url, **settings), fetch, request_handlers).open()
 
 
 def _check_url(url: object) -> None:

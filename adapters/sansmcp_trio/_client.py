@@ -42,9 +42,9 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
         self,
         parts: ClientParts,
         nursery: trio.Nursery,
-        answers: Mapping[str, RequestHandler] | None,
+        request_handlers: Mapping[str, RequestHandler] | None,
     ) -> None:
-        super().__init__(parts.core, current_loop(), answers)
+        super().__init__(parts.core, current_loop(), request_handlers)
         self._nursery = nursery
         self._pool = Pool(
             parts.core,
@@ -95,7 +95,7 @@ async def _within(scope: trio.CancelScope, work: Coroutine[Any, Any, None]) -> N
 async def connect(
     target: str | Sequence[str],
     *,
-    answers: Mapping[str, RequestHandler] | None = None,
+    request_handlers: Mapping[str, RequestHandler] | None = None,
     **settings: Unpack[ConnectSettings],
 ) -> AsyncGenerator[Client, None]:
     """Connect to an MCP server, and close when the block ends.
@@ -104,9 +104,10 @@ async def connect(
         target: the URL of an MCP endpoint, http or https; or the command that starts a server on
             stdio, e.g. ``["python", "server.py"]``. That process, and all that it has started, end
             with the block.
-        answers: for each request that the server may make, such as ``"elicitation/create"``, a
-            function, async or plain, from the :class:`sansmcp.ServerRequest` to the result, a JSON
-            object. A plain one must not block. Declare the request in ``capabilities``, too.
+        request_handlers: for each request that the server may make, such as
+            ``"elicitation/create"``, a function, async or plain, from the
+            :class:`sansmcp.ServerRequest` to the result, a JSON object. A plain one must not block.
+            Declare the request in ``capabilities``, too.
         settings: those of :class:`sansmcp_local.ConnectOptions` and of
             :class:`sansmcp.ClientOptions`.
 
@@ -114,7 +115,7 @@ async def connect(
     """
     parts = client_parts(target, **settings)
     async with plain_nursery() as nursery:
-        client = Client(parts, nursery, answers)
+        client = Client(parts, nursery, request_handlers)
         try:
             await client.open()
             yield client

@@ -41,11 +41,11 @@ class Pool(sansmcp.ConnectionPool):
     def carry(self, effect: OpenExchange) -> None:
         """Carry an exchange, from its request to the end of its response."""
         connection, request = self.begin(effect, now=trio.current_time())
-        if connection.host is None:
+        if connection.driver is None:
             self._opening[effect.exchange] = trio.CancelScope()
             self.nursery.start_soon(self._open, effect, connection, request)
         else:
-            connection.host.send(effect.exchange, request)
+            connection.driver.send(effect.exchange, request)
 
     def abort(self, exchange: int) -> None:
         if exchange in self._opening:
@@ -76,7 +76,7 @@ class Pool(sansmcp.ConnectionPool):
                 opened = await open_stream(
                     sansmcp.Url.parse(effect.url), self._ssl_context, self._handshake_timeout
                 )
-                connection.host = Stream(self, connection, opened)
+                connection.driver = Stream(self, connection, opened)
         except (OSError, trio.BrokenResourceError) as error:
             connection.connection_lost(reason_of(error), now=trio.current_time())
             self.release(effect.exchange, now=trio.current_time())
@@ -84,10 +84,10 @@ class Pool(sansmcp.ConnectionPool):
         finally:
             del self._opening[effect.exchange]
         if effect.exchange in self.carrying:
-            connection.host.send(effect.exchange, request)
-            await connection.host.read()
-        elif connection.host is not None:
-            connection.host.close()  # it was broken off when it had just been opened
+            connection.driver.send(effect.exchange, request)
+            await connection.driver.read()
+        elif connection.driver is not None:
+            connection.driver.close()  # it was broken off when it had just been opened
 
 
 class Stream:
@@ -102,10 +102,10 @@ class Stream:
         self._is_sending = False
 
     @property
-    def is_quiet(self) -> bool:
-        """Whether it is open, as far as can be known, all is sent, and nothing has come."""
+    def is_readable(self) -> bool:
+        """True if it is known to be closed, still sends, or has bytes that were not read."""
         is_open = self._socket.fileno() >= 0
-        return is_open and not self._is_sending and not self._socket.is_readable()
+        return not is_open or self._is_sending or self._socket.is_readable()
 
     def send(self, exchange: int, request: bytes) -> None:
         """Send the request of an exchange."""

@@ -55,7 +55,7 @@ class _Driver:
         self._serving = serving
         self._stream = stream
         self._send_timeout = send_timeout
-        self._connection = kind(serving.core, host=self, now=trio.current_time())
+        self._connection = kind(serving.core, driver=self, now=trio.current_time())
         self._idle: Idle | None = Idle.NEED_DATA
         """What to do when all is sent; None: close it."""
         self._unsent = b""
@@ -230,21 +230,21 @@ class RunningServer(sansmcp_loop.RunningServer):
         ]
 
     async def _end(self) -> None:
-        await self.shut_down(self._plan.options.grace)
+        await self.shut_down(self._plan.options.graceful_timeout)
         self.has_ended = True
         for driver in self.drivers:
             driver.wake()
         await self.flush(lambda: not self.drivers)
 
     def start_task(self, call: sansmcp.ServerCall, result: Awaitable[Any]) -> None:
-        call.host = trio.CancelScope()
+        call.driver = trio.CancelScope()
         self._nursery.start_soon(self._finish, call, result)
 
     def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
         self._nursery.start_soon(work, *arguments)
 
     async def _finish(self, call: sansmcp.ServerCall, result: Awaitable[Any]) -> None:
-        with call.host:
+        with call.driver:
             await self.finish(call, result)
 
     async def _converse(self, stream: trio.abc.Stream) -> None:
@@ -263,7 +263,7 @@ class RunningServer(sansmcp_loop.RunningServer):
             await driver.run()
 
     async def _converse_on_stdio(self, streams: StandardStreams) -> None:
-        pipe = partial(ServerPipe, grace=self._plan.options.grace)
+        pipe = partial(ServerPipe, graceful_timeout=self._plan.options.graceful_timeout)
         # Whoever started us may stop reading for as long as it likes, under a debugger, say.
         await _Driver(self, StdioStream(streams), pipe, math.inf).run()
         if self._plan.options.ends_with_stdin:

@@ -80,15 +80,15 @@ class _Input:
             await self._stream.aclose()
         else:
             self._is_closed = True
-            if self._coming is None or self._coming.is_delivered:
+            if self._coming is None or self._coming.is_done:
                 os.close(self._descriptor)
 
     async def _read_in_thread(self, coming: PendingResult, most: int) -> None:
         try:
             read = partial(os.read, self._descriptor, most)
-            coming.deliver(await trio.to_thread.run_sync(read, abandon_on_cancel=True))
+            coming.set_result(await trio.to_thread.run_sync(read, abandon_on_cancel=True))
         except OSError as error:
-            coming.deliver(error=error)
+            coming.set_exception(error)
         # Not while the thread may read it: the number could be somebody else's by then.
         if self._is_closed:
             os.close(self._descriptor)

@@ -29,8 +29,8 @@ class WsgiApp(Host):
     """A WSGI application, for servers with several threads.
 
     An event stream holds its thread until it ends. Clients that leave are noticed when something is
-    to be sent to them, at the latest after ``limits.keep_alive_interval``. When the server stops,
-    call :meth:`shut_down`: it ends all streams, and cancels all calls.
+    to be sent to them, at the latest after ``limits.stream_comment_interval``. When the server
+    stops, call :meth:`shut_down`: it ends all streams, and cancels all calls.
     """
 
     @explains(DriverOptions, sansmcp.ServerOptions)
@@ -54,7 +54,7 @@ class WsgiApp(Host):
 
         Raises LocalProtocolError for settings that make no sense, and TypeError for unknown ones.
         """
-        settings.setdefault("listening", False)
+        settings.setdefault("standalone_streams", False)
         super().__init__(server_parts(app, "WsgiApp", **settings))
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterator[bytes]:
@@ -132,7 +132,7 @@ class _Exchange(Iterator[bytes]):
 
     def _feed(self, part: RequestPart) -> None:
         with self._host.moved:
-            self._host.core.receive(self._exchange, part, now=time.monotonic())
+            self._host.core.receive_part(self._exchange, part, now=time.monotonic())
             self._host.run_pending()
 
 

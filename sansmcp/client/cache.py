@@ -86,17 +86,19 @@ class Cache:
         """Keep a result for as long as it says."""
         limits = self._limits
         key = _key(method, params) if self._is_on else None
-        seconds = min(_seconds(result), limits.cached_age)
+        seconds = min(_seconds(result), limits.max_cached_age)
         if key is None or not seconds:
             return
         data = json.encode(result)
         kept = _Kept(data, params.get("uri"), now + seconds, len(key[1]) + len(data))
-        if kept.size > limits.cached_bytes:
+        if kept.size > limits.max_cached_bytes:
             return
         self._drop(key)
         self._entries[key] = kept
         self._bytes += kept.size
-        while self._bytes > limits.cached_bytes or len(self._entries) > limits.cached_results:
+        while (
+            self._bytes > limits.max_cached_bytes or len(self._entries) > limits.max_cached_results
+        ):
             self._drop(next(iter(self._entries)))
 
     def notified(self, notification: Notification) -> None:

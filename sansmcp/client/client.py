@@ -317,7 +317,7 @@ class Client:
         self._now = now
         transports: tuple[str, ...] = (STDIO,)
         if self._process is None:
-            transports = self._options.verdicts.plan(
+            transports = self._options.known_servers.plan(
                 str(self._url), self._options.usable_transports
             )
         else:
@@ -344,7 +344,8 @@ class Client:
             total_timeout: seconds without an answer, whatever progress there is. The defaults of
                 both do not hold for ``subscriptions/listen``: it lasts as long as the server likes.
                 Both clocks stand still while a server request is open that ``capabilities``
-                declares (``limits.max_questions_per_call`` of them); nothing else stops the total.
+                declares (``limits.max_server_requests_per_call`` of them); nothing else stops the
+                total.
             idempotent: the request may be made again when its outcome is unknown (no answer,
                 nothing to resume). By default only methods that merely read are.
             meta: further members of ``_meta``, e.g. ``{"traceparent": "00-..."}``; they replace
@@ -439,7 +440,7 @@ class Client:
         self._now = now
         return self._answer(Response(request_id, result))
 
-    def fail_with(self, request_id: RequestId, error: Exception, *, now: float) -> bool:
+    def respond_exception(self, request_id: RequestId, error: Exception, *, now: float) -> bool:
         """Answer a request of the server with what the application's function raised.
 
         Returns and raises as :meth:`respond` does; see :func:`~sansmcp.errors.error_response`.
@@ -449,7 +450,7 @@ class Client:
         self._now = now
         return self._answer(message)
 
-    def decline(self, request_id: RequestId, *, now: float) -> bool:
+    def refuse_unsupported(self, request_id: RequestId, *, now: float) -> bool:
         """Answer a request of the server: this client cannot do that.
 
         The timeout of the call goes on as if it had not been asked. Returns as :meth:`respond`
@@ -472,7 +473,7 @@ class Client:
 
     # Parts in, effects and events out
 
-    def receive(self, exchange: int, part: ResponsePart, *, now: float) -> None:
+    def receive_part(self, exchange: int, part: ResponsePart, *, now: float) -> None:
         """Feed a part of the response of an exchange.
 
         Exchanges that are not under way are ignored.
@@ -492,7 +493,7 @@ class Client:
             if stream is not None and stream.cursor is not None and reader.is_stream:
                 self._watch_silence(stream)
 
-    def receive_from_process(self, part: ProcessPart, *, now: float) -> None:
+    def receive_process_part(self, part: ProcessPart, *, now: float) -> None:
         """Feed what comes of the server process (StartProcess); LocalProtocolError without one."""
         process = self._process
         if process is None:
@@ -549,7 +550,7 @@ class Client:
         return event
 
     def drive(
-        self, perform: Callable[[ClientEffect], None], happened: Callable[[ClientEvent], None]
+        self, perform: Callable[[ClientEffect], None], on_event: Callable[[ClientEvent], None]
     ) -> None:
         """Pull until there is nothing: what every host does after everything that it tells us.
 
@@ -562,7 +563,7 @@ class Client:
                 perform(effect)
             if isinstance(event := self.next_event(), Idle):
                 return
-            happened(event)
+            on_event(event)
 
     # Time
 
@@ -668,7 +669,7 @@ class Client:
     def _open_standalone_stream(self) -> None:
         """Ask for what the server says about no request, where there is such a stream."""
         has_one = self._agreed.revision.standalone_stream and not self._opening.is_shared
-        if has_one and self._options.listen and self._opening.is_ready:
+        if has_one and self._options.standalone_stream and self._opening.is_ready:
             assert self._cursor is not None
             cursor = self._cursor(self.limits.max_seen_event_ids)
             policy, jitter = self._options.reconnect, self._jitter
@@ -1036,7 +1037,7 @@ class Client:
 
     def _ask_application(self, request: PendingRequest, members: dict[str, Any]) -> None:
         """Put the server requests of a result to the application."""
-        id, most = request.id, self.limits.max_questions_per_call
+        id, most = request.id, self.limits.max_server_requests_per_call
         self._leave_stream(request, complete=True)
         request.rounds += 1
         if request.rounds > self.limits.max_rounds:
@@ -1085,7 +1086,7 @@ class Client:
             self._turns[asked.id] = owner.turn
         number = None if owner is None else owner.number
         calls = self._calls.values() if owner is None else (owner,)
-        most = self.limits.max_questions_per_call
+        most = self.limits.max_server_requests_per_call
         match self._questions.asked(
             asked,
             number,

@@ -6,8 +6,8 @@ request again, with a new id, the answers, and the state that the server gave al
 application sees no difference.
 
 While a server request is open, the clocks of the call it belongs to stand still, if it is one that
-the client has declared to answer, and one of the first ``Limits.max_questions_per_call``. One more
-ends the call. Where one stream carries all messages, nothing tells which call a server request
+the client has declared to answer, and one of the first ``Limits.max_server_requests_per_call``. One
+more ends the call. Where one stream carries all messages, nothing tells which call a server request
 belongs to: there it stops the clocks of all, and those of a call that has used up its number run
 on.
 
@@ -122,8 +122,8 @@ class ServerRequests:
         stopped = owners if capability is not None else ()
         stopped = tuple(number for number in stopped if calls[number])
         if owner is not None and capability is not None and not stopped:
-            most = self._limits.max_questions_per_call
-            return LimitExceeded(f"more than {most} server requests (max_questions_per_call)")
+            most = self._limits.max_server_requests_per_call
+            return LimitExceeded(f"more than {most} server requests (max_server_requests_per_call)")
         self._open[request.id] = OpenRequest(owners, stopped)
         return InputRequested(request, stopped)
 

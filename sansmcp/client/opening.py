@@ -425,7 +425,7 @@ class Opening:
         Failed if no session can be opened in its place.
         """
         self._streams_lost += 1
-        most = self._options.reconnect.attempts
+        most = self._options.reconnect.max_attempts
         if self._streams_lost > most:
             why = f"failed: given up after {most} attempts without any message: {reason}"
             return self._stream_failed(self._stream_error(Disconnected, why), now)
@@ -450,7 +450,7 @@ class Opening:
         """
         losses, policy = self._losses, self._options.reconnect
         self._losses += 1
-        if losses > policy.attempts:
+        if losses > policy.max_attempts:
             text = f"The server has forgotten {self._losses} sessions in a row: {refusal.message}"
             return Failed(SessionLost(text))
         if losses == 0:
@@ -524,7 +524,7 @@ class Opening:
         versions = self._options.modern_versions
         if self._probing is not _Probing.DUE or self._is_http_sse or not versions:
             return self._initialize(None)
-        is_known_as_old = self._options.verdicts.era(self._target) is Era.LEGACY
+        is_known_as_old = self._options.known_servers.era(self._target) is Era.LEGACY
         if is_known_as_old and self._options.handshake_versions:
             self._probing = _Probing.SKIPPED
             return self._initialize(None)
@@ -560,7 +560,7 @@ class Opening:
         self._attempts.clear()
         self._failures.clear()
         if self._is_era_certain or era is Era.MODERN:
-            self._options.verdicts.remember(self._target, self.transport, era)
+            self._options.known_servers.remember(self._target, self.transport, era)
         instructions = result.get("instructions")
         event = Connected(
             transport=self.transport,
@@ -653,7 +653,7 @@ class Opening:
             is_away: the server cannot be reached, so even the first stream is asked for again.
         """
         is_new = self._streams_lost <= 1
-        if may_pass and not is_new and self._streams_lost <= self._options.reconnect.attempts:
+        if may_pass and not is_new and self._streams_lost <= self._options.reconnect.max_attempts:
             return self._connect(now)
         wait, self._stream_wait = self._stream_wait, 0.0
         if is_new:
@@ -685,7 +685,7 @@ class Opening:
         self._attempts.append((self.transport, error))
         is_verdict_wrong = is_other or isinstance(error, JsonRpcError | NegotiationFailed)
         if is_verdict_wrong:
-            self._options.verdicts.forget(self._target)
+            self._options.known_servers.forget(self._target)
         if is_verdict_wrong and self._probing is _Probing.SKIPPED:
             return self._begin(now)
         if is_other and self._untried:
@@ -704,7 +704,7 @@ class Opening:
         At least half of the time that is left is kept for the attempt.
         """
         policy, left = self._options.reconnect, self._ends - now
-        if wait >= left or len(self._failures) >= policy.attempts:
+        if wait >= left or len(self._failures) >= policy.max_attempts:
             return None
         self._failures.append(error)
         delay = policy.delay(len(self._failures), wait, self._jitter())

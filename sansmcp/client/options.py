@@ -54,7 +54,7 @@ class ClientSettings(TypedDict, total=False):
     versions: tuple[str, ...]
     headers: HeaderTypes
     transports: tuple[str, ...]
-    listen: bool
+    standalone_stream: bool
     multi_turn: bool
     assume_multi_turn: bool
     timeout: float
@@ -63,7 +63,7 @@ class ClientSettings(TypedDict, total=False):
     probe_timeout: float
     close_timeout: float
     reconnect: ReconnectPolicy | None
-    verdicts: KnownServers | None
+    known_servers: KnownServers | None
     limits: Limits | None
     http11: Http11Parser | None
     cache: bool
@@ -91,16 +91,16 @@ class ReconnectPolicy:
     Raises LocalProtocolError for times not above zero, and if ``attempts`` is no integer.
     """
 
-    initial: float = 0.5
+    initial_delay: float = 0.5
     """Seconds within which the first attempt comes."""
-    cap: float = 30.0
+    max_delay: float = 30.0
     """Seconds that no attempt's random part exceeds."""
-    attempts: int = 10
+    max_attempts: int = 10
     """Attempts without progress after which a stream is given up."""
 
     def __attrs_post_init__(self) -> None:
-        check_seconds(self.initial, self.cap)
-        expect(int, attempts=self.attempts)
+        check_seconds(self.initial_delay, self.max_delay)
+        expect(int, max_attempts=self.max_attempts)
 
     def delay(self, attempt: int, retry: float, jitter: float) -> float:
         """Return the seconds to wait before an attempt; ``jitter`` is a number from 0 to 1."""
@@ -121,7 +121,7 @@ class ReconnectPolicy:
         return wait * (1 + jitter / 10)
 
     def _growing(self, attempt: int) -> float:
-        return min(self.cap, self.initial * 2.0 ** min(attempt - 1, 63))
+        return min(self.max_delay, self.initial_delay * 2.0 ** min(attempt - 1, 63))
 
 
 @attrs.define(eq=False)
@@ -223,7 +223,8 @@ class ClientOptions:
         headers: further headers of every HTTP request, as a mapping or pairs of str or bytes, e.g.
             ``{"Authorization": "Bearer x"}``.
         transports: how to talk to a URL; what comes first is tried first.
-        listen: open the standalone stream, on which the server sends what belongs to no call.
+        standalone_stream: open the standalone stream, on which the server sends what belongs to no
+            call.
         multi_turn: offer SEP-1858, an experiment, to servers of 2025-11-25: one that names the
             experimental capability ``sansmcp/multi-turn-sse``, too, may have all answers to its
             questions at once.
@@ -242,7 +243,7 @@ class ClientOptions:
             process gets them for each step of its end.
         reconnect: when broken streams are resumed; None: the defaults of
             :class:`sansmcp.ReconnectPolicy`.
-        verdicts: remembers which servers speak which transport; several clients may share one.
+        known_servers: remembers which servers speak which transport; several clients may share one.
             None: one of its own for a bare client, and one for all clients of the process in
             adapters.
         limits: bounds of bytes, seconds and counts; None: the defaults of :class:`sansmcp.Limits`.
@@ -261,7 +262,7 @@ class ClientOptions:
     versions: tuple[str, ...] = attrs.field(default=tuple(REVISIONS), converter=checked_versions)
     headers: Headers = attrs.field(default=(), converter=further_headers, repr=False)
     transports: tuple[str, ...] = attrs.field(default=URL_TRANSPORTS, validator=_check_transports)
-    listen: bool = True
+    standalone_stream: bool = True
     multi_turn: bool = False
     assume_multi_turn: bool = False
     timeout: float = attrs.field(default=60.0, validator=_check_seconds)
@@ -272,7 +273,7 @@ class ClientOptions:
     reconnect: ReconnectPolicy = attrs.field(
         default=None, converter=_reconnect, validator=of_kind(ReconnectPolicy)
     )
-    verdicts: KnownServers = attrs.field(
+    known_servers: KnownServers = attrs.field(
         default=None, converter=_verdicts, validator=of_kind(KnownServers)
     )
     limits: Limits = attrs.field(default=None, converter=_limits, validator=of_kind(Limits))

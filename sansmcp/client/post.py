@@ -64,7 +64,7 @@ class PendingPost:
         """
         self._attempts += 1
         is_once = isinstance(self.message, Notification) and self.message is not INITIALIZED
-        if is_once or not may_pass or self._attempts > policy.attempts:
+        if is_once or not may_pass or self._attempts > policy.max_attempts:
             return Undelivered(self.message, reason)
         delay = policy.delay(self._attempts, wait, jitter())
         return PostDelayed(self.message, delay, reason)

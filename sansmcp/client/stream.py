@@ -121,7 +121,7 @@ class Stream:
         self._note(None)
         if self.cursor is None:
             is_retry = self._attempts > 0 and refusal.error is None and refusal.is_retryable
-            may_retry = is_retry and self.can_restart and self._attempts < self._policy.attempts
+            may_retry = is_retry and self.can_restart and self._attempts < self._policy.max_attempts
         else:
             may_repeat = refusal.request.method == b"GET" or self._body != b""
             # 409: the server has one standalone stream, and has not noticed that its connection
@@ -167,12 +167,12 @@ class Stream:
 
     def _fail(self, reason: str, now: float, wait: float = 0.0) -> StreamOutcome:
         """Try again after a while, ``wait`` at least, unless that was tried often enough."""
-        if self._up_since is not None and now - self._up_since > self._policy.cap:
+        if self._up_since is not None and now - self._up_since > self._policy.max_delay:
             self._attempts = 0
         self._up_since = None
         self._attempts += 1
-        if self._attempts > self._policy.attempts:
-            tried = f"given up after {self._policy.attempts} attempts without progress: "
+        if self._attempts > self._policy.max_attempts:
+            tried = f"given up after {self._policy.max_attempts} attempts without progress: "
             return self._lose(tried + reason)
         wait = max(self._retry or 0.0, wait)
         delay = self._policy.delay(self._attempts, wait, self._jitter())

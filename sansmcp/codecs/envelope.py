@@ -83,7 +83,7 @@ class Envelope:
             members.append(b'"error":' + self.error)
         return b",".join(members) + b"}"
 
-    def open(self, limits: Limits) -> Message:
+    def decode_payload(self, limits: Limits) -> Message:
         """The message with its payload decoded.
 
         Raises RemoteProtocolError like :func:`~sansmcp.codecs.jsonrpc.decode`.

@@ -51,17 +51,17 @@ def decode(data: bytes, limits: Limits) -> Decoded:
     Raises RemoteProtocolError: -32700 where it is not valid JSON (reasons of
     :mod:`sansmcp.codecs.json`), -32600 (``invalid_message``, with the message's id where that is
     readable) where it is no JSON-RPC message, and -32600 (``batch_too_large``) for a batch beyond
-    :attr:`~sansmcp.limits.Limits.max_batch`. An empty batch is not refused here. Raises
+    :attr:`~sansmcp.limits.Limits.max_batch_messages`. An empty batch is not refused here. Raises
     LocalProtocolError for what is not bytes.
     """
     value = json.decode(data, limits.max_json_depth, limits.max_values)
     if not json.is_array(value):
         return message_from(value)
-    if len(value) > limits.max_batch:
+    if len(value) > limits.max_batch_messages:
         raise RemoteProtocolError(
-            f"A batch of {len(value)} messages; at most {limits.max_batch} are accepted",
+            f"A batch of {len(value)} messages; at most {limits.max_batch_messages} are accepted",
             reason="batch_too_large",
-            data={"limit": limits.max_batch},
+            data={"limit": limits.max_batch_messages},
         )
     return Batch(tuple(_message_or_error(item) for item in value))
 

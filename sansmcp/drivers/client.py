@@ -65,7 +65,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
     def __init__(
         self,
         core: Client,
-        answers: Mapping[str, Callable[[ServerRequest], Any]] | None,
+        request_handlers: Mapping[str, Callable[[ServerRequest], Any]] | None,
         opening: PendingResult,
         closing: PendingResult,
     ) -> None:
@@ -73,13 +73,13 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
 
         Args:
             core: the machine.
-            answers: functions from a request of the server to its result, by method.
+            request_handlers: functions from a request of the server to its result, by method.
             opening: is delivered when the handshake is done, with an exception if it has failed.
             closing: is delivered when the client is closed.
         """
         MachineDriver.__init__(self, core)
         self.core = core
-        self._answers = answers or {}
+        self._answers = request_handlers or {}
         self._opening = opening
         self._closing = closing
         self._waiting: dict[int, _Waiting] = {}
@@ -126,7 +126,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         """End an exchange that a bug has broken; to be followed by :meth:`run_pending`."""
         self.unexpected(error)
         try:
-            self.core.receive(
+            self.core.receive_part(
                 exchange, ConnectionLost(f"internal error: {error!r}"), now=self.now()
             )
         except Exception as again:
@@ -135,7 +135,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
     def process_said(self, part: ProcessPart) -> None:
         """Feed what comes of the server process; to be followed by :meth:`run_pending`."""
         try:
-            self.core.receive_from_process(part, now=self.now())
+            self.core.receive_process_part(part, now=self.now())
         except Exception as error:
             self._break_off(error)
 
@@ -224,10 +224,10 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         self._failure = Disconnected(f"The client is closed after an internal error: {error!r}")
         self._failure.__cause__ = error
         for waiting in self._waiting.values():
-            waiting.promise.deliver(error=self._failure)
-        self._opening.deliver(error=self._failure)
+            waiting.promise.set_exception(self._failure)
+        self._opening.set_exception(self._failure)
         self.safely(lambda: self.core.close(now=self.now()))
-        self._closing.deliver()
+        self._closing.set_result()
 
     def handle_event(self, event: ClientEvent) -> None:
         """Bring an event of the machine to the caller or the application's function it is for."""
@@ -254,19 +254,22 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         match event:
             case CallCompleted(handle, result):
                 if handle in self._waiting:
-                    self._waiting.pop(handle).promise.deliver(result)
+                    self._waiting.pop(handle).promise.set_result(result)
             case CallFailed(handle, error):
                 if handle in self._waiting:
-                    self._waiting.pop(handle).promise.deliver(error=error)
+                    self._waiting.pop(handle).promise.set_exception(error)
             case ProgressReceived(call=handle):
                 if handle in self._waiting:
                     self._report(event, self._waiting[handle])
             case Connected() if not hasattr(self, "connected"):
                 self.connected = event
-                self._opening.deliver()
+                self._opening.set_result()
             case Closed(error):
-                self._opening.deliver(error=error)
-                self._closing.deliver()
+                if error is None:
+                    self._opening.set_result()
+                else:
+                    self._opening.set_exception(error)
+                self._closing.set_result()
                 return False
             case _:
                 return False
@@ -283,7 +286,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
             try:
                 reported = waiting.on_progress(progress)
             except Exception as error:  # is for who has given us the function
-                waiting.promise.deliver(error=error)
+                waiting.promise.set_exception(error)
             else:
                 self._reported(waiting.promise, reported)
 
@@ -294,7 +297,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         """Answer a request of the server with what the application's function for it returns."""
         if request.method not in self._answers:
             del self._unanswered[request.id]
-            self.core.decline(request.id, now=self.now())
+            self.core.refuse_unsupported(request.id, now=self.now())
             return
         try:
             self._respond(request, self._answers[request.method](request))
@@ -324,7 +327,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         """Answer with the first of these errors that can be sent."""
         for error in errors if self._is_wanted(request) else ():
             try:
-                self.core.fail_with(request.id, error, now=self.now())
+                self.core.respond_exception(request.id, error, now=self.now())
             except Exception as failure:
                 self.on_handler_error(request, failure)
             else:

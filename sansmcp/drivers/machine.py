@@ -28,7 +28,7 @@ class Machine(Protocol):
         """When to call ``handle_timeout()``."""
         ...
 
-    def drive(self, perform: Callable[[Any], None], happened: Callable[[Any], None]) -> None:
+    def drive(self, perform: Callable[[Any], None], on_event: Callable[[Any], None]) -> None:
         """Pull all effects and events."""
 
 

@@ -159,11 +159,11 @@ class ServerDriver(MachineDriver):
         try:
             match effect:
                 case Wake():
-                    effect.exchange.host.wake()
+                    effect.exchange.driver.wake()
                 case Authenticate():
                     self._start_authentication(effect)
                 case _:
-                    self.core.use_store(effect, self._store, now=self.now())
+                    self.core.perform_store_effect(effect, self._store, now=self.now())
         except Exception as error:
             self.unexpected(error)
             if isinstance(effect, Authenticate):
@@ -184,11 +184,11 @@ class ServerDriver(MachineDriver):
         match event:
             case CallReceived() if event.call.is_running:
                 self._start(event.call)
-            case CallCancelled(call) if call.host is not None:
-                call.host.cancel()
+            case CallCancelled(call) if call.driver is not None:
+                call.driver.cancel()
             case ClientResponseReceived(call, request_id):
                 if (call, request_id) in self.questions:
-                    self.questions[call, request_id].deliver(event)
+                    self.questions[call, request_id].set_result(event)
             case _:
                 self.on_other_event(event)
 
@@ -215,7 +215,7 @@ class ServerDriver(MachineDriver):
     def _start_authentication(self, effect: Authenticate) -> None:
         authenticate = self._authenticate
         assert authenticate is not None, "the machine was not told to ask"
-        connection: ConnectionInfo = effect.exchange.host.connection
+        connection: ConnectionInfo = effect.exchange.driver.connection
         if is_async(authenticate):
             self.spawn(self._authenticate_async, effect, authenticate, connection)
         else:
@@ -255,7 +255,7 @@ class ServerDriver(MachineDriver):
         """Answer a call with the first of these errors that can be sent."""
         for error in errors:
             try:
-                call.fail_with(error, now=self.now())
+                call.respond_exception(error, now=self.now())
             except Exception as failure:
                 self.on_handler_error(call, failure)
             else:

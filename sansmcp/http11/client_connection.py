@@ -22,7 +22,7 @@ class ClientConnection:
     """
 
     def __init__(self, client: Client) -> None:
-        self.host: Any = None
+        self.driver: Any = None
         """What the bytes go through; the host of the client sets it, and uses it."""
         self._client = client
         http11 = client.http11 or HTTP11
@@ -72,7 +72,7 @@ class ClientConnection:
         self._is_lost = True
         if self._exchange is not None:
             exchange, self._exchange = self._exchange, None
-            self._client.receive(exchange, ConnectionLost(reason), now=now)
+            self._client.receive_part(exchange, ConnectionLost(reason), now=now)
 
     def _read(self, now: float) -> None:
         try:
@@ -80,6 +80,6 @@ class ClientConnection:
                 exchange = self._exchange
                 if isinstance(part, BodyEnd):
                     self._exchange = None
-                self._client.receive(exchange, part, now=now)
+                self._client.receive_part(exchange, part, now=now)
         except RemoteProtocolError as error:
             self.connection_lost(f"the response is not HTTP/1.1: {error.message}", now=now)

@@ -10,12 +10,12 @@ from ..effects import OpenExchange
 from .client_connection import ClientConnection
 
 
-class Stream(Protocol):
+class ByteStream(Protocol):
     """What a host has below a connection, as its :attr:`ClientConnection.host`."""
 
     @property
-    def is_quiet(self) -> bool:
-        """Whether it is open, as far as can be known, and nothing has come that was not read."""
+    def is_readable(self) -> bool:
+        """True if it is known to be closed, or has bytes that were not read."""
         ...
 
     def close(self) -> None:
@@ -56,14 +56,14 @@ class ConnectionPool:
         Its connection is kept if it can be used again, and its stream closed otherwise.
         """
         connection = self.carrying.pop(exchange, None)
-        if connection is None or connection.host is None:
+        if connection is None or connection.driver is None:
             return
         if not connection.is_reusable:
-            connection.host.close()
+            connection.driver.close()
             return
         self._idle.append((connection, now))
         while len(self._idle) > self._limits.max_idle_connections or self._is_old(0, now):
-            self._idle.popleft()[0].host.close()
+            self._idle.popleft()[0].driver.close()
 
     def close(self) -> None:
         """Close all streams."""
@@ -71,16 +71,16 @@ class ConnectionPool:
         self.carrying.clear()
         self._idle.clear()
         for connection in connections:
-            if connection.host is not None:
-                connection.host.close()
+            if connection.driver is not None:
+                connection.driver.close()
 
     def _take(self, now: float) -> ClientConnection | None:
         """A connection that was not idle for long, and on which nothing has come since."""
         while self._idle:
             is_old = self._is_old(-1, now)
             connection, _ = self._idle.pop()
-            stream: Stream = connection.host
-            if not is_old and stream.is_quiet:
+            stream: ByteStream = connection.driver
+            if not is_old and not stream.is_readable:
                 return connection
             stream.close()
         return None

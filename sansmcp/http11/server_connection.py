@@ -49,16 +49,16 @@ class ServerConnection:
     wake: whoever feeds pulls.
     """
 
-    def __init__(self, server: Server, *, host: Any = None, now: float) -> None:
+    def __init__(self, server: Server, *, driver: Any = None, now: float) -> None:
         """Take over a connection.
 
         Args:
             server: the machine that answers.
-            host: is found as ``host`` of :attr:`exchange` when that is to be woken.
+            driver: is found as ``host`` of :attr:`exchange` when that is to be woken.
             now: the time.
         """
         self._server = server
-        self._host = host
+        self._host = driver
         self._limits = server.limits
         self._patience = {
             ConnectionState.IDLE: self._limits.keep_alive_timeout,
@@ -77,7 +77,7 @@ class ServerConnection:
         self._closing = False
         self._is_refused = False
         self._owes_continue = False
-        self.exchange = server.open_exchange(host)
+        self.exchange = server.open_exchange(driver)
 
     # Bytes in
 
@@ -100,7 +100,7 @@ class ServerConnection:
         """The connection is broken or was given up. May be called any number of times."""
         self._server.now = now
         if self._state is not ConnectionState.CLOSED:
-            self._server.receive(self.exchange, ConnectionLost(), now=now)
+            self._server.receive_part(self.exchange, ConnectionLost(), now=now)
             self._advance(ConnectionEvent.CLOSE)
 
     # Bytes out
@@ -163,7 +163,7 @@ class ServerConnection:
                 self._owes_continue = False
                 if isinstance(part, BodyEnd):
                     self._advance(ConnectionEvent.BODY)
-                self._server.receive(self.exchange, part, now=self._server.now)
+                self._server.receive_part(self.exchange, part, now=self._server.now)
         except RemoteProtocolError as error:
             self._refuse(error)
 
@@ -178,7 +178,7 @@ class ServerConnection:
             self._owes_continue = is_asked and self._reader.is_http_1_1
         if not head.target.startswith(b"/"):
             head = _origin_form(head)
-        self._server.receive(self.exchange, head, now=self._server.now)
+        self._server.receive_part(self.exchange, head, now=self._server.now)
 
     def _refuse(self, error: RemoteProtocolError) -> None:
         """Say no to what the machine has not seen, or not in full, and read no more."""

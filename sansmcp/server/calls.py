@@ -151,11 +151,11 @@ class RunningCall(ServerCall):
     _owner: CallOwner
     request: Request
     _answer: AnswerForm
-    turn: HandlerInput = FIRST_INPUT
+    handler_input: HandlerInput = FIRST_INPUT
     rounds: int = 0
     last_progress: float | None = None
     state: CallState = attrs.field(default=CallState.RUNNING, init=False)
-    host: Any = attrs.field(default=None, init=False)
+    driver: Any = attrs.field(default=None, init=False)
     _asked: dict[int, tuple[str | None, float]] = attrs.field(factory=lambda: {}, init=False)
     """Our requests to the client that are not answered yet: the names of those of an InputRequired,
     and how many seconds there are for the answer.
@@ -168,7 +168,7 @@ class RunningCall(ServerCall):
         return f"<call {self.request.id!r} {self.request.method}: {self.state.name.lower()}>"
 
     @property
-    def session(self) -> CallOwner:
+    def peer(self) -> CallOwner:
         return self._owner
 
     @property
@@ -190,13 +190,13 @@ class RunningCall(ServerCall):
         asked = self.is_running and self._answer.require(self, result)
         return asked if isinstance(asked, bool) else self._end(asked, now)
 
-    def fail(self, code: int, message: str, data: Any = None, *, now: float) -> bool:
+    def respond_error(self, code: int, message: str, data: Any = None, *, now: float) -> bool:
         code = self._owner.revision.retired_codes.get(code, code)
         return self._end(ErrorResponse(self.request.id, code, message, data), now)
 
-    def fail_with(self, error: Exception, *, now: float) -> bool:
+    def respond_exception(self, error: Exception, *, now: float) -> bool:
         said = error_response(self.request.id, error)
-        return self.fail(said.code, said.message, said.data, now=now)
+        return self.respond_error(said.code, said.message, said.data, now=now)
 
     def notify(self, method: str, params: Params | None = None, *, now: float) -> bool:
         return self._say(Notification(method, params), now)
@@ -246,8 +246,8 @@ class RunningCall(ServerCall):
         """Raises LocalProtocolError for what is not JSON, too much, or asked too often."""
         json.encode([required.state, [each.params for each in required.requests.values()]])
         limits = self._core.limits
-        if len(required.requests) > limits.max_batch:
-            raise LocalProtocolError(f"More than {limits.max_batch} questions at once")
+        if len(required.requests) > limits.max_batch_messages:
+            raise LocalProtocolError(f"More than {limits.max_batch_messages} questions at once")
         if self.rounds == limits.max_rounds:
             raise LocalProtocolError(f"The client was asked for input {self.rounds} times already")
 
@@ -259,7 +259,7 @@ class RunningCall(ServerCall):
         for name, question in required.requests.items():
             id = self._ask(question.method, question.params, timeout)
             if id is None:
-                return self.fail(INTERNAL_ERROR, "The client has left", now=self._core.now)
+                return self.respond_error(INTERNAL_ERROR, "The client has left", now=self._core.now)
             self._asked[id] = name, timeout
         self._go_on()
         return True
@@ -323,7 +323,7 @@ class RunningCall(ServerCall):
     def _go_on(self) -> None:
         """Let the handler be entered again, once all that it needs is there."""
         if all(name is None for name, _ in self._asked.values()):
-            self.turn = HandlerInput(InputResponses(self._answers), self._saved)
+            self.handler_input = HandlerInput(InputResponses(self._answers), self._saved)
             self._core.events.append(CallReceived(self))
 
     def _end(self, message: Response | ErrorResponse, now: float) -> bool:

@@ -141,7 +141,7 @@ class ServerCore:
     @property
     def keeping_interval(self) -> float:
         """Seconds after which what is used is stored again, so that it does not grow too old."""
-        return self.limits.stored_age / 3
+        return self.limits.max_stored_age / 3
 
     def token(self) -> str:
         """A fresh unguessable token.
@@ -158,17 +158,21 @@ class ServerCore:
 
     def close_state(self, state: Any, principal: str, request: Request) -> str:
         """Seal what a handler saves. Raises LocalProtocolError where there is no seal."""
-        if self.options.seal is None:
+        if self.options.state_signer is None:
             raise LocalProtocolError("To ask for input the server needs a seal (StateSigner)")
         params = request.params or {}
-        return self.options.seal.close(state, principal, request.method, params, name=self.token())
+        return self.options.state_signer.sign(
+            state, principal, request.method, params, name=self.token()
+        )
 
     def open_state(self, sealed: str, principal: str, request: Request) -> Any:
         """What a handler has saved. Raises RemoteProtocolError for what cannot be used."""
-        if self.options.seal is None:
+        if self.options.state_signer is None:
             raise refusals.BAD_REQUEST_STATE(request.id, what="nothing here gives a requestState")
         try:
-            return self.options.seal.open(sealed, principal, request.method, request.params or {})
+            return self.options.state_signer.verify(
+                sealed, principal, request.method, request.params or {}
+            )
         except RemoteProtocolError as error:
             error.request_id = request.id
             raise

@@ -56,7 +56,7 @@ class ServerExchange:
 
     id: int
     _core: ServerCore
-    host: Any = None
+    driver: Any = None
     """For whoever drives the exchange, to find its own things when a ``Wake`` names this exchange.
     """
 

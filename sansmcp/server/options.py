@@ -36,10 +36,10 @@ class ServerSettings(TypedDict, total=False):
     multi_turn: bool
     assume_multi_turn: bool
     sessions: bool
-    listening: bool
+    standalone_streams: bool
     stream_after: float | None
     retry: float | None
-    seal: StateSigner | None
+    state_signer: StateSigner | None
     policy: SecurityPolicy | None
     limits: Limits | None
     http11: Http11Parser | None
@@ -105,7 +105,7 @@ class ServerOptions:
             clients: any other would wait for ever.
         sessions: give clients of the handshake revisions a session. Without, every request stands
             alone, and these clients cannot be asked anything.
-        listening: offer standalone event streams (GET) for what belongs to no request.
+        standalone_streams: offer standalone event streams (GET) for what belongs to no request.
         stream_after: seconds after which a request that is not answered gets an event stream
             instead of JSON; 0: at once, even if it is answered in the same step. None: where the
             client can resume the stream before it has read a message (2025-11-25, with a store), as
@@ -116,7 +116,7 @@ class ServerOptions:
         retry: seconds after which clients shall come back to a stream that has ended or broken (the
             SSE field of that name), sent at the beginning of each stream that can be resumed; None
             leaves it to the clients.
-        seal: seals what handlers save while the client is asked for input; at 2026-07-28
+        state_signer: seals what handlers save while the client is asked for input; at 2026-07-28
             InputRequired with a state, or without questions, needs it. Adapters make one if none is
             set.
         policy: which hosts and origins are served; None: those of this machine only.
@@ -136,10 +136,12 @@ class ServerOptions:
     multi_turn: bool = False
     assume_multi_turn: bool = False
     sessions: bool = True
-    listening: bool = True
+    standalone_streams: bool = True
     stream_after: float | None = attrs.field(default=None, validator=_check_delay)
     retry: float | None = attrs.field(default=None, validator=_check_retry)
-    seal: StateSigner | None = attrs.field(default=None, validator=of_kind((StateSigner, NoneType)))
+    state_signer: StateSigner | None = attrs.field(
+        default=None, validator=of_kind((StateSigner, NoneType))
+    )
     policy: SecurityPolicy = attrs.field(
         default=None, converter=_policy, validator=of_kind(SecurityPolicy)
     )

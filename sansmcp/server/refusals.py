@@ -351,7 +351,7 @@ def response_not_acceptable(missing: Sequence[str]) -> RemoteProtocolError:
 
 
 def session_required(
-    *, listening: bool, http_sse_url: str | None, request_id: RequestId | None
+    *, standalone_streams: bool, http_sse_url: str | None, request_id: RequestId | None
 ) -> RemoteProtocolError:
     """Return the error for a request without a session id where one is needed.
 
@@ -360,7 +360,7 @@ def session_required(
     where = "not served on this URL" if http_sse_url is None else f"served at {http_sse_url}"
     return _SESSION_REQUIRED(
         request_id,
-        then="GET" if listening else "send this",
+        then="GET" if standalone_streams else "send this",
         where=where,
         data={"transports": ["streamable-http"], "httpSseUrl": http_sse_url},
     )

@@ -89,7 +89,7 @@ class Server(StoreCompletions):
             path=options.path.encode(),
             versions=options.versions,
             sessions=options.sessions,
-            listening=options.listening,
+            standalone_streams=options.standalone_streams,
             policy=options.policy,
             limits=options.limits,
             sse_path=None if sse_path is None else sse_path.encode().rstrip(b"/"),
@@ -160,9 +160,9 @@ class Server(StoreCompletions):
 
     # Parts in
 
-    def open_exchange(self, host: Any = None) -> ServerExchange:
+    def open_exchange(self, driver: Any = None) -> ServerExchange:
         """A new exchange, for one request; ``host`` is kept as its attribute of that name."""
-        return ServerExchange(next(self._exchange_ids), self._core, host)
+        return ServerExchange(next(self._exchange_ids), self._core, driver)
 
     def open_channel(self, outlet: Outlet) -> Channel:
         """A conversation on a transport that is no HTTP; :class:`~sansmcp.ServerPipe` opens one."""
@@ -170,7 +170,7 @@ class Server(StoreCompletions):
         legacy = None if self._legacy is None else self._legacy.lines(outlet)
         return Channel(self._core, outlet, modern, legacy)
 
-    def receive(self, exchange: ServerExchange, part: RequestPart, *, now: float) -> None:
+    def receive_part(self, exchange: ServerExchange, part: RequestPart, *, now: float) -> None:
         """Feed a part of a request. Parts of an exchange that is done are ignored."""
         self._core.now = now
         if exchange.is_done:
@@ -259,7 +259,7 @@ class Server(StoreCompletions):
         elif isinstance(effect, SendEnd | Abort):
             self._over(exchange)
         elif exchange.state is ExchangeState.STREAMING:
-            deadline = self._core.now + self._core.limits.keep_alive_interval
+            deadline = self._core.now + self._core.limits.stream_comment_interval
             self._core.timers.set(Timer.KEEP_ALIVE, exchange, deadline)
         return effect
 
@@ -279,7 +279,7 @@ class Server(StoreCompletions):
         return event
 
     def drive(
-        self, perform: Callable[[ServerEffect], None], happened: Callable[[ServerEvent], None]
+        self, perform: Callable[[ServerEffect], None], on_event: Callable[[ServerEvent], None]
     ) -> None:
         """Pull until there is nothing: what every host does after everything that it tells us.
 
@@ -291,7 +291,7 @@ class Server(StoreCompletions):
                 perform(effect)
             if isinstance(event := self.next_event(), Idle):
                 return
-            happened(event)
+            on_event(event)
 
     # Time
 

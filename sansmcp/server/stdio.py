@@ -29,19 +29,22 @@ class ServerPipe:
     this pipe in a ``Wake`` effect.
     """
 
-    def __init__(self, server: Server, *, host: Any = None, grace: float = 5.0, now: float) -> None:
+    def __init__(
+        self, server: Server, *, driver: Any = None, graceful_timeout: float = 5.0, now: float
+    ) -> None:
         """Begin a conversation.
 
         Args:
             server: the machine that answers.
-            host: for whoever drives the pipe, to find its own things when the pipe is to be woken.
-            grace: seconds that running calls get when the input has ended.
+            driver: for whoever drives the pipe, to find its own things when the pipe is to be
+                woken.
+            graceful_timeout: seconds that running calls get when the input has ended.
             now: the time.
         """
-        self.host = host
+        self.driver = driver
         self.head = None
         """There is no HTTP request; see :class:`~sansmcp.server.channel.Outlet`."""
-        self._grace = grace
+        self._grace = graceful_timeout
         server.now = now
         self._decoder = NdjsonDecoder(server.limits.request_bytes)
         self._server = server

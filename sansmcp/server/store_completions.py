@@ -55,7 +55,7 @@ class StoreCompletions:
         assert self._store_users is not None, "only streams of the handshake revisions are stored"
         return self._store_users
 
-    def stored(self, effect: StoreAppend, *, now: float) -> None:
+    def append_completed(self, effect: StoreAppend, *, now: float) -> None:
         """A StoreAppend is done."""
         self._works(effect, now)
         user = self._users.take(effect)
@@ -63,7 +63,7 @@ class StoreCompletions:
             user.stored()
             self._users.settle(user)
 
-    def overtaken(self, effect: StoreAppend, *, now: float) -> None:
+    def append_conflicted(self, effect: StoreAppend, *, now: float) -> None:
         """A StoreAppend was not done, for the log has gone on meanwhile."""
         self._works(effect, now)
         user = self._users.take(effect)
@@ -71,7 +71,7 @@ class StoreCompletions:
             user.overtaken()
             self._users.settle(user)
 
-    def replayed(self, effect: StoreRead, page: Page | None, *, now: float) -> None:
+    def read_completed(self, effect: StoreRead, page: Page | None, *, now: float) -> None:
         """A StoreRead is done. ``page`` is None where the store knows no such log."""
         self._works(effect, now)
         user = self._users.take(effect)
@@ -96,7 +96,7 @@ class StoreCompletions:
         if self._core.failing:
             self._core.failing -= {(type(effect), True), (type(effect), False)}
 
-    def use_store(self, effect: StoreEffect, store: Store, *, now: float) -> None:
+    def perform_store_effect(self, effect: StoreEffect, store: Store, *, now: float) -> None:
         """Perform a store effect on a store that works at once, and complete it.
 
         What such a store raises is a failure of the effect, and so is a result of another kind
@@ -117,9 +117,9 @@ class StoreCompletions:
             self.store_failed(effect, f"{type(error).__name__}: {error}", now=now)
             return
         if isinstance(effect, StoreAppend) and isinstance(result, bool):
-            (self.stored if result else self.overtaken)(effect, now=now)
+            (self.append_completed if result else self.append_conflicted)(effect, now=now)
         elif isinstance(effect, StoreRead) and (result is None or isinstance(result, Page)):
-            self.replayed(effect, result, now=now)
+            self.read_completed(effect, result, now=now)
         elif not isinstance(effect, StoreDrop) or hasattr(result, "__await__"):
             self.store_failed(effect, _unusable(effect, store, result), now=now)
 

@@ -34,7 +34,7 @@ class Endpoint:
     """Those that are served, oldest first."""
     sessions: bool
     """Clients get a session; without, every request stands alone."""
-    listening: bool
+    standalone_streams: bool
     """GET gives a standalone stream."""
     policy: SecurityPolicy
     limits: Limits

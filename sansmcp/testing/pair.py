@@ -86,7 +86,7 @@ class _Connection:
         self._pair = pair
         self.server = server
         self.client = ClientConnection(pair.client)
-        self._server = ServerConnection(server, host=self, now=pair.clock.now)
+        self._server = ServerConnection(server, driver=self, now=pair.clock.now)
         self._lifetime = pair.link.lifetime()
         self._broken = False
         self._underway = 0
@@ -299,7 +299,7 @@ class Pair:
         while not isinstance(effect := server.next_effect(), Idle):
             moved = True
             if isinstance(effect, Wake):
-                effect.exchange.host.drive()
+                effect.exchange.driver.drive()
             else:
                 assert not isinstance(effect, Authenticate), "a Pair authenticates no one"
                 self._use_store(server, effect)
@@ -318,7 +318,7 @@ class Pair:
         self.requests.append(effect)
         if not self.link.up:
             gone = ConnectionLost("connection refused")
-            self.later(lambda: self.client.receive(effect.exchange, gone, now=self.clock.now))
+            self.later(lambda: self.client.receive_part(effect.exchange, gone, now=self.clock.now))
             return
         server = self.route()
         free = [c for c in self._connections.values() if c.is_free and c.server is server]
@@ -333,7 +333,7 @@ class Pair:
     def _happened(self, server: Server, event: ServerEvent) -> None:
         match event:
             case CallReceived(call):
-                call.host, self._homes[call] = self, server
+                call.driver, self._homes[call] = self, server
                 handler = server.app.handler_of(call.request.method)
                 assert handler is not None, "the machine refuses what has no handler"
                 result = handler(call)
@@ -364,7 +364,7 @@ class Pair:
             call.respond(end.value, now=self.clock.now)
         except Exception as error:
             del self._scripts[call]
-            call.fail_with(error, now=self.clock.now)
+            call.respond_exception(error, now=self.clock.now)
         else:
             if isinstance(pause, int):
                 self._awaited[call] = pause
@@ -388,4 +388,4 @@ class Pair:
         if fails:
             server.store_failed(effect, "it was told to", now=now)
         else:
-            server.use_store(effect, self._store, now=now)
+            server.perform_store_effect(effect, self._store, now=now)

@@ -131,7 +131,7 @@ def does_what_the_model_does(new_store: NewStore) -> None:
 
 
 def _follow_the_model(new_store: NewStore, die: _Die) -> None:
-    limits = Limits(stored_age=30)
+    limits = Limits(max_stored_age=30)
     clock = VirtualClock()
     store, model = new_store(limits, lambda: clock.now), MemoryStore(limits)
     keys = [StreamKey("", f"session {number}", "stream") for number in range(3)]
@@ -156,7 +156,7 @@ def _follow_the_model(new_store: NewStore, die: _Die) -> None:
 
 def stays_within_its_bounds(new_store: NewStore) -> None:
     """It keeps no more than its limits say; what is left of a log is its end."""
-    for limits in (Limits(stored_entries=12), Limits(stored_bytes=40_000)):
+    for limits in (Limits(max_stored_entries=12), Limits(max_stored_bytes=40_000)):
         store = new_store(limits, lambda: 0.0)
         keys = [StreamKey("", f"session {number}", "stream") for number in range(3)]
         for seq in range(1, 30):
@@ -169,13 +169,13 @@ def stays_within_its_bounds(new_store: NewStore) -> None:
                 assert seqs == list(range(seq + 1 - len(seqs), seq + 1))
             pages = [store.read(key, 0, limit=ALL, max_bytes=ALL) for key in keys]
             kept = [entry for page in pages if page is not None for entry in page.entries]
-            assert len(kept) <= limits.stored_entries
-            assert sum(len(entry.data) for entry in kept) <= limits.stored_bytes
+            assert len(kept) <= limits.max_stored_entries
+            assert sum(len(entry.data) for entry in kept) <= limits.max_stored_bytes
 
 
 def lets_who_uses_most_give_way(new_store: NewStore) -> None:
     """Who uses little loses nothing by another principal, or by another session of its own."""
-    for limits in (Limits(stored_entries=60), Limits(stored_bytes=100_000)):
+    for limits in (Limits(max_stored_entries=60), Limits(max_stored_bytes=100_000)):
         for flooded in ("other", KEY.principal):
             store = new_store(limits, lambda: 0.0)
             assert store.append(KEY, _entries(1, 2), now=0)
@@ -192,7 +192,7 @@ def survives_a_clock_that_jumps(new_store: NewStore) -> None:
 
 
 def _jump(new_store: NewStore, jump: float) -> None:
-    limits = Limits(stored_age=90)
+    limits = Limits(max_stored_age=90)
     clock = VirtualClock()
     store = new_store(limits, lambda: clock.now)
     other = StreamKey("", "other", "stream")

@@ -98,7 +98,7 @@ class Conversation:
         self._running = self._cancelled = 0
         world = World()
         world.tool(self.work)
-        self._app = asgi_app(world.app, grace=0.1, versions=(version,))
+        self._app = asgi_app(world.app, graceful_timeout=0.1, versions=(version,))
 
     async def work(self, call: Call) -> Any:
         self._running += 1

@@ -55,10 +55,10 @@ class AsgiServers:
         self,
         app: sansmcp.App,
         *,
-        grace: float,
+        graceful_timeout: float,
         **settings: Unpack[SubjectSettings],
     ) -> AsgiRunning:
-        return AsgiRunning(self._host, asgi_app(app, grace=grace, **settings))
+        return AsgiRunning(self._host, asgi_app(app, graceful_timeout=graceful_timeout, **settings))
 
     def stdio_command(self) -> Any:
         raise NotImplementedError

@@ -118,15 +118,15 @@ async def test_a_tool_asks_the_user(host: Host, world: World) -> None:
 
     @world.tool
     async def rounds(call: Call) -> Any:
-        if not call.answers:
+        if not call.input_responses:
             return InputRequired({"who": InputRequest("elicitation/create", {})}, 1)
-        return {"said": call.answers["who"], "saved": call.saved_state}
+        return {"said": call.input_responses["who"], "saved": call.saved_state}
 
     async def elicit(request: sansmcp.ServerRequest) -> Any:
         return {"action": "decline"}
 
     settings: dict[str, Any] = {
-        "answers": {"elicitation/create": elicit},
+        "request_handlers": {"elicitation/create": elicit},
         "capabilities": {"elicitation": {}},
     }
     with host.serve(asgi_app(world.app)) as url, trio.fail_after(PATIENCE):

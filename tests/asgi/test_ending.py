@@ -26,7 +26,7 @@ from ..trio.conftest import World
 from .conftest import Host
 from .loops import PATIENCE, Run, until
 
-POLICY = ReconnectPolicy(initial=0.01, attempts=2)
+POLICY = ReconnectPolicy(initial_delay=0.01, max_attempts=2)
 
 
 class Peer:
@@ -182,7 +182,7 @@ def test_a_server_that_cancels_the_request(run: Run, world: World, ward: Ward) -
 def test_the_end_of_the_lifespan_ends_all(run: Run, world: World, ward: Ward) -> None:
     async def main() -> None:
         loop = current_loop()
-        app = asgi_app(world.app, grace=0.01, stream_after=0)
+        app = asgi_app(world.app, graceful_timeout=0.01, stream_after=0)
         stopping, said = loop.event(), list[str]()
         requests = ["lifespan.shutdown", "lifespan.startup"]
 
@@ -242,7 +242,7 @@ def test_stopping_lets_calls_end(run: Run, world: World) -> None:
 
 def test_a_stop_waits_for_the_last_bytes(run: Run, world: World, ward: Ward) -> None:
     async def main() -> None:
-        app = asgi_app(world.app, grace=0.01)
+        app = asgi_app(world.app, graceful_timeout=0.01)
         asking = peer("hang")
         current_loop().spawn(asking.ask, app)
         await until(ward.begun.is_set)
@@ -291,7 +291,7 @@ async def test_a_server_that_stops_while_tools_run(
             await client.call_tool("hang")
 
     with trio.fail_after(PATIENCE):
-        with host.serve(asgi_app(world.app, versions=versions, grace=0.01)) as url:
+        with host.serve(asgi_app(world.app, versions=versions, graceful_timeout=0.01)) as url:
             async with (
                 sansmcp_trio.connect(f"{url}/mcp", close_timeout=0.1, reconnect=POLICY) as client,
                 trio.open_nursery() as nursery,

@@ -30,7 +30,7 @@ from ..trio.conftest import World
 from .conftest import Host
 from .loops import PATIENCE
 
-ANY_HOST = SecurityPolicy(hosts=("*",))
+ANY_HOST = SecurityPolicy(allowed_hosts=("*",))
 
 
 def mounted(mcp: AsgiApp) -> Any:
@@ -91,7 +91,7 @@ class Backend(AuthenticationBackend):
 async def test_a_session_is_its_users_alone(host: Host, world: World) -> None:
     @world.tool
     async def whoami(call: Call) -> Any:
-        return {"principal": call.session.principal}
+        return {"principal": call.peer.principal}
 
     mcp = asgi_app(
         world.app,

@@ -100,12 +100,16 @@ class AsyncioClients:
         self._connect = connect
 
     def connect(
-        self, target: str | Sequence[str], *, answers: Mapping[str, Answer], **settings: Any
+        self,
+        target: str | Sequence[str],
+        *,
+        request_handlers: Mapping[str, Answer],
+        **settings: Any,
     ) -> AsyncioClient:
-        functions = {method: _asynchronous(answers[method]) for method in answers}
+        functions = {method: _asynchronous(request_handlers[method]) for method in request_handlers}
 
         async def connect() -> Any:
-            return await self._connect(target, answers=functions, **settings)
+            return await self._connect(target, request_handlers=functions, **settings)
 
         loop = _Loop(self._kind)
         try:

@@ -171,7 +171,10 @@ async def test_functions_that_answer_may_be_plain_or_async(world: World) -> None
         "roots/list": waits,
         "sampling/createMessage": refuses,
     }
-    async with world.serve() as serving, connect(serving.url, answers=answers, **ASKED) as client:
+    async with (
+        world.serve() as serving,
+        connect(serving.url, request_handlers=answers, **ASKED) as client,
+    ):
         ask = partial(client.call_tool, "ask")
         assert await ask({"method": "elicitation/create"}) == {"answer": {"plain": "ask"}}
         assert await ask({"method": "roots/list"}) == {"answer": {"async": "?"}}

@@ -26,7 +26,7 @@ requirement = pytest.mark.requirement
 
 _Waited: TypeAlias = asyncio.Future[Any] | None
 
-AT_ONCE = ReconnectPolicy(initial=0.001)
+AT_ONCE = ReconnectPolicy(initial_delay=0.001)
 
 
 class Disturbance:
@@ -107,7 +107,7 @@ async def converse(
 
     try:
         async with (
-            world.serve(versions=(version,), grace=0.1, **settings) as serving,
+            world.serve(versions=(version,), graceful_timeout=0.1, **settings) as serving,
             connect(serving.url, versions=(version,), reconnect=AT_ONCE) as client,
         ):
             disturbance.servers.append(serving)
@@ -143,7 +143,7 @@ async def serve_on_stdio(disturbance: Disturbance) -> None:
         os.write(input, HELLO + call(1, "echo") + call(2, "echo"))
         os.close(input)
         try:
-            async with world.serve(http=None, stdio=True, grace=0.1) as serving:
+            async with world.serve(http=None, stdio=True, graceful_timeout=0.1) as serving:
                 disturbance.servers.append(serving)
                 await serving.stopped.wait()
         finally:

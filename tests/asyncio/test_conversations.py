@@ -118,7 +118,7 @@ async def test_the_server_lets_go_and_the_client_comes_back(world: World) -> Non
             if isinstance(event, Reconnecting):
                 back.set()
 
-    policy = sansmcp.ReconnectPolicy(initial=0.01)
+    policy = sansmcp.ReconnectPolicy(initial_delay=0.01)
     async with world.serve() as serving, connect(serving.url, reconnect=policy) as client:
         watching = asyncio.create_task(watch(client.events()))
         result = await client.call_tool(
@@ -148,7 +148,10 @@ async def test_a_tool_asks_the_user(world: World) -> None:
         return {"name": first["content"]["name"], "second": caught.value.message}
 
     answers = {"elicitation/create": elicit}
-    async with world.serve() as serving, connect(serving.url, answers=answers, **ASKED) as client:
+    async with (
+        world.serve() as serving,
+        connect(serving.url, request_handlers=answers, **ASKED) as client,
+    ):
         assert await client.call_tool("ask") == {"name": "Ada", "second": "declined"}
 
 
@@ -156,7 +159,7 @@ async def test_a_tool_asks_the_user(world: World) -> None:
 async def test_a_tool_that_is_entered_again_with_the_answers(world: World, version: str) -> None:
     @world.tool
     async def greet(call: Call) -> Any:
-        names: list[Any] = [*(call.saved_state or ()), *call.answers.values()]
+        names: list[Any] = [*(call.saved_state or ()), *call.input_responses.values()]
         if len(names) < 2:
             question = InputRequest("elicitation/create", {"message": "name?"})
             return InputRequired({"who": question}, names)
@@ -165,7 +168,7 @@ async def test_a_tool_that_is_entered_again_with_the_answers(world: World, versi
     answers = {"elicitation/create": elicit}
     async with (
         world.serve(versions=(version,)) as serving,
-        connect(serving.url, answers=answers, **ASKED) as client,
+        connect(serving.url, request_handlers=answers, **ASKED) as client,
     ):
         assert (await client.call_tool("greet"))["names"] == ["Ada", "Ada"]
 
@@ -191,7 +194,10 @@ async def test_what_nobody_answers_is_declined(
         raise asyncio.CancelledError
 
     answers = {"elicitation/create": broken, "roots/list": gives_up}
-    async with world.serve() as serving, connect(serving.url, answers=answers, **ASKED) as client:
+    async with (
+        world.serve() as serving,
+        connect(serving.url, request_handlers=answers, **ASKED) as client,
+    ):
         assert await client.call_tool("ask") == [-32601, -32603, -32603]
     assert "answering elicitation/create failed" in caplog.text
 
@@ -217,7 +223,10 @@ async def test_a_question_that_is_withdrawn_stops_its_answerer(world: World) -> 
             stopped.set()
 
     answers = {"elicitation/create": slow}
-    async with world.serve() as serving, connect(serving.url, answers=answers, **ASKED) as client:
+    async with (
+        world.serve() as serving,
+        connect(serving.url, request_handlers=answers, **ASKED) as client,
+    ):
         assert await client.call_tool("ask") == {"late": True}
 
 

@@ -144,7 +144,7 @@ async def test_cancelling_a_server(world: World, times: int) -> None:
         return {"done": True}
 
     async def run() -> None:
-        async with world.serve(grace=1000) as serving:
+        async with world.serve(graceful_timeout=1000) as serving:
             started.set_result(serving)
             await serving.stopped.wait()
 
@@ -202,7 +202,7 @@ def test_an_interrupt() -> None:
 
 
 async def test_connections_are_used_again(world: World) -> None:
-    async with world.serve() as serving, connect(serving.url, listen=False) as client:
+    async with world.serve() as serving, connect(serving.url, standalone_stream=False) as client:
         for _ in range(10):
             await client.call_tool("echo")
         assert len(serving.connections) == 1

@@ -98,8 +98,8 @@ async def test_who_answers_may_close_the_client(world: World) -> None:
 
     answers = {"elicitation/create": close}
     async with (
-        world.serve(grace=0) as serving,
-        connect(serving.url, answers=answers, capabilities={"elicitation": {}}) as client,
+        world.serve(graceful_timeout=0) as serving,
+        connect(serving.url, request_handlers=answers, capabilities={"elicitation": {}}) as client,
     ):
         outcomes = await asyncio.gather(*2 * [client.call_tool("ask")], return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} == {RequestCancelled}

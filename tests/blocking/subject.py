@@ -66,10 +66,12 @@ class BlockingClients(ClientUnderTest):
         self,
         target: str | Sequence[str],
         *,
-        answers: Mapping[str, Answer],
+        request_handlers: Mapping[str, Answer],
         **settings: Unpack[sansmcp.ClientSettings],
     ) -> ConnectedClient:
-        return _Client(sansmcp_blocking.connect(target, answers=answers, **settings))
+        return _Client(
+            sansmcp_blocking.connect(target, request_handlers=request_handlers, **settings)
+        )
 
 
 class _Running(Running):
@@ -95,10 +97,14 @@ class BlockingServers(ServerUnderTest):
         self,
         app: sansmcp.App,
         *,
-        grace: float,
+        graceful_timeout: float,
         **settings: Unpack[SubjectSettings],
     ) -> Running:
-        return _Running(sansmcp_blocking.serve(app, http=("127.0.0.1", 0), grace=grace, **settings))
+        return _Running(
+            sansmcp_blocking.serve(
+                app, http=("127.0.0.1", 0), graceful_timeout=graceful_timeout, **settings
+            )
+        )
 
     def stdio_command(self) -> list[str]:
         return [sys.executable, __file__]

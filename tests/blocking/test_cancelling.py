@@ -98,7 +98,7 @@ class Conversation:
     def __call__(self, disturbance: Disturbance) -> None:
         world = World()
         world.tool(self.work)
-        with serve(world.app, http=LOCAL, grace=0.1, **self._settings) as serving:
+        with serve(world.app, http=LOCAL, graceful_timeout=0.1, **self._settings) as serving:
             disturbance.stop = serving.stop
             try:
                 self.talk(serving)
@@ -118,7 +118,7 @@ class Conversation:
             self._running.remove(call)
 
     def talk(self, serving: RunningServer) -> None:
-        policy = ReconnectPolicy(initial=0.001, attempts=3)
+        policy = ReconnectPolicy(initial_delay=0.001, max_attempts=3)
         with connect(serving.url, versions=self._versions, reconnect=policy) as client:
             go_through(
                 client,
@@ -160,7 +160,7 @@ def serve_on_stdio(disturbance: Disturbance) -> None:
     with standard_streams() as (input, output):
         os.write(input, HELLO + call(1, "work") + call(2, "work"))
         os.close(input)
-        with serve(world.app, stdio=True, grace=1) as serving:
+        with serve(world.app, stdio=True, graceful_timeout=1) as serving:
             disturbance.stop = serving.stop
             serving.wait()
     os.close(output)
@@ -250,12 +250,12 @@ def test_a_client_is_closed_from_within(
         client.close()
         return {"action": "accept"}
 
-    serving = start(versions=(version,), grace=0.1)
+    serving = start(versions=(version,), graceful_timeout=0.1)
     with nothing_left():
         with connect(
             serving.url,
             versions=(version,),
-            answers={"elicitation/create": answer},
+            request_handlers={"elicitation/create": answer},
             capabilities={"elicitation": {}},
         ) as client:
             with pytest.raises(RequestCancelled):
@@ -282,7 +282,7 @@ def test_a_server_that_is_interrupted_twice_gives_no_more_time(
 
     with (
         nothing_left(),
-        serve(world.app, http=LOCAL, grace=60) as serving,
+        serve(world.app, http=LOCAL, graceful_timeout=60) as serving,
         connect(serving.url) as client,
     ):
         client.start_call("tools/call", {"name": "hang"})

@@ -97,7 +97,7 @@ def test_an_answer_that_came_in_time_may_be_read_late(monkeypatch: pytest.Monkey
 
     with (
         FakeServer({"tools/call": answer}) as server,
-        sansmcp_blocking.connect(server.url, listen=False) as client,
+        sansmcp_blocking.connect(server.url, standalone_stream=False) as client,
     ):
         pending = client.start_call("tools/call", {"name": "t"}, timeout=30)
         happens(answered)
@@ -176,7 +176,7 @@ def test_a_question_is_answered_by_a_function_that_makes_a_call_itself(
         serving.url,
         versions=HANDSHAKE_VERSIONS,
         capabilities={"elicitation": {}, "sampling": {}},
-        answers={"elicitation/create": answer, "sampling/createMessage": refuse},
+        request_handlers={"elicitation/create": answer, "sampling/createMessage": refuse},
     ) as client:
         assert client.call_tool("ask") == {"action": "accept", "content": {"a": 1}}
 
@@ -202,7 +202,7 @@ def test_a_question_that_nobody_answers_is_declined(
         serving.url,
         versions=HANDSHAKE_VERSIONS,
         capabilities={"elicitation": {}, "sampling": {}},
-        answers={"elicitation/create": fail},
+        request_handlers={"elicitation/create": fail},
     ) as client:
         client.call_tool("ask")
     assert codes == [-32603, -32601]
@@ -342,7 +342,7 @@ def test_an_interrupt_waits_for_the_machine(start: Start) -> None:
 
     serving = start()
     trace = Tracer("client", write)
-    with sansmcp_blocking.connect(serving.url, trace=trace, listen=False) as client:
+    with sansmcp_blocking.connect(serving.url, trace=trace, standalone_stream=False) as client:
         client.call_tool("echo")
         assert wherever(once) > 3
 
@@ -363,7 +363,7 @@ def test_an_interrupt_in_a_function_of_the_application_comes_at_once(
         serving.url,
         versions=HANDSHAKE_VERSIONS,
         capabilities={"elicitation": {}},
-        answers={"elicitation/create": answer},
+        request_handlers={"elicitation/create": answer},
     ) as client:
         with pytest.raises(KeyboardInterrupt):
             client.call_tool("ask")
@@ -395,7 +395,7 @@ def test_async_functions_are_refused(start: Start) -> None:
         sansmcp.LocalProtocolError,
         match=r"answers\['elicitation/create'\] is an async function, .*; use def, or connect",
     ):
-        sansmcp_blocking.connect(serving.url, answers=answers)
+        sansmcp_blocking.connect(serving.url, request_handlers=answers)
     report: Any = waits
     with sansmcp_blocking.connect(serving.url) as client:
         for make in (client.call_tool, client.start_call):

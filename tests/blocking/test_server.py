@@ -112,7 +112,7 @@ def test_a_question_ends_when_its_call_is_cancelled(start: Start, world: World) 
         serving.url,
         versions=HANDSHAKE_VERSIONS,
         capabilities={"elicitation": {}},
-        answers={"elicitation/create": answer},
+        request_handlers={"elicitation/create": answer},
     ) as client:
         pending = client.start_call("tools/call", {"name": "ask"})
         with pytest.raises(RequestCancelled):
@@ -138,7 +138,7 @@ def test_a_question_that_is_not_answered_in_time(start: Start, world: World) -> 
         serving.url,
         versions=HANDSHAKE_VERSIONS,
         capabilities={"elicitation": {}},
-        answers={"elicitation/create": late},
+        request_handlers={"elicitation/create": late},
     ) as client:
         assert client.call_tool("ask")["gave"] == "up"
 
@@ -186,7 +186,7 @@ def test_peers_that_leave_leave_nothing(start: Start, data: bytes) -> None:
     for _ in range(20):
         with raw(serving) as peer:
             peer.sendall(data)
-    with sansmcp_blocking.connect(serving.url, listen=False) as client:
+    with sansmcp_blocking.connect(serving.url, standalone_stream=False) as client:
         assert client.call_tool("echo")["echo"] == {}
     serving.until(lambda: not serving.connections)
 
@@ -275,8 +275,8 @@ def test_the_server_stops_as_soon_as_a_call_ends_that_nobody_reads(
         happens(go_on)
         return {}
 
-    serving = start(grace=10 * PATIENCE, versions=("2025-11-25",))
-    client = sansmcp_blocking.connect(serving.url, listen=False, close_timeout=0.1)
+    serving = start(graceful_timeout=10 * PATIENCE, versions=("2025-11-25",))
+    client = sansmcp_blocking.connect(serving.url, standalone_stream=False, close_timeout=0.1)
     client.start_call("tools/call", {"name": "work"}, on_progress=print)
     happens(away)
     serving.stop()
@@ -295,7 +295,7 @@ def test_calls_that_run_for_longer_are_cancelled(start: Start, world: World) -> 
         happens(call.cancelled)
         cancelled.set()
 
-    serving = start(grace=0.05)
+    serving = start(graceful_timeout=0.05)
     with sansmcp_blocking.connect(serving.url) as client:
         pending = client.start_call("tools/call", {"name": "hang"})
         happens(begun)
@@ -317,8 +317,8 @@ def test_a_handler_that_does_not_look_is_left_behind(
         happens(go_on)
         ended.set()
 
-    serving = start(grace=0.01)
-    client = sansmcp_blocking.connect(serving.url, listen=False, close_timeout=0.1)
+    serving = start(graceful_timeout=0.01)
+    client = sansmcp_blocking.connect(serving.url, standalone_stream=False, close_timeout=0.1)
     client.start_call("tools/call", {"name": "hang"})
     happens(begun)
     serving.close()

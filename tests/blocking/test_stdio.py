@@ -75,7 +75,7 @@ def test_a_socket_that_does_not_block() -> None:
 
 @pytest.mark.parametrize("stops", [True, False])
 def test_http_and_stdio_at_once(stops: bool) -> None:
-    command = server(http=["127.0.0.1", 0], stop_with_stdin=stops)
+    command = server(http=["127.0.0.1", 0], stop_on_stdin_eof=stops)
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(command, env=outside(), **pipes) as process:
         assert process.stdin is not None
@@ -83,7 +83,7 @@ def test_http_and_stdio_at_once(stops: bool) -> None:
         assert process.stderr is not None
         try:
             url = process.stderr.readline().decode().split()[-1]  # "... serving MCP at URL"
-            with sansmcp_blocking.connect(url, listen=False) as client:
+            with sansmcp_blocking.connect(url, standalone_stream=False) as client:
                 assert client.call_tool("echo", {"a": 1})["echo"] == {"a": 1}
                 process.stdin.write(json.dumps(REQUEST).encode() + b"\n")
                 process.stdin.close()

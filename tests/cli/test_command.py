@@ -149,7 +149,7 @@ class Faking:
         script: Script,
         show: Callable[[ClientEvent], None],
         settings: ConnectSettings,
-        answers: RequestHandlers | None = None,
+        request_handlers: RequestHandlers | None = None,
     ) -> None:
         call = next_call(script, None)
         while call is not None:
@@ -254,7 +254,7 @@ def test_an_interrupt_leaves_no_step_half_done(url: str) -> None:
         yield ToolCall(tool="slow", arguments=arguments, on_progress=press_ctrl_c)
 
     with pytest.raises(KeyboardInterrupt):
-        _with_trio.converse(url, script(), lambda event: None, {"listen": False})
+        _with_trio.converse(url, script(), lambda event: None, {"standalone_stream": False})
     assert seen != []
 
 

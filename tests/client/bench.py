@@ -36,8 +36,8 @@ from ..messages import response as response
 
 URL = "http://localhost:8000/mcp"
 SESSION = "session-secret-0001"
-POLICY = ReconnectPolicy(initial=1.0, cap=8.0, attempts=4)
-ONCE = ReconnectPolicy(attempts=0)
+POLICY = ReconnectPolicy(initial_delay=1.0, max_delay=8.0, max_attempts=4)
+ONCE = ReconnectPolicy(max_attempts=0)
 """Nothing that fails is tried again, so what a failure means is seen at once."""
 
 
@@ -75,7 +75,7 @@ class Asked:
     def feed(self, *parts: ResponseHead | BodyData | BodyEnd | ConnectionLost) -> None:
         for part in parts:
             self.ended = self.ended or isinstance(part, BodyEnd | ConnectionLost)
-            self.bench.client.receive(self.effect.exchange, part, now=self.bench.now)
+            self.bench.client.receive_part(self.effect.exchange, part, now=self.bench.now)
             self.bench.settle()
 
     def head(self, status: int = 200, **headers: str) -> None:
@@ -125,7 +125,7 @@ class Bench(TimedBench):
     ) -> None:
         options: ClientSettings = {
             "reconnect": POLICY,
-            "listen": False,
+            "standalone_stream": False,
             "versions": HANDSHAKE_VERSIONS,
             **settings,
         }

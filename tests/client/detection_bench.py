@@ -25,8 +25,8 @@ NOT_ACCEPTABLE = (
 JSON = {"content_type": "application/json"}
 
 
-def started(verdicts: KnownServers, url: str = URL, policy: ReconnectPolicy = ONCE) -> Bench:
-    bench = Bench(url=url, verdicts=verdicts, reconnect=policy)
+def started(known_servers: KnownServers, url: str = URL, policy: ReconnectPolicy = ONCE) -> Bench:
+    bench = Bench(url=url, known_servers=known_servers, reconnect=policy)
     bench.do(bench.client.start)
     return bench
 

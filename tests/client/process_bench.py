@@ -59,7 +59,7 @@ class ProcessBench(Bench):
 
     def feed(self, *parts: ProcessPart) -> None:
         for part in parts:
-            self.client.receive_from_process(part, now=self.now)
+            self.client.receive_process_part(part, now=self.now)
             self.settle()
 
     def say(self, *messages: Any) -> None:

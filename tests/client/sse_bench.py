@@ -29,9 +29,9 @@ class SseBench(Bench):
     """The stream that was opened last."""
 
     def __init__(self, **settings: Unpack[ClientSettings]) -> None:
-        verdicts = KnownServers()
-        verdicts.remember(URL, "http+sse", Era.LEGACY)
-        options: ClientSettings = {"verdicts": verdicts, **settings}
+        known_servers = KnownServers()
+        known_servers.remember(URL, "http+sse", Era.LEGACY)
+        options: ClientSettings = {"known_servers": known_servers, **settings}
         super().__init__(**options)
 
     def start(self) -> SseBench:

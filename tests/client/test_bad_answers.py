@@ -129,7 +129,7 @@ def test_answers_that_are_too_large() -> None:
 
 
 def test_parts_of_no_exchange_are_ignored(bench: Bench) -> None:
-    bench.client.receive(999, BodyData(b"x"), now=0)
+    bench.client.receive_part(999, BodyData(b"x"), now=0)
     _, asked = bench.call()
     asked.result()
     asked.feed(BodyData(b"x"))

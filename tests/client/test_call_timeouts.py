@@ -125,7 +125,7 @@ def ask_until_it_ends(bench: Bench, method: str, **options: Any) -> float:
         asked.event(request(number, method))
         for event in bench.take_events():
             assert isinstance(event, ServerRequestReceived)
-            bench.do(bench.client.decline, event.request.id)
+            bench.do(bench.client.refuse_unsupported, event.request.id)
         for post in bench.requests:
             post.accept()
         bench.requests.clear()
@@ -174,7 +174,7 @@ def test_the_total_goes_on_where_it_stood_still() -> None:
 
 def test_how_often_a_server_may_ask_within_one_call_is_bounded() -> None:
     """Row A5 of the review."""
-    limits = Limits(max_questions_per_call=3)
+    limits = Limits(max_server_requests_per_call=3)
     bench = Bench(capabilities={"elicitation": {}}, limits=limits).connect()
     handle, asked = bench.call()
     asked.open_stream()
@@ -184,14 +184,14 @@ def test_how_often_a_server_may_ask_within_one_call_is_bounded() -> None:
     assert sum(isinstance(event, ServerRequestReceived) for event in bench.events) == 3
     failure = only_failure(bench, handle)
     assert isinstance(failure, InvalidResponse)
-    assert "max_questions_per_call" in str(failure)
+    assert "max_server_requests_per_call" in str(failure)
     assert asked.aborted
     assert bench.requests.pop().json["method"] == "notifications/cancelled"
 
 
 def test_on_one_stream_for_all_further_questions_stop_no_clock() -> None:
     """Row A5 of the review: nothing tells which call they belong to, so none is ended."""
-    limits = Limits(max_questions_per_call=3)
+    limits = Limits(max_server_requests_per_call=3)
     bench = ProcessBench(capabilities={"elicitation": {}}, limits=limits).connect()
     old, _ = bench.make(timeout=10)
     for number in range(3):

@@ -90,14 +90,14 @@ def test_a_refusal_leads_to_a_get_of_the_same_url(
     "status", [302, 401, 403, 407, 408, 413, 425, 429, 431, 500, 501, 502, 503, 504, 202, 204]
 )
 def test_other_refusals_decide_nothing_and_are_reported_at_once(status: int) -> None:
-    verdicts = KnownServers()
-    bench = started(verdicts)
+    known_servers = KnownServers()
+    bench = started(known_servers)
     bench.take().refuse(status, b"because")
     error = failure(bench)
     assert isinstance(error, RequestRefused)
     assert (error.status, error.http_method, error.url) == (status, "POST", URL)
     assert f"POST {URL} was answered with HTTP {status}" in str(error)
-    assert started(verdicts).take().method == "POST"  # nothing is remembered
+    assert started(known_servers).take().method == "POST"  # nothing is remembered
 
 
 @requirement("LEGACYSSE-C-014")

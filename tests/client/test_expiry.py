@@ -291,7 +291,7 @@ def test_without_a_session_404_is_a_refusal() -> None:
 
 def test_a_listener_that_is_refused_at_first_does_not_tell_that_the_session_is_gone() -> None:
     """Servers without a standalone stream answer so, too."""
-    bench = Bench(listen=True).connect()
+    bench = Bench(standalone_stream=True).connect()
     bench.take("GET").refuse(404)
     assert [type(event) for event in bench.events] == [StandaloneStreamClosed]
     assert bench.client.state is ClientState.READY
@@ -300,7 +300,7 @@ def test_a_listener_that_is_refused_at_first_does_not_tell_that_the_session_is_g
 @pytest.mark.parametrize("id", ["s1", None])
 def test_a_listener_that_was_open_finds_out_that_the_session_is_gone(id: str | None) -> None:
     """Row A15 of the review: connected and idle, the client hears of a restart by its stream."""
-    bench = Bench(listen=True).connect()
+    bench = Bench(standalone_stream=True).connect()
     asked = bench.take("GET")
     asked.open_stream()
     if id is not None:
@@ -316,7 +316,7 @@ def test_a_listener_that_was_open_finds_out_that_the_session_is_gone(id: str | N
 
 
 def test_the_new_session_has_a_listener_again() -> None:
-    bench = Bench(listen=True).connect()
+    bench = Bench(standalone_stream=True).connect()
     listener = bench.take("GET")
     listener.open_stream()
     _, asked = bench.call()

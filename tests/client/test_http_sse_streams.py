@@ -203,7 +203,7 @@ def test_a_message_starts_the_count_again(bench: SseBench) -> None:
 
 
 def test_no_attempts_at_all() -> None:
-    bench = SseBench(reconnect=ReconnectPolicy(attempts=0)).connect()
+    bench = SseBench(reconnect=ReconnectPolicy(max_attempts=0)).connect()
     bench.stream.cut()
     assert isinstance(bench.closed(), Disconnected)
     assert bench.events == []

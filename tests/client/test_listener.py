@@ -21,7 +21,7 @@ requirement = pytest.mark.requirement
 
 @pytest.fixture
 def listening() -> tuple[Bench, Asked]:
-    bench = Bench(listen=True, capabilities={"roots": {}}).connect()
+    bench = Bench(standalone_stream=True, capabilities={"roots": {}}).connect()
     return bench, bench.take("GET")
 
 
@@ -120,7 +120,7 @@ def test_a_listener_without_progress_is_given_up(listening: tuple[Bench, Asked])
 
 
 def test_a_listener_that_cannot_be_read_is_given_up() -> None:
-    bench = Bench(listen=True, limits=Limits(max_message_bytes=300)).connect()
+    bench = Bench(standalone_stream=True, limits=Limits(max_message_bytes=300)).connect()
     asked = bench.take("GET")
     asked.open_stream()
     asked.event(b"x" * 400)

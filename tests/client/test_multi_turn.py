@@ -170,7 +170,7 @@ def test_many_turns() -> None:
 def test_an_error_is_an_answer() -> None:
     bench = new_bench()
     _, asked = open_turn(bench, 1)
-    bench.do(bench.client.fail_with, "q0", JsonRpcError(-1, "declined"))
+    bench.do(bench.client.respond_exception, "q0", JsonRpcError(-1, "declined"))
     close_turn(asked)
     assert bench.take().json == [error("q0", -1, "declined")]
 
@@ -337,11 +337,11 @@ def test_the_call_keeps_its_timeout() -> None:
     assert event.call == handle
 
 
-@pytest.mark.parametrize("limits", [Limits(max_batch=2), Limits(max_message_bytes=1000)])
+@pytest.mark.parametrize("limits", [Limits(max_batch_messages=2), Limits(max_message_bytes=1000)])
 def test_what_is_kept_back_is_limited(limits: Limits) -> None:
     bench = new_bench(limits=limits)
     handle, asked = open_turn(bench, 2)
-    if limits.max_batch == 2:
+    if limits.max_batch_messages == 2:
         ask(asked, 2)
     else:
         answer(bench, 0, {"long": "x" * 500})

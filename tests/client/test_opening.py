@@ -114,7 +114,7 @@ def test_the_opening_ends_with_the_last_reason_and_all_attempts(
     fail: Callable[[Asked], None],
 ) -> None:
     """Row A3 of the review."""
-    bench = start(ReconnectPolicy(initial=1.0, cap=8.0, attempts=1000))
+    bench = start(ReconnectPolicy(initial_delay=1.0, max_delay=8.0, max_attempts=1000))
     begin = bench.now
     bench.take().cut("no route to host")
     count = 1
@@ -258,7 +258,9 @@ def test_the_confirmation_is_sent_again(fail: Callable[[Asked], None]) -> None:
 
 
 def test_a_confirmation_that_is_never_taken() -> None:
-    bench = start(ReconnectPolicy(initial=1.0, cap=2.0, attempts=100), connect_timeout=10.0)
+    bench = start(
+        ReconnectPolicy(initial_delay=1.0, max_delay=2.0, max_attempts=100), connect_timeout=10.0
+    )
     bench.take_initialize()
     while bench.client.state is ClientState.CONFIRMING:
         if bench.requests:
@@ -325,7 +327,7 @@ def test_a_confirmation_that_is_given_up() -> None:
 
 
 def test_the_detour_begins_with_its_own_time() -> None:
-    bench = Bench(reconnect=ReconnectPolicy(initial=0.5, cap=8.0, attempts=100))
+    bench = Bench(reconnect=ReconnectPolicy(initial_delay=0.5, max_delay=8.0, max_attempts=100))
     bench.do(bench.client.start)
     while bench.now < 20:
         bench.take().cut("connection refused")

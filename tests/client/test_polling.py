@@ -62,7 +62,7 @@ def test_polls_are_no_failures(brings: str, jitter: float) -> None:
 @pytest.mark.parametrize("names", ["no time", "no time and no id", "0"])
 def test_a_server_that_ends_every_stream_at_once_is_not_asked_without_a_pause(names: str) -> None:
     """Row A1 of the review."""
-    bench = Bench(listen=names == "no time and no id").connect()
+    bench = Bench(standalone_stream=names == "no time and no id").connect()
     if names == "no time and no id":
         asked = bench.take("GET")
         asked.open_stream()
@@ -75,12 +75,12 @@ def test_a_server_that_ends_every_stream_at_once_is_not_asked_without_a_pause(na
         asked.end()
         asked = poll(bench)
         asked.open_stream()
-    assert bench.now - begin >= (0.2 if names == "0" else 20 * POLICY.initial)
+    assert bench.now - begin >= (0.2 if names == "0" else 20 * POLICY.initial_delay)
 
 
 def test_an_idle_standalone_stream_is_asked_for_less_and_less_often() -> None:
     """Unless the server says how often, or there is something to hear."""
-    bench = Bench(listen=True, jitter=0.0).connect()
+    bench = Bench(standalone_stream=True, jitter=0.0).connect()
     delays: list[float] = []
     for number in range(8):
         asked = bench.take("GET")
@@ -99,7 +99,7 @@ def test_an_idle_standalone_stream_is_asked_for_less_and_less_often() -> None:
 
 def test_the_standalone_stream_is_polled_for_ever() -> None:
     """Row A1 of the review."""
-    bench = Bench(listen=True).connect()
+    bench = Bench(standalone_stream=True).connect()
     asked = bench.take("GET")
     for _ in range(100):
         asked.open_stream()
@@ -202,7 +202,7 @@ def test_a_time_that_is_too_long_is_ended_by_the_timeout(bench: Bench) -> None:
 @pytest.mark.parametrize("how", ["cut", "end"])
 def test_no_deadline_is_further_away_than_selectors_can_wait(how: str) -> None:
     """Selectors raise for a time that does not fit, and a server could end a client by that."""
-    bench = Bench(listen=True).connect()
+    bench = Bench(standalone_stream=True).connect()
     asked = bench.take("GET")
     asked.open_stream()
     asked.event(retry=10**16 - 1)
@@ -244,11 +244,11 @@ def test_a_document_that_answers_nothing_is_no_poll(bench: Bench) -> None:
 
 def test_a_stream_that_has_lasted_starts_the_count_again() -> None:
     """A standalone stream that breaks once a day is not given up after four days."""
-    bench = Bench(listen=True).connect()
+    bench = Bench(standalone_stream=True).connect()
     for _ in range(20):
         asked = bench.take("GET")
         asked.open_stream()
-        bench.wait(POLICY.cap + 0.1)
+        bench.wait(POLICY.max_delay + 0.1)
         asked.cut()
         event = bench.take_events()[-1]
         assert isinstance(event, Reconnecting)
@@ -276,9 +276,9 @@ def test_good_polls_for_a_while_start_the_count_again(bench: Bench) -> None:
 
 
 def test_the_times_of_polls() -> None:
-    policy = ReconnectPolicy(initial=1.0, cap=8.0)
+    policy = ReconnectPolicy(initial_delay=1.0, max_delay=8.0)
     assert [policy.poll_delay(n, None, 0.0) for n in (0, 1, 2, 3, 9, 1000)] == [1, 2, 4, 8, 8, 8]
     assert policy.poll_delay(5, 2.0, 1.0) == 2.2
     assert policy.poll_delay(0, 0.0, 0.0) == 0.01
     with pytest.raises(LocalProtocolError):
-        ReconnectPolicy(initial=0.0)
+        ReconnectPolicy(initial_delay=0.0)

@@ -230,7 +230,9 @@ def silent_after(stage: str) -> Bench:
     """A client whose server falls silent at a stage of the conversation."""
     versions = ("2026-07-28",) if stage == "discover" else HANDSHAKE_VERSIONS
     transports = ("http+sse",) if stage == "http+sse" else ("streamable-http",)
-    bench = Bench(versions=versions, transports=transports, listen=stage == "standalone stream")
+    bench = Bench(
+        versions=versions, transports=transports, standalone_stream=stage == "standalone stream"
+    )
     bench.do(bench.client.start)
     if stage in ("discover", "http+sse", "initialize"):
         return bench

@@ -72,13 +72,13 @@ def test_while_one_of_two_questions_is_open_the_clock_stands(able: Bench) -> Non
 
 def test_questions_can_be_answered_by_errors(able: Bench) -> None:
     _, asked = asked_by_server(able, 1)
-    able.do(able.client.fail_with, 1, JsonRpcError(-5, "not now", {"x": 1}))
+    able.do(able.client.respond_exception, 1, JsonRpcError(-5, "not now", {"x": 1}))
     assert able.take().json["error"] == {"code": -5, "message": "not now", "data": {"x": 1}}
     asked.event(request(2, "elicitation/create"))
-    able.do(able.client.fail_with, 2, ValueError("secret"))
+    able.do(able.client.respond_exception, 2, ValueError("secret"))
     assert able.take().json["error"] == {"code": -32603, "message": "Internal error"}
     asked.event(request(3, "custom/method"))
-    able.do(able.client.decline, 3)
+    able.do(able.client.refuse_unsupported, 3)
     assert able.take().json["error"]["code"] == -32601
 
 

@@ -60,7 +60,7 @@ def test_a_stream_is_resumed_after_any_end(bench: Bench, clean: bool) -> None:
 @requirement("SSE-C-026")
 @pytest.mark.parametrize("id", ["e1", "ä", "日本 ✓", "\N{GRINNING FACE}", "\u2028", "a b"])
 def test_the_last_event_id_is_sent_in_utf8(id: str) -> None:
-    bench = Bench(listen=True).connect()
+    bench = Bench(standalone_stream=True).connect()
     first = bench.take("GET")
     first.open_stream()
     first.event(notification("x"), id=id)

@@ -68,7 +68,7 @@ def test_delays_grow_to_a_cap_and_the_stream_is_given_up(bench: Bench) -> None:
 
 
 def test_the_cap() -> None:
-    policy = ReconnectPolicy(initial=1.0, cap=8.0)
+    policy = ReconnectPolicy(initial_delay=1.0, max_delay=8.0)
     assert [policy.delay(n, 0.0, 0.5) for n in (1, 2, 4, 5, 9, 1000)] == [
         0.5,
         1.0,
@@ -227,7 +227,7 @@ def test_a_refused_request_is_not_repeated(bench: Bench) -> None:
 
 def test_reconnections_spread_out() -> None:
     """The clients of a server that comes back do not come at once."""
-    policy = ReconnectPolicy(initial=1.0, cap=30.0)
+    policy = ReconnectPolicy(initial_delay=1.0, max_delay=30.0)
     for attempt in (1, 3, 9):
         window = policy.delay(attempt, 0.0, 1.0)
         delays = [policy.delay(attempt, 0.0, chance / 1000) for chance in range(1000)]

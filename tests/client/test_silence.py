@@ -71,7 +71,7 @@ def test_an_id_that_is_taken_back_leaves_it_to_the_timeout(bench: Bench) -> None
 @pytest.mark.parametrize("id", ["s1", None])
 def test_a_silent_standalone_stream_is_opened_again(id: str | None) -> None:
     """Row A7 of the review: it was dead for ever after a laptop slept. With an id, or without."""
-    bench = Bench(listen=True).connect()
+    bench = Bench(standalone_stream=True).connect()
     asked = bench.take("GET")
     asked.open_stream()
     if id is not None:
@@ -91,7 +91,7 @@ def test_a_silent_standalone_stream_is_opened_again(id: str | None) -> None:
 @pytest.mark.parametrize("listens", [True, False])
 def test_a_server_that_answers_nothing_at_all_is_given_up(listens: bool) -> None:
     """Row A7 of the review: a connection that brought no byte is a failed attempt."""
-    bench = Bench(listen=listens, limits=Limits(stream_idle_timeout=5)).connect()
+    bench = Bench(standalone_stream=listens, limits=Limits(stream_idle_timeout=5)).connect()
     handle = 0
     if listens:
         bench.take("GET").open_stream()
@@ -151,7 +151,7 @@ def test_what_is_not_read_is_no_silence(who: str) -> None:
 
 def test_a_server_that_still_has_the_broken_standalone_stream_is_asked_again() -> None:
     """Servers with one such stream refuse another with 409 until they notice that it broke."""
-    bench = Bench(listen=True).connect()
+    bench = Bench(standalone_stream=True).connect()
     asked = bench.take("GET")
     asked.open_stream()
     bench.wait(IDLE)

@@ -25,25 +25,25 @@ from .sse_bench import tell_endpoint
 
 
 @pytest.fixture
-def verdicts() -> KnownServers:
+def known_servers() -> KnownServers:
     """What is remembered after a server of HTTP+SSE was found out."""
-    verdicts = KnownServers()
-    bench = started(verdicts)
+    known_servers = KnownServers()
+    bench = started(known_servers)
     bench.take().refuse(405)
     by_http_sse(bench)
-    return verdicts
+    return known_servers
 
 
-def test_the_next_client_begins_with_what_worked(verdicts: KnownServers) -> None:
-    by_http_sse(started(verdicts))
-    by_http_sse(started(verdicts))
-    assert started(verdicts, URL + "2").take().method == "POST"
+def test_the_next_client_begins_with_what_worked(known_servers: KnownServers) -> None:
+    by_http_sse(started(known_servers))
+    by_http_sse(started(known_servers))
+    assert started(known_servers, URL + "2").take().method == "POST"
 
 
 @pytest.mark.parametrize("how", ["400", "404", "405", "406", "stream", "initialize"])
-def test_when_that_fails_the_rest_is_tried(verdicts: KnownServers, how: str) -> None:
+def test_when_that_fails_the_rest_is_tried(known_servers: KnownServers, how: str) -> None:
     """The server was replaced by one of Streamable HTTP."""
-    bench = started(verdicts)
+    bench = started(known_servers)
     asked = bench.take("GET")
     if how.isdigit():
         asked.refuse(int(how), SESSION_REQUIRED, **JSON)
@@ -56,12 +56,12 @@ def test_when_that_fails_the_rest_is_tried(verdicts: KnownServers, how: str) -> 
             bench.take().refuse(404)
     assert bench.requests[0].effect.url == URL
     by_streamable_http(bench)
-    again = started(verdicts)
+    again = started(known_servers)
     by_streamable_http(again)
 
 
-def test_what_failed_is_told_in_the_order_of_the_attempts(verdicts: KnownServers) -> None:
-    bench = started(verdicts)
+def test_what_failed_is_told_in_the_order_of_the_attempts(known_servers: KnownServers) -> None:
+    bench = started(known_servers)
     bench.take("GET").refuse(406)
     bench.take().refuse(404)
     reported = failure(bench)
@@ -71,18 +71,18 @@ def test_what_failed_is_told_in_the_order_of_the_attempts(verdicts: KnownServers
 
 
 @pytest.mark.parametrize("status", [401, 503])
-def test_what_decides_nothing_changes_nothing(verdicts: KnownServers, status: int) -> None:
-    bench = started(verdicts)
+def test_what_decides_nothing_changes_nothing(known_servers: KnownServers, status: int) -> None:
+    bench = started(known_servers)
     bench.take("GET").refuse(status)
     assert isinstance(failure(bench), RequestRefused)
-    by_http_sse(started(verdicts))
+    by_http_sse(started(known_servers))
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    verdicts = KnownServers(limit=2)
+    known_servers = KnownServers(limit=2)
     for number in (1, 2, 1, 3):
-        verdicts.remember(f"{URL}/{number}", "http+sse", Era.LEGACY)
-    begins = {number: started(verdicts, f"{URL}/{number}").requests for number in (1, 2, 3)}
+        known_servers.remember(f"{URL}/{number}", "http+sse", Era.LEGACY)
+    begins = {number: started(known_servers, f"{URL}/{number}").requests for number in (1, 2, 3)}
     assert {number: asked.method for number, (asked,) in begins.items()} == {
         1: "GET",
         2: "POST",  # not used for the longest time
@@ -90,17 +90,17 @@ def test_what_is_remembered_is_bounded() -> None:
     }
 
 
-def test_clients_that_share_nothing_remember_nothing(verdicts: KnownServers) -> None:
+def test_clients_that_share_nothing_remember_nothing(known_servers: KnownServers) -> None:
     bench = Bench()
     bench.do(bench.client.start)
     assert bench.take().method == "POST"
 
 
 def test_commands_are_remembered_too() -> None:
-    verdicts = KnownServers()
-    ProcessBench(verdicts=verdicts).connect()
-    assert verdicts.era("python server.py") is Era.LEGACY
-    assert verdicts.era("python") is None
+    known_servers = KnownServers()
+    ProcessBench(known_servers=known_servers).connect()
+    assert known_servers.era("python server.py") is Era.LEGACY
+    assert known_servers.era("python") is None
 
 
 # What the application allows
@@ -123,7 +123,7 @@ def test_only_what_is_allowed_is_tried(names: list[str], methods: list[str]) -> 
     assert isinstance(error, RequestRefused if len(names) == 1 else NegotiationFailed)
 
 
-def test_what_is_remembered_does_not_allow_it(verdicts: KnownServers) -> None:
-    bench = Bench(verdicts=verdicts, transports=("streamable-http",))
+def test_what_is_remembered_does_not_allow_it(known_servers: KnownServers) -> None:
+    bench = Bench(known_servers=known_servers, transports=("streamable-http",))
     bench.do(bench.client.start)
     by_streamable_http(bench)

@@ -121,7 +121,7 @@ def test_what_is_inside_is_judged_when_it_is_opened(payload: bytes, reason: str)
         found = decode(data, LIMITS)
         assert found == Envelope(1, result=payload)
         with pytest.raises(RemoteProtocolError) as caught:
-            found.open(LIMITS)
+            found.decode_payload(LIMITS)
         assert caught.value.reason == reason
 
 
@@ -253,7 +253,7 @@ def test_what_python_writes_is_not_read_slowly(message: dict[str, Any]) -> None:
 def test_an_envelope_opens_to_what_its_message_is(data: bytes) -> None:
     def opened(data: bytes, limits: Limits) -> Message | Batch:
         found = decode_envelope(data, limits)
-        message = found.open(limits)
+        message = found.decode_payload(limits)
         assert found.id == (None if isinstance(message, Notification) else message.id)
         assert found.method == getattr(message, "method", None)
         return message

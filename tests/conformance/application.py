@@ -66,7 +66,10 @@ class Application:
         required = next_round(entry, call)
         if required is not None:
             return required
-        words = {**call.params.get("arguments", {}), "answer": json.dumps(dict(call.answers))}
+        words = {
+            **call.params.get("arguments", {}),
+            "answer": json.dumps(dict(call.input_responses)),
+        }
         for step in entry.get("steps", ()):
             match step:
                 case {"progress": progress, "total": total}:
@@ -90,15 +93,17 @@ def next_round(entry: Content, call: BaseCall[Any, Any]) -> InputRequired | None
     What is saved is the number of rounds that were asked; answers without it are to the first.
     """
     rounds = [questions(entry, number, call) for number in range(len(entry.get("rounds", ())))]
-    asked: int = call.saved_state or int(bool(call.answers))
-    if asked and not all(isinstance(call.answers.get(key), dict) for key in rounds[asked - 1]):
+    asked: int = call.saved_state or int(bool(call.input_responses))
+    if asked and not all(
+        isinstance(call.input_responses.get(key), dict) for key in rounds[asked - 1]
+    ):
         asked -= 1
     return InputRequired(rounds[asked], asked + 1) if asked < len(rounds) else None
 
 
 def questions(entry: Content, number: int, call: BaseCall[Any, Any]) -> dict[str, InputRequest]:
     """The questions of a round; an entry may want those only that the client can be asked."""
-    declared = call.session.client_capabilities
+    declared = call.peer.client_capabilities
     return {
         key: InputRequest(question["method"], question["params"])
         for key, question in entry["rounds"][number].items()

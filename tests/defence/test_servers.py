@@ -42,8 +42,8 @@ HOSTED: dict[str, Make] = {
     "waitress": lambda: WsgiServers(WsgiHost("waitress")),
 }
 
-OFTEN = ("receive", "receive_data", "next_effect", "next_effect_of", "next_event", "drive")
-OF_AN_EXCHANGE = ("open_exchange", "receive", "refuse", "next_effect_of")
+OFTEN = ("receive_part", "receive_data", "next_effect", "next_effect_of", "next_event", "drive")
+OF_AN_EXCHANGE = ("open_exchange", "receive_part", "refuse", "next_effect_of")
 AT_THE_END = ("drain", "shut_down", "is_busy")
 HIT = {
     f"{name} (1)"
@@ -55,7 +55,7 @@ HIT = {
         "Server.next_event",
         "Server.receive",
         "Server.stored",
-        "Server.use_store",
+        "Server.perform_store_effect",
         "RunningCall.fail_with",
         "RunningCall.progress",
         "RunningCall.respond",
@@ -74,7 +74,7 @@ HIT_OF_OWN_HTTP = {
     )
 }
 SETTINGS: dict[str, Any] = {
-    "limits": sansmcp.Limits(head_timeout=0.05, keep_alive_interval=0.05, send_timeout=MOMENT),
+    "limits": sansmcp.Limits(head_timeout=0.05, stream_comment_interval=0.05, send_timeout=MOMENT),
     "stream_after": 0.0,
 }
 
@@ -143,9 +143,9 @@ def armed_by_the_victim(plant: Plant) -> Generator[None]:
         feed_part(self, exchange, part, now=now)
 
     with plant.sown(), pytest.MonkeyPatch.context() as patch:
-        feed_bytes, feed_part = ServerConnection.receive_data, Server.receive
+        feed_bytes, feed_part = ServerConnection.receive_data, Server.receive_part
         patch.setattr(ServerConnection, "receive_data", receive_data)
-        patch.setattr(Server, "receive", receive)
+        patch.setattr(Server, "receive_part", receive)
         yield
 
 

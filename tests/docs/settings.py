@@ -45,7 +45,7 @@ _PARTS: dict[str, tuple[str, type]] = {
     "Servers in an adapter": ("Of the same, but for `sansmcp.Server`.", DriverOptions),
     "Servers that do the I/O themselves": (
         "Of `serve()` in `sansmcp_asyncio`, `sansmcp_blocking` and `sansmcp_trio`. `asgi_app()` "
-        "and `mcp_server` take `grace`, too.",
+        "and `mcp_server` take `graceful_timeout`, too.",
         ServeOptions,
     ),
 }

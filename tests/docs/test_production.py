@@ -39,7 +39,7 @@ def greeting(service: Any, host: str, headers: dict[str, str], version: str) -> 
         transport = httpx.ASGITransport(service.web)
         async with httpx.AsyncClient(transport=transport, headers=headers) as http:
             connecting = sansmcp_httpx.connect(
-                f"http://{host}/mcp", http, listen=False, versions=(version,)
+                f"http://{host}/mcp", http, standalone_stream=False, versions=(version,)
             )
             async with connecting as client:
                 result = await client.call_tool("greet")

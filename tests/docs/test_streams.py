@@ -30,7 +30,7 @@ SCENARIOS = [
 
 def work(call: ServerCall) -> Generator[float, None, object]:
     yield 1.0
-    call.progress(1, now=call.host.clock.now)
+    call.progress(1, now=call.driver.clock.now)
     yield 1.0
     return {"tools": [], "content": []}
 

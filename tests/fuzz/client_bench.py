@@ -132,7 +132,7 @@ class FuzzClient:
         self.client = Client(
             capabilities=CAPABILITIES,
             jitter=random.random,
-            reconnect=ReconnectPolicy(initial=0.1, cap=1.0, attempts=3),
+            reconnect=ReconnectPolicy(initial_delay=0.1, max_delay=1.0, max_attempts=3),
             trace=Tracer("client", lambda line: None) if random.random() < 0.3 else None,
             **settings,
         )
@@ -219,7 +219,7 @@ class FuzzClient:
                 asked = as_object(json.loads(line or b"{}"))
                 if asked is not None and "id" in asked and "method" in asked:
                     reply = answer(asked["id"], self.result(asked["method"]))
-                    self.client.receive_from_process(StdoutData(reply + b"\n"), now=self.now)
+                    self.client.receive_process_part(StdoutData(reply + b"\n"), now=self.now)
                     self.settle()
             if self.is_stopping:
                 self.exit()
@@ -251,7 +251,7 @@ class FuzzClient:
         """The server process ends."""
         self.is_stopping = False
         for part in (ProcessExited(1), StderrClosed(), StdoutClosed()):
-            self.client.receive_from_process(part, now=self.now)
+            self.client.receive_process_part(part, now=self.now)
             self.settle()
 
     def call(self) -> int | None:
@@ -292,12 +292,17 @@ class FuzzClient:
 
 def http_client(random: Mutator, http11: Any) -> FuzzClient:
     """A connected client of one transport or another."""
-    verdicts = KnownServers()
+    known_servers = KnownServers()
     versions = random.choice((HANDSHAKE_VERSIONS, tuple(REVISIONS), (MODERN,)))
     if random.random() < 0.25:
         versions = HANDSHAKE_VERSIONS
-        verdicts.remember(URL, "http+sse", Era.LEGACY)
+        known_servers.remember(URL, "http+sse", Era.LEGACY)
     listen = random.random() < 0.5
     return FuzzClient(
-        random, target=URL, http11=http11, versions=versions, verdicts=verdicts, listen=listen
+        random,
+        target=URL,
+        http11=http11,
+        versions=versions,
+        known_servers=known_servers,
+        standalone_stream=listen,
     )

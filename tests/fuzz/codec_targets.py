@@ -117,9 +117,9 @@ def _with_oddities(value: Any, random: Mutator) -> Any:
 def messages(data: bytes) -> None:
     """``decode_message`` and ``decode_envelope``, and both ways to read an envelope."""
     seed, text = seeded(data)
-    limits = (Limits(), Limits(max_json_depth=4, max_values=30, max_batch=2))[seed % 2]
+    limits = (Limits(), Limits(max_json_depth=4, max_values=30, max_batch_messages=2))[seed % 2]
     message = outcome(decode_message, text, limits)
-    opened = outcome(lambda: decode_envelope(text, limits).open(limits))
+    opened = outcome(lambda: decode_envelope(text, limits).decode_payload(limits))
     outside = outcome(decode_envelope, text, limits)
     same(outside, outcome(envelope.decode_plainly, text, limits))
     if message[0] == "value" and isinstance(message[1], Batch):
@@ -339,12 +339,12 @@ _SEALS = (
 _METHOD = "tools/call"
 _PARAMS: dict[str, Any] = {"name": "x", "arguments": {}}
 _STATES = {
-    b"VALID": _SEALS[0].close({"n": 1}, "me", _METHOD, _PARAMS, name="1"),
-    b"OLD": StateSigner(keys=(b"k" * 32,), clock=lambda: -601.0).close(
+    b"VALID": _SEALS[0].sign({"n": 1}, "me", _METHOD, _PARAMS, name="1"),
+    b"OLD": StateSigner(keys=(b"k" * 32,), clock=lambda: -601.0).sign(
         {"n": 1}, "me", _METHOD, _PARAMS, name="2"
     ),
-    b"OTHER": _SEALS[0].close({"n": 1}, "you", _METHOD, _PARAMS, name="3"),
-    b"FOREIGN": _SEALS[1].close({"n": 1}, "me", _METHOD, _PARAMS, name="4"),
+    b"OTHER": _SEALS[0].sign({"n": 1}, "you", _METHOD, _PARAMS, name="3"),
+    b"FOREIGN": _SEALS[1].sign({"n": 1}, "me", _METHOD, _PARAMS, name="4"),
 }
 
 
@@ -355,7 +355,7 @@ def sealed_states(data: bytes) -> None:
         text = text.replace(word, sealed.encode())
     for given in (text.decode("latin-1"), text.decode("utf-8", "surrogateescape")):
         try:
-            state = _SEALS[0].open(given, "me", _METHOD, _PARAMS)
+            state = _SEALS[0].verify(given, "me", _METHOD, _PARAMS)
         except RemoteProtocolError as error:
             assert error.reason == "bad_request_state"
         else:

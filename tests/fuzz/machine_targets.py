@@ -168,7 +168,7 @@ def client_stdio(data: bytes) -> None:
         with bounded(world, output):
             for piece in random.pieces(output):
                 kind = StdoutData if random.random() < 0.95 else StderrData
-                world.client.receive_from_process(kind(piece), now=world.now)
+                world.client.receive_process_part(kind(piece), now=world.now)
                 world.settle()
         _wait_for(world, random, world.answer_lines)
     _end(world, calls, world.answer_lines)
@@ -299,14 +299,14 @@ class ParkingWorld(World):
         if not isinstance(call, ServerCall) or not call.is_running:
             return
         self.entered += 1
-        if call.turn.state is None:
+        if call.handler_input.state is None:
             questions = {
                 name: InputRequest("elicitation/create", {"message": name}) for name in "ab"
             }
             call.respond(InputRequired(questions, state={"turn": 1}), now=self.now)
             return
-        assert call.turn.state == {"turn": 1}
-        assert set(call.turn.answers) == {"a", "b"}
+        assert call.handler_input.state == {"turn": 1}
+        assert set(call.handler_input.input_responses) == {"a", "b"}
         self.completed += 1
         call.respond({"content": []}, now=self.now)
 

@@ -67,7 +67,7 @@ class Handlers:
         return handle if self._subject.is_async else lambda call: _run_at_once(handle(call))
 
     async def _handle(self, call: sansmcp.BaseCall[Any, Any]) -> Any:
-        if call.session.principal == PRINCIPAL:
+        if call.peer.principal == PRINCIPAL:
             await _done(call.progress(1))  # so that there is a stream, and event ids
             return {"echo": call.params["arguments"]}
         try:
@@ -116,11 +116,11 @@ def main() -> None:
     running = subject.serve(
         Handlers(subject).app,
         resumable=True,
-        grace=1.0,
+        graceful_timeout=1.0,
         authenticate=authenticate,
         http_sse="/sse",
         multi_turn=True,
-        limits=sansmcp.Limits(keep_alive_interval=0.2),
+        limits=sansmcp.Limits(stream_comment_interval=0.2),
     )
     for name in ("uvicorn.error", "hypercorn.error"):  # which other tests want to be silent
         logging.getLogger(name).setLevel(logging.ERROR)

@@ -175,7 +175,7 @@ async def _record_requests(name: str, url: str, use: Use) -> None:
 
 async def our_client(target: Any) -> None:
     async with sansmcp_trio.connect(
-        target, versions=(LEGACY,), answers=ANSWERS, capabilities=CAPABILITIES
+        target, versions=(LEGACY,), request_handlers=ANSWERS, capabilities=CAPABILITIES
     ) as client:
         tools = {tool["name"] for tool in (await client.list_tools())["tools"]}
         await client.call_tool("echo", {"text": "hällo", "message": "hällo"})
@@ -188,7 +188,7 @@ async def our_modern_client(target: Any) -> None:
     async with sansmcp_trio.connect(
         target,
         versions=(MODERN,),
-        answers={"elicitation/create": elicit},
+        request_handlers={"elicitation/create": elicit},
         capabilities={"elicitation": {}},
         probe_timeout=60,
         env=environment(),

@@ -154,7 +154,7 @@ class World:
             app,
             new_token=counting_tokens(f"token-{seed}"),
             http_sse="/sse",
-            seal=StateSigner(keys=(b"k" * 32,), clock=lambda: self.now),
+            state_signer=StateSigner(keys=(b"k" * 32,), clock=lambda: self.now),
             trace=Tracer("server", lambda line: None) if seed % 2 else None,
             **settings,
         )
@@ -172,7 +172,7 @@ class World:
             peer.pull()
         else:
             assert isinstance(effect, StoreAppend | StoreRead | StoreDrop)
-            self.server.use_store(effect, self.store, now=self.now)
+            self.server.perform_store_effect(effect, self.store, now=self.now)
 
     def happened(self, event: ServerEvent) -> None:
         self.steps += 1
@@ -182,7 +182,7 @@ class World:
         try:
             match self.random.randrange(6):
                 case 0:
-                    call.fail(-1, "no", now=self.now)
+                    call.respond_error(-1, "no", now=self.now)
                 case 1:
                     call.progress(1, 2, "half", now=self.now)
                     self.running.append(call)
@@ -230,7 +230,7 @@ class Peer:
     def __init__(self, world: World, machine: Any) -> None:
         self.world, self.sent, self.is_closed = world, bytearray(), False
         self.machine: ServerConnection | ServerPipe = machine(
-            world.server, host=self, now=world.now
+            world.server, driver=self, now=world.now
         )
 
     def pull(self) -> None:

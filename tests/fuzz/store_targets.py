@@ -24,7 +24,7 @@ from .mutations import Mutator
 _IN_MEMORY = "/dev/shm"
 """Nothing has to survive, and each append is synchronised."""
 _FOLDER = _IN_MEMORY if Path(_IN_MEMORY).is_dir() else None
-_LIMITS = Limits(stored_entries=12, stored_bytes=4000, stored_age=100.0)
+_LIMITS = Limits(max_stored_entries=12, max_stored_bytes=4000, max_stored_age=100.0)
 _LOGS = [StreamKey(each, f"session-{each}", f"stream-{n}") for each in ("", "a") for n in range(2)]
 _FILES = ("store", "store-wal", "store-key")
 
@@ -72,7 +72,7 @@ def store_files(data: bytes) -> None:
         connect = functools.partial(sqlite3.connect, factory=_Counted)
         with mock.patch("sqlite3.connect", connect):
             try:
-                store = SqliteStore(path, _LIMITS, clock=lambda: 50.0, patience=0.0)
+                store = SqliteStore(path, _LIMITS, clock=lambda: 50.0, busy_timeout=0.0)
             except (sqlite3.Error, OSError, LocalProtocolError):
                 return
         with contextlib.closing(store):

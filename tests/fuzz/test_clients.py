@@ -66,7 +66,7 @@ def over_process(seed: int, count: int) -> Iterator[tuple[int, bytes]]:
         yield number, data
         for piece in random.pieces(data):
             kind = StdoutData if random.random() < 0.95 else StderrData
-            world.client.receive_from_process(kind(piece), now=world.now)
+            world.client.receive_process_part(kind(piece), now=world.now)
             world.settle()
         if random.random() < 0.05:
             world.exit()

@@ -102,7 +102,7 @@ def server(chunks: Iterable[bytes]) -> Iterator[None]:
 
 def client(chunks: Iterable[bytes]) -> Iterator[None]:
     """A connection of a client that has just asked to ``initialize``."""
-    machine = Client("http://localhost/mcp", jitter=lambda: 0.5, listen=False)
+    machine = Client("http://localhost/mcp", jitter=lambda: 0.5, standalone_stream=False)
     machine.start(now=0.0)
     effect = machine.next_effect()
     assert isinstance(effect, OpenExchange)

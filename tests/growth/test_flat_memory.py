@@ -112,9 +112,9 @@ def fill(store: MemoryStore, streams: Iterable[int], size: int = 100) -> None:
 @pytest.mark.parametrize(
     "limits",
     [
-        pytest.param(Limits(stored_entries=1000), id="count"),
-        pytest.param(Limits(stored_bytes=100 * KIB), id="bytes"),
-        pytest.param(Limits(stored_age=0.5), id="age"),
+        pytest.param(Limits(max_stored_entries=1000), id="count"),
+        pytest.param(Limits(max_stored_bytes=100 * KIB), id="bytes"),
+        pytest.param(Limits(max_stored_age=0.5), id="age"),
     ],
 )
 def test_the_store_keeps_no_more_than_it_may_after_thousands_of_streams(limits: Limits) -> None:
@@ -124,8 +124,8 @@ def test_the_store_keeps_no_more_than_it_may_after_thousands_of_streams(limits: 
         before = held()
         fill(store, range(2000, 8000))
         assert held() < before + 4 * KIB
-    assert store.count <= limits.stored_entries
-    assert store.size <= limits.stored_bytes
+    assert store.count <= limits.max_stored_entries
+    assert store.size <= limits.max_stored_bytes
 
 
 def test_a_message_takes_less_than_a_kibibyte_beside_its_own_size() -> None:

@@ -23,8 +23,8 @@ SMALL = Limits(
     max_queued_events=32,
     max_pending_calls=64,
     replay_page_entries=8,
-    stored_bytes=64 * KIB,
-    stored_entries=200,
+    max_stored_bytes=64 * KIB,
+    max_stored_entries=200,
 )
 MESSAGE = 200
 """Bytes that a notification takes on the wire, at most."""
@@ -130,7 +130,7 @@ def test_a_slow_reader_of_a_stored_stream_holds_up_nobody_and_costs_no_memory() 
         assert held() < before + NOISE
     assert not call.congested
     assert talk.exchange.unsent < SMALL.max_unsent_bytes + SMALL.replay_page_entries * MESSAGE
-    assert bench.store.count <= SMALL.stored_entries
+    assert bench.store.count <= SMALL.max_stored_entries
 
 
 def test_without_a_store_the_handler_waits_for_a_slow_reader() -> None:

@@ -196,7 +196,7 @@ def test_json_takes_linear_time(decode: Callable[[bytes, int], object], make: In
 
 _FRESH = itertools.count()
 """What Accept says is remembered, but not what nobody has said before."""
-LIMITS = Limits(max_batch=1_000_000)
+LIMITS = Limits(max_batch_messages=1_000_000)
 FUNCTIONS: dict[str, tuple[Callable[[bytes], object], Input]] = {
     "a batch": (
         lambda data: decode_message(data, LIMITS),

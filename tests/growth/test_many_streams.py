@@ -29,7 +29,7 @@ LIMITS = Limits(
     max_sessions=2 * MANY,
     max_subscriptions=2 * MANY,
     max_pending_calls=2 * MANY,
-    stored_entries=100 * MANY,
+    max_stored_entries=100 * MANY,
 )
 
 

@@ -27,9 +27,9 @@ def settings_for(revision: str) -> dict[str, Any]:
     """The settings of a client that speaks one revision and reconnects quickly."""
     return {
         "versions": (revision,),
-        "reconnect": sansmcp.ReconnectPolicy(initial=0.02, cap=0.1, attempts=1000),
+        "reconnect": sansmcp.ReconnectPolicy(initial_delay=0.02, max_delay=0.1, max_attempts=1000),
         "limits": sansmcp.Limits(idle_connection_timeout=0.01, stream_idle_timeout=1.0),
-        "listen": False,
+        "standalone_stream": False,
     }
 
 

@@ -123,13 +123,13 @@ def main() -> None:
     settings: dict[str, Any] = {
         "http": ("127.0.0.1", 0),
         "http_sse": "/sse",
-        "limits": sansmcp.Limits(keep_alive_interval=0.1, follow_interval=0.05),
+        "limits": sansmcp.Limits(stream_comment_interval=0.1, store_poll_interval=0.05),
         "resumable": kept != "nothing",
     }
     if kept == "file":
         settings["store"] = SqliteStore(file)
         settings["shared_store"] = True
-        settings["seal"] = sansmcp.StateSigner(keys=(b"one key for all.",), clock=time.time)
+        settings["state_signer"] = sansmcp.StateSigner(keys=(b"one key for all.",), clock=time.time)
     _SERVE[adapter](journal, settings)
 
 

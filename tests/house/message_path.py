@@ -171,7 +171,7 @@ class _ServerHost(ServerDriver):
 
     def __init__(self, core: Server) -> None:
         super().__init__(core, MemoryStore(core.limits))
-        self._connection = ServerConnection(core, host=self, now=0.0)
+        self._connection = ServerConnection(core, driver=self, now=0.0)
 
     def now(self) -> float:
         return 0.0
@@ -213,7 +213,10 @@ class _ClientHost(ClientDriver[PendingResult, None]):
     def __init__(self) -> None:
         self._requests: deque[OpenExchange] = deque()
         core = Client(
-            "http://localhost/mcp", jitter=lambda: 0.0, versions=("2025-11-25",), listen=False
+            "http://localhost/mcp",
+            jitter=lambda: 0.0,
+            versions=("2025-11-25",),
+            standalone_stream=False,
         )
         super().__init__(core, None, PendingResult(), PendingResult())
         self.begin_session()
@@ -283,7 +286,7 @@ def _call(**settings: Any) -> tuple[tuple[Function, ...], tuple[Function, ...]]:
         responses: list[bytes] = []
         at_server = trace(lambda: responses.append(server.respond(request)))
         at_client = trace(lambda: client.receive(connection, responses[0]))
-        assert "Hello World" in str(promise.get())
+        assert "Hello World" in str(promise.result())
         return at_server, at_client
 
     call()  # what is imported when it is first needed is no part of the way

@@ -47,7 +47,7 @@ def test_the_ways_are_traced_from_end_to_end() -> None:
     assert first == ("http11/server_connection", "ServerConnection.receive_data")
     first, *_, last = paths()[AT_THE_CLIENT]
     assert first == ("http11/client_connection", "ClientConnection.receive_data")
-    assert last == ("base_client", "PendingResult.deliver")
+    assert last == ("base_client", "PendingResult._complete")
 
 
 def test_steps_are_in_the_order_in_which_they_are_entered() -> None:

@@ -86,5 +86,5 @@ def test_help_explains_the_settings(function: Any, options: list[type]) -> None:
 @pytest.mark.parametrize("function", [sansmcp_asgi.asgi_app, sansmcp_pytest.Serve.__call__])
 def test_the_grace_is_the_same_everywhere(function: Callable[..., Any]) -> None:
     """It is a setting of ``serve()``, and an argument of what takes no other setting of that."""
-    grace = inspect.signature(function).parameters["grace"]
-    assert grace.default == attrs.fields(ServeOptions).grace.default
+    graceful_timeout = inspect.signature(function).parameters["graceful_timeout"]
+    assert graceful_timeout.default == attrs.fields(ServeOptions).graceful_timeout.default

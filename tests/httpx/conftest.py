@@ -31,7 +31,7 @@ class Web:
     """The MCP application as a web application that remembers who has asked."""
 
     def __init__(self) -> None:
-        self.mcp = asgi_app(app, grace=0.01)
+        self.mcp = asgi_app(app, graceful_timeout=0.01)
         self.seen: list[dict[str, str]] = []
         """The headers of the requests."""
 

@@ -59,7 +59,7 @@ def test_answers_and_events(http: httpx.Client, url: str) -> None:
         return {"action": "decline"}
 
     with connect_blocking(
-        url, http, answers={"elicitation/create": elicit}, on_event=events.append, **ASKING
+        url, http, request_handlers={"elicitation/create": elicit}, on_event=events.append, **ASKING
     ) as client:
         assert client.call_tool("ask") == {"said": {"action": "decline"}}
         client.call_tool("tell")
@@ -76,7 +76,7 @@ def test_answers_that_there_are_not(
 
     for answers in ({}, {"elicitation/create": broken}):
         with (
-            connect_blocking(url, http, answers=answers, **ASKING) as client,
+            connect_blocking(url, http, request_handlers=answers, **ASKING) as client,
             pytest.raises(JsonRpcError),
         ):
             client.call_tool("ask")
@@ -105,7 +105,7 @@ def test_an_interrupt_cancels_the_call(http: httpx.Client, url: str) -> None:
         signal.raise_signal(signal.SIGINT)
 
     answers = {"elicitation/create": interrupt}
-    with connect_blocking(url, http, answers=answers, **ASKING) as client:
+    with connect_blocking(url, http, request_handlers=answers, **ASKING) as client:
         with pytest.raises(KeyboardInterrupt):
             client.call_tool("ask")
         assert client.call_tool("any", {"a": 1})["arguments"] == {"a": 1}
@@ -124,7 +124,7 @@ def test_another_thread_has_to_wait(http: httpx.Client, url: str) -> None:
         results.append(client.call_tool("ask"))
 
     answers = {"elicitation/create": answer}
-    with connect_blocking(url, http, answers=answers, **ASKING) as client:
+    with connect_blocking(url, http, request_handlers=answers, **ASKING) as client:
         thread = threading.Thread(target=call, args=(client,))
         thread.start()
         happens(asked)
@@ -211,7 +211,7 @@ def test_async_functions_are_refused(url: str, http: httpx.Client) -> None:
     with pytest.raises(LocalProtocolError, match="on_event is an async function"):
         connect_blocking(url, http, on_event=functions)
     with pytest.raises(LocalProtocolError, match=r"answers\['roots/list'\] is an async function"):
-        connect_blocking(url, http, answers={"roots/list": functions})
+        connect_blocking(url, http, request_handlers={"roots/list": functions})
     with (
         connect_blocking(url, http) as client,
         pytest.raises(LocalProtocolError, match="on_progress is an async function"),

@@ -23,7 +23,7 @@ from ..leftovers import freeze_what_is_there, nothing_left
 from ..stepping import in_shares, stepping, wherever
 
 VERSIONS = ["2025-11-25", "2026-07-28"]
-AT_ONCE = ReconnectPolicy(initial=0.001, attempts=3)
+AT_ONCE = ReconnectPolicy(initial_delay=0.001, max_attempts=3)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -36,7 +36,11 @@ def served(version: str) -> Generator[str, None, None]:
     """A server whose tool does much; gives its URL."""
     world = World()
     world.tool(Conversation(version).work)
-    settings: dict[str, Any] = {"http": ("127.0.0.1", 0), "versions": (version,), "grace": 0.1}
+    settings: dict[str, Any] = {
+        "http": ("127.0.0.1", 0),
+        "versions": (version,),
+        "graceful_timeout": 0.1,
+    }
     with nothing_left(), sansmcp_blocking.serve(world.app, **settings) as serving:
         yield serving.url
         serving.until(lambda: not serving.core.is_busy)

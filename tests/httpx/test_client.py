@@ -72,7 +72,9 @@ def test_answers_and_events(run: Run, url: str) -> None:
     async def main() -> None:
         async with httpx.AsyncClient() as http:
             answers = {"elicitation/create": elicit}
-            async with sansmcp_httpx.connect(url, http, answers=answers, **ASKING) as client:
+            async with sansmcp_httpx.connect(
+                url, http, request_handlers=answers, **ASKING
+            ) as client:
                 events = client.events()
                 assert await client.call_tool("ask") == {"said": {"action": "decline"}}
                 await client.call_tool("tell")
@@ -106,7 +108,7 @@ def test_too_few_connections(
         limits = httpx.Limits(max_connections=1)
         async with (
             httpx.AsyncClient(limits=limits) as http,
-            sansmcp_httpx.connect(url, http, listen=False) as client,
+            sansmcp_httpx.connect(url, http, standalone_stream=False) as client,
         ):
 
             async def hold() -> None:
@@ -189,7 +191,7 @@ def test_closing_while_calls_run(run: Run, url: str, web: Web) -> None:
 
         async with (
             httpx.AsyncClient() as http,
-            sansmcp_httpx.connect(url, http, listen=False) as client,
+            sansmcp_httpx.connect(url, http, standalone_stream=False) as client,
         ):
             web.seen.clear()
             for _ in range(3):

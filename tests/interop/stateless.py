@@ -67,8 +67,8 @@ class Tools:
         return "counted"
 
     async def greet(self, call: Call) -> Any:
-        if call.answers:
-            return f"{call.saved_state} {call.answers['who']['content']['name']}"
+        if call.input_responses:
+            return f"{call.saved_state} {call.input_responses['who']['content']['name']}"
         schema = {"type": "object", "properties": {"name": {"type": "string"}}}
         question = {"mode": "form", "message": "name?", "requestedSchema": schema}
         return InputRequired({"who": InputRequest("elicitation/create", question)}, "Hello")
@@ -107,7 +107,9 @@ async def served(**settings: Any) -> AsyncGenerator[sansmcp_trio.RunningServer, 
     """Serve our application; it is stopped at the end of the block, unless it has been before."""
     tools = Tools()
     async with trio.open_nursery() as nursery:
-        serve = partial(sansmcp_trio.serve, tools.app, versions=(MODERN,), seal=SEAL, **settings)
+        serve = partial(
+            sansmcp_trio.serve, tools.app, versions=(MODERN,), state_signer=SEAL, **settings
+        )
         serving: sansmcp_trio.RunningServer = await nursery.start(serve)
         tools.serving = serving
         yield serving

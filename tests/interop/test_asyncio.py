@@ -46,7 +46,7 @@ def test_our_client_answers_their_questions(sdk_url: str, transport: str) -> Non
 
     async def answer() -> None:
         client = await sansmcp_asyncio.connect(
-            target, answers=ANSWERS, capabilities=CAPABILITIES, versions=tuple(VERSIONS)
+            target, request_handlers=ANSWERS, capabilities=CAPABILITIES, versions=tuple(VERSIONS)
         )
         await answer_their_questions(client)
         await client.aclose()

@@ -40,7 +40,7 @@ def served(host: str, app: sansmcp.App, **settings: Any) -> AbstractContextManag
     """Serve an application of ours on a free port."""
     if host == "blocking":
         return sansmcp_blocking.serve(app, http=("127.0.0.1", 0), **settings)
-    return Host(host).serve(WsgiApp(app, listening=True, **settings))
+    return Host(host).serve(WsgiApp(app, standalone_streams=True, **settings))
 
 
 def mcp_url(started: Any) -> str:

@@ -33,7 +33,11 @@ async def test_our_client_answers_their_questions(sdk_url: str) -> None:
     async with (
         httpx.AsyncClient() as http,
         connect(
-            sdk_url, http, versions=("2025-11-25",), answers=ANSWERS, capabilities=CAPABILITIES
+            sdk_url,
+            http,
+            versions=("2025-11-25",),
+            request_handlers=ANSWERS,
+            capabilities=CAPABILITIES,
         ) as client,
     ):
         await answer_their_questions(client)

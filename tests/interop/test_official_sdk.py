@@ -29,7 +29,7 @@ from .conftest import (
     use_their_server,
 )
 
-POLICY = ReconnectPolicy(initial=0.02)
+POLICY = ReconnectPolicy(initial_delay=0.02)
 
 
 # Our client, their server
@@ -67,7 +67,7 @@ async def test_our_client_follows_their_streams(sdk_url: str, version: str) -> N
 
 async def test_our_client_answers_their_questions(sdk_url: str) -> None:
     async with sansmcp_trio.connect(
-        sdk_url, versions=("2025-11-25",), answers=ANSWERS, capabilities=CAPABILITIES
+        sdk_url, versions=("2025-11-25",), request_handlers=ANSWERS, capabilities=CAPABILITIES
     ) as client:
         await answer_their_questions(client)
 

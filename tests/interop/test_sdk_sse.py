@@ -54,7 +54,7 @@ async def test_our_client_uses_their_server(sdk_url: str, version: str) -> None:
 
 
 async def test_our_client_finds_out_what_their_server_speaks(sdk_url: str) -> None:
-    async with sansmcp_trio.connect(sdk_url, verdicts=sansmcp.KnownServers()) as client:
+    async with sansmcp_trio.connect(sdk_url, known_servers=sansmcp.KnownServers()) as client:
         assert client.connected.transport == "http+sse"
         assert text(await client.call_tool("echo", {"text": "found"})) == "found"
 
@@ -69,7 +69,9 @@ async def test_our_client_hears_their_progress_and_notifications(sdk_url: str) -
 
 
 async def test_our_client_answers_their_questions(sdk_url: str) -> None:
-    async with sansmcp_trio.connect(sdk_url, answers=ANSWERS, capabilities=CAPABILITIES) as client:
+    async with sansmcp_trio.connect(
+        sdk_url, request_handlers=ANSWERS, capabilities=CAPABILITIES
+    ) as client:
         await answer_their_questions(client)
 
 

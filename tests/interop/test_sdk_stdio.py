@@ -56,7 +56,7 @@ async def test_our_client_hears_their_progress_and_notifications() -> None:
 
 async def test_our_client_answers_their_questions() -> None:
     async with sansmcp_trio.connect(
-        THEIR_SERVER, versions=("2025-11-25",), answers=ANSWERS, capabilities=CAPABILITIES
+        THEIR_SERVER, versions=("2025-11-25",), request_handlers=ANSWERS, capabilities=CAPABILITIES
     ) as client:
         await answer_their_questions(client)
 

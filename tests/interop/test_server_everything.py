@@ -105,7 +105,7 @@ def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 async def test_tools(server: Running) -> None:
-    async with sansmcp_trio.connect(server.target, verdicts=sansmcp.KnownServers()) as client:
+    async with sansmcp_trio.connect(server.target, known_servers=sansmcp.KnownServers()) as client:
         assert client.connected.transport == server.transport
         assert client.connected.server_info["name"] == "mcp-servers/everything"
         assert client.connected.instructions
@@ -185,7 +185,7 @@ async def test_its_questions_are_answered(server: Running) -> None:
 
     answers = {**ANSWERS, "elicitation/create": elicit, "sampling/createMessage": sample}
     async with sansmcp_trio.connect(
-        server.target, answers=answers, capabilities=CAPABILITIES
+        server.target, request_handlers=answers, capabilities=CAPABILITIES
     ) as client:
         await hear_it(client)  # its questions come on the same stream
         elicited = await client.call_tool("trigger-elicitation-request")

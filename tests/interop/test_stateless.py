@@ -67,7 +67,7 @@ async def use(target: str | list[str]) -> None:
     async with sansmcp_trio.connect(
         target,
         versions=(MODERN,),
-        answers={"elicitation/create": elicit},
+        request_handlers={"elicitation/create": elicit},
         capabilities={"elicitation": {}},
         env=environment(),
         cwd=ROOT,

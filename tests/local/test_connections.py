@@ -53,7 +53,7 @@ def test_the_system_looks_whether_peers_exist_and_sends_at_once(name: str) -> No
     make_clients, make_servers = ADAPTERS[name]
     clients = make_clients()
     with serving(make_servers()) as (tools, running):
-        client = clients.connect(running.url, answers={}, listen=False)
+        client = clients.connect(running.url, request_handlers={}, standalone_stream=False)
         pending = client.start("tools/call", {"name": "wait"})
         begun(tools)
         found = [
@@ -83,7 +83,9 @@ def test_a_tls_client_that_says_nothing_is_dropped(name: str) -> None:
     subject: Any = ADAPTERS[name][1]()
     tools = Tools(subject)
     server, _ = contexts()
-    running = subject.serve(tools.app, resumable=True, grace=1.0, ssl_context=server, limits=QUICK)
+    running = subject.serve(
+        tools.app, resumable=True, graceful_timeout=1.0, ssl_context=server, limits=QUICK
+    )
     try:
         with Connection(running.url) as connection:
             assert connection.is_closed()
@@ -110,7 +112,9 @@ def test_a_tls_server_that_says_nothing_is_left(name: str) -> None:
         subject: Any = ADAPTERS[name][0]()
         url = f"https://127.0.0.1:{listener.getsockname()[1]}/mcp"
         with pytest.raises(sansmcp.CallError):
-            subject.connect(url, answers={}, ssl_context=context, limits=QUICK, connect_timeout=2.0)
+            subject.connect(
+                url, request_handlers={}, ssl_context=context, limits=QUICK, connect_timeout=2.0
+            )
         assert left.wait(MOMENT)
 
 
@@ -121,7 +125,9 @@ def test_a_tls_connection_that_the_server_closes(
     """Asyncio's TLS transport cannot be asked for its buffer once it is closed."""
     subject: Any = ADAPTERS[name][1]()
     server, client = contexts()
-    running = subject.serve(Tools(subject).app, resumable=True, grace=1.0, ssl_context=server)
+    running = subject.serve(
+        Tools(subject).app, resumable=True, graceful_timeout=1.0, ssl_context=server
+    )
     place = Url.parse(running.url)
     try:
         with (

@@ -94,7 +94,7 @@ def test_a_server_that_does_not_know_a_session(
     settings: dict[str, Any] = {}
     if shared:
         seal = sansmcp.StateSigner(keys=(bytes(16),), clock=time.time)
-        settings = {"store": sansmcp.MemoryStore(), "shared_store": True, "seal": seal}
+        settings = {"store": sansmcp.MemoryStore(), "shared_store": True, "state_signer": seal}
     app = sansmcp.App("teller", "1")
     with sansmcp_blocking.serve(app, http=("127.0.0.1", 0), **settings) as serving:
         request = urllib.request.Request(serving.url, b'{"jsonrpc":"2.0","id":1,"method":"ping"}')

@@ -43,7 +43,7 @@ def test_the_certificate_of_a_client_can_name_it(adapter: str, *, has_certificat
 
     @app.handler("tools/call", inline=True)
     def call_tool(call: Any) -> Any:
-        return {"who": call.session.principal}
+        return {"who": call.peer.principal}
 
     def authenticate(head: RequestHead, connection: ConnectionInfo) -> str:
         assert connection.is_tls
@@ -53,7 +53,7 @@ def test_the_certificate_of_a_client_can_name_it(adapter: str, *, has_certificat
         return str(name)
 
     running = SUBJECTS[adapter]().serve(
-        app, resumable=True, grace=0.0, ssl_context=server, authenticate=authenticate
+        app, resumable=True, graceful_timeout=0.0, ssl_context=server, authenticate=authenticate
     )
     try:
         with sansmcp_blocking.connect(running.url, ssl_context=client) as connected:

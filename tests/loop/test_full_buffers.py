@@ -48,7 +48,7 @@ def test_the_last_bytes_of_a_slow_reader(subject: str, monkeypatch: pytest.Monke
         return {"text": "x" * LARGE}
 
     servers = SUBJECTS[subject]()
-    running = servers.serve(app, resumable=False, sessions=False, grace=1.0)
+    running = servers.serve(app, resumable=False, sessions=False, graceful_timeout=1.0)
     host, _, port = running.url.removeprefix("http://").partition("/")[0].rpartition(":")
     with socket.socket() as reader:
         reader.settimeout(PATIENCE)

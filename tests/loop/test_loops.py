@@ -164,11 +164,11 @@ def test_what_has_to_be_done_is_done_though_cancelled(run: Run) -> None:
 def test_a_promise_is_kept_once(run: Run) -> None:
     async def main() -> None:
         kept, broken = PendingResult(current_loop().event()), PendingResult(current_loop().event())
-        assert not kept.is_delivered
-        kept.deliver(1)
-        kept.deliver(error=ValueError())
-        assert (kept.is_delivered, await kept.wait()) == (True, 1)
-        broken.deliver(error=ValueError("no"))
+        assert not kept.is_done
+        kept.set_result(1)
+        kept.set_exception(ValueError())
+        assert (kept.is_done, await kept.wait()) == (True, 1)
+        broken.set_exception(ValueError("no"))
         with pytest.raises(ValueError, match="no"):
             await broken.wait()
 

@@ -49,7 +49,7 @@ def serve(request: pytest.FixtureRequest) -> Iterator[Serve]:
     running: list[Any] = []
 
     def serve(app: sansmcp.App, **settings: Any) -> Any:
-        options = {"resumable": True, "grace": 1.0, "threads": MANY, **settings}
+        options = {"resumable": True, "graceful_timeout": 1.0, "threads": MANY, **settings}
         running.append(SUBJECTS[request.param]().serve(app, **options))
         return running[0]
 
@@ -106,7 +106,7 @@ def test_many_threads_report_and_ask(serve: Serve) -> None:
         lambda client, number: client.call_tool(
             "work", {"number": number}, on_progress=lambda p: reports[number].append(p.progress)
         ),
-        answers={"elicitation/create": answer},
+        request_handlers={"elicitation/create": answer},
         capabilities={"elicitation": {}},
         versions=HANDSHAKE_VERSIONS,
     )
@@ -149,7 +149,7 @@ def test_questions_are_answered_in_reverse_order(serve: Serve) -> None:
 
         async with sansmcp_asyncio.connect(
             serve(app).url,
-            answers={"elicitation/create": answer},
+            request_handlers={"elicitation/create": answer},
             capabilities={"elicitation": {}},
             versions=HANDSHAKE_VERSIONS,
         ) as client:
@@ -208,7 +208,7 @@ def test_many_threads_are_cancelled(serve: Serve, act: str) -> None:
         serve(app).url,
         cancelled,
         SOME,
-        answers={"elicitation/create": never},
+        request_handlers={"elicitation/create": never},
         capabilities={"elicitation": {}},
         versions=HANDSHAKE_VERSIONS,
     )
@@ -338,7 +338,7 @@ def test_a_server_stops_while_a_thread_does_not(
             call.progress(1)
         ended.set()
 
-    running = serve(app, grace=0.0)
+    running = serve(app, graceful_timeout=0.0)
 
     async def main(url: str) -> None:
         async with sansmcp_asyncio.connect(url) as client:

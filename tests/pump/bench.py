@@ -83,7 +83,7 @@ class Bench(TimedBench):
             app, new_token=counting_tokens(), authentication=authentication, **settings
         )
         self.store = MemoryStore(self.server.limits)
-        self.connection = ServerConnection(self.server, host=self, now=0.0)
+        self.connection = ServerConnection(self.server, driver=self, now=0.0)
         self.sent = b""
         self.closed = False
         self.reads = True
@@ -114,12 +114,12 @@ class Bench(TimedBench):
 
     def perform(self, effect: ServerEffect) -> None:
         if isinstance(effect, Wake):
-            assert effect.exchange.host is self
+            assert effect.exchange.driver is self
             self.wake()
         elif isinstance(effect, Authenticate):
             self.asked.append(effect)
         else:
-            self.server.use_store(effect, self.store, now=self.now)
+            self.server.perform_store_effect(effect, self.store, now=self.now)
 
     def happened(self, event: ServerEvent) -> None:
         if isinstance(event, CallReceived):

@@ -39,8 +39,8 @@ class Bench:
             "http://localhost:81/mcp?x=1",
             versions=HANDSHAKE_VERSIONS,
             jitter=lambda: 0.5,
-            listen=False,
-            reconnect=ReconnectPolicy(attempts=0),  # the first failure is the last
+            standalone_stream=False,
+            reconnect=ReconnectPolicy(max_attempts=0),  # the first failure is the last
             http11=bench.HTTP11,
             **settings,
         )

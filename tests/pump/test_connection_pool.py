@@ -19,7 +19,7 @@ GIVEN_UP = 4.0
 class Stream:
     """What a host has below a connection."""
 
-    is_quiet = True
+    is_readable = False
     is_closed = False
 
     def close(self) -> None:
@@ -47,8 +47,8 @@ class PoolBench:
         connection, request = self.pool.begin(effect, now=self.now)
         assert request.startswith(b"POST /mcp HTTP/1.1\r\n")
         assert self.pool.carrying[self._count] is connection
-        if connection.host is None:
-            connection.host = Stream()
+        if connection.driver is None:
+            connection.driver = Stream()
         return self._count, connection
 
     def finish(self, exchange: int, connection: ClientConnection) -> None:
@@ -75,7 +75,7 @@ def test_an_idle_connection_is_used_again(idle: tuple[PoolBench, ClientConnectio
     _, another = bench.begin()
     assert again is connection
     assert another is not connection
-    assert not connection.host.is_closed
+    assert not connection.driver.is_closed
 
 
 def _age(bench: PoolBench, connection: ClientConnection) -> None:
@@ -83,7 +83,7 @@ def _age(bench: PoolBench, connection: ClientConnection) -> None:
 
 
 def _say_something(bench: PoolBench, connection: ClientConnection) -> None:
-    connection.host.is_quiet = False
+    connection.driver.is_readable = True
 
 
 @pytest.mark.parametrize("spoil", [_age, _say_something])
@@ -94,7 +94,7 @@ def test_a_connection_that_may_be_closed_is_not_used_again(
     spoil(bench, connection)
     _, another = bench.begin()
     assert another is not connection
-    assert connection.host.is_closed
+    assert connection.driver.is_closed
 
 
 def test_an_exchange_that_is_broken_off_closes_its_connection() -> None:
@@ -102,13 +102,13 @@ def test_an_exchange_that_is_broken_off_closes_its_connection() -> None:
     exchange, connection = bench.begin()
     bench.release(exchange)
     bench.release(exchange)
-    assert connection.host.is_closed
+    assert connection.driver.is_closed
 
 
 def test_a_connection_that_was_never_opened_is_forgotten() -> None:
     bench = PoolBench()
     exchange, connection = bench.begin()
-    connection.host = None
+    connection.driver = None
     bench.release(exchange)
     _, another = bench.begin()
     assert another is not connection
@@ -119,7 +119,7 @@ def test_one_too_many_pushes_out_what_was_idle_for_longest() -> None:
     begun = [bench.begin() for _ in range(3)]
     for exchange, connection in begun:
         bench.finish(exchange, connection)
-    assert [connection.host.is_closed for _, connection in begun] == [True, False, False]
+    assert [connection.driver.is_closed for _, connection in begun] == [True, False, False]
     assert bench.begin()[1] is begun[2][1]
     assert bench.begin()[1] is begun[1][1]
 
@@ -130,7 +130,7 @@ def test_what_was_idle_for_too_long_is_closed_when_another_one_becomes_idle() ->
     bench.finish(*begun[0])
     bench.now += GIVEN_UP
     bench.finish(*begun[1])
-    assert [connection.host.is_closed for _, connection in begun] == [True, False]
+    assert [connection.driver.is_closed for _, connection in begun] == [True, False]
 
 
 def test_a_request_that_cannot_be_made_leaves_nothing_behind() -> None:
@@ -146,9 +146,9 @@ def test_closing_closes_all(idle: tuple[PoolBench, ClientConnection]) -> None:
     bench, first = idle
     used = [bench.begin()[1] for _ in range(3)]
     exchange, opening = bench.begin()
-    opening.host = None
+    opening.driver = None
     bench.finish(*bench.begin())
     bench.pool.close()
-    assert all(connection.host.is_closed for connection in used)
+    assert all(connection.driver.is_closed for connection in used)
     bench.release(exchange)
     assert bench.begin()[1] not in (first, *used)

@@ -101,7 +101,7 @@ def test_a_peer_that_leaves_a_stream(bench: Bench) -> None:
 
 
 def test_a_stream_that_cannot_go_on_is_broken_off() -> None:
-    bench = Bench(limits=Limits(stored_entries=2, max_unsent_bytes=1))
+    bench = Bench(limits=Limits(max_stored_entries=2, max_unsent_bytes=1))
     session = bench.session()
     bench.feed(post(CALL, session))
     (call,) = bench.calls
@@ -111,7 +111,7 @@ def test_a_stream_that_cannot_go_on_is_broken_off() -> None:
         call.notify("x", now=0)
         while not isinstance(effect := bench.server.next_effect(), Idle):
             if not isinstance(effect, Wake | Authenticate):
-                bench.server.use_store(effect, bench.store, now=0)
+                bench.server.perform_store_effect(effect, bench.store, now=0)
     bench.settle()
     assert bench.closed
     assert not bench.sent.endswith(b"0\r\n\r\n")

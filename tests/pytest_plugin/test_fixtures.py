@@ -84,7 +84,7 @@ def test_time_passes_while_a_handler_waits_for_an_answer(
         app,
         versions=(ONE,),
         capabilities={"elicitation": {}},
-        answers={"elicitation/create": answer},
+        request_handlers={"elicitation/create": answer},
     )
     begun = time.monotonic()
     assert "decline" in str(client.call(method, {"uri": "x"}))
@@ -226,7 +226,7 @@ def test_a_server_that_is_killed(
 
 
 def test_a_server_that_stops(mcp_client: Connect, mcp_server: Serve, mcp_network: Network) -> None:
-    server = mcp_server(app, grace=1000)
+    server = mcp_server(app, graceful_timeout=1000)
     client = mcp_client(server, versions=(ONE,))
     assert resumed(client, mcp_network, server.stop) == {"content": []}
 

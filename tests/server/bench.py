@@ -88,7 +88,7 @@ class Talk:
         return self.ended or self.aborted
 
     def feed(self, part: RequestHead | BodyData | BodyEnd | ConnectionLost) -> Talk:
-        self.bench.server.receive(self.exchange, part, now=self.bench.now)
+        self.bench.server.receive_part(self.exchange, part, now=self.bench.now)
         self.pull()
         self.bench.settle()
         return self
@@ -200,21 +200,21 @@ class Bench(TimedBench):
 
     def perform(self, effect: ServerEffect) -> None:
         if isinstance(effect, Wake):
-            effect.exchange.host.pull()
+            effect.exchange.driver.pull()
         elif isinstance(effect, Authenticate):
             self.asked.append(effect)
         elif self.store_works:
-            self.use_store(effect)
+            self.perform_store_effect(effect)
         else:
             self.waiting.append(effect)
 
-    def use_store(self, effect: StoreEffect) -> None:
-        self.server.use_store(effect, self.store, now=self.now)
+    def perform_store_effect(self, effect: StoreEffect) -> None:
+        self.server.perform_store_effect(effect, self.store, now=self.now)
 
     def use_store_once(self) -> StoreEffect:
         """Let the store do the next thing that it was asked for."""
         effect = self.waiting.pop(0)
-        self.use_store(effect)
+        self.perform_store_effect(effect)
         self.settle()
         return effect
 

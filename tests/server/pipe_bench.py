@@ -22,18 +22,24 @@ class Pipe(TimedBench):
     """The server's end of stdio, and what came out of it."""
 
     def __init__(
-        self, app: App | None = None, *, grace: float = 5.0, **settings: Unpack[ServerSettings]
+        self,
+        app: App | None = None,
+        *,
+        graceful_timeout: float = 5.0,
+        **settings: Unpack[ServerSettings],
     ) -> None:
         settings.setdefault("resumable", False)
         self.bench = Bench(app, **settings)
         super().__init__()
-        self.grace = grace
+        self.graceful_timeout = graceful_timeout
         self.output = b""
         self.closed = False
         self.idle: Idle | None = None
         self.reads = True
         """Whether the client takes what is sent."""
-        self.pipe = ServerPipe(self.bench.server, host=self, grace=grace, now=0.0)
+        self.pipe = ServerPipe(
+            self.bench.server, driver=self, graceful_timeout=graceful_timeout, now=0.0
+        )
 
     # Driving
 

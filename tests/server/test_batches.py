@@ -118,7 +118,7 @@ def test_a_batch_of_which_the_last_is_cancelled(bench: Bench, seconds: float) ->
 
 
 def test_limits_hold_within_a_batch() -> None:
-    bench = Bench(limits=Limits(max_calls_per_session=1, max_batch=3))
+    bench = Bench(limits=Limits(max_calls_per_session=1, max_batch_messages=3))
     session = bench.open_session(VERSION)
     talk = bench.post([request(1), request(2), request(3)], session, None)
     (call,) = (event.call for event in calls(bench))

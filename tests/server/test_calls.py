@@ -142,13 +142,13 @@ def test_a_handler_has_no_time_that_is_none(wrong: Any) -> None:
 def test_errors_are_answers(bench: Bench) -> None:
     session = bench.open_session()
     talk, call = bench.call(session)
-    bench.do(call.fail, -32602, "bad", {"x": 1})
+    bench.do(call.respond_error, -32602, "bad", {"x": 1})
     assert (talk.status, talk.error) == (200, {"code": -32602, "message": "bad", "data": {"x": 1}})
     talk, call = bench.call(session)
-    bench.do(call.fail_with, JsonRpcError(5, "own"))
+    bench.do(call.respond_exception, JsonRpcError(5, "own"))
     assert talk.error == {"code": 5, "message": "own"}
     talk, call = bench.call(session)
-    bench.do(call.fail_with, RuntimeError("secret"))
+    bench.do(call.respond_exception, RuntimeError("secret"))
     assert talk.error == {"code": -32603, "message": "Internal error"}
 
 
@@ -177,7 +177,7 @@ def test_notifications_reach_the_application(bench: Bench) -> None:
     (event,) = bench.events
     assert isinstance(event, ClientNotified)
     assert event.notification == Notification("notifications/roots/list_changed", {"a": 1})
-    assert event.session is bench.server.sessions[0]
+    assert event.peer is bench.server.sessions[0]
 
 
 # Ids and bounds
@@ -266,7 +266,7 @@ def test_without_sessions_every_request_stands_alone() -> None:
     second, other = bench.call(None, 1)
     with pytest.raises(LocalProtocolError, match="session"):
         call.ask("ping", timeout=1, now=0)
-    assert call.session.notify("x", now=0) is False
+    assert call.peer.notify("x", now=0) is False
     bench.do(call.respond, {"first": True})
     bench.do(other.respond, {"first": False})
     assert (first.json["result"]["first"], second.json["result"]["first"]) == (True, False)
@@ -303,8 +303,8 @@ def test_calls_show_what_they_are(bench: Bench) -> None:
     session = bench.open_session()
     _, call = bench.call(session, 9)
     assert repr(call) == "<call 9 tools/call: running>"
-    assert session not in repr(call.session)
-    assert LATEST in repr(call.session)
+    assert session not in repr(call.peer)
+    assert LATEST in repr(call.peer)
     assert "exchange" in repr(bench.server.open_exchange())
 
 

@@ -64,7 +64,7 @@ def test_origin_and_host(bench: Bench, method: str) -> None:
 
 
 def test_what_the_policy_allows() -> None:
-    bench = Bench(policy=SecurityPolicy(hosts=("mcp.example",)))
+    bench = Bench(policy=SecurityPolicy(allowed_hosts=("mcp.example",)))
     allowed = bench.send("GET", {"host": "mcp.example", "origin": "https://mcp.example"})
     expect(allowed, 400, "session_required")
 
@@ -171,7 +171,7 @@ def test_unknown_cursors(bench: Bench, cursor: str) -> None:
 
 @requirement("SHTTP-S-019")
 def test_no_listener_offered() -> None:
-    bench = Bench(listening=False)
+    bench = Bench(standalone_streams=False)
     talk = bench.get(bench.open_session())
     expect(talk, 405, "method_not_allowed")
     assert talk.header("allow") == "POST"

@@ -106,7 +106,7 @@ def test_there_are_only_so_many_sessions_at_an_instance() -> None:
 
 
 def test_a_session_in_use_is_not_forgotten_by_the_store() -> None:
-    instances = Instances(limits=Limits(stored_age=90))
+    instances = Instances(limits=Limits(max_stored_age=90))
     session = instances.open_session()
     for number in range(20):
         instances.wait(20)
@@ -116,7 +116,7 @@ def test_a_session_in_use_is_not_forgotten_by_the_store() -> None:
 
 
 def test_nor_is_one_that_is_busy_for_long() -> None:
-    first, second = instances = Instances(limits=Limits(stored_age=90))
+    first, second = instances = Instances(limits=Limits(max_stored_age=90))
     session, other = instances.open_session(), instances.open_session()
     _, call = first.call(session)
     second.get(other)
@@ -129,7 +129,7 @@ def test_nor_is_one_that_is_busy_for_long() -> None:
 
 
 def test_an_idle_instance_forgets_it_and_finds_it_again() -> None:
-    first, second = Instances(limits=Limits(stored_age=90))
+    first, second = Instances(limits=Limits(max_stored_age=90))
     session = first.open_session()
     second.post(PING, session)
     second.wait(31)
@@ -218,7 +218,7 @@ def test_each_instance_tells_those_whose_stream_it_has_opened() -> None:
 
 
 def test_two_instances_write_a_session_down_at_the_same_time() -> None:
-    instances = Instances(3, limits=Limits(stored_age=90))
+    instances = Instances(3, limits=Limits(max_stored_age=90))
     session = instances.open_session()
     instances.wait(40)
     for bench in instances[1:]:
@@ -232,5 +232,5 @@ def test_two_instances_write_a_session_down_at_the_same_time() -> None:
 
 def test_completions_of_nothing_change_nothing() -> None:
     bench = Bench(shared_store=True)
-    bench.server.overtaken(StoreAppend(stream=StreamKey("", "", ""), entries=()), now=0)
+    bench.server.append_conflicted(StoreAppend(stream=StreamKey("", "", ""), entries=()), now=0)
     assert bench.events == []

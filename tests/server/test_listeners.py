@@ -62,7 +62,7 @@ def test_a_listener_without_a_cursor_goes_on_where_the_last_one_was(bench: Bench
 
 
 def test_a_listener_that_comes_too_late_gets_what_is_still_kept() -> None:
-    bench = Bench(limits=Limits(stored_entries=2))
+    bench = Bench(limits=Limits(max_stored_entries=2))
     key = bench.open_session()
     session = bench.server.sessions[0]
     bench.do(session.notify, "a")
@@ -72,7 +72,7 @@ def test_a_listener_that_comes_too_late_gets_what_is_still_kept() -> None:
 
 
 def test_a_listener_whose_log_has_gone_altogether() -> None:
-    bench = Bench(limits=Limits(stored_entries=2))
+    bench = Bench(limits=Limits(max_stored_entries=2))
     key = bench.open_session()
     session = bench.server.sessions[0]
     bench.do(session.notify, "a")

@@ -166,8 +166,8 @@ def test_the_call_goes_on_in_the_response_to_the_answers(names: tuple[str], wher
     going_on = send(instances[where], session, talk.last_id, answers_to(questions)[::-1])
     assert (going_on.status, going_on.header("content-type")) == (200, "text/event-stream")
     (call,) = instances.entered
-    assert (call.request.id, call.turn.state) == ("original", [1])
-    assert dict(call.turn.answers) == dict.fromkeys(names, ACCEPTED)
+    assert (call.request.id, call.handler_input.state) == ("original", [1])
+    assert dict(call.handler_input.input_responses) == dict.fromkeys(names, ACCEPTED)
     instances[where].do(call.progress, 2)
     instances[where].do(call.respond, {"done": True})
     report, answer = going_on.messages
@@ -214,7 +214,7 @@ def test_an_error_of_the_client_is_an_answer() -> None:
     assert send(instances[1], session, talk.last_id, [declined]).status == 200
     (call,) = instances.entered
     with pytest.raises(Exception, match="no"):
-        call.turn.answers["name"]
+        call.handler_input.input_responses["name"]
 
 
 # Accidents
@@ -323,7 +323,7 @@ def test_a_cursor_must_be_that_of_the_turn() -> None:
 
 
 def test_a_cursor_expires() -> None:
-    instances = new_instances(limits=Limits(stored_age=90))
+    instances = new_instances(limits=Limits(max_stored_age=90))
     session, talk, questions = ask(instances)
     for _ in range(5):
         instances.grow_old(20)

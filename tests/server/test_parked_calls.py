@@ -50,8 +50,8 @@ def test_an_answer_at_another_instance_goes_on_there(version: str) -> None:
     assert second.post(answer_to(question), session, version).status == 202
     call = second.last_call()
     assert (call.request.id, call.request.method) == ("original", "tools/call")
-    assert call.turn.answers == {"name": ACCEPTED}
-    assert call.turn.state == {"saved": [1]}
+    assert call.handler_input.input_responses == {"name": ACCEPTED}
+    assert call.handler_input.state == {"saved": [1]}
     with pytest.raises(LocalProtocolError, match="grow"):
         call.progress(1, now=second.now)
     second.do(call.progress, 2)
@@ -102,7 +102,7 @@ def test_answers_at_several_instances_enter_the_handler_once() -> None:
     for bench, question in zip(instances, questions, strict=True):
         assert instances.entered == []
         bench.post(answer_to(question), session)
-    assert set(instances[2].last_call().turn.answers) == {"a", "b", "c"}
+    assert set(instances[2].last_call().handler_input.input_responses) == {"a", "b", "c"}
     for bench in instances:
         for question in questions:
             assert bench.post(answer_to(question), session).status == 202
@@ -129,7 +129,7 @@ def test_two_instances_add_an_answer_at_the_same_time() -> None:
     assert isinstance(second.use_store_once(), StoreAppend)
     assert talks[1].status == 202
     (call,) = instances.entered
-    assert set(call.turn.answers) == {"a", "b"}
+    assert set(call.handler_input.input_responses) == {"a", "b"}
 
 
 def test_the_asking_instance_is_killed() -> None:
@@ -150,7 +150,7 @@ def test_answers_of_a_batch_find_their_turn() -> None:
     session, _, (a, b) = ask(instances, "a", "b", version="2025-03-26")
     answers = [answer_to(a), answer_to(b)]
     assert second.post(answers, session, "2025-03-26").status == 202
-    assert set(second.last_call().turn.answers) == {"a", "b"}
+    assert set(second.last_call().handler_input.input_responses) == {"a", "b"}
     assert first.events == []
 
 
@@ -163,7 +163,7 @@ def test_answers_may_be_as_deep_as_all_that_comes() -> None:
     for bench, question in zip(instances, questions, strict=True):
         assert bench.post(result(question["id"], deep), session).status == 202
     (call,) = instances.entered
-    assert dict(call.turn.answers) == {"a": deep, "b": deep}
+    assert dict(call.handler_input.input_responses) == {"a": deep, "b": deep}
 
 
 @pytest.mark.parametrize("wrong", ["x", ".", "1.1"])
@@ -208,7 +208,7 @@ def test_nobody_answers_the_questions_of_another_session() -> None:
 @pytest.mark.parametrize("where", [0, 1])
 def test_turns_expire_with_what_is_stored(where: int) -> None:
     """Row A14 of the review: the answer was taken with 202, and its call never ended."""
-    instances = Instances(limits=Limits(stored_age=90))
+    instances = Instances(limits=Limits(max_stored_age=90))
     session, talk, (question,) = ask(instances)
     for _ in range(5):
         instances.grow_old(20)
@@ -227,7 +227,7 @@ def test_a_lost_turn_of_the_only_instance_ends_its_call(is_read: bool) -> None:
 
     A reader that is not there is not told, and finds out when it comes back.
     """
-    bench = Bench(limits=Limits(stored_entries=3))
+    bench = Bench(limits=Limits(max_stored_entries=3))
     session = bench.open_session(capabilities=ALL)
     talk, call = bench.call(session)
     bench.do(call.respond, InputRequired({"name": NAME}))
@@ -410,7 +410,7 @@ def test_what_another_instance_goes_on_with_is_not_written_here_any_more() -> No
 
 
 def test_there_are_only_so_many_questions_at_once() -> None:
-    bench = Bench(limits=Limits(max_batch=2))
+    bench = Bench(limits=Limits(max_batch_messages=2))
     _, call = bench.call(bench.open_session(capabilities=ALL))
     with pytest.raises(LocalProtocolError, match="More than 2"):
         call.respond(InputRequired(dict.fromkeys("abc", NAME)), now=0)

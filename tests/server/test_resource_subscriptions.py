@@ -178,7 +178,7 @@ def test_an_application_may_be_asked_first() -> None:
         call = bench.last_call()
         update(bench, uri)
         if answer is None:
-            bench.do(call.fail_with, JsonRpcError(-32002, "Resource not found"))
+            bench.do(call.respond_exception, JsonRpcError(-32002, "Resource not found"))
         else:
             bench.do(call.respond, answer)
             assert talk.json["result"] == answer

@@ -94,7 +94,7 @@ def test_a_place_that_was_never_reached_is_unknown(bench: Bench) -> None:
 
 
 def test_what_is_no_longer_kept_is_said(bench: Bench) -> None:
-    bench = Bench(limits=Limits(stored_entries=2))
+    bench = Bench(limits=Limits(max_stored_entries=2))
     session = bench.open_session()
     talk, call = bench.call(session)
     say(bench, call, "a", "b", "c", "d")
@@ -105,12 +105,12 @@ def test_what_is_no_longer_kept_is_said(bench: Bench) -> None:
 
 
 def test_what_still_runs_is_not_old() -> None:
-    """Row A18 of the review: a quiet call went from the store after ``stored_age``.
+    """Row A18 of the review: a quiet call went from the store after ``max_stored_age``.
 
     So no other instance knew it. The client misses nothing: it gets no event for what keeps the
     log.
     """
-    first, second = instances = Instances(limits=Limits(stored_age=90))
+    first, second = instances = Instances(limits=Limits(max_stored_age=90))
     session = instances.open_session()
     talk, call = first.call(session)
     say(first, call, "a")
@@ -132,7 +132,7 @@ def test_what_still_runs_is_not_old() -> None:
 
 def test_a_store_that_is_slow_is_not_asked_twice_to_keep_a_log() -> None:
     """Row A18 of the review: and one that has failed is not asked at all."""
-    bench = Bench(limits=Limits(stored_age=90), shared_store=True)
+    bench = Bench(limits=Limits(max_stored_age=90), shared_store=True)
     session = bench.open_session()
     _, call = bench.call(session)
     say(bench, call, "a")

@@ -91,8 +91,8 @@ def test_the_questions_are_requests_and_the_handler_is_entered_again(peer: Peer)
     assert peer.bench.events == []
     peer.say(result(name["id"], ACCEPTED))
     call = peer.entered()
-    assert call.turn.answers == {"name": ACCEPTED, "roots": {"roots": []}}
-    assert call.turn.state == {"n": 1}
+    assert call.handler_input.input_responses == {"name": ACCEPTED, "roots": {"roots": []}}
+    assert call.handler_input.state == {"n": 1}
     peer.do(call.respond, {"content": []})
     assert peer.messages == [result(1, {"content": []})]
     assert peer.bench.server.is_busy is False
@@ -105,7 +105,10 @@ def test_many_rounds(peer: Peer) -> None:
         (asked,) = peer.messages
         peer.say(result(asked["id"], ACCEPTED))
         call = peer.entered()
-        assert (list(call.turn.answers), call.turn.state) == ([f"q{step}"], step)
+        assert (list(call.handler_input.input_responses), call.handler_input.state) == (
+            [f"q{step}"],
+            step,
+        )
     peer.do(call.respond, {})
     assert peer.messages == [result(1)]
 
@@ -114,7 +117,7 @@ def test_without_questions_it_goes_on_at_once(peer: Peer) -> None:
     call = peer.call()
     peer.do(call.respond, InputRequired(state=[1]))
     call = peer.entered()
-    assert (call.turn.answers, call.turn.state) == ({}, [1])
+    assert (call.handler_input.input_responses, call.handler_input.state) == ({}, [1])
     peer.do(call.respond, {})
     assert peer.messages == [result(1)]
 
@@ -125,7 +128,7 @@ def test_an_error_is_an_answer_that_raises(peer: Peer) -> None:
     name, roots = peer.messages
     peer.say({"jsonrpc": "2.0", "id": name["id"], "error": {"code": -1, "message": "no!"}})
     peer.say(result(roots["id"]))
-    answers = peer.entered().turn.answers
+    answers = peer.entered().handler_input.input_responses
     assert set(answers) == {"name", "roots"}
     assert (len(answers), answers["roots"]) == (2, {})
     with pytest.raises(JsonRpcError, match="no!"):

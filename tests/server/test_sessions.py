@@ -121,9 +121,9 @@ def test_delete_ends_everything(bench: Bench) -> None:
     assert bench.store.count == 0
     assert bench.server.sessions == ()
     assert bench.post(request(9), session).status == 404
-    assert call.session.notify("late", now=0) is False
-    assert isinstance(call.session, Session)
-    assert call.session.state is SessionState.ENDED
+    assert call.peer.notify("late", now=0) is False
+    assert isinstance(call.peer, Session)
+    assert call.peer.state is SessionState.ENDED
 
 
 def test_delete_while_readers_have_not_sent_everything(bench: Bench) -> None:

@@ -145,7 +145,7 @@ def test_answers_are_sent_when_they_are_there() -> None:
     first, second = pipe.call(1), pipe.call(2)
     pipe.bench.do(second.respond, {})
     assert pipe.said == [result(2)]
-    pipe.bench.do(first.fail, -32002, "no such thing", {"uri": "x"})
+    pipe.bench.do(first.respond_error, -32002, "no such thing", {"uri": "x"})
     (answer,) = pipe.said
     assert answer["error"] == {"code": -32002, "message": "no such thing", "data": {"uri": "x"}}
 
@@ -194,7 +194,7 @@ def test_notifications_go_both_ways() -> None:
     pipe.say(notification("notifications/roots/list_changed"))
     (event,) = pipe.bench.events
     assert isinstance(event, ClientNotified)
-    assert event.session is pipe.session
+    assert event.peer is pipe.session
     assert event.notification.method == "notifications/roots/list_changed"
     call = pipe.call()
     assert pipe.bench.do(call.notify, "notifications/message", {"data": "x"})
@@ -352,7 +352,7 @@ def test_pipes_and_http_share_a_server_and_do_not_mix() -> None:
     pipe = Pipe()
     other = Pipe()
     other.bench = pipe.bench
-    other.pipe = ServerPipe(pipe.bench.server, host=other, now=0.0)
+    other.pipe = ServerPipe(pipe.bench.server, driver=other, now=0.0)
     pipe.open()
     other.open("2025-06-18")
     session = pipe.bench.open_session()

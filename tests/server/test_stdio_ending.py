@@ -78,7 +78,7 @@ def test_calls_that_run_may_end_before_the_pipe_is_closed() -> None:
 
 @requirement("STDIO-S-004", "CANCEL-B-003")
 def test_calls_that_take_too_long_are_left_behind() -> None:
-    pipe = Pipe(grace=3).open(capabilities={"roots": {}})
+    pipe = Pipe(graceful_timeout=3).open(capabilities={"roots": {}})
     call = pipe.call(1)
     pipe.bench.do(call.ask, "roots/list", timeout=60)
     pipe.end()

@@ -94,13 +94,13 @@ def test_a_page_that_comes_too_late_is_ignored() -> None:
     page = bench.waiting.pop()
     second = bench.get(session, talk.events[0].id)
     assert (first.status, first.events, first.ended) == (200, [], True)
-    bench.use_store(page)
+    bench.perform_store_effect(page)
     bench.settle()
     assert second.head is None
     bench.use_store_once()
     assert methods(second) == ["a"]
     second.gone()
-    bench.use_store(page)  # reported twice, for nobody
+    bench.perform_store_effect(page)  # reported twice, for nobody
     third = bench.get(session, talk.events[0].id)
     third.gone()
     bench.use_store_once()
@@ -203,8 +203,8 @@ def test_when_the_store_cannot_be_read_the_reader_is_told() -> None:
     append = StoreAppend(stream=StreamKey("", "", ""), entries=())
     read = StoreRead(stream=StreamKey("", "", ""), after=0, limit=1, max_bytes=1)
     bench.server.store_failed(append, "never asked", now=bench.now)
-    bench.server.stored(append, now=bench.now)
-    bench.server.replayed(read, None, now=bench.now)
+    bench.server.append_completed(append, now=bench.now)
+    bench.server.read_completed(read, None, now=bench.now)
 
 
 class BrokenStore(MemoryStore):
@@ -306,7 +306,7 @@ def test_a_coroutine_is_a_failure_of_the_store(effect: StoreEffect, text: str) -
     bench = Bench()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        bench.server.use_store(effect, HiddenAsyncStore(), now=0)
+        bench.server.perform_store_effect(effect, HiddenAsyncStore(), now=0)
     bench.settle()
     (event,) = bench.events
     assert isinstance(event, StoreFailed)

@@ -93,7 +93,7 @@ def test_a_slow_reader_falls_behind_and_catches_up() -> None:
 
 
 def test_a_slow_reader_whose_messages_are_gone_is_cut() -> None:
-    bench = Bench(limits=Limits(max_unsent_bytes=200, stored_entries=5))
+    bench = Bench(limits=Limits(max_unsent_bytes=200, max_stored_entries=5))
     talk, call = bench.call(bench.open_session())
     say(bench, call, "first")
     talk.reads = False
@@ -161,7 +161,7 @@ def test_nothing_is_added_to_a_stream_after_its_end() -> None:
     talk.reads = False
     bench.do(call.respond, {})
     unsent = talk.exchange.unsent
-    bench.wait(bench.server.limits.keep_alive_interval)
+    bench.wait(bench.server.limits.stream_comment_interval)
     assert talk.exchange.unsent == unsent
 
 

@@ -122,7 +122,7 @@ class Wire:
 
     def __attrs_post_init__(self) -> None:
         self.trouble = trouble_of(self.world, self.name)
-        self.server = ServerConnection(self.instance.server, host=self, now=self.instance.now)
+        self.server = ServerConnection(self.instance.server, driver=self, now=self.instance.now)
         self.instance.wires[self] = None
         self._last = self.world.clock.now
         if self.trouble.idle is not None:
@@ -132,9 +132,9 @@ class Wire:
     # The client's end
 
     @property
-    def is_quiet(self) -> bool:
-        """Whether nothing has come that was not read; for the client's pool."""
-        return not self.client_gone and not self.arrived
+    def is_readable(self) -> bool:
+        """True if something has come that was not read; for the client's pool."""
+        return self.client_gone or bool(self.arrived)
 
     def close(self) -> None:
         """The client closes its end."""
@@ -427,7 +427,7 @@ class Pipes:
     def __attrs_post_init__(self) -> None:
         self._up = Gatherer(self.world, self._send_up)
         self._down = Gatherer(self.world, self._send_down)
-        self.pipe = ServerPipe(self.instance.server, host=self, now=self.instance.now)
+        self.pipe = ServerPipe(self.instance.server, driver=self, now=self.instance.now)
         narrow = self.world.fates.strikes(f"{self.name} narrow", 0.4 * self.world.is_faulty)
         self._window = 50 if narrow else 64 * 1024
         self.pull()

@@ -541,7 +541,7 @@ class Customer(Host):
                     self._cancel_by_name(marker[0])
 
         if self.world.strikes(f"{name} declined", 0.05):
-            self.client.decline(request_id, now=self.now)
+            self.client.refuse_unsupported(request_id, now=self.now)
             self.causes.add("declined")
             self.touch()
         else:
@@ -609,7 +609,7 @@ class Customer(Host):
                     break
             if self.process is not None and self.process.can_read:
                 moved = True
-                self.client.receive_from_process(StdoutData(self.process.read()), now=self.now)
+                self.client.receive_process_part(StdoutData(self.process.read()), now=self.now)
         self.arm()
 
     def lost(self, wire: Wire, reason: str) -> None:
@@ -621,8 +621,8 @@ class Customer(Host):
     def hear(self, part: ProcessPart) -> None:
         """Something has come of the process, beside its output."""
         while self.process is not None and self.process.can_read:
-            self.client.receive_from_process(StdoutData(self.process.read()), now=self.now)
-        self.client.receive_from_process(part, now=self.now)
+            self.client.receive_process_part(StdoutData(self.process.read()), now=self.now)
+        self.client.receive_process_part(part, now=self.now)
         self.touch()
 
     def _read(self, wire: Wire) -> None:
@@ -652,8 +652,8 @@ class Customer(Host):
                     self.world.fail("effects", f"{self.name} aborts {exchange} before it opens it")
                 connection = self._pool.carrying.get(exchange)
                 self._pool.release(exchange, now=self.now)
-                if connection is not None and connection.host is not None:
-                    connection.host.exchange = None
+                if connection is not None and connection.driver is not None:
+                    connection.driver.exchange = None
             case StartProcess():
                 instance = self.world.new_process(self)
                 self.process = Pipes(self.world, f"{instance.name} pipes", instance, self)
@@ -677,7 +677,7 @@ class Customer(Host):
             self.in_session.append(effect)
         self._opened.add(effect.exchange)
         connection, data = self._pool.begin(effect, now=self.now)
-        if connection.host is None:
+        if connection.driver is None:
             name = f"{self.name} wire {next(self._numbers)}"
             instance = self.world.route(self, name)
             rate = self.world.rate * 0.5 * ("refusals" in self.world.features)
@@ -688,11 +688,11 @@ class Customer(Host):
                 self._pool.release(effect.exchange, now=self.now)
                 return
             wire = Wire(self.world, name, instance, self, connection)
-            connection.host = wire
+            connection.driver = wire
             self._wires[wire] = None
         else:
             self.world.reach("connection used again")
-        wire = connection.host
+        wire = connection.driver
         wire.exchange = effect.exchange
         wire.send(data)
 
@@ -788,7 +788,7 @@ class Instance(Host):
     def _perform(self, effect: ServerEffect) -> None:
         match effect:
             case Wake(exchange):
-                exchange.host.pull()
+                exchange.driver.pull()
             case Authenticate():
                 self._authenticate(effect)
             case _:
@@ -894,9 +894,9 @@ class Instance(Host):
                         self.world.stored_cancellations[key] = self.world.clock.now
                     if entries[-1].waits:
                         self._note_parked(key, entries[-1])
-                    return lambda: server.stored(effect, now=self.now)
+                    return lambda: server.append_completed(effect, now=self.now)
                 self.world.reach("append overtaken")
-                return lambda: server.overtaken(effect, now=self.now)
+                return lambda: server.append_conflicted(effect, now=self.now)
             case StoreRead(stream=key, after=after, limit=limit, max_bytes=most):
                 page = store.store.read(key, after, limit=limit, max_bytes=most)
                 self._looked[key].append(self.world.clock.now)
@@ -904,7 +904,7 @@ class Instance(Host):
                     self.world.reach("entries have gone from the store")
                 elif len(page.entries) == limit and page.last.seq > page.entries[-1].seq:
                     self.world.reach("replay in several pages")
-                return lambda: server.replayed(effect, page, now=self.now)
+                return lambda: server.read_completed(effect, page, now=self.now)
             case _:
                 store.store.drop(effect.principal, effect.session)
                 return lambda: None
@@ -931,7 +931,7 @@ class Instance(Host):
                 store.append(effect.stream, entries, now=now)
         world.tell(f"{self.name}: the store fails ({how}): {effect}")
         if how == "repeated" and isinstance(effect, StoreAppend):
-            return lambda: server.overtaken(effect, now=self.now)
+            return lambda: server.append_conflicted(effect, now=self.now)
         return lambda: server.store_failed(effect, "it was told to", now=self.now)
 
     # The application
@@ -971,7 +971,7 @@ class Instance(Host):
         self.world.note(self.index, type(event).__name__)
         match event:
             case CallReceived(call):
-                self._used.add(call.session)
+                self._used.add(call.peer)
                 self._received(call)
             case SessionClosed(session, reason) if "not used" in reason:
                 self.world.reach("unused session ended for another one")
@@ -1002,14 +1002,14 @@ class Instance(Host):
             return
         name = _errand_of(call)
         errand = self.world.errands[name]
-        principal = call.session.principal
+        principal = call.peer.principal
         if principal not in ("", errand.principal):
             self.world.fail("isolation", f"{name} comes as of {principal!r}")
-        start = 0 if call.turn.state is None else call.turn.state["step"]
+        start = 0 if call.handler_input.state is None else call.handler_input.state["step"]
         self.world.tell(f"{self.name} runs {name} from step {start}")
         self.world.enters(errand, start, self)
-        if start and isinstance(call.session, LegacySession):
-            self._check_not_cancelled(call, call.session)
+        if start and isinstance(call.peer, LegacySession):
+            self._check_not_cancelled(call, call.peer)
         if start and not self._are_answers(call, name):
             return
         self.scripts[call] = self._script(call, errand, start, self.world.entries[name])
@@ -1026,15 +1026,15 @@ class Instance(Host):
     def _are_answers(self, call: ServerCall, name: str) -> bool:
         """Whether the answers are those to what was asked; else the call fails with one of them."""
         try:
-            answers = dict(call.turn.answers)
+            answers = dict(call.handler_input.input_responses)
         except JsonRpcError as error:
-            call.fail_with(error, now=self.now)
+            call.respond_exception(error, now=self.now)
             return False
         for question, answer in answers.items():
-            marker = [name, call.turn.state["step"] - 1, question]
+            marker = [name, call.handler_input.state["step"] - 1, question]
             if answer["content"]["marker"] != marker:
                 self.world.fail("answers", f"{name} gets the answer {answer} to {marker}")
-        if len(answers) != call.turn.state["questions"]:
+        if len(answers) != call.handler_input.state["questions"]:
             self.world.fail("answers", f"{name} gets {len(answers)} answers")
         return True
 
@@ -1107,7 +1107,7 @@ class Instance(Host):
             self._answer(call, end.value)
         except (JsonRpcError, LocalProtocolError) as error:
             del self.scripts[call]
-            call.fail_with(error, now=self.now)
+            call.respond_exception(error, now=self.now)
         self.touch()
 
     def _answer(self, call: ServerCall, result: Any) -> None:
@@ -1116,7 +1116,7 @@ class Instance(Host):
         try:
             call.respond(result, now=self.now)
         except LocalProtocolError as error:  # this client cannot be asked
-            call.fail_with(error, now=self.now)
+            call.respond_exception(error, now=self.now)
 
 
 _FAILURES = ("before", "done", "done", "repeated")

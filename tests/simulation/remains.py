@@ -117,7 +117,7 @@ def stuck_readers(server: Server) -> Iterator[str]:
     """
     for session in _sessions(server):
         for exchange, stream in session._readers.items():  # noqa: SLF001
-            if exchange.is_done or exchange.unsent or exchange.host.is_blocked:
+            if exchange.is_done or exchange.unsent or exchange.driver.is_blocked:
                 continue
             if stream.reader is not exchange:
                 yield f"keeps a response open that nothing is sent to: {stream.key}"

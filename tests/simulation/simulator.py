@@ -99,7 +99,7 @@ CHECKERS = {
     "stores": "a store adds to a log only the number after its last",
     "effects": "a client breaks off only requests that it has made",
     "bounds": "unsent bytes, stores and rounds stay within their limits",
-    "listening": "who listens is told, once there are no accidents",
+    "standalone_streams": "who listens is told, once there are no accidents",
     "openings": "a client that is opened once there are no accidents connects",
     "deadlines": "no deadline stays in the past",
     "timers": "nothing that has ended has a timer",
@@ -366,10 +366,10 @@ class World:
             max_seen_event_ids=pick("seen", (1, 4, 256)) if small else 256,
             max_open_posts=pick("posts", (1, 2, 16)) if small else 16,
             max_sessions=pick("most sessions", (4, 6)) if "visitors" in self.features else 10_000,
-            follow_interval=1.0 if little else pick("follow", (0.2, 0.25, 1.0)),
+            store_poll_interval=1.0 if little else pick("follow", (0.2, 0.25, 1.0)),
             session_idle_timeout=pick("idle", (300.0, 1800.0)),
-            stored_age=pick("age", (400.0, 900.0)),
-            stored_entries=pick("entries", (5, 8, 20, 60, 150)) if little else 100_000,
+            max_stored_age=pick("age", (400.0, 900.0)),
+            max_stored_entries=pick("entries", (5, 8, 20, 60, 150)) if little else 100_000,
             input_timeout=pick("input", (5.0, 100.0)) if "silent users" in self.features else 600.0,
         )
         if little:
@@ -381,7 +381,7 @@ class World:
             "shared_store": self.shared,
             "multi_turn": turns,
             "sessions": self.sessions,
-            "listening": pick("listening", (True, True, False)),
+            "standalone_streams": pick("listening", (True, True, False)),
             "stream_after": pick("stream after", (None, None, 0.0, 0.05, 1.0)),
             "retry": pick("retry", (None, 0.1, 1.0)),
             "authentication": self.authentication,
@@ -435,7 +435,7 @@ class World:
         return Server(
             app,
             new_token=counting_tokens(f"token-of-{name.replace('.', '-')}"),
-            seal=StateSigner(
+            state_signer=StateSigner(
                 keys=(b"0123456789abcdef",), clock=lambda: self.clock.now, lifetime=1e6
             ),
             trace=self._tracer(name),
@@ -458,7 +458,7 @@ class World:
     def _draw_clients(self) -> None:
         fates, pick = self.fates, self.fates.pick
         self.customers: list[Customer] = []
-        self.verdicts = KnownServers()
+        self.known_servers = KnownServers()
         eras = "eras" in self.features
         count = pick("clients", (1, 1, 2, 2, 3))
         for index in range(count + eras):
@@ -490,13 +490,13 @@ class World:
                 capabilities={"elicitation": {}},
                 headers={} if kind == "stdio" else {"Authorization": principal},
                 transports=_TRANSPORTS.get(kind, ("streamable-http", "http+sse")),
-                listen=pick(f"{name} listen", (True, False)),
+                standalone_stream=pick(f"{name} listen", (True, False)),
                 multi_turn=pick(f"{name} multi turn", (True, False)),
                 timeout=timeout,
                 total_timeout=2 * timeout,
                 connect_timeout=pick(f"{name} connect", (5.0, 300.0)) if impatient else 300.0,
-                reconnect=ReconnectPolicy(initial=0.2, cap=2.0, attempts=60),
-                verdicts=self.verdicts,
+                reconnect=ReconnectPolicy(initial_delay=0.2, max_delay=2.0, max_attempts=60),
+                known_servers=self.known_servers,
                 limits=self.limits,
                 trace=self._tracer(name),
                 http11=self._http11(name),
@@ -511,7 +511,7 @@ class World:
             self.clock.call_at(customer.begins_at, lambda c=customer: self._start(c))  # type: ignore[misc]
 
     def _start(self, customer: Customer) -> None:
-        customer.remembered = self.verdicts.era("http://localhost/mcp")
+        customer.remembered = self.known_servers.era("http://localhost/mcp")
         customer.client.start(now=customer.now)
         customer.touch()
 
@@ -783,8 +783,8 @@ class World:
         if not self.shared:
             self.causes.add("end by stop")
         instance.drain_calls()
-        grace = self.fates.pick(f"{instance.name} grace", (0.0, 1.0, 5.0))
-        self.clock.call_later(grace, lambda: self._shut_down(instance))
+        graceful_timeout = self.fates.pick(f"{instance.name} grace", (0.0, 1.0, 5.0))
+        self.clock.call_later(graceful_timeout, lambda: self._shut_down(instance))
 
     def _change_era(self) -> None:
         """All instances stop, and those that take their places speak other versions."""
@@ -997,7 +997,7 @@ class World:
         """A handler goes on; its call was not cancelled long ago, unless something has happened.
 
         Without sessions a cancellation cannot be matched, and one that is sent before its call has
-        arrived may come first. A store that is slower than ``follow_interval`` may not yet know
+        arrived may come first. A store that is slower than ``store_poll_interval`` may not yet know
         of the call when the cancellation is looked at a second time.
         """
         name = errand.name
@@ -1044,7 +1044,10 @@ class World:
         """A store stays within its bounds."""
         if isinstance(store, SqliteStore):
             return  # it counts in its file; its own tests look there
-        if store.count > self.limits.stored_entries or store.size > self.limits.stored_bytes:
+        if (
+            store.count > self.limits.max_stored_entries
+            or store.size > self.limits.max_stored_bytes
+        ):
             self.fail("bounds", f"the store holds {store.count} entries, {store.size} bytes")
 
     # Running

@@ -79,7 +79,7 @@ class Visit:
         )
         body = b"" if attempt.body is None else json.dumps(attempt.body).encode()
         for part in (head, BodyData(body), BodyEnd()):
-            server.receive(self._exchange, part, now=pair.clock.now)
+            server.receive_part(self._exchange, part, now=pair.clock.now)
         self.drive()
 
     def drive(self) -> None:
@@ -128,7 +128,7 @@ class World:
             capabilities={"elicitation": {}},
             trace=self.spy,
             jitter=self.chance.random,
-            reconnect=ReconnectPolicy(initial=0.2, cap=2.0, attempts=60),
+            reconnect=ReconnectPolicy(initial_delay=0.2, max_delay=2.0, max_attempts=60),
             timeout=1000,
         )
         link = Link(self.chance.random, latency=0.01 * self.chance.random(), fragments=True)
@@ -170,7 +170,7 @@ class World:
             new_token=counting_tokens(f"instance-{number}"),
             shared_store=True,
             multi_turn=True,
-            seal=seal,
+            state_signer=seal,
             limits=limits,
         )
 
@@ -182,14 +182,16 @@ class World:
             "notifications/message", {"data": "x" * self.chance.randrange(300)}, now=now.now
         )
         yield self.chance.choice([0.0, 0.01, 0.3])
-        state = call.turn.state
+        state = call.handler_input.state
         fresh = self.chance.randrange(10**9)
         self.asking = self.pair.home(call)
         if state is None:
             return InputRequired({"a": question(1), "b": question(2)}, [0, fresh])
         self.entered[state[1]] += 1
-        total = state[0] + sum(answer["content"] for answer in call.turn.answers.values())
-        if "c" in call.turn.answers:
+        total = state[0] + sum(
+            answer["content"] for answer in call.handler_input.input_responses.values()
+        )
+        if "c" in call.handler_input.input_responses:
             return {"sum": total}
         return InputRequired({"c": question(4)}, [total, fresh])
 

@@ -46,7 +46,7 @@ def new_pair(
         versions=("2025-11-25",),
         timeout=timeout,
         total_timeout=1e6,
-        reconnect=ReconnectPolicy(attempts=attempts),
+        reconnect=ReconnectPolicy(max_attempts=attempts),
     )
     link = Link(chance, fragments=True)
     pair = Pair(client, server, link, store=MemoryStore(server.limits))
@@ -66,7 +66,7 @@ def test_a_call_that_polls_a_thousand_times(quiet: bool, mean_cut: float | None)
     """Row A1 of the review. Quiet: nothing is to be told until the end."""
 
     def poll(call: ServerCall) -> Generator[float, None, dict[str, int]]:
-        clock = call.host.clock
+        clock = call.driver.clock
         for number in range(ROUNDS):
             yield 1.0
             if not quiet:
@@ -94,7 +94,7 @@ def test_polling_keeps_no_call_alive() -> None:
     def poll(call: ServerCall) -> Generator[float, None, None]:
         while True:
             yield 0.2
-            call.disconnect(retry=0.1, now=call.host.clock.now)
+            call.disconnect(retry=0.1, now=call.driver.clock.now)
 
     pair = new_pair(poll, 1, mean_cut=None, timeout=60.0)
     begin = pair.clock.now
@@ -153,7 +153,7 @@ def test_the_client_of_a_dead_server_does_not_hammer_it() -> None:
     def report(call: ServerCall) -> Generator[float, None, None]:
         for number in range(1, 10_000):
             yield 1.0
-            call.progress(number, now=call.host.clock.now)
+            call.progress(number, now=call.driver.clock.now)
 
     pair = new_pair(report, 3, mean_cut=None)
     pair.client.call("tools/call", {}, idempotent=True, now=pair.clock.now)

@@ -55,9 +55,9 @@ def connect(
         versions=(version,),
         multi_turn=multi_turn,
         capabilities={"elicitation": {}, "sampling": {}},
-        answers=answers,
-        listen=False,
-        reconnect=sansmcp.ReconnectPolicy(initial=0.1, cap=0.5, attempts=30),
+        request_handlers=answers,
+        standalone_stream=False,
+        reconnect=sansmcp.ReconnectPolicy(initial_delay=0.1, max_delay=0.5, max_attempts=30),
         limits=limits,
     )
 

@@ -64,11 +64,11 @@ async def ask(call: Call) -> Any:
     total, before = call.saved_state or (0, None)
     now = secrets.token_hex(8)
     write_down(call, before=before, now=now)
-    total += sum(answer["content"]["value"] for answer in call.answers.values())
-    await call.progress(1 if before is None else 2 if "a" in call.answers else 3)
+    total += sum(answer["content"]["value"] for answer in call.input_responses.values())
+    await call.progress(1 if before is None else 2 if "a" in call.input_responses else 3)
     if before is None:
         return InputRequired({"a": question(call, "a", 1), "b": question(call, "b", 2)}, (0, now))
-    if "a" in call.answers:
+    if "a" in call.input_responses:
         return InputRequired({"c": question(call, "c", 4)}, (total, now))
     return {"content": [], "structuredContent": {"sum": total, "round": now}}
 
@@ -79,7 +79,7 @@ async def who(head: RequestHead, connection: ConnectionInfo) -> str:
 
 
 if __name__ == "__main__":
-    store = SqliteStore(sys.argv[1], patience=20)
+    store = SqliteStore(sys.argv[1], busy_timeout=20)
     journal = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     web = asgi_app(
         app,

@@ -51,7 +51,7 @@ def test_an_append_between_begin_and_insert(
 
 def race(path: Path, name: str, rounds: int = ROUNDS) -> list[int]:
     """Append each number, and return those where we were first."""
-    store = SqliteStore(path, patience=60)
+    store = SqliteStore(path, busy_timeout=60)
     won = [seq for seq in range(1, rounds + 1) if append_or_wait(store, seq, name)]
     store.close()
     return won
@@ -96,7 +96,7 @@ def test_threads_that_race(tmp_path: Path) -> None:
 
 def test_threads_that_race_for_one_store(tmp_path: Path) -> None:
     """Its methods may be called in any thread."""
-    store = SqliteStore(tmp_path / "a.db", patience=60)
+    store = SqliteStore(tmp_path / "a.db", busy_timeout=60)
     won: list[list[int]] = []
 
     def run(name: str) -> None:

@@ -45,7 +45,7 @@ def test_a_locked_file_costs_its_patience_once(
     tmp_path: Path, clock: Clock, other: sqlite3.Connection
 ) -> None:
     """Row A16 of the review: a bystander's echo took 8 s with 20 streams."""
-    store = SqliteStore(tmp_path / "a.db", patience=0.5)
+    store = SqliteStore(tmp_path / "a.db", busy_timeout=0.5)
     other.execute("BEGIN IMMEDIATE")
     for number in range(20):
         with pytest.raises(sqlite3.OperationalError, match=r"a\.db' is locked by another process"):

@@ -181,9 +181,9 @@ class Cell:
             multi_turn=multi_turn,
             capabilities={"elicitation": {}},
             headers=((WHO.encode(), b"alice"),),
-            answers={"elicitation/create": self._answer},
-            listen=False,
-            reconnect=sansmcp.ReconnectPolicy(initial=0.02, cap=0.2, attempts=100),
+            request_handlers={"elicitation/create": self._answer},
+            standalone_stream=False,
+            reconnect=sansmcp.ReconnectPolicy(initial_delay=0.02, max_delay=0.2, max_attempts=100),
             limits=self._limits,
             trace=self._spy,
         )

@@ -127,11 +127,11 @@ def test_a_copy_of_the_store_forges_no_state(tmp_path: Path) -> None:
     server = new_server(example_app(), store, resumable=True)
     store.append(KEY, (Entry(1, b"{}"),), now=0)
     seal = StateSigner(keys=(store.secret,), clock=time.time)
-    genuine = seal.close("state", "ada", "tools/call", {}, name="name")
+    genuine = seal.sign("state", "ada", "tools/call", {}, name="name")
     copy = b"".join((tmp_path / name).read_bytes() for name in ("a.db", "a.db-wal", "a.db-shm"))
     assert store.secret not in copy
     assert not any(window == store.secret for window in windows(copy))
-    assert seal.open(genuine, "ada", "tools/call", {}) == "state"
+    assert seal.verify(genuine, "ada", "tools/call", {}) == "state"
     assert server.shared_store
     store.close()
 
@@ -161,10 +161,10 @@ def test_a_file_of_version_0_1_0_gets_a_new_key(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "a.db")
     assert store.secret != b"k" * 32
     assert store.append(KEY, (Entry(1, b"x"),), now=0)
-    forged = StateSigner(keys=(b"k" * 32,), clock=time.time).close("s", "", "m", {}, name="n")
+    forged = StateSigner(keys=(b"k" * 32,), clock=time.time).sign("s", "", "m", {}, name="n")
     seal = StateSigner(keys=(store.secret,), clock=time.time)
     with pytest.raises(Exception, match="it was not made here"):
-        seal.open(forged, "", "m", {})
+        seal.verify(forged, "", "m", {})
     store.close()
 
 
@@ -182,7 +182,7 @@ def test_a_database_of_others_is_not_touched(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("count", "size"), [(3000, 10), (3000, 300), (100, 30_000)])
 def test_what_is_counted_is_what_the_file_takes(tmp_path: Path, count: int, size: int) -> None:
     """Row B17 of the review, for the file: to within a quarter and the pages of an empty one."""
-    store = SqliteStore(tmp_path / "a.db", Limits(stored_bytes=10**9))
+    store = SqliteStore(tmp_path / "a.db", Limits(max_stored_bytes=10**9))
     other = sqlite3.connect(tmp_path / "a.db")
     empty = file_size(other)
     names = ("p" * 10, "s" * 43, "t" * 43)

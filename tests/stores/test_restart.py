@@ -59,13 +59,17 @@ def list_in(session: str, url: str) -> int:
 
 
 def on_blocking(store: sansmcp.Store, talk: Callable[[str], Any], **settings: Any) -> Any:
-    with sansmcp_blocking.serve(app, http=HTTP, store=store, grace=0.1, **settings) as serving:
+    with sansmcp_blocking.serve(
+        app, http=HTTP, store=store, graceful_timeout=0.1, **settings
+    ) as serving:
         return talk(serving.url)
 
 
 def on_asyncio(store: sansmcp.Store, talk: Callable[[str], Any], **settings: Any) -> Any:
     async def main() -> Any:
-        async with sansmcp_asyncio.serve(app, http=HTTP, store=store, grace=0.1) as serving:
+        async with sansmcp_asyncio.serve(
+            app, http=HTTP, store=store, graceful_timeout=0.1
+        ) as serving:
             return await asyncio.to_thread(talk, serving.url)
 
     return asyncio.run(main())
@@ -74,7 +78,7 @@ def on_asyncio(store: sansmcp.Store, talk: Callable[[str], Any], **settings: Any
 def on_trio(store: sansmcp.Store, talk: Callable[[str], Any], **settings: Any) -> Any:
     async def main() -> Any:
         async with trio.open_nursery() as nursery:
-            start = partial(sansmcp_trio.serve, app, http=HTTP, store=store, grace=0.1)
+            start = partial(sansmcp_trio.serve, app, http=HTTP, store=store, graceful_timeout=0.1)
             serving = await nursery.start(start)
             result = await trio.to_thread.run_sync(talk, serving.url)
             nursery.cancel_scope.cancel()

@@ -119,7 +119,7 @@ def test_a_file_that_is_damaged_is_an_error_of_sqlite(tmp_path: Path, change: st
     other.executescript(f"DROP TRIGGER added; DROP TRIGGER removed; {change}")
     other.close()
     with pytest.raises(sqlite3.DatabaseError) as raised:
-        store = SqliteStore(tmp_path / "a.db", Limits(stored_entries=100))
+        store = SqliteStore(tmp_path / "a.db", Limits(max_stored_entries=100))
         with contextlib.closing(store):
             store.read(KEY, 0, limit=9, max_bytes=99)
             store.append(KEY, (Entry(4, b"x"),), now=0)
@@ -152,7 +152,7 @@ def test_a_commit_that_fails_is_undone(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_file_that_is_locked_is_waited_for_only_so_long(tmp_path: Path) -> None:
     """Reading never waits."""
-    store = SqliteStore(tmp_path / "a.db", patience=0.05)
+    store = SqliteStore(tmp_path / "a.db", busy_timeout=0.05)
     assert store.append(KEY, (Entry(1, b"x"),), now=0)
     other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -244,8 +244,8 @@ class Jumpy(MemoryStore):
 
     def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> bool:
         while self._now is not None and self._now < now:
-            self._age += min(now - self._now, self.limits.stored_age / 3)
-            self._now = min(now, self._now + self.limits.stored_age / 3)
+            self._age += min(now - self._now, self.limits.max_stored_age / 3)
+            self._now = min(now, self._now + self.limits.max_stored_age / 3)
         return super().append(key, entries, now=now)
 
 

@@ -72,7 +72,9 @@ def test_an_interrupt_ends_the_wait_and_cancels_the_call() -> None:
 
     with (
         FakeServer({"tools/call": interrupt}) as server,
-        sansmcp_threads.connect(server.url, abortable, versions=LEGACY, listen=False) as client,
+        sansmcp_threads.connect(
+            server.url, abortable, versions=LEGACY, standalone_stream=False
+        ) as client,
     ):
         with pytest.raises(KeyboardInterrupt):
             call(client)
@@ -87,7 +89,9 @@ def test_threads_share_a_client() -> None:
 
     with (
         FakeServer() as server,
-        sansmcp_threads.connect(server.url, fetch, versions=LEGACY, listen=False) as client,
+        sansmcp_threads.connect(
+            server.url, fetch, versions=LEGACY, standalone_stream=False
+        ) as client,
         ThreadPoolExecutor(20) as threads,
     ):
         results = list(threads.map(call_with, range(100)))
@@ -127,9 +131,9 @@ def test_a_function_that_answers_the_server_holds_nothing_up() -> None:
         sansmcp_threads.connect(
             server.url,
             fetch,
-            answers={"elicitation/create": elicit},
+            request_handlers={"elicitation/create": elicit},
             versions=LEGACY,
-            listen=False,
+            standalone_stream=False,
             capabilities={"elicitation": {}},
         ) as client,
     ):
@@ -151,7 +155,9 @@ def test_what_fetch_raises_is_told() -> None:
 
     with (
         FakeServer() as server,
-        sansmcp_threads.connect(server.url, break_down, versions=LEGACY, listen=False) as client,
+        sansmcp_threads.connect(
+            server.url, break_down, versions=LEGACY, standalone_stream=False
+        ) as client,
         pytest.raises(Disconnected, match="a bug"),
     ):
         call(client)
@@ -167,7 +173,9 @@ def test_what_cannot_be_aborted_keeps_nobody() -> None:
 
     with FakeServer({"tools/call": hang}) as server:
         before = threading.active_count()
-        client = sansmcp_threads.connect(server.url, fetch, versions=LEGACY, listen=False)
+        client = sansmcp_threads.connect(
+            server.url, fetch, versions=LEGACY, standalone_stream=False
+        )
         with pytest.raises(RequestTimeout):
             client.call_tool("tool", timeout=0.05)
         begun = time.monotonic()

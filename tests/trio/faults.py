@@ -110,19 +110,19 @@ def read_while_paused(connection: Any = sansmcp.ServerConnection) -> None:
 
 def told_inside(call: Any = RunningCall) -> None:
     """The client is told what has failed inside."""
-    fail = call.fail_with
+    fail = call.respond_exception
 
     def fail_with(self: Any, error: Exception, *, now: float) -> None:
         fail(self, sansmcp.JsonRpcError(-32603, str(error)), now=now)
 
-    call.fail_with = fail_with
+    call.respond_exception = fail_with
 
 
 C, CC = sansmcp.Client, sansmcp.ClientConnection
 S, SC = sansmcp.Server, sansmcp.ServerConnection
 CLIENT_FAULTS = {
     "every_form_of_answer": returns(CC, "receive_eof", None),
-    "nobody_is_there": never_fed(C, "receive", sansmcp.ConnectionLost),
+    "nobody_is_there": never_fed(C, "receive_part", sansmcp.ConnectionLost),
     "a_server_that_says_nothing": in_a_group,
     "a_request_that_takes_too_long": never_pulled(C, "next_effect", AbortExchange),
     "a_call_that_takes_too_long": returns(C, "next_deadline", None),
@@ -130,12 +130,12 @@ CLIENT_FAULTS = {
     "output_that_nobody_takes": unlimited(TrioClients, "connect"),
     "questions_during_a_call": never_pulled(C, "next_event", ServerRequestReceived),
     "a_call_that_is_cancelled": returns(C, "cancel", value=False),
-    "connections_that_were_closed": returns(Stream, "is_quiet", value=True),
+    "connections_that_were_closed": returns(Stream, "is_readable", value=False),
     "connections_are_used_again": used_once,
     "calls_with_a_session": returns(TrioClient, "close", None),
     "a_process_that_does_not_end": returns(os, "killpg", None),
-    "a_process_that_crashes": never_fed(C, "receive_from_process", ProcessExited),
-    "standard_error_is_read": never_fed(C, "receive_from_process", StderrData),
+    "a_process_that_crashes": never_fed(C, "receive_process_part", ProcessExited),
+    "standard_error_is_read": never_fed(C, "receive_process_part", StderrData),
 }
 """For each check what the adapter forgets that it has to notice."""
 

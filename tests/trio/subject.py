@@ -112,10 +112,14 @@ class TrioClients:
         self._connect = module.connect
 
     def connect(
-        self, target: str | Sequence[str], *, answers: Mapping[str, Answer], **settings: Any
+        self,
+        target: str | Sequence[str],
+        *,
+        request_handlers: Mapping[str, Answer],
+        **settings: Any,
     ) -> TrioClient:
-        functions = {method: _asynchronous(answers[method]) for method in answers}
-        return TrioClient(lambda: self._connect(target, answers=functions, **settings))
+        functions = {method: _asynchronous(request_handlers[method]) for method in request_handlers}
+        return TrioClient(lambda: self._connect(target, request_handlers=functions, **settings))
 
 
 def _asynchronous(answer: Answer) -> Callable[[Any], Any]:

@@ -126,7 +126,7 @@ class Conversation:
         self._settings: dict[str, Any] = {
             "http": LOCAL,
             "versions": (version,),
-            "grace": 0.1,
+            "graceful_timeout": 0.1,
             **settings,
         }
         self._versions = (version,)
@@ -147,7 +147,7 @@ class Conversation:
             self.running -= 1
 
     async def talk(self, url: str, disturbance: Disturbance, nursery: trio.Nursery) -> None:
-        policy = ReconnectPolicy(initial=0.001, attempts=3)
+        policy = ReconnectPolicy(initial_delay=0.001, max_attempts=3)
         async with connect(url, versions=self._versions, reconnect=policy) as client:
             disturbance.close = partial(nursery.start_soon, client.aclose)
             nursery.start_soon(watch, client)
@@ -233,7 +233,7 @@ async def serve_on_stdio(disturbance: Disturbance) -> BaseException | None:
         heard_all.set()
 
     world, heard_all = Conversation("2025-11-25").world, trio.Event()
-    serve = partial(sansmcp_trio.serve, world.app, stdio=True, grace=0.1)
+    serve = partial(sansmcp_trio.serve, world.app, stdio=True, graceful_timeout=0.1)
     async with trio.open_nursery() as nursery:
         with standard_streams() as (far_input, far_output):
             input, output = trio.lowlevel.FdStream(far_input), trio.lowlevel.FdStream(far_output)

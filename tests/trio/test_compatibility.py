@@ -74,7 +74,7 @@ async def test_they_understand_each_other(
 ) -> None:
     async with (
         serve(theirs) as target,
-        programs.connect(target, versions=ours, verdicts=KnownServers()) as client,
+        programs.connect(target, versions=ours, known_servers=KnownServers()) as client,
     ):
         assert client.connected.version == spoken
         assert client.connected.server_info == app.server_info
@@ -91,7 +91,7 @@ async def test_they_have_nothing_in_common(
     """The error names the versions of both sides."""
     async with serve(theirs) as target:
         with pytest.raises(NegotiationFailed) as failed:
-            async with programs.connect(target, versions=ours, verdicts=KnownServers()):
+            async with programs.connect(target, versions=ours, known_servers=KnownServers()):
                 pass
     speaks = f"The server speaks {', '.join(reversed(theirs))}, and not {', '.join(ours)}"
     assert speaks in str(failed.value)

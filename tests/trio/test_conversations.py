@@ -115,7 +115,7 @@ async def test_the_server_lets_go_and_the_client_comes_back(start: Start, world:
     serving = await start()
     events: list[ClientEvent] = []
     reports: list[float] = []
-    policy = sansmcp.ReconnectPolicy(initial=0.01)
+    policy = sansmcp.ReconnectPolicy(initial_delay=0.01)
     async with sansmcp_trio.connect(serving.url, reconnect=policy) as client:
 
         async def watch(coming: AsyncIterator[ClientEvent]) -> None:
@@ -157,7 +157,9 @@ async def test_a_tool_asks_the_user(start: Start, world: World) -> None:
 
     serving = await start()
     async with sansmcp_trio.connect(
-        serving.url, answers={"elicitation/create": elicit}, capabilities={"elicitation": {}}
+        serving.url,
+        request_handlers={"elicitation/create": elicit},
+        capabilities={"elicitation": {}},
     ) as client:
         result = await client.call_tool("ask")
     assert result == {
@@ -186,7 +188,9 @@ async def test_what_nobody_answers_is_declined(
 
     serving = await start()
     async with sansmcp_trio.connect(
-        serving.url, answers={"elicitation/create": broken}, capabilities={"elicitation": {}}
+        serving.url,
+        request_handlers={"elicitation/create": broken},
+        capabilities={"elicitation": {}},
     ) as client:
         assert await client.call_tool("ask") == [-32601, -32603]
     assert "answering elicitation/create failed" in caplog.text
@@ -214,7 +218,7 @@ async def test_a_question_that_is_withdrawn_stops_its_answerer(start: Start, wor
 
     serving = await start()
     async with sansmcp_trio.connect(
-        serving.url, answers={"elicitation/create": slow}, capabilities={"elicitation": {}}
+        serving.url, request_handlers={"elicitation/create": slow}, capabilities={"elicitation": {}}
     ) as client:
         assert await client.call_tool("ask") == {"late": True}
 
@@ -226,7 +230,7 @@ async def test_notifications_reach_the_client(start: Start, world: World) -> Non
     @world.tool
     async def notify(call: Call) -> dict[str, Any]:
         await call.notify("notifications/message", {"level": "info", "data": "x"})
-        await call.session.notify("notifications/tools/list_changed")
+        await call.peer.notify("notifications/tools/list_changed")
         return {}
 
     serving = await start()

@@ -57,14 +57,14 @@ async def test_three_transports_of_one_process_at_the_same_time(tmp_path: Path) 
     path = tmp_path / "state"
     command = ours(**BOTH, state_file=str(path))
     async with connect(
-        command, answers=answers, capabilities=capabilities, close_timeout=0.1
+        command, request_handlers=answers, capabilities=capabilities, close_timeout=0.1
     ) as first:
         url = (await appeared(path)).url
         assert url is not None
 
         async def talk_to(url: str, transport: str) -> None:
             async with connect(
-                url, transports=(transport,), answers=answers, capabilities=capabilities
+                url, transports=(transport,), request_handlers=answers, capabilities=capabilities
             ) as client:
                 await talk(client, transport)
 
@@ -82,7 +82,7 @@ async def answer(request: sansmcp.ServerRequest) -> Any:
 @pytest.mark.parametrize("stops", [False, True])
 async def test_the_end_of_standard_input(tmp_path: Path, stops: bool) -> None:
     path = tmp_path / "state"
-    command = ours(**BOTH, state_file=str(path), **({"stop_with_stdin": True} if stops else {}))
+    command = ours(**BOTH, state_file=str(path), **({"stop_on_stdin_eof": True} if stops else {}))
     process = await start(command, stdin=PIPE)
     assert process.stdin is not None
     state = await appeared(path)

@@ -37,7 +37,7 @@ async def raw(serving: sansmcp_trio.RunningServer) -> trio.SocketStream:
 
 async def test_connections_are_used_again(start: Start) -> None:
     serving = await start()
-    async with sansmcp_trio.connect(serving.url, listen=False) as client:
+    async with sansmcp_trio.connect(serving.url, standalone_stream=False) as client:
         for _ in range(10):
             await client.call_tool("echo")
         assert len(serving.drivers) == 1
@@ -48,7 +48,7 @@ async def test_a_connection_that_the_server_has_closed_is_not_used_again(
 ) -> None:
     serving = await start(limits=Limits(keep_alive_timeout=60))
     limits = Limits(idle_connection_timeout=1000)
-    async with sansmcp_trio.connect(serving.url, listen=False, limits=limits) as client:
+    async with sansmcp_trio.connect(serving.url, standalone_stream=False, limits=limits) as client:
         await client.call_tool("echo")
         clock.jump(60)
         await serving.until(lambda: not serving.drivers)
@@ -79,7 +79,7 @@ async def test_a_peer_that_takes_nothing_is_dropped(start: Start, world: World) 
         return {}
 
     serving = await start(limits=Limits(send_timeout=0.2))
-    async with sansmcp_trio.connect(serving.url, listen=False) as client:
+    async with sansmcp_trio.connect(serving.url, standalone_stream=False) as client:
         (session,) = serving.core.sessions
         assert session.id is not None
         await client.ping()

@@ -24,7 +24,7 @@ async def test_a_tool_that_asks_in_rounds(start: Start, world: World) -> None:
     @world.tool
     async def greet(call: Call) -> Any:
         names: list[Any] = list(call.saved_state or ())
-        names += [each["name"] for each in call.answers.values()]
+        names += [each["name"] for each in call.input_responses.values()]
         if len(names) < 2:
             return InputRequired({"who": InputRequest("roots/list")}, names)
         return {"names": names}
@@ -33,9 +33,9 @@ async def test_a_tool_that_asks_in_rounds(start: Start, world: World) -> None:
         return {"name": f"n{next(numbers)}"}
 
     numbers = iter(range(10))
-    serving = await start(versions=MODERN_VERSIONS, seal=SEAL)
+    serving = await start(versions=MODERN_VERSIONS, state_signer=SEAL)
     async with sansmcp_trio.connect(
-        serving.url, answers={"roots/list": answer}, capabilities={"roots": {}}
+        serving.url, request_handlers={"roots/list": answer}, capabilities={"roots": {}}
     ) as client:
         result = await client.call_tool("greet")
     assert result["names"] == ["n0", "n1"]
@@ -72,7 +72,7 @@ async def test_what_runs_when_the_server_stops_is_told_so(start: Start, world: W
         begun.set()
         await trio.sleep_forever()
 
-    serving = await start(versions=MODERN_VERSIONS, grace=0.01)
+    serving = await start(versions=MODERN_VERSIONS, graceful_timeout=0.01)
     async with (
         sansmcp_trio.connect(serving.url) as client,
         trio.open_nursery() as nursery,

@@ -74,7 +74,7 @@ async def test_progress_notifications_and_questions() -> None:
     async with connect(
         ours(),
         versions=("2025-11-25",),
-        answers={"elicitation/create": elicit},
+        request_handlers={"elicitation/create": elicit},
         capabilities={"elicitation": {}},
     ) as client:
         events = client.events()

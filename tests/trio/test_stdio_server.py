@@ -78,7 +78,7 @@ async def test_all_that_was_asked_is_answered_before_the_server_ends() -> None:
 
 @requirement("STDIO-S-004")
 async def test_the_server_does_not_wait_for_ever_for_its_handlers() -> None:
-    process = await start(ours(grace=0.1), PIPE)
+    process = await start(ours(graceful_timeout=0.1), PIPE)
     assert process.stdin is not None
     assert process.stderr is not None
     async with process.stdin as input, process.stderr as errors:

@@ -104,8 +104,8 @@ async def test_stopping_does_not_wait_for_ever(start: Start, world: World) -> No
         finally:
             cancelled.set()
 
-    serving = await start(grace=0.05)
-    policy = sansmcp.ReconnectPolicy(initial=0.01, attempts=2)
+    serving = await start(graceful_timeout=0.05)
+    policy = sansmcp.ReconnectPolicy(initial_delay=0.01, max_attempts=2)
     async with sansmcp_trio.connect(serving.url, reconnect=policy) as client:
         async with trio.open_nursery() as nursery:
 
@@ -127,7 +127,7 @@ async def test_cancelling_the_server_stops_it_properly(world: World) -> None:
                 world.app,
                 http=("127.0.0.1", 0),
                 versions=HANDSHAKE_VERSIONS,
-                grace=1,
+                graceful_timeout=1,
                 task_status=task_status,
             )
 

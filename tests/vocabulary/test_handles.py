@@ -82,15 +82,15 @@ def test_arguments_that_are_no_mapping(method: str, arguments: Any) -> None:
 
 def test_a_promise_is_kept_once() -> None:
     kept, broken = PendingResult(), PendingResult()
-    assert not kept.is_delivered
-    kept.deliver(1)
-    kept.deliver(2)
-    broken.deliver(error=Disconnected("gone"))
-    broken.deliver(3)
-    assert kept.is_delivered
-    assert kept.get() == 1
+    assert not kept.is_done
+    kept.set_result(1)
+    kept.set_result(2)
+    broken.set_exception(Disconnected("gone"))
+    broken.set_result(3)
+    assert kept.is_done
+    assert kept.result() == 1
     with pytest.raises(Disconnected):
-        broken.get()
+        broken.result()
 
 
 class BenchCall(BaseCall[int, None]):
@@ -126,7 +126,7 @@ def test_a_handler_talks_to_the_client() -> None:
     assert talk.ended
     _, call = bench.call(bench.open_session(), method="tools/list")
     assert BenchCall(call).params == {}
-    assert BenchCall(call).answers == {}
+    assert BenchCall(call).input_responses == {}
     assert BenchCall(call).saved_state is None
 
 
@@ -139,17 +139,17 @@ def test_a_handler_tells_the_session_at_once() -> None:
     first, second, other = handles = [BenchCall(call) for call in calls]
     for handle in handles:
         handle.bench = bench
-    first.session.notify("notifications/x", {"a": 1})
+    first.peer.notify("notifications/x", {"a": 1})
     assert [message["method"] for message in standalone.messages] == ["notifications/x"]
-    assert first.session == second.session != other.session
-    assert len({handle.session for handle in handles}) == 2
-    assert first.session != session
-    assert repr(first.session) == repr(calls[0].session)
-    assert (first.session.principal, first.session.revision.name) == ("", "2025-11-25")
-    assert first.session.client_info == {"name": "bench", "version": "1"}
-    assert first.session.client_capabilities == {"roots": {}}
+    assert first.peer == second.peer != other.peer
+    assert len({handle.peer for handle in handles}) == 2
+    assert first.peer != session
+    assert repr(first.peer) == repr(calls[0].peer)
+    assert (first.peer.principal, first.peer.revision.name) == ("", "2025-11-25")
+    assert first.peer.client_info == {"name": "bench", "version": "1"}
+    assert first.peer.client_capabilities == {"roots": {}}
     with pytest.raises(LocalProtocolError):
-        first.session.notify("notifications/x", {"a": object()})
+        first.peer.notify("notifications/x", {"a": object()})
 
 
 def test_a_handler_asks_the_client() -> None:

@@ -84,7 +84,7 @@ class Host(ServerDriver):
         return Handle(call)
 
     def start_task(self, call: ServerCall, result: Awaitable[Any]) -> None:
-        call.host = self
+        call.driver = self
         self.waiting.append((call, result))
 
     def on_handler_error(self, call: ServerCall, error: Exception) -> None:
@@ -211,7 +211,7 @@ def test_answers_are_brought_to_who_asked(bench: HostBench) -> None:
     bench.host.wait_for(running[0], ids[0], promise)
     for id in ids:
         bench.post({"jsonrpc": "2.0", "id": id, "result": {"a": id}}, session)
-    answered: ClientResponseReceived = promise.get()
+    answered: ClientResponseReceived = promise.result()
     assert answered.result() == {"a": ids[0]}
     bench.host.let_go_on()
 
@@ -247,10 +247,10 @@ def test_a_driver_that_raises_costs_its_exchange(
     session = bench.open_session()
     later = bench.post(request(1, "tools/list"), session)
     exchange = later.exchange
-    driver, exchange.host = exchange.host, type("Driver", (), {"wake": breaking()})()
+    driver, exchange.driver = exchange.driver, type("Driver", (), {"wake": breaking()})()
     bench.host.let_go_on()
     assert [type(bug) for bug in bench.host.bugs] == [Broken]
-    exchange.host = driver
+    exchange.driver = driver
     assert bench.post(request(2), session).json["result"] == {"at": "once"}
 
 
@@ -259,7 +259,7 @@ def test_a_completion_that_raises_is_a_failure_of_the_store(
 ) -> None:
     session = bench.open_session()
     bench.post(request(1, "tools/list"), session)
-    monkeypatch.setattr(bench.server, "use_store", breaking())
+    monkeypatch.setattr(bench.server, "perform_store_effect", breaking())
     ((call, _),) = bench.host.waiting
     call.notify("notifications/message", {"level": "info", "data": 1}, now=1.0)
     bench.host.run_pending()
@@ -288,7 +288,7 @@ def test_an_answer_that_cannot_be_given_is_given_up(
     bench: HostBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = bench.open_session()
-    monkeypatch.setattr(RunningCall, "fail_with", breaking(2))
+    monkeypatch.setattr(RunningCall, "respond_exception", breaking(2))
     assert bench.post(request(1, "tools/call", fails=True), session).head is None
     assert [type(each) for each in bench.host.failures] == [Ended, Broken, Broken]
 

@@ -144,12 +144,12 @@ def bench() -> HostBench:
 
 
 def test_the_opening_and_the_end(bench: HostBench) -> None:
-    assert bench.host.opened.is_delivered
+    assert bench.host.opened.is_done
     assert bench.host.connected.version == "2025-11-25"
     assert bench.host.take_events() == []
     bench.host.begin_close()
     bench.take("DELETE").refuse(200)
-    assert bench.host.closed.is_delivered
+    assert bench.host.closed.is_done
     assert bench.host.take_events() == [Closed(None)]
 
 
@@ -160,8 +160,8 @@ def test_an_opening_that_fails() -> None:
     asked.head(401)
     asked.end()
     with pytest.raises(RequestRefused):
-        bench.host.opened.get()
-    assert bench.host.closed.is_delivered
+        bench.host.opened.result()
+    assert bench.host.closed.is_done
 
 
 def test_results_and_errors_are_delivered(bench: HostBench) -> None:
@@ -169,9 +169,9 @@ def test_results_and_errors_are_delivered(bench: HostBench) -> None:
     asked.event({"jsonrpc": "2.0", "id": asked.id, "result": {"a": 1}})
     bad, asked = bench.ask()
     asked.event({"jsonrpc": "2.0", "id": asked.id, "error": {"code": -7, "message": "no"}})
-    assert good.get() == {"a": 1}
+    assert good.result() == {"a": 1}
     with pytest.raises(JsonRpcError):
-        bad.get()
+        bad.result()
 
 
 def at_once(*messages: dict[str, Any]) -> BodyData:
@@ -190,7 +190,7 @@ def test_progress_is_reported_until_nobody_waits(bench: HostBench) -> None:
     asked.event(progress(1, asked))
     bench.host.abandon_call(bench.host.handle)
     assert [report.progress for report in reports] == [1]
-    assert not promise.is_delivered
+    assert not promise.is_done
     cancelled = bench.take()
     assert cancelled.json["method"] == "notifications/cancelled"
     bench.host.abandon_call(bench.host.handle)
@@ -202,7 +202,7 @@ def test_a_call_that_takes_too_long(bench: HostBench) -> None:
     bench.now += 5
     bench.host.handle_timeout()
     with pytest.raises(RequestTimeout):
-        promise.get()
+        promise.result()
 
 
 @pytest.mark.parametrize("end", [response, error])
@@ -218,7 +218,7 @@ def test_a_call_that_nobody_waits_for(bench: HostBench, end: Callable[[Any], Any
 def test_a_call_whose_beginning_is_interrupted_is_cancelled(bench: HostBench) -> None:
     _, asked = bench.ask()
     interrupt = at_once(request("q", "elicitation/create", interrupts=True))
-    bench.client.receive(asked.effect.exchange, interrupt, now=bench.now)
+    bench.client.receive_part(asked.effect.exchange, interrupt, now=bench.now)
     with pytest.raises(KeyboardInterrupt):
         bench.host.call("tools/call")
     assert [sent.json["method"] for sent in bench.requests] == [
@@ -230,7 +230,7 @@ def test_a_call_whose_beginning_is_interrupted_is_cancelled(bench: HostBench) ->
 def test_progress_that_nobody_wants(bench: HostBench) -> None:
     promise, asked = bench.ask()
     asked.event(progress(1, asked))
-    assert not promise.is_delivered
+    assert not promise.is_done
 
 
 def test_what_a_function_for_progress_raises_is_delivered(bench: HostBench) -> None:
@@ -242,7 +242,7 @@ def test_what_a_function_for_progress_raises_is_delivered(bench: HostBench) -> N
     promise, asked = bench.ask(on_progress=report)
     asked.event(progress(1, asked))
     with pytest.raises(ZeroDivisionError):
-        promise.get()
+        promise.result()
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_a_function_that_answers_may_call(bench: HostBench) -> None:
     bench.ask(request("q", "elicitation/create", calls=True))
     call, answer = bench.requests
     call.result({"inner": True})
-    assert bench.host.inner.get() == {"inner": True}
+    assert bench.host.inner.result() == {"inner": True}
     assert answer.json["result"] == {"heard": None}
 
 
@@ -319,7 +319,7 @@ def test_calls_end_when_the_client_closes(bench: HostBench) -> None:
     promise, _ = bench.ask()
     bench.host.begin_close()
     with pytest.raises(RequestCancelled):
-        promise.get()
+        promise.result()
 
 
 def test_an_answerer_is_told_which_call_asks(bench: HostBench) -> None:
@@ -337,7 +337,7 @@ def test_an_answerer_is_told_which_call_asks(bench: HostBench) -> None:
 
 
 def test_nothing_tells_which_call_asks_on_the_standalone_stream() -> None:
-    bench = HostBench(listen=True)
+    bench = HostBench(standalone_stream=True)
     bench.do(bench.client.start)
     bench.take_initialize()
     bench.take().accept()
@@ -371,8 +371,8 @@ def breaking(*_: Any, **__: Any) -> Any:
 def is_ended(bench: HostBench, promise: PendingResult) -> None:
     """Everyone who waits is told; nothing can be asked any more."""
     with pytest.raises(Disconnected, match="internal error: Broken"):
-        promise.get()
-    assert bench.host.closed.is_delivered
+        promise.result()
+    assert bench.host.closed.is_done
     with pytest.raises(Disconnected):
         bench.host.call("tools/call")
     assert {type(bug) for bug in bench.host.bugs} == {Broken}
@@ -387,9 +387,9 @@ def test_an_exchange_that_cannot_be_carried_ends_its_call(
         patch.setattr(bench.host, "perform_effect", breaking)
         bad = bench.host.call("tools/call")
     with pytest.raises(Disconnected, match="internal error: Broken"):
-        bad.get()
+        bad.result()
     asked.event(response(asked.id))
-    assert good.is_delivered
+    assert good.is_done
     assert len(bench.host.bugs) == 1
 
 
@@ -397,7 +397,7 @@ def test_an_exchange_that_cannot_even_be_ended_ends_the_client(
     bench: HostBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     promise, asked = bench.ask()
-    monkeypatch.setattr(bench.client, "receive", breaking)
+    monkeypatch.setattr(bench.client, "receive_part", breaking)
     bench.host.exchange_failed(asked.effect.exchange, Broken())
     bench.host.exchange_failed(asked.effect.exchange, Broken())
     is_ended(bench, promise)
@@ -407,7 +407,7 @@ def test_what_the_process_says_may_end_the_client(bench: HostBench) -> None:
     promise, _ = bench.ask()
     bench.host.process_said(ProcessExited(0))
     with pytest.raises(Disconnected, match="no process of ours"):
-        promise.get()
+        promise.result()
 
 
 def test_an_event_that_cannot_be_taken_ends_the_client(
@@ -423,7 +423,7 @@ def test_a_question_that_cannot_be_answered_ends_the_client(
     bench: HostBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     promise, asked = bench.ask()
-    monkeypatch.setattr(bench.client, "decline", breaking)
+    monkeypatch.setattr(bench.client, "refuse_unsupported", breaking)
     asked.event(request("q", "sampling/createMessage"))
     is_ended(bench, promise)
 
@@ -432,10 +432,10 @@ def test_an_answer_that_cannot_be_given_is_given_up(
     bench: HostBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     promise, asked = bench.ask()
-    monkeypatch.setattr(bench.client, "fail_with", breaking)
+    monkeypatch.setattr(bench.client, "respond_exception", breaking)
     asked.event(request("q", "elicitation/create", code=-7))
     assert [type(error) for _, error in bench.host.failures] == [Broken, Broken]
-    assert not promise.is_delivered
+    assert not promise.is_done
 
 
 @pytest.mark.parametrize("method", ["drive", "handle_timeout", "next_deadline"])
@@ -481,7 +481,7 @@ def test_a_round_names_the_call_that_asks() -> None:
     (asks,) = bench.host.requests
     assert asks.call == OriginatingCall(bench.host.handle, "tools/call", {"name": "t"})
     bench.take().result({"resultType": "complete", "done": True})
-    assert promise.get()["done"] is True
+    assert promise.result()["done"] is True
 
 
 def test_a_turn_names_the_call_that_asks() -> None:

@@ -37,9 +37,11 @@ def test_bytes_and_counts_are_whole(field: str, value: Any) -> None:
 
 def test_seconds_may_be_infinite_but_for_intervals_that_something_waits_for() -> None:
     """Row B12 of the review."""
-    assert Limits(body_timeout=math.inf, stored_age=0.5, head_timeout=1).body_timeout == math.inf
-    with pytest.raises(LocalProtocolError, match="follow_interval"):
-        Limits(follow_interval=math.inf)
+    assert (
+        Limits(body_timeout=math.inf, max_stored_age=0.5, head_timeout=1).body_timeout == math.inf
+    )
+    with pytest.raises(LocalProtocolError, match="store_poll_interval"):
+        Limits(store_poll_interval=math.inf)
 
 
 def test_the_depth_limit_leaves_room_on_the_stack() -> None:

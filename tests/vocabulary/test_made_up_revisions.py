@@ -62,7 +62,7 @@ def add(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def handler(call: ServerCall) -> Talk:
     """Report progress, then answer by questions or a result."""
-    call.progress(1, now=call.host.clock.now)
+    call.progress(1, now=call.driver.clock.now)
     yield 0.2
     if call.request.method == "resources/read":
         return InputRequired({"a": InputRequest("elicitation/create", {})})

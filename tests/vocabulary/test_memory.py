@@ -79,9 +79,9 @@ def test_a_session_is_dropped_as_a_whole() -> None:
 def test_the_oldest_go_first_by_count_bytes_and_age() -> None:
     two = MemoryStore()
     two.append(KEY, entries(1, 2), now=0)
-    by_count = MemoryStore(Limits(stored_entries=2))
-    by_bytes = MemoryStore(Limits(stored_bytes=two.size))
-    by_age = MemoryStore(Limits(stored_age=10))
+    by_count = MemoryStore(Limits(max_stored_entries=2))
+    by_bytes = MemoryStore(Limits(max_stored_bytes=two.size))
+    by_age = MemoryStore(Limits(max_stored_age=10))
     for store in (by_count, by_bytes, by_age):
         for seq in (1, 2, 3):
             store.append(KEY, entries(seq), now=3 * seq)
@@ -94,7 +94,7 @@ def test_the_oldest_go_first_by_count_bytes_and_age() -> None:
 
 
 def test_a_log_that_has_lost_everything_is_unknown() -> None:
-    store = MemoryStore(Limits(stored_entries=1))
+    store = MemoryStore(Limits(max_stored_entries=1))
     store.append(KEY, entries(1), now=0)
     other = StreamKey("", "", "b")
     store.append(other, entries(1), now=0)
@@ -110,7 +110,7 @@ def test_a_log_that_has_lost_everything_is_unknown() -> None:
     )
 )
 def test_it_stays_within_its_bounds(steps: list[tuple[str, int, int, bool]]) -> None:
-    limits = Limits(stored_entries=10, stored_bytes=30, stored_age=20)
+    limits = Limits(max_stored_entries=10, max_stored_bytes=30, max_stored_age=20)
     store = MemoryStore(limits)
     last: dict[str, int] = {}
     now = 0.0
@@ -123,8 +123,8 @@ def test_it_stays_within_its_bounds(steps: list[tuple[str, int, int, bool]]) -> 
         first = last.get(name, 0) + 1
         last[name] = first + count - 1
         store.append(key, entries(*range(first, first + count), size=count), now=now)
-        assert store.count <= limits.stored_entries
-        assert store.size <= limits.stored_bytes
+        assert store.count <= limits.max_stored_entries
+        assert store.size <= limits.max_stored_bytes
         for other, seq in last.items():
             page = read(store, StreamKey("", other, "s"), 0)
             if page is not None:
@@ -146,7 +146,9 @@ def test_what_is_counted_is_what_python_takes(
     """Row B17 of the review: nominally 64 MiB grew to 176 MB, as only payload was counted."""
     gc.collect()
     tracemalloc.start()
-    store = MemoryStore(Limits(stored_bytes=10**9, stored_entries=10**9, stored_age=10**9))
+    store = MemoryStore(
+        Limits(max_stored_bytes=10**9, max_stored_entries=10**9, max_stored_age=10**9)
+    )
     for session in range(sessions):
         name = f"session-{session:035}"  # as long as a token
         for log in range(logs):
@@ -165,20 +167,20 @@ def test_what_is_counted_is_what_python_takes(
 def test_a_store_in_use_for_long_does_not_grow() -> None:
     """What has gone leaves nothing behind, whoever had to give way."""
     tracemalloc.start()
-    limits = Limits(stored_bytes=500_000)
+    limits = Limits(max_stored_bytes=500_000)
     store = MemoryStore(limits)
     for number in range(20_000):
         key = StreamKey(f"principal {number % 7}", f"session {number % 50}", f"log {number % 300}")
         page = store.read(key, 0, limit=1, max_bytes=1)
         first = 1 if page is None else page.last.seq + 1
         store.append(key, (Entry(first, bytes(number % 2000)),), now=number)
-        assert store.size <= limits.stored_bytes
+        assert store.size <= limits.max_stored_bytes
         if number % 90 == 0:
             store.drop(key.principal, key.session)
     gc.collect()
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert taken < 1.5 * limits.stored_bytes
+    assert taken < 1.5 * limits.max_stored_bytes
 
 
 # Neighbours
@@ -189,7 +191,9 @@ def flood(store: MemoryStore, principal: str, session: str, count: int, size: in
         store.append(StreamKey(principal, session, f"log {number}"), entries(1, size=size), now=0)
 
 
-@pytest.mark.parametrize("limits", [Limits(stored_entries=200), Limits(stored_bytes=200_000)])
+@pytest.mark.parametrize(
+    "limits", [Limits(max_stored_entries=200), Limits(max_stored_bytes=200_000)]
+)
 @pytest.mark.parametrize("is_one_session", [False, True])
 def test_who_uses_most_gives_way_first(limits: Limits, is_one_session: bool) -> None:
     """Row B8 of the review: principals, and sessions of one principal, evicted each other."""
@@ -201,14 +205,14 @@ def test_who_uses_most_gives_way_first(limits: Limits, is_one_session: bool) -> 
         for number in range(3000):
             flood(store, "attacker", f"session {number}", 1)
     assert seqs(read(store, KEY, 0)) == [1, 2, 3]
-    assert store.count <= limits.stored_entries
-    assert store.size <= limits.stored_bytes
+    assert store.count <= limits.max_stored_entries
+    assert store.size <= limits.max_stored_bytes
     assert store.count > 60  # and one may use what others do not need
 
 
 def test_who_uses_little_keeps_it_against_many() -> None:
     """Row B8 of the review."""
-    store = MemoryStore(Limits(stored_entries=400))
+    store = MemoryStore(Limits(max_stored_entries=400))
     store.append(KEY, entries(1, 2), now=0)
     for number in range(20):
         flood(store, f"attacker {number}", "session", 500)
@@ -221,7 +225,7 @@ def test_who_uses_little_keeps_it_against_many() -> None:
 @pytest.mark.parametrize("jump", [3600, -3600, 1e9, -1e9])
 def test_a_clock_that_jumps_takes_nothing_along(jump: float) -> None:
     """Row A18 of the review: a clock put forward by an hour emptied the store."""
-    store = MemoryStore(Limits(stored_age=90))
+    store = MemoryStore(Limits(max_stored_age=90))
     store.append(KEY, entries(1), now=0)
     store.append(KEY, entries(2), now=jump)
     store.append(KEY, entries(3), now=jump + 20)

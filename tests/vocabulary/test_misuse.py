@@ -88,14 +88,14 @@ CODECS: list[tuple[Callable[[Any], Any], Any, str]] = [
 SETTINGS: list[tuple[Callable[..., Any], str, Any, str]] = [
     *((make, "limits", 3, "limits must be Limits, and is int") for make in (client, server)),
     (client, "reconnect", 3, "reconnect must be ReconnectPolicy"),
-    (client, "verdicts", {}, "verdicts must be KnownServers, and is dict"),
+    (client, "known_servers", {}, "known_servers must be KnownServers, and is dict"),
     (client, "name", None, "name must be str, and is NoneType"),
     (client, "version", 1.0, "version must be str, and is float"),
     (client, "capabilities", ["roots"], "capabilities must be Mapping, and is list"),
     (client, "capabilities", {"roots": b""}, "\\$.roots is of type bytes"),
     (server, "app", None, "app must be App, and is NoneType"),
     (server, "app", App("a", capabilities={"x": {1}}), "\\$.x is of type set"),
-    (server, "seal", "secret", "seal must be StateSigner or NoneType, and is str"),
+    (server, "state_signer", "secret", "state_signer must be StateSigner or NoneType, and is str"),
     (server, "policy", "*", "policy must be SecurityPolicy, and is str"),
     (server, "stream_after", "1", "stream_after must be int or float"),
     (server, "stream_after", -0.1, "stream_after must not be below zero, and is -0.1"),
@@ -107,11 +107,11 @@ SETTINGS: list[tuple[Callable[..., Any], str, Any, str]] = [
         0,
         "Not a number of seconds above zero",
     ),
-    (SecurityPolicy, "hosts", (b"x",), "name must be str, and is bytes"),
-    (Limits, "max_batch", math.nan, "max_batch must be int, and is float"),
-    (Limits, "max_batch", "1", "max_batch must be int, and is str"),
-    (ReconnectPolicy, "initial", "1", "seconds above zero"),
-    (ReconnectPolicy, "attempts", None, "attempts must be int"),
+    (SecurityPolicy, "allowed_hosts", (b"x",), "name must be str, and is bytes"),
+    (Limits, "max_batch_messages", math.nan, "max_batch_messages must be int, and is float"),
+    (Limits, "max_batch_messages", "1", "max_batch_messages must be int, and is str"),
+    (ReconnectPolicy, "initial_delay", "1", "seconds above zero"),
+    (ReconnectPolicy, "max_attempts", None, "max_attempts must be int"),
 ]
 
 COMMANDS: list[tuple[Callable[..., Any], tuple[Any, ...], str]] = [

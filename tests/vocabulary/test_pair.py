@@ -41,7 +41,7 @@ def pair_of(
 ) -> Pair:
     app = App("pair")
     app.handler("tools/call")(handler)
-    client = Client("http://localhost/mcp", jitter=lambda: 0.5, listen=False, **settings)
+    client = Client("http://localhost/mcp", jitter=lambda: 0.5, standalone_stream=False, **settings)
     server = Server(app, new_token=counting_tokens(), limits=client.limits)
     link = link or Link(lambda: 0.5)
     pair = Pair(client, server, link, store=MemoryStore(), store_delay=store_delay)
@@ -70,7 +70,7 @@ def test_time_passes_only_when_nothing_is_left_to_do() -> None:
 
 def test_a_handler_that_asks() -> None:
     def handler(call: ServerCall) -> Generator[float | int, Any, Any]:
-        id = call.ask("elicitation/create", timeout=30, now=call.host.clock.now)
+        id = call.ask("elicitation/create", timeout=30, now=call.driver.clock.now)
         answered = yield id
         assert isinstance(answered, ClientResponseReceived)
         return answered.result()
@@ -150,7 +150,7 @@ def test_an_exchange_without_a_connection_can_be_given_up() -> None:
 def test_what_arrived_before_a_break_is_delivered_however_late() -> None:
     def handler(call: ServerCall) -> Generator[float, None, dict[str, int]]:
         for number in range(30):
-            call.notify(f"n{number}", {"x": "y" * 100}, now=call.host.clock.now)
+            call.notify(f"n{number}", {"x": "y" * 100}, now=call.driver.clock.now)
             yield 0.01
         return {}
 
@@ -173,7 +173,7 @@ def test_what_arrived_before_a_break_is_delivered_however_late() -> None:
 def test_an_application_that_takes_no_events_holds_up_the_server() -> None:
     def handler(call: ServerCall) -> Generator[float, None, dict[str, int]]:
         for number in range(50):
-            call.notify(f"n{number}", {"x": "y" * 100}, now=call.host.clock.now)
+            call.notify(f"n{number}", {"x": "y" * 100}, now=call.driver.clock.now)
             yield 0.01
         return {}
 
@@ -195,7 +195,7 @@ def test_an_application_that_takes_no_events_holds_up_the_server() -> None:
 
 def test_a_store_that_fails() -> None:
     def handler(call: ServerCall) -> dict[str, str]:
-        call.notify("n", now=call.host.clock.now)
+        call.notify("n", now=call.driver.clock.now)
         return {}
 
     pair = pair_of(handler, store_delay=lambda: -1.0, versions=HANDSHAKE_VERSIONS)
@@ -220,7 +220,7 @@ def test_cuts_are_counted_and_pieces_are_cut_anywhere() -> None:
     assert link.lifetime() == 50
     assert link.pieces(b"abcdefghi") == [b"abc", b"defghi"]
     assert link.pieces(b"a") == [b"a"]
-    pair = pair_of(empty, link=link, reconnect=ReconnectPolicy(attempts=0))
+    pair = pair_of(empty, link=link, reconnect=ReconnectPolicy(max_attempts=0))
     pair.run(100.0)
     assert pair.cuts == 1
     assert isinstance(pair.events[-1], Closed)
@@ -235,7 +235,10 @@ def two_instances(handler: Callable[[ServerCall], Any], slowness: float = 0.0) -
     app = App("pair")
     app.handler("tools/call")(handler)
     client = Client(
-        "http://localhost/mcp", jitter=lambda: 0.5, listen=False, versions=HANDSHAKE_VERSIONS
+        "http://localhost/mcp",
+        jitter=lambda: 0.5,
+        standalone_stream=False,
+        versions=HANDSHAKE_VERSIONS,
     )
     first, second = (
         Server(app, new_token=counting_tokens(name), shared_store=True)
@@ -257,7 +260,7 @@ def test_an_instance_is_killed_in_the_middle_of_anything(after: float) -> None:
 
     def handler(call: ServerCall) -> Generator[float, None, dict[str, bool]]:
         yield 1.0
-        return {"first": call.host.home(call) is first}
+        return {"first": call.driver.home(call) is first}
 
     pair = two_instances(handler, slowness=1.0)
     first, second = pair.servers

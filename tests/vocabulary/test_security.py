@@ -57,7 +57,7 @@ def test_pages_of_the_same_hosts_by_default(origin: str | None, allowed: bool) -
 
 
 def test_public_names_are_named() -> None:
-    policy = SecurityPolicy(hosts=("mcp.example.com", "h:81"))
+    policy = SecurityPolicy(allowed_hosts=("mcp.example.com", "h:81"))
     assert policy.allows_host(b"MCP.example.com:443")
     assert policy.allows_host(b"h:81")
     assert not policy.allows_host(b"h:82")
@@ -67,16 +67,18 @@ def test_public_names_are_named() -> None:
 
 
 def test_everything_can_be_allowed_explicitly() -> None:
-    policy = SecurityPolicy(hosts=("*",), origins=("https://app.example.com",))
+    policy = SecurityPolicy(allowed_hosts=("*",), allowed_origins=("https://app.example.com",))
     assert policy.allows_host(b"anything")
     assert policy.allows_host(None)
     assert policy.allows_origin("https://APP.example.com")
     assert not policy.allows_origin("https://other.example.com")
-    assert SecurityPolicy(origins=("*",)).allows_origin("null")
+    assert SecurityPolicy(allowed_origins=("*",)).allows_origin("null")
 
 
 def test_case_makes_no_difference() -> None:
-    policy = SecurityPolicy(hosts=("MCP.Example.com",), origins=("https://App.Example.com",))
+    policy = SecurityPolicy(
+        allowed_hosts=("MCP.Example.com",), allowed_origins=("https://App.Example.com",)
+    )
     assert policy.allows_host(b"mcp.EXAMPLE.com")
     assert policy.allows_origin("https://app.example.COM")
 
@@ -84,9 +86,12 @@ def test_case_makes_no_difference() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"hosts": "example.com"}, "Not a tuple of names: 'example.com'"),
-        ({"origins": "https://example.com"}, "Not a tuple of names: 'https://example.com'"),
-        ({"hosts": ("https://a.example",)}, "Not the name of a host, but a URL: 'https://a.ex"),
+        ({"allowed_hosts": "example.com"}, "Not a tuple of names: 'example.com'"),
+        ({"allowed_origins": "https://example.com"}, "Not a tuple of names: 'https://example.com'"),
+        (
+            {"allowed_hosts": ("https://a.example",)},
+            "Not the name of a host, but a URL: 'https://a.ex",
+        ),
     ],
 )
 def test_names_that_could_never_be_found(settings: Any, said: str) -> None:

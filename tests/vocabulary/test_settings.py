@@ -127,7 +127,11 @@ def test_versions_are_known_ones(make: Any) -> None:
     ("make", "name", "message"),
     [
         (client, "time_out", r"Client\(\) .* argument 'time_out'; did you mean 'timeout'\? The s"),
-        (server, "listen", r"Server\(\) .* argument 'listen'; did you mean 'listening'\? The sett"),
+        (
+            server,
+            "standalone_stream",
+            r"Server\(\) .* argument 'standalone_stream'; did you mean 'standalone_streams'\?",
+        ),
         (server, "x", r"^Server\(\) .* argument 'x'\. The settings of a server are assume_multi_"),
     ],
 )
@@ -211,7 +215,7 @@ def test_transports_that_there_are_not(transports: Any) -> None:
 
 def test_a_process_that_there_is_not() -> None:
     with pytest.raises(LocalProtocolError, match="is no process of ours"):
-        client().receive_from_process(StdoutClosed(), now=0.0)
+        client().receive_process_part(StdoutClosed(), now=0.0)
 
 
 def test_a_call_before_the_start() -> None:

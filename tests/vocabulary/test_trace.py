@@ -169,7 +169,7 @@ def test_a_client_of_a_process_traces_both_ways() -> None:
     client.start(now=0.0)
     while not isinstance(client.next_effect(), Idle):
         pass
-    client.receive_from_process(ProcessExited(1), now=0.0)
+    client.receive_process_part(ProcessExited(1), now=0.0)
     assert [line[:14] for line in lines] == ["c > starts ser", 'c > {"jsonrpc"', "c < exit statu"]
 
 
@@ -190,7 +190,7 @@ def test_connections_that_never_ask_are_not_shown() -> None:
     lines: list[str] = []
     server = Server(App("x"), new_token=counting_tokens(), trace=Tracer("s", lines.append))
     exchange = server.open_exchange()
-    server.receive(exchange, ConnectionLost(), now=0.0)
+    server.receive_part(exchange, ConnectionLost(), now=0.0)
     assert server.next_effect_of(exchange) is Idle.NEED_DATA
     assert lines == []
 

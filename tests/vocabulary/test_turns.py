@@ -41,7 +41,7 @@ def seal(*keys: bytes, clock: Clock | None = None) -> StateSigner:
 
 
 def close(state: Any = "state", *keys: bytes) -> str:
-    return seal(*keys).close(state, "eve", "tools/call", PARAMS, name="n")
+    return seal(*keys).sign(state, "eve", "tools/call", PARAMS, name="n")
 
 
 def is_refused(
@@ -52,7 +52,7 @@ def is_refused(
     params: dict[str, Any] | None = None,
 ) -> bool:
     try:
-        seal(*keys).open(sealed, principal, method, PARAMS if params is None else params)
+        seal(*keys).verify(sealed, principal, method, PARAMS if params is None else params)
     except RemoteProtocolError as error:
         assert (error.jsonrpc_code, error.reason) == (-32602, "bad_request_state")
         return True
@@ -62,16 +62,16 @@ def is_refused(
 @requirement("MRTR-S-007", "MRTR-S-013")
 @given(state=JSON, params=st.dictionaries(st.text(), JSON, max_size=4))
 def test_what_is_sealed_can_be_opened(state: Any, params: dict[str, Any]) -> None:
-    sealed = seal().close(state, "eve", "x", params, name="n")
+    sealed = seal().sign(state, "eve", "x", params, name="n")
     assert sealed.isascii()
-    assert seal().open(sealed, "eve", "x", params) == state
+    assert seal().verify(sealed, "eve", "x", params) == state
 
 
 @given(params=st.dictionaries(st.text(), JSON, max_size=4), data=st.data())
 def test_the_order_of_names_does_not_matter(params: dict[str, Any], data: st.DataObject) -> None:
-    sealed = seal().close(1, "", "x", params, name="n")
+    sealed = seal().sign(1, "", "x", params, name="n")
     again = dict(data.draw(st.permutations(list(params.items()))))
-    assert seal().open(sealed, "", "x", again) == 1
+    assert seal().verify(sealed, "", "x", again) == 1
 
 
 @requirement("MRTR-S-012", "MRTR-S-014")
@@ -109,12 +109,12 @@ def test_what_belongs_to_the_round_may_differ() -> None:
 def test_it_expires() -> None:
     clock = Clock()
     sealing = seal(clock=clock)
-    sealed = sealing.close(1, "", "x", {}, name="n")
+    sealed = sealing.sign(1, "", "x", {}, name="n")
     clock.now += 59
-    assert sealing.open(sealed, "", "x", {}) == 1
+    assert sealing.verify(sealed, "", "x", {}) == 1
     clock.now += 1
     with pytest.raises(RemoteProtocolError, match="expired") as caught:
-        sealing.open(sealed, "", "x", {})
+        sealing.verify(sealed, "", "x", {})
     assert caught.value.reason == "bad_request_state"
 
 

@@ -55,10 +55,10 @@ class WsgiServers(ServerUnderTest):
         self,
         app: sansmcp.App,
         *,
-        grace: float,
+        graceful_timeout: float,
         **settings: Unpack[SubjectSettings],
     ) -> Running:
-        settings.setdefault("listening", True)
+        settings.setdefault("standalone_streams", True)
         return _Running(self._host, WsgiApp(app, **settings))
 
     def stdio_command(self) -> Sequence[str]:

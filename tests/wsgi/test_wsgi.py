@@ -67,7 +67,7 @@ def test_it_streams_asks_and_lets_go(host: Host, world: World) -> None:
             f"{url}/mcp",
             versions=("2025-11-25",),
             capabilities={"elicitation": {}},
-            answers={"elicitation/create": lambda params: {"action": "decline"}},
+            request_handlers={"elicitation/create": lambda params: {"action": "decline"}},
         ) as client,
     ):
         result = client.call_tool("work", on_progress=lambda report: reported.set())
@@ -109,7 +109,7 @@ def test_a_client_that_leaves_is_noticed_when_something_is_sent(host: Host, worl
         happens(call.cancelled)
         cancelled.set()
 
-    app = WsgiApp(world.app, limits=Limits(keep_alive_interval=0.02))
+    app = WsgiApp(world.app, limits=Limits(stream_comment_interval=0.02))
     with (
         host.serve(app) as url,
         sansmcp_blocking.connect(f"{url}/mcp", versions=("2026-07-28",)) as client,
@@ -124,7 +124,7 @@ def test_a_client_that_leaves_is_noticed_when_something_is_sent(host: Host, worl
 def test_mounted_in_flask(host: Host, world: World) -> None:
     web = flask.Flask("tests")
     web.add_url_rule("/hello", view_func=lambda: "hello")
-    limits = Limits(keep_alive_interval=0.02)
+    limits = Limits(stream_comment_interval=0.02)
     tools = WsgiApp(world.app, http_sse="/sse", limits=limits)
     whole = WsgiApp(world.app, path="/")
     mounted = DispatcherMiddleware(web.wsgi_app, {"/tools": tools, "/at/all": whole})
@@ -140,7 +140,7 @@ def test_mounted_in_flask(host: Host, world: World) -> None:
 def test_the_principal_is_who_the_gateway_says(host: Host, world: World) -> None:
     @world.tool
     def who(call: Call) -> Any:
-        return {"name": call.session.principal}
+        return {"name": call.peer.principal}
 
     app = WsgiApp(world.app, authenticate=lambda _, connection: connection.environ["HTTP_X_USER"])
     with host.serve(app) as url:

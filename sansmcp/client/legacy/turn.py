@@ -37,8 +37,8 @@ class Turn:
         """Add a server request to the turn; False if it is in it already."""
         if id in self.asked:
             return False
-        if len(self.asked) == self._limits.max_batch:
-            return LimitExceeded(f"more than {self._limits.max_batch} questions at once")
+        if len(self.asked) == self._limits.max_batch_messages:
+            return LimitExceeded(f"more than {self._limits.max_batch_messages} questions at once")
         self.asked.add(id)
         return True
 

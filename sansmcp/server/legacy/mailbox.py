@@ -3,13 +3,13 @@
 A handler that runs is at one instance, and so is what it asks and waits for. The client's answer,
 or its cancellation, may come to any. The instance to which it comes does not know who waits for it,
 so it leaves it in the store, in a log that is named after what it is about. Whoever may be waiting
-looks there every ``follow_interval``.
+looks there every ``store_poll_interval``.
 
 Only what somebody waits for is left: the log begins with an entry of the instance that waits. For
 a question that is written together with the question; for a call after its first
-``follow_interval``, since most calls end sooner, or when it is parked. A cancellation that finds no
-such entry is looked at once more, after the call has had the time to write it. So a peer that makes
-up ids writes nothing.
+``store_poll_interval``, since most calls end sooner, or when it is parked. A cancellation that
+finds no such entry is looked at once more, after the call has had the time to write it. So a peer
+that makes up ids writes nothing.
 
 Source: 2025-03-26 to 2025-11-25, basic/transports: Sending Messages to the Server, basic/utilities:
 cancellation.
@@ -90,7 +90,7 @@ class Leaving:
         core, late = self._table.core, self._table.late
         if late.of(self._session) < core.limits.max_calls_per_session:
             late.change(self._session, 1)
-            core.timers.set(Timer.FOLLOW, self, core.now + 2 * core.limits.follow_interval)
+            core.timers.set(Timer.FOLLOW, self, core.now + 2 * core.limits.store_poll_interval)
 
     @property
     def _session(self) -> tuple[str, str]:
@@ -130,7 +130,7 @@ class Watch:
         """Look after a while."""
         if self.is_wanted():
             core = self._table.core
-            core.timers.set(Timer.FOLLOW, self, core.now + core.limits.follow_interval)
+            core.timers.set(Timer.FOLLOW, self, core.now + core.limits.store_poll_interval)
 
     def look(self) -> None:
         """See whether it is there."""
@@ -159,7 +159,7 @@ class Watch:
 
 
 def _read(table: StreamTable, key: StreamKey, after: int) -> StoreRead:
-    return StoreRead(stream=key, after=after, limit=1, max_bytes=table.limits.stored_bytes)
+    return StoreRead(stream=key, after=after, limit=1, max_bytes=table.limits.max_stored_bytes)
 
 
 def decode_answer(table: StreamTable, data: bytes) -> Response | ErrorResponse:

@@ -355,7 +355,7 @@ class Delivery:
             stream=self._session.log_key(log),
             after=after,
             limit=limit,
-            max_bytes=self._core.limits.stored_bytes,
+            max_bytes=self._core.limits.max_stored_bytes,
         )
         self._session.table.put(effect, self)
 

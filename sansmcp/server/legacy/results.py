@@ -28,10 +28,10 @@ class PlainResults:
     def require(self, call: RunningCall, required: InputRequired) -> ErrorResponse | bool:
         """Ask by requests, and wait for the answers."""
         check_asking(call.request, required)
-        if not call.session.revision.server_requests:
-            name = call.session.revision.name
+        if not call.peer.revision.server_requests:
+            name = call.peer.revision.name
             raise LocalProtocolError(f"At revision {name} servers make no requests")
-        missing = missing_capabilities(required, call.session.client_capabilities)
+        missing = missing_capabilities(required, call.peer.client_capabilities)
         if missing:
             return missing_capability(missing, call.request.id, INVALID_REQUEST).reply
         call.check_required(required)

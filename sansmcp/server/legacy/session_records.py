@@ -4,7 +4,7 @@ Where instances share a store, that a session exists is a log in it: whoever ope
 what was negotiated before the client learns the id. A request that names a session looks there
 first. So it may come to any instance, and what was ended anywhere has ended everywhere. What is
 used is written again from time to time, for what a store keeps grows old: a session that nobody
-uses for ``stored_age`` is forgotten with it.
+uses for ``max_stored_age`` is forgotten with it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class SharedSession:
             stream=self._key,
             after=0,
             limit=limits.replay_page_entries,
-            max_bytes=limits.stored_bytes,
+            max_bytes=limits.max_stored_bytes,
         )
         self._table.streams.put(read, self)
 

@@ -118,7 +118,7 @@ def session_given(asked: AskedInSession, request_id: RequestId | None = None) ->
     if asked.endpoint.sessions and asked.session_id is None:
         sse_path = asked.endpoint.sse_path
         raise refusals.session_required(
-            listening=asked.head.method == b"GET",
+            standalone_streams=asked.head.method == b"GET",
             http_sse_url=None if sse_path is None else asked.head.address_of(sse_path or b"/"),
             request_id=request_id,
         )
@@ -133,7 +133,7 @@ def stream_offered(asked: AskedInSession) -> None:
     if asked.head.values(LAST_EVENT_ID):
         offered = revision.resumption
     else:
-        listening = asked.endpoint.listening and asked.endpoint.sessions
+        listening = asked.endpoint.standalone_streams and asked.endpoint.sessions
         offered = listening and revision.standalone_stream
     if not offered:
         raise refusals.method_not_allowed(b"POST", "No standalone event stream is offered here")

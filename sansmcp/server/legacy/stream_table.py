@@ -104,7 +104,7 @@ class StreamTable:
         if isinstance(user, Stream):
             self.tidy(user)
             if user.is_waiting:
-                deadline = self.core.now + self.limits.follow_interval
+                deadline = self.core.now + self.limits.store_poll_interval
                 self.core.timers.set(Timer.FOLLOW, user, deadline)
 
     def tidy(self, stream: Stream) -> None:

@@ -36,7 +36,11 @@ class ModernBench(Bench):
     def __init__(
         self, *, jitter: float = 0.5, url: str = URL, **settings: Unpack[ClientSettings]
     ) -> None:
-        options: ClientSettings = {"versions": tuple(REVISIONS), "listen": True, **settings}
+        options: ClientSettings = {
+            "versions": tuple(REVISIONS),
+            "standalone_stream": True,
+            **settings,
+        }
         super().__init__(jitter=jitter, url=url, **options)
 
     def start(self) -> Asked:

@@ -113,7 +113,7 @@ def test_so_are_those_that_the_caller_calls_idempotent(bench: ModernBench) -> No
 def test_attempts_are_bounded_whatever_the_server_says(bench: ModernBench, how: str) -> None:
     handle, asked = bench.call("tools/list", timeout=math.inf, total_timeout=math.inf)
     break_off(asked, how)
-    for _ in range(POLICY.attempts):
+    for _ in range(POLICY.max_attempts):
         bench.wait(4)
         break_off(bench.take(), how)
     assert reconnecting(bench) == [(1, 0.5), (2, 1.0), (3, 2.0), (4, 4.0)]
@@ -167,7 +167,7 @@ def test_the_server_may_say_how_long_to_wait_at_least(bench: ModernBench) -> Non
 def test_but_not_for_ever(bench: ModernBench) -> None:
     handle, asked = bench.call("tools/list")
     asked.cut()
-    for _ in range(POLICY.attempts):
+    for _ in range(POLICY.max_attempts):
         bench.wait(8)
         bench.take().refuse(503, b"starting")
     failure = only_failure(bench, handle)

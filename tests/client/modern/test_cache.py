@@ -274,7 +274,7 @@ def test_a_list_that_headers_have_proven_wrong_is_fetched_again(bench: ModernBen
 
 
 def test_only_so_many_are_kept_and_those_that_are_used_longest() -> None:
-    bench = ModernBench(cache=True, limits=Limits(cached_results=2)).connect()
+    bench = ModernBench(cache=True, limits=Limits(max_cached_results=2)).connect()
     for cursor in "12":
         fetch(bench, LIST, None, cursor=cursor)
     assert known(bench, cursor="1") is not None
@@ -283,7 +283,7 @@ def test_only_so_many_are_kept_and_those_that_are_used_longest() -> None:
 
 
 def test_only_so_many_bytes_are_kept() -> None:
-    bench = ModernBench(cache=True, limits=Limits(cached_bytes=1000)).connect()
+    bench = ModernBench(cache=True, limits=Limits(max_cached_bytes=1000)).connect()
     fetch(bench, LIST, holding(x="x" * 1000), cursor="0")
     both = [bench.call(LIST, params={"cursor": "1"})[1] for _ in range(2)]
     for asked in both:  # the second takes the place of the first

@@ -312,8 +312,8 @@ def test_the_url_that_messages_of_http_sse_go_to(bench: ModernBench) -> None:
 @pytest.mark.both_eras
 def test_refusals_that_decide_nothing(status: int) -> None:
     """Row E4 of the review: a handshake is tried once, and what comes of that is reported."""
-    verdicts = KnownServers()
-    bench = ModernBench(verdicts=verdicts, reconnect=ONCE)
+    known_servers = KnownServers()
+    bench = ModernBench(known_servers=known_servers, reconnect=ONCE)
     bench.start().refuse(status, b"no reason")
     asked = bench.take()
     assert offered(asked) == LATEST
@@ -321,7 +321,7 @@ def test_refusals_that_decide_nothing(status: int) -> None:
     reported = failure(bench)
     assert isinstance(reported, RequestRefused)
     assert (reported.status, reported.body) == (status, b"because")
-    assert verdicts.era(URL) is None
+    assert known_servers.era(URL) is None
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 429, 500, 501, 502, 503, 504])
@@ -335,12 +335,12 @@ def test_a_server_that_fails_at_what_it_does_not_know(bench: ModernBench, status
 @pytest.mark.both_eras
 def test_a_failure_says_nothing_about_the_next_time() -> None:
     """The server may have been starting: the next client asks it again for its version."""
-    verdicts = KnownServers()
-    bench = ModernBench(verdicts=verdicts)
+    known_servers = KnownServers()
+    bench = ModernBench(known_servers=known_servers)
     bench.start().refuse(503)
     becomes_legacy(bench)
-    assert verdicts.era(URL) is None
-    bench = ModernBench(verdicts=verdicts)
+    assert known_servers.era(URL) is None
+    bench = ModernBench(known_servers=known_servers)
     asked = bench.start()
     asked.answer(discovered(asked.id))
     becomes_modern(bench)

@@ -250,21 +250,21 @@ def test_closing_meanwhile(bench: ModernProcess) -> None:
 @requirement("VERS-C-006", "VERS-C-007")
 @pytest.mark.both_eras
 def test_the_next_client_of_an_old_server_does_not_ask() -> None:
-    verdicts = KnownServers()
-    bench = ModernProcess(verdicts=verdicts).start()
+    known_servers = KnownServers()
+    bench = ModernProcess(known_servers=known_servers).start()
     bench.exit(1)
     becomes_legacy(bench)
-    assert verdicts.era(COMMAND) is Era.LEGACY
-    ProcessBench(versions=("2025-11-25", MODERN), verdicts=verdicts).connect()
+    assert known_servers.era(COMMAND) is Era.LEGACY
+    ProcessBench(versions=("2025-11-25", MODERN), known_servers=known_servers).connect()
 
 
 @requirement("VERS-C-007")
 @pytest.mark.parametrize("code", [-32022, -32601, -32602])
 @pytest.mark.both_eras
 def test_when_what_is_remembered_fails_the_server_is_asked(code: int) -> None:
-    verdicts = KnownServers()
-    verdicts.remember(COMMAND, "stdio", Era.LEGACY)
-    bench = ModernProcess(verdicts=verdicts)
+    known_servers = KnownServers()
+    known_servers.remember(COMMAND, "stdio", Era.LEGACY)
+    bench = ModernProcess(known_servers=known_servers)
     bench.do(bench.client.start)
     assert bench.offered() == LATEST
     bench.say(failed(0, code, "no", {"supported": [MODERN]}))
@@ -272,14 +272,14 @@ def test_when_what_is_remembered_fails_the_server_is_asked(code: int) -> None:
     assert (message["id"], message["method"]) == (1, "server/discover")
     bench.say(discovered(1))
     assert connected(bench) == MODERN
-    assert verdicts.era(COMMAND) is Era.MODERN
+    assert known_servers.era(COMMAND) is Era.MODERN
 
 
 @pytest.mark.both_eras
 def test_a_process_that_fails_both_ways_is_given_up() -> None:
-    verdicts = KnownServers()
-    verdicts.remember(COMMAND, "stdio", Era.LEGACY)
-    bench = ModernProcess(verdicts=verdicts)
+    known_servers = KnownServers()
+    known_servers.remember(COMMAND, "stdio", Era.LEGACY)
+    bench = ModernProcess(known_servers=known_servers)
     bench.do(bench.client.start)
     for id in (0, 1, 2):
         assert len(bench.written) == 1
@@ -288,4 +288,4 @@ def test_a_process_that_fails_both_ways_is_given_up() -> None:
     reported = bench.closed()
     assert isinstance(reported, NegotiationFailed)
     assert len(reported.attempts) == 2
-    assert verdicts.era(COMMAND) is None
+    assert known_servers.era(COMMAND) is None

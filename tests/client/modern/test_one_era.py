@@ -65,9 +65,9 @@ def test_a_client_of_the_new_era_says_that_the_server_says_nothing(newer: Modern
 def test_a_client_of_the_new_era_cannot_use_http_sse() -> None:
     with pytest.raises(LocalProtocolError, match="http"):
         ModernBench(versions=MODERN_VERSIONS, transports=("http+sse",))
-    verdicts = KnownServers()
-    verdicts.remember(URL, "http+sse", Era.LEGACY)
-    bench = ModernBench(versions=MODERN_VERSIONS, verdicts=verdicts).connect()
+    known_servers = KnownServers()
+    known_servers.remember(URL, "http+sse", Era.LEGACY)
+    bench = ModernBench(versions=MODERN_VERSIONS, known_servers=known_servers).connect()
     bench.call()[1].result()
 
 

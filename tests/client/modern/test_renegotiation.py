@@ -24,7 +24,7 @@ requirement = pytest.mark.requirement
 
 @pytest.fixture
 def bench() -> ModernBench:
-    return ModernBench(listen=False).connect()
+    return ModernBench(standalone_stream=False).connect()
 
 
 def refuse(asked: Asked, *supported: str) -> None:

@@ -250,9 +250,9 @@ def test_an_error_for_an_answer_ends_the_call(bench: ModernBench, declines: bool
     handle, _ = begin(bench, {"k": question(), "l": question()}, "s")
     first, second = asked_ids(bench)
     if declines:
-        bench.do(bench.client.decline, first)
+        bench.do(bench.client.refuse_unsupported, first)
     else:
-        bench.do(bench.client.fail_with, first, JsonRpcError(-5, "not now", [1]))
+        bench.do(bench.client.respond_exception, first, JsonRpcError(-5, "not now", [1]))
     withdrew = [event for event in bench.events if isinstance(event, ServerRequestCancelled)]
     assert [event.request_id for event in withdrew] == [second]
     failure = only_failure(bench, handle)
@@ -352,7 +352,7 @@ def test_a_process_that_ends_meanwhile() -> None:
 
 @pytest.mark.both_eras
 def test_at_older_revisions_a_result_is_a_result_whatever_is_in_it() -> None:
-    bench = ModernBench(listen=False)
+    bench = ModernBench(standalone_stream=False)
     bench.start().refuse(400)
     bench.shake_hands()
     handle, asked = bench.call()

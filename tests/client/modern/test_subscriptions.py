@@ -133,7 +133,7 @@ def test_one_that_breaks_is_made_again(bench: ModernBench, clean: bool) -> None:
         asked.end()
     else:
         asked.cut()
-    bench.wait(POLICY.initial)
+    bench.wait(POLICY.initial_delay)
     again = bench.take()
     assert again.id != asked.id
     assert again.json["params"]["notifications"] == FILTER["notifications"]
@@ -144,7 +144,7 @@ def test_one_that_breaks_is_made_again(bench: ModernBench, clean: bool) -> None:
 
 def test_one_that_breaks_now_and_then_is_made_again_for_ever(bench: ModernBench) -> None:
     handle, asked = listen(bench)
-    for _ in range(3 * POLICY.attempts):
+    for _ in range(3 * POLICY.max_attempts):
         bench.wait(60)
         asked.cut()
         bench.wait(8)
@@ -159,7 +159,7 @@ def test_one_that_breaks_now_and_then_is_made_again_for_ever(bench: ModernBench)
 def test_one_that_breaks_at_once_is_given_up(bench: ModernBench) -> None:
     """The acknowledgement always comes; it is no progress."""
     handle, asked = listen(bench)
-    for _ in range(POLICY.attempts):
+    for _ in range(POLICY.max_attempts):
         asked.end()
         bench.wait(8)
         asked = bench.take()

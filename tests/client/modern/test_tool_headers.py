@@ -230,8 +230,8 @@ def test_on_stdio_there_are_no_headers() -> None:
 
 @pytest.mark.both_eras
 def test_at_older_revisions_there_are_none() -> None:
-    verdicts = KnownServers()
-    bench = ModernBench(verdicts=verdicts, listen=False)
+    known_servers = KnownServers()
+    bench = ModernBench(known_servers=known_servers, standalone_stream=False)
     bench.start().refuse(400)
     bench.shake_hands()
     bad = {"tools": [tool("query", a=mirrored("X", "number"))]}
@@ -366,9 +366,9 @@ def test_a_call_that_ends_meanwhile(bench: ModernBench, how: str) -> None:
 
 
 def test_the_tools_of_another_client_are_not_known() -> None:
-    verdicts = KnownServers()
-    ModernBench(verdicts=verdicts).connect().learn(tool("query", a=mirrored("A")))
-    other = ModernBench(verdicts=verdicts, url=URL)
+    known_servers = KnownServers()
+    ModernBench(known_servers=known_servers).connect().learn(tool("query", a=mirrored("A")))
+    other = ModernBench(known_servers=known_servers, url=URL)
     asked = other.start()
     asked.answer(discovered(asked.id))
     assert parameters(call(other, {"a": "x"})[1]) == {}

@@ -18,14 +18,14 @@ requirement = pytest.mark.requirement
 
 
 def remembering(transport: str = "streamable-http", era: Era = Era.LEGACY) -> KnownServers:
-    verdicts = KnownServers()
-    verdicts.remember(URL, transport, era)
-    return verdicts
+    known_servers = KnownServers()
+    known_servers.remember(URL, transport, era)
+    return known_servers
 
 
-def trusting(verdicts: KnownServers) -> ModernBench:
+def trusting(known_servers: KnownServers) -> ModernBench:
     """A client that begins with the handshake."""
-    bench = ModernBench(verdicts=verdicts, listen=False, reconnect=ONCE)
+    bench = ModernBench(known_servers=known_servers, standalone_stream=False, reconnect=ONCE)
     bench.do(bench.client.start)
     assert offered(bench.requests[0]) == LATEST
     return bench
@@ -34,25 +34,25 @@ def trusting(verdicts: KnownServers) -> ModernBench:
 @requirement("VERS-C-006", "VERS-C-011")
 @pytest.mark.both_eras
 def test_the_next_client_of_an_old_server_does_not_ask() -> None:
-    verdicts = KnownServers()
-    bench = ModernBench(verdicts=verdicts, listen=False)
+    known_servers = KnownServers()
+    bench = ModernBench(known_servers=known_servers, standalone_stream=False)
     bench.start().refuse(400)
     bench.shake_hands()
-    assert verdicts.era(URL) is Era.LEGACY
+    assert known_servers.era(URL) is Era.LEGACY
     bench.call()[1].result()
     bench.call()[1].refuse(404)  # the session has ended
     assert any(isinstance(event, SessionExpired) for event in bench.events)
     bench.shake_hands()
-    trusting(verdicts).shake_hands()
+    trusting(known_servers).shake_hands()
 
 
 @requirement("VERS-C-006")
 def test_a_server_of_the_new_era_is_asked_and_remembered() -> None:
-    verdicts = remembering("http+sse", Era.MODERN)
-    bench = ModernBench(verdicts=verdicts, transports=("streamable-http",)).connect()
-    assert verdicts.era(URL) is Era.MODERN
+    known_servers = remembering("http+sse", Era.MODERN)
+    bench = ModernBench(known_servers=known_servers, transports=("streamable-http",)).connect()
+    assert known_servers.era(URL) is Era.MODERN
     assert bench.requests == []
-    ModernBench(verdicts=verdicts).connect()
+    ModernBench(known_servers=known_servers).connect()
 
 
 @requirement("VERS-C-007")
@@ -77,14 +77,14 @@ def test_a_server_of_the_new_era_is_asked_and_remembered() -> None:
 def test_when_what_is_remembered_fails_the_server_is_asked(
     status: int, body: bytes, headers: Mapping[str, str]
 ) -> None:
-    verdicts = remembering()
-    bench = trusting(verdicts)
+    known_servers = remembering()
+    bench = trusting(known_servers)
     bench.take().refuse(status, body, **headers)
     asked = bench.take()
     assert asked.json["method"] == "server/discover"
     asked.answer(discovered(asked.id))
     assert bench.era() is Era.MODERN
-    assert verdicts.era(URL) is Era.MODERN
+    assert known_servers.era(URL) is Era.MODERN
 
 
 @requirement("VERS-C-007")
@@ -120,17 +120,17 @@ def test_when_everything_fails_all_is_told() -> None:
 @pytest.mark.parametrize("status", [401, 503])
 @pytest.mark.both_eras
 def test_what_decides_nothing_changes_nothing(status: int) -> None:
-    verdicts = remembering()
-    bench = trusting(verdicts)
+    known_servers = remembering()
+    bench = trusting(known_servers)
     bench.take().refuse(status)
     assert isinstance(failure(bench), RequestRefused)
-    assert verdicts.era(URL) is Era.LEGACY
+    assert known_servers.era(URL) is Era.LEGACY
 
 
 @pytest.mark.both_eras
 def test_a_server_of_http_sse_that_was_replaced() -> None:
-    verdicts = remembering("http+sse")
-    bench = ModernBench(verdicts=verdicts)
+    known_servers = remembering("http+sse")
+    bench = ModernBench(known_servers=known_servers)
     bench.do(bench.client.start)
     bench.take("GET").refuse(405)
     asked = bench.take()
@@ -170,7 +170,7 @@ def test_a_slow_server_of_the_new_era(status: int, answers: bool) -> None:
 
 @pytest.mark.both_eras
 def test_late_evidence_in_a_later_session() -> None:
-    bench = ModernBench(listen=False)
+    bench = ModernBench(standalone_stream=False)
     bench.start().refuse(404)
     bench.shake_hands()
     bench.call()[1].result()
@@ -212,7 +212,7 @@ def test_errors_of_the_old_era_are_no_evidence() -> None:
 
 @pytest.mark.both_eras
 def test_the_version_that_was_offered_may_be_answered_by_another() -> None:
-    bench = ModernBench(listen=False)
+    bench = ModernBench(standalone_stream=False)
     bench.start().answer(discovered(0, "2025-06-18"))
     asked = bench.take()
     assert offered(asked) == "2025-06-18"

@@ -31,6 +31,9 @@ async def _serve(port: int) -> None:
 
 
 async def _talk(url: str, script: Script, listen: bool) -> None:
-    settings: Any = {"answers": {"elicitation/create": accept}, "capabilities": CAPABILITIES}
-    async with sansmcp_asyncio.connect(url, listen=listen, **settings) as client:
+    settings: Any = {
+        "request_handlers": {"elicitation/create": accept},
+        "capabilities": CAPABILITIES,
+    }
+    async with sansmcp_asyncio.connect(url, standalone_stream=listen, **settings) as client:
         await awaiting(script)(client)

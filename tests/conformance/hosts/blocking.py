@@ -22,6 +22,9 @@ def serve(port: int) -> None:
 
 def talk(url: str, script: Script, *, listen: bool) -> None:
     """Connect, and run a script."""
-    settings: Any = {"answers": {"elicitation/create": accept}, "capabilities": CAPABILITIES}
-    with sansmcp_blocking.connect(url, listen=listen, **settings) as client:
+    settings: Any = {
+        "request_handlers": {"elicitation/create": accept},
+        "capabilities": CAPABILITIES,
+    }
+    with sansmcp_blocking.connect(url, standalone_stream=listen, **settings) as client:
         blocking(script)(client)

@@ -19,9 +19,12 @@ def talk(url: str, script: Script, *, listen: bool) -> None:
 
 
 async def _talk(url: str, script: Script, listen: bool) -> None:
-    settings: Any = {"answers": {"elicitation/create": accept}, "capabilities": CAPABILITIES}
+    settings: Any = {
+        "request_handlers": {"elicitation/create": accept},
+        "capabilities": CAPABILITIES,
+    }
     async with (
         httpx.AsyncClient() as http,
-        sansmcp_httpx.connect(url, http, listen=listen, **settings) as client,
+        sansmcp_httpx.connect(url, http, standalone_stream=listen, **settings) as client,
     ):
         await awaiting(script)(client)

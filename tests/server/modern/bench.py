@@ -142,9 +142,9 @@ def new_seal(
     *keys: bytes,
     clock: Clock | None = None,
     lifetime: float = 600.0,
-    first_use: Callable[[str], bool] | None = None,
+    claim_once: Callable[[str], bool] | None = None,
 ) -> StateSigner:
     """A seal for a test."""
     return StateSigner(
-        keys=keys or (KEY,), clock=clock or Clock(), lifetime=lifetime, first_use=first_use
+        keys=keys or (KEY,), clock=clock or Clock(), lifetime=lifetime, claim_once=claim_once
     )

@@ -16,7 +16,7 @@ ACCEPTED = {"action": "accept", "content": {"name": "Eve"}}
 
 
 def new_bench(seal: StateSigner | None = None) -> ModernBench:
-    return ModernBench(modern_app(), seal=seal or new_seal())
+    return ModernBench(modern_app(), state_signer=seal or new_seal())
 
 
 def asking(id: Any = 1, method: str = "tools/call", **params: Any) -> dict[str, Any]:

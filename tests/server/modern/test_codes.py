@@ -25,9 +25,9 @@ def test_retired_codes_are_replaced(bench: ModernBench, retired: int, code: int)
         old, old_call = bench.call(session, method="resources/read")
         for one in (call, old_call):
             if fails == "by hand":
-                bench.do(one.fail, retired, "no", {"x": 1})
+                bench.do(one.respond_error, retired, "no", {"x": 1})
             else:
-                bench.do(one.fail_with, JsonRpcError(retired, "no", {"x": 1}))
+                bench.do(one.respond_exception, JsonRpcError(retired, "no", {"x": 1}))
         assert talk.error == {"code": code, "message": "no", "data": {"x": 1}}
         assert old.error == {"code": retired, "message": "no", "data": {"x": 1}}
 

@@ -31,8 +31,8 @@ def test_both_eras_are_served_at_once(bench: ModernBench) -> None:
     session = bench.open_session()
     old, old_call = bench.call(session, 1)
     new, new_call = bench.start(modern(1))
-    assert old_call.session.revision.name == LATEST
-    assert new_call.session.revision.name == MODERN
+    assert old_call.peer.revision.name == LATEST
+    assert new_call.peer.revision.name == MODERN
     bench.do(old_call.respond, {"era": "old"})
     bench.do(new_call.respond, {"era": "new"})
     assert old.json["result"] == {"era": "old"}
@@ -44,10 +44,10 @@ def test_both_eras_are_served_at_once(bench: ModernBench) -> None:
 def test_a_request_without_any_version_is_of_the_older_era() -> None:
     bench = ModernBench(sessions=False)
     bench.post(request(1))
-    assert bench.last_call().session.revision.name == "2025-03-26"
+    assert bench.last_call().peer.revision.name == "2025-03-26"
     bench = ModernBench(sessions=False, versions=(LATEST, MODERN))
     bench.post(request(1))
-    assert bench.last_call().session.revision.name == LATEST
+    assert bench.last_call().peer.revision.name == LATEST
 
 
 @pytest.mark.both_eras

@@ -26,7 +26,7 @@ def bench() -> ModernBench:
 
 def greet(call: ServerCall) -> dict[str, Any]:
     """A tool can do without the extension; its own method cannot."""
-    if GREETING in call.session.client_capabilities.get("extensions", {}):
+    if GREETING in call.peer.client_capabilities.get("extensions", {}):
         return {"text": "hello"}
     if call.request.method == METHOD:
         missing: dict[str, Any] = {"requiredCapabilities": {"extensions": {GREETING: {}}}}
@@ -41,7 +41,7 @@ def ask(bench: ModernBench, method: str, *extensions: str) -> tuple[int | None, 
     try:
         bench.do(call.respond, greet(call))
     except JsonRpcError as error:
-        bench.do(call.fail_with, error)
+        bench.do(call.respond_exception, error)
     return talk.status, talk.json
 
 
@@ -75,7 +75,7 @@ def test_whatever_others_may_keep_every_request_reaches_the_application(bench: M
     """So it can decide each time who may know the answer."""
     for number, principal in enumerate(("ada", "bob", "ada")):
         talk, call = bench.start(modern(number, "tools/list"), principal=principal)
-        assert call.session.principal == principal
+        assert call.peer.principal == principal
         result: dict[str, Any] = {
             "tools": [],
             "ttlMs": 60000,

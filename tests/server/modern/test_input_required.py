@@ -41,7 +41,7 @@ requirement = pytest.mark.requirement
 def test_the_questions_are_the_result(method: str) -> None:
     bench = new_bench()
     talk, call = bench.start(asking("a", method))
-    assert (call.turn.answers, call.turn.state) == ({}, None)
+    assert (call.handler_input.input_responses, call.handler_input.state) == ({}, None)
     questions = {"name": NAME, "model": MODEL, "roots": ROOTS}
     assert bench.do(call.respond, InputRequired(questions)) is True
     assert talk.status == 200
@@ -87,8 +87,8 @@ def test_the_client_brings_answers_and_state(state: Any) -> None:
     assert sealed.isascii()
     answers = {"name": ACCEPTED}
     talk, call = bench.start(asking(2, inputResponses=answers, requestState=sealed))
-    assert call.turn.answers == answers
-    assert call.turn.state == state
+    assert call.handler_input.input_responses == answers
+    assert call.handler_input.state == state
     bench.do(call.respond, {"content": []})
     assert talk.json["result"]["resultType"] == "complete"
 
@@ -101,7 +101,7 @@ def test_there_is_always_a_state_or_a_question() -> None:
     sealed = talk.json["result"]["requestState"]
     assert "inputRequests" not in talk.json["result"]
     _, call = bench.start(asking(2, requestState=sealed))
-    assert (call.turn.answers, call.turn.state) == ({}, None)
+    assert (call.handler_input.input_responses, call.handler_input.state) == ({}, None)
 
 
 def test_a_state_alone_means_come_again() -> None:
@@ -109,7 +109,7 @@ def test_a_state_alone_means_come_again() -> None:
     talk, call = bench.start(asking())
     bench.do(call.respond, InputRequired(state={"step": 2}))
     _, call = bench.start(asking(2, requestState=talk.json["result"]["requestState"]))
-    assert call.turn.state == {"step": 2}
+    assert call.handler_input.state == {"step": 2}
 
 
 # Rounds
@@ -122,13 +122,13 @@ def test_three_rounds_each_with_another_server() -> None:
     for step in range(3):
         bench = new_bench()
         talk, call = bench.start(asking(step, **extra))
-        assert call.turn.state == (step or None)
+        assert call.handler_input.state == (step or None)
         bench.do(call.respond, InputRequired({f"q{step}": NAME}, step + 1))
         result = talk.json["result"]
         answers = dict.fromkeys(result["inputRequests"], ACCEPTED)
         extra = {"inputResponses": answers, "requestState": result["requestState"]}
     _, call = new_bench().start(asking(3, **extra))
-    assert (call.turn.state, call.turn.answers) == (3, {"q2": ACCEPTED})
+    assert (call.handler_input.state, call.handler_input.input_responses) == (3, {"q2": ACCEPTED})
 
 
 @requirement("MRTR-S-025", "MRTR-S-024")
@@ -137,16 +137,19 @@ def test_which_answers_are_needed_is_for_the_handler(answers: dict[str, Any]) ->
     bench = new_bench()
     sealed = first_round(bench)
     talk, call = bench.start(asking(2, inputResponses=answers, requestState=sealed))
-    assert call.turn.answers == answers
-    bench.do(call.respond, InputRequired({"name": NAME}, call.turn.state))
+    assert call.handler_input.input_responses == answers
+    bench.do(call.respond, InputRequired({"name": NAME}, call.handler_input.state))
     assert talk.json["result"]["resultType"] == "input_required"
     _, call = bench.start(asking(3, requestState=talk.json["result"]["requestState"]))
-    assert call.turn.state == "saved"
+    assert call.handler_input.state == "saved"
 
 
 def test_answers_may_come_without_a_state() -> None:
     _, call = new_bench().start(asking(2, inputResponses={"name": ACCEPTED}))
-    assert (call.turn.answers, call.turn.state) == ({"name": ACCEPTED}, None)
+    assert (call.handler_input.input_responses, call.handler_input.state) == (
+        {"name": ACCEPTED},
+        None,
+    )
 
 
 # What a client cannot be asked
@@ -218,7 +221,7 @@ def test_a_question_that_nobody_knows() -> None:
 def cannot_ask(method: str) -> None:
     app = App("everything")
     app.fallback(lambda: None)
-    bench = ModernBench(app, seal=new_seal())
+    bench = ModernBench(app, state_signer=new_seal())
     for about in (meta(ALL), meta()):
         talk, call = bench.start(modern(1, method, about=about))
         for required in (InputRequired({"name": NAME}), InputRequired(state=1)):
@@ -275,7 +278,7 @@ def test_a_state_that_is_no_json(state: Any) -> None:
 
 
 def test_rounds_on_stdio() -> None:
-    pipe = Pipe(modern_app(), seal=new_seal()).say(asking(1))
+    pipe = Pipe(modern_app(), state_signer=new_seal()).say(asking(1))
     call = pipe.bench.last_call()
     pipe.bench.do(call.respond, InputRequired({"name": NAME}, "saved"))
     (asked,) = pipe.settle().said
@@ -283,7 +286,10 @@ def test_rounds_on_stdio() -> None:
     sealed = asked["result"]["requestState"]
     pipe.say(asking(2, requestState=sealed, inputResponses={"name": ACCEPTED}))
     call = pipe.bench.last_call()
-    assert (call.turn.state, call.turn.answers) == ("saved", {"name": ACCEPTED})
+    assert (call.handler_input.state, call.handler_input.input_responses) == (
+        "saved",
+        {"name": ACCEPTED},
+    )
     pipe.say(asking(3, requestState=sealed, name="other"))
     (answer,) = pipe.said
     assert answer["error"]["code"] == -32602

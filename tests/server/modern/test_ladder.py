@@ -56,7 +56,7 @@ def test_a_notification_is_taken(bench: ModernBench, with_meta: bool) -> None:
     assert (talk.status, talk.body, talk.ended) == (202, b"", True)
     (event,) = bench.events
     assert isinstance(event, ClientNotified)
-    assert event.session.revision.name == MODERN
+    assert event.peer.revision.name == MODERN
     assert event.notification.method == "notifications/x"
 
 
@@ -141,7 +141,7 @@ def test_an_unknown_log_level(bench: ModernBench, level: Any) -> None:
 @pytest.mark.parametrize("info", [{}, {"clientInfo": None}, {"clientInfo": [1]}])
 def test_nobody_has_to_tell_a_name(bench: ModernBench, info: dict[str, Any]) -> None:
     _, call = bench.start(modern(1, about=meta(**info)))
-    assert call.session.client_info == {}
+    assert call.peer.client_info == {}
 
 
 # The headers that repeat it

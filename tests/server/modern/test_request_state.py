@@ -69,7 +69,7 @@ def test_a_state_of_somebody_else() -> None:
     refused(bench, message)
     refused(bench, message, principal="mallory")
     _, call = bench.start(message, principal="eve")
-    assert call.turn.state == "hers"
+    assert call.handler_input.state == "hers"
 
 
 @requirement("MRTR-S-018")
@@ -87,7 +87,7 @@ def test_a_state_of_another_request() -> None:
     refused(bench, asking(2, "prompts/get", requestState=sealed, name="a"))
     same = {"y": {"z": [1, 2]}, "x": 1}  # in another order
     _, call = bench.start(asking(2, requestState=sealed, name="a", arguments=same))
-    assert call.turn.state == "saved"
+    assert call.handler_input.state == "saved"
 
 
 @requirement("MRTR-S-018")
@@ -97,7 +97,7 @@ def test_what_belongs_to_a_round_or_says_who_asks_may_differ() -> None:
     message = asking(2, requestState=sealed, inputResponses={"a": {}})
     message["params"]["_meta"]["progressToken"] = 7
     _, call = bench.start(message)
-    assert call.turn.state == "saved"
+    assert call.handler_input.state == "saved"
 
 
 @requirement("MRTR-S-017")
@@ -118,11 +118,11 @@ def test_a_state_may_be_one_for_a_single_use() -> None:
     """Who counts the uses is told a name: that of another state differs, whatever was saved."""
     used: list[str] = []
 
-    def first_use(name: str) -> bool:
+    def claim_once(name: str) -> bool:
         used.append(name)
         return used.count(name) == 1
 
-    bench = new_bench(new_seal(first_use=first_use))
+    bench = new_bench(new_seal(claim_once=claim_once))
     states = [first_round(bench) for _ in range(2)]
     for number, sealed in enumerate(states, 1):
         bench.start(asking(10 * number, requestState=sealed))
@@ -142,7 +142,7 @@ def test_keys_can_be_changed() -> None:
 
 
 def test_parameters_as_deep_as_they_may_be() -> None:
-    bench = ModernBench(modern_app(), seal=new_seal(), limits=Limits(max_json_depth=500))
+    bench = ModernBench(modern_app(), state_signer=new_seal(), limits=Limits(max_json_depth=500))
     deep: Any = []
     for level in range(490):
         deep = [deep] if level % 3 else {"a": deep}
@@ -171,14 +171,14 @@ def test_what_is_not_well_formed(extra: dict[str, Any]) -> None:
 
 def test_null_is_nothing() -> None:
     _, call = new_bench().start(asking(1, inputResponses=None, requestState=None))
-    assert (call.turn.answers, call.turn.state) == ({}, None)
+    assert (call.handler_input.input_responses, call.handler_input.state) == ({}, None)
 
 
 def test_other_methods_have_no_rounds() -> None:
     """There these are names like others."""
     message = asking(1, "completion/complete", inputResponses=[], requestState=5)
     _, call = new_bench().start(message)
-    assert (call.turn.answers, call.turn.state) == ({}, None)
+    assert (call.handler_input.input_responses, call.handler_input.state) == ({}, None)
 
 
 def test_without_a_seal_no_state_can_be_used() -> None:

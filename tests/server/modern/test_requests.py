@@ -92,13 +92,13 @@ def test_a_stream_that_has_begun_is_not_begun_again(bench: ModernBench) -> None:
     """The time after which it would have begun by itself comes later."""
     talk, call = bench.start()
     bench.do(call.notify, "notifications/a")
-    assert bench.server.next_deadline() == bench.server.limits.keep_alive_interval
+    assert bench.server.next_deadline() == bench.server.limits.stream_comment_interval
     bench.wait(1)
     assert methods(talk) == ["notifications/a"]
 
 
 def test_a_quiet_stream_is_kept_alive() -> None:
-    bench = ModernBench(limits=Limits(keep_alive_interval=10))
+    bench = ModernBench(limits=Limits(stream_comment_interval=10))
     talk, call = bench.start()
     bench.wait(1)
     assert talk.body == b""
@@ -121,7 +121,7 @@ def test_after_the_answer_nothing_can_be_said(bench: ModernBench) -> None:
     assert bench.do(call.notify, "notifications/b") is False
     assert bench.do(call.progress, 1) is False
     assert bench.do(call.respond, {}) is False
-    assert bench.do(call.fail, 1, "late") is False
+    assert bench.do(call.respond_error, 1, "late") is False
     assert talk.body == body
 
 
@@ -129,7 +129,7 @@ def test_after_the_answer_nothing_can_be_said(bench: ModernBench) -> None:
 def test_an_error_of_a_handler_is_an_answer_like_others(bench: ModernBench, code: int) -> None:
     """A status of its own could be read as one of an older server."""
     talk, call = bench.start(modern("a"))
-    bench.do(call.fail, code, "no", {"x": 1})
+    bench.do(call.respond_error, code, "no", {"x": 1})
     assert talk.status == 200
     error = {"code": code, "message": "no", "data": {"x": 1}}
     assert talk.json == {"jsonrpc": "2.0", "id": "a", "error": error}
@@ -139,11 +139,11 @@ def test_an_error_of_a_handler_is_an_answer_like_others(bench: ModernBench, code
 def test_an_error_about_capabilities_has_a_status_of_its_own() -> None:
     bench = ModernBench(stream_after=1)
     talk, call = bench.start()
-    bench.do(call.fail, -32021, "sampling", {"requiredCapabilities": {"sampling": {}}})
+    bench.do(call.respond_error, -32021, "sampling", {"requiredCapabilities": {"sampling": {}}})
     assert (talk.status, talk.error["code"]) == (400, -32021)
     talk, call = bench.start()
     bench.do(call.notify, "notifications/x")
-    bench.do(call.fail, -32021, "too late for a status")
+    bench.do(call.respond_error, -32021, "too late for a status")
     assert (talk.status, methods(talk)) == (200, ["notifications/x", "answer"])
 
 
@@ -242,8 +242,8 @@ def test_what_belongs_to_sessions_is_ignored(bench: ModernBench) -> None:
     for given in (session, "unknown", ""):
         headers = {"mcp-session-id": given, "last-event-id": "abc-1"}
         talk, call = bench.start(None, headers)
-        assert not isinstance(call.session, Session)
-        assert call.session.notify("notifications/x", now=0) is False
+        assert not isinstance(call.peer, Session)
+        assert call.peer.notify("notifications/x", now=0) is False
         bench.do(call.respond, {})
         assert (talk.status, talk.header("mcp-session-id")) == (200, None)
         assert bench.ask(heard("notifications/x"), headers).status == 202
@@ -260,10 +260,10 @@ def test_a_request_is_known_by_what_it_says_itself(bench: ModernBench) -> None:
         info = {"name": f"client {number}", "version": "1"}
         message = modern(1, about=meta(capabilities, clientInfo=info))  # the same id, all the time
         talk, call = bench.start(message, principal=f"p{number}")
-        assert call.session.client_capabilities == capabilities
-        assert call.session.client_info == info
-        assert call.session.principal == f"p{number}"
-        assert not isinstance(call.session, Session)
+        assert call.peer.client_capabilities == capabilities
+        assert call.peer.client_info == info
+        assert call.peer.principal == f"p{number}"
+        assert not isinstance(call.peer, Session)
         talks.append(talk)
     assert bench.server.is_busy
     assert bench.server.sessions == ()

@@ -39,10 +39,10 @@ def test_a_request_is_answered(id: Any) -> None:
     call = pipe.say(
         modern(id, about=meta({"roots": {}}, clientInfo={"name": "c"}))
     ).bench.last_call()
-    assert call.session.client_capabilities == {"roots": {}}
-    assert call.session.client_info == {"name": "c"}
-    assert call.session.revision.name == MODERN
-    assert not isinstance(call.session, Session)
+    assert call.peer.client_capabilities == {"roots": {}}
+    assert call.peer.client_info == {"name": "c"}
+    assert call.peer.revision.name == MODERN
+    assert not isinstance(call.peer, Session)
     assert pipe.bench.server.is_busy
     assert not call.congested
     assert pipe.bench.do(call.disconnect) is False
@@ -53,7 +53,7 @@ def test_a_request_is_answered(id: Any) -> None:
 
 def test_an_error_is_an_answer() -> None:
     pipe = Pipe().say(modern(1))
-    pipe.bench.do(pipe.bench.last_call().fail, 7, "no")
+    pipe.bench.do(pipe.bench.last_call().respond_error, 7, "no")
     assert pipe.settle().said == [
         {"jsonrpc": "2.0", "id": 1, "error": {"code": 7, "message": "no"}}
     ]
@@ -147,7 +147,7 @@ def test_notifications_are_told() -> None:
     assert pipe.said == []
     (event,) = pipe.bench.events
     assert isinstance(event, ClientNotified)
-    assert event.session.revision.name == MODERN
+    assert event.peer.revision.name == MODERN
 
 
 @requirement("JSONRPC-B-018")

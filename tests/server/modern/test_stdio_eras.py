@@ -34,7 +34,7 @@ def test_both_eras_in_one_process() -> None:
     pipe.say(modern("before")).open("2025-06-18")
     old = pipe.call(1)
     new = pipe.say(modern(2)).bench.last_call()
-    assert (old.session.revision.name, new.session.revision.name) == ("2025-06-18", MODERN)
+    assert (old.peer.revision.name, new.peer.revision.name) == ("2025-06-18", MODERN)
     pipe.say(listening("l", toolsListChanged=True)).output = b""
     pipe.bench.do(pipe.bench.server.publish, TOOLS)
     pipe.bench.do(old.respond, {"era": "old"})
@@ -109,7 +109,7 @@ def test_calls_get_a_moment_when_the_input_ends() -> None:
 
 
 def test_calls_that_take_too_long_are_left_behind() -> None:
-    pipe = Pipe(modern_app(), grace=5.0)
+    pipe = Pipe(modern_app(), graceful_timeout=5.0)
     call = pipe.say(modern(1)).bench.last_call()
     pipe.end().wait(5)
     assert pipe.bench.events == [CallCancelled(call, "the input has ended")]
