@@ -25,7 +25,7 @@ from sansmcp import (
 )
 from sansmcp.effects import ClientEffect, OpenExchange
 from sansmcp.events import CallReceived
-from sansmcp.testing import counting_tokens
+from sansmcp.testing import sequential_tokens
 
 FEW, MANY = 100, 10_000
 LIMITS = Limits(max_pending_calls=2 * MANY)
@@ -52,7 +52,7 @@ def of_server(streams: int) -> Act:
     app = App("streams")
     app.handler("tools/call")(lambda: None)
     machine = Server(
-        app, new_token=counting_tokens(), sessions=False, resumable=False, limits=LIMITS
+        app, new_token=sequential_tokens(), sessions=False, resumable=False, limits=LIMITS
     )
     head = RequestHead(
         method=b"POST",

@@ -27,7 +27,7 @@ from sansmcp import (
 )
 from sansmcp.effects import OpenExchange, SendBytes
 from sansmcp.events import CallReceived
-from sansmcp.testing import counting_tokens
+from sansmcp.testing import sequential_tokens
 
 LIMITS = Limits(max_message_bytes=1 << 30, max_request_bytes=1 << 30)
 PIECE = b"x" * 65536
@@ -119,7 +119,7 @@ def _served(parts: Iterable[bytes], *, notify: bool, answer: int) -> object:
     app = App("large")
     app.handler("tools/call")(lambda: None)
     machine = Server(
-        app, new_token=counting_tokens(), sessions=False, resumable=False, limits=LIMITS
+        app, new_token=sequential_tokens(), sessions=False, resumable=False, limits=LIMITS
     )
     connection = ServerConnection(machine, now=0.0)
     sent = 0

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import attrs
 
-from .errors import LocalProtocolError, check_delay, expect
+from .errors import LocalProtocolError, check_delay, check_type
 
 Handler: TypeAlias = Callable[..., Any]
 """Takes the adapter's call object and returns the result.
@@ -110,9 +110,9 @@ class App:
     _fallback_options: HandlerOptions = attrs.field(factory=HandlerOptions, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        expect(str, name=self.name, version=self.version)
-        expect((str, NoneType), instructions=self.instructions)
-        expect(Mapping, capabilities=self.capabilities)
+        check_type(str, name=self.name, version=self.version)
+        check_type((str, NoneType), instructions=self.instructions)
+        check_type(Mapping, capabilities=self.capabilities)
 
     def handler(
         self, method: str, *, inline: bool = False, stream_after: float | None = None

@@ -13,7 +13,7 @@ import attrs
 
 from .http import RequestHead, ResponseHead
 from .store import Entry, StreamKey
-from .types import Driven, elide, hide_secrets, redact
+from .types import Drivable, elide, hide_secrets, redact
 
 # Of one server exchange: what to send.
 
@@ -52,7 +52,7 @@ ExchangeEffect: TypeAlias = SendHead | SendBody | SendEnd | Abort
 class Wake:
     """An exchange (or the pipe of stdio) has something to send: let its driver pull."""
 
-    exchange: Driven
+    exchange: Drivable
 
 
 @attrs.frozen(eq=False)
@@ -63,7 +63,7 @@ class Authenticate:
     no such effect unless the server was made with ``authentication=True``.
     """
 
-    exchange: Driven
+    exchange: Drivable
     head: RequestHead
 
 

@@ -47,7 +47,7 @@ class LocalProtocolError(ProtocolError):
     """
 
 
-def expect(kind: type[Any] | tuple[type[Any], ...], **given: object) -> None:
+def check_type(kind: type[Any] | tuple[type[Any], ...], **given: object) -> None:
     """Raises LocalProtocolError, which names the argument, for one that is of another kind.
 
     True and False are no numbers. For constructors and commands, where mistakes are made; what
@@ -60,12 +60,12 @@ def expect(kind: type[Any] | tuple[type[Any], ...], **given: object) -> None:
             raise LocalProtocolError(f"{name} must be {wanted}, and is {type(value).__name__}")
 
 
-def of_kind(kind: type[Any] | tuple[type[Any], ...]) -> Callable[[Any, Any, Any], None]:
+def instance_of_type(kind: type[Any] | tuple[type[Any], ...]) -> Callable[[Any, Any, Any], None]:
     """The same as a validator of ``attrs``."""
-    return lambda instance, attribute, value: expect(kind, **{attribute.name: value})
+    return lambda instance, attribute, value: check_type(kind, **{attribute.name: value})
 
 
-def check_seconds(*durations: float) -> None:
+def check_positive_seconds(*durations: float) -> None:
     """Raises LocalProtocolError for a duration that is not above zero; infinity is one."""
     for seconds in durations:
         try:
@@ -83,7 +83,7 @@ def check_delay(**delays: float | None) -> None:
     for name, seconds in delays.items():
         if seconds is None:
             continue
-        expect((int, float), **{name: seconds})
+        check_type((int, float), **{name: seconds})
         if not seconds >= 0:  # NaN is not, either
             raise LocalProtocolError(f"{name} must not be below zero, and is {seconds}")
 
@@ -215,8 +215,8 @@ class JsonRpcError(CallError):
         request_id: RequestId | None = None,
         http_status: int | None = None,
     ) -> None:
-        expect(int, code=code)
-        expect(str, message=message)
+        check_type(int, code=code)
+        check_type(str, message=message)
         super().__init__(f"{message} (code {code})", method=method, request_id=request_id)
         self.code = code
         self.message = message

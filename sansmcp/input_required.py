@@ -30,8 +30,8 @@ from .errors import (
     JsonRpcError,
     LocalProtocolError,
     RemoteProtocolError,
-    check_seconds,
-    expect,
+    check_positive_seconds,
+    check_type,
 )
 from .messages import ErrorResponse, Params, Response
 
@@ -71,9 +71,9 @@ class InputRequired:
     state: Any = None
 
     def __attrs_post_init__(self) -> None:
-        expect(Mapping, requests=self.requests)
+        check_type(Mapping, requests=self.requests)
         for name, question in self.requests.items():
-            expect(InputRequest, **{f"The question {name!r}": question})
+            check_type(InputRequest, **{f"The question {name!r}": question})
 
 
 @attrs.frozen(eq=False)
@@ -143,7 +143,7 @@ class StateSigner:
     def __attrs_post_init__(self) -> None:
         if not self.keys or not all(map(_is_key, self.keys)):
             raise LocalProtocolError("A seal needs a tuple of keys, each at least 16 bytes")
-        check_seconds(self.lifetime)
+        check_positive_seconds(self.lifetime)
 
     def sign(self, state: Any, principal: str, method: str, params: Params, *, name: str) -> str:
         """Seal a state, under a name of its own. Raises LocalProtocolError if it is not JSON."""

@@ -11,7 +11,7 @@ import math
 
 import attrs
 
-from .errors import LocalProtocolError, expect
+from .errors import LocalProtocolError, check_type
 
 
 @attrs.frozen(kw_only=True)
@@ -239,7 +239,7 @@ class Limits:
         for field in attrs.fields(Limits):
             name, value = field.name, getattr(self, field.name)
             is_count = str(field.type) == "int"
-            expect(int if is_count else (int, float), **{name: value})
+            check_type(int if is_count else (int, float), **{name: value})
             if not value > 0:  # NaN is not, either
                 raise LocalProtocolError(f"{name} must be above zero, and is {value}")
         if self.store_poll_interval == math.inf:

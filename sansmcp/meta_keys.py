@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .codecs import json
-from .errors import LocalProtocolError, expect
+from .errors import LocalProtocolError, check_type
 from .messages import Message
 
 _PREFIX = "io.modelcontextprotocol/"
@@ -60,7 +60,7 @@ def checked_capabilities(capabilities: Mapping[str, Any]) -> dict[str, Any]:
 
     Source: 2026-07-28 basic/versioning: Extension Negotiation.
     """
-    expect(Mapping, capabilities=capabilities)
+    check_type(Mapping, capabilities=capabilities)
     checked = dict(capabilities)
     json.encode(checked)
     for name in json.as_object(checked.get("extensions")) or {}:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from .errors import LocalProtocolError, expect
+from .errors import LocalProtocolError, check_type
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
@@ -28,7 +28,7 @@ def _names(names: Iterable[str]) -> tuple[str, ...]:
         raise LocalProtocolError(f"Not a tuple of names: {names!r}")
     names = tuple(names)
     for name in names:
-        expect(str, name=name)
+        check_type(str, name=name)
     return tuple(name.lower() for name in names)
 
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from .errors import LocalProtocolError
-from .types import Member
+from .types import FastEnum
 
 _S = TypeVar("_S", bound=enum.Enum)
 _E = TypeVar("_E", bound=enum.Enum)
@@ -34,7 +34,7 @@ def _table(rows: dict[_S, dict[_E, _S]]) -> Mapping[_S, Mapping[_E, _S]]:
     return MappingProxyType({state: MappingProxyType(row) for state, row in rows.items()})
 
 
-class ClientState(Member):
+class ClientState(FastEnum):
     """A client's conversation with one server."""
 
     NEW = enum.auto()
@@ -48,7 +48,7 @@ class ClientState(Member):
     CLOSED = enum.auto()
 
 
-class OpeningState(Member):
+class OpeningState(FastEnum):
     """How far a client is in opening a conversation, and in ending it."""
 
     NEW = enum.auto()
@@ -70,7 +70,7 @@ class OpeningState(Member):
     CLOSED = enum.auto()
 
 
-class OpeningEvent(Member):
+class OpeningEvent(FastEnum):
     """What the opening does next."""
 
     LOCATE = enum.auto()
@@ -120,7 +120,7 @@ OPENING = _table(
 )
 
 
-class ProcessState(Member):
+class ProcessState(FastEnum):
     """A server process of a client."""
 
     NEW = enum.auto()
@@ -136,14 +136,14 @@ class ProcessState(Member):
     ENDED = enum.auto()
 
 
-class ProcessEvent(Member):
+class ProcessEvent(FastEnum):
     """What can happen to a server process."""
 
     START = enum.auto()
     CLOSE = enum.auto()
     TIMEOUT = enum.auto()
     EXITED = enum.auto()
-    DRAINED = enum.auto()
+    OUTPUT_READ = enum.auto()
     """All it wrote was read, or took too long to come."""
 
 
@@ -167,7 +167,7 @@ PROCESS = _table(
             ProcessEvent.EXITED: ProcessState.EXITED,
         },
         ProcessState.EXITED: {
-            ProcessEvent.DRAINED: ProcessState.ENDED,
+            ProcessEvent.OUTPUT_READ: ProcessState.ENDED,
             # It could not bear to be asked for its version, and is not asked again.
             ProcessEvent.START: ProcessState.RUNNING,
         },
@@ -176,7 +176,7 @@ PROCESS = _table(
 )
 
 
-class StreamState(Member):
+class StreamState(FastEnum):
     """A client's end of one stream, over any number of connections."""
 
     OPENING = enum.auto()
@@ -189,7 +189,7 @@ class StreamState(Member):
     CLOSED = enum.auto()
 
 
-class StreamEvent(Member):
+class StreamEvent(FastEnum):
     """What can happen to a client's end of a stream."""
 
     OPENED = enum.auto()
@@ -226,7 +226,7 @@ STREAM = _table(
 )
 
 
-class SessionState(Member):
+class SessionState(FastEnum):
     """A session as the server sees it."""
 
     OPENING = enum.auto()
@@ -235,7 +235,7 @@ class SessionState(Member):
     ENDED = enum.auto()
 
 
-class SessionEvent(Member):
+class SessionEvent(FastEnum):
     """What can happen to a session."""
 
     INITIALIZED = enum.auto()
@@ -258,7 +258,7 @@ SESSION = _table(
 )
 
 
-class LogState(Member):
+class LogState(FastEnum):
     """The log of a stream, at an instance of a server that writes or reads it."""
 
     WRITING = enum.auto()
@@ -273,7 +273,7 @@ class LogState(Member):
     """Nothing follows, and what was there is not stored."""
 
 
-class LogEvent(Member):
+class LogEvent(FastEnum):
     """What can happen to the log of a stream."""
 
     END = enum.auto()
@@ -316,7 +316,7 @@ LOG = _table(
 )
 
 
-class CallState(Member):
+class CallState(FastEnum):
     """A request that a server works on."""
 
     RUNNING = enum.auto()
@@ -324,7 +324,7 @@ class CallState(Member):
     CANCELLED = enum.auto()
 
 
-class CallEvent(Member):
+class CallEvent(FastEnum):
     """What can happen to a call."""
 
     ANSWER = enum.auto()
@@ -344,7 +344,7 @@ CALL = _table(
 )
 
 
-class ExchangeState(Member):
+class ExchangeState(FastEnum):
     """One HTTP request and its response, as the server sees it."""
 
     HEAD = enum.auto()
@@ -359,7 +359,7 @@ class ExchangeState(Member):
     """The response is complete, or nobody is there to read it."""
 
 
-class ExchangeEvent(Member):
+class ExchangeEvent(FastEnum):
     """What can happen to an exchange."""
 
     HEAD = enum.auto()
@@ -367,35 +367,35 @@ class ExchangeEvent(Member):
     STREAM = enum.auto()
     ANSWER = enum.auto()
     """A whole response is given, or the stream is ended."""
-    GONE = enum.auto()
+    LOST = enum.auto()
 
 
 EXCHANGE = _table(
     {
         ExchangeState.HEAD: {
             ExchangeEvent.HEAD: ExchangeState.BODY,
-            ExchangeEvent.GONE: ExchangeState.DONE,
+            ExchangeEvent.LOST: ExchangeState.DONE,
         },
         ExchangeState.BODY: {
             ExchangeEvent.COMPLETE: ExchangeState.DECIDING,
             ExchangeEvent.ANSWER: ExchangeState.DONE,
-            ExchangeEvent.GONE: ExchangeState.DONE,
+            ExchangeEvent.LOST: ExchangeState.DONE,
         },
         ExchangeState.DECIDING: {
             ExchangeEvent.STREAM: ExchangeState.STREAMING,
             ExchangeEvent.ANSWER: ExchangeState.DONE,
-            ExchangeEvent.GONE: ExchangeState.DONE,
+            ExchangeEvent.LOST: ExchangeState.DONE,
         },
         ExchangeState.STREAMING: {
             ExchangeEvent.ANSWER: ExchangeState.DONE,
-            ExchangeEvent.GONE: ExchangeState.DONE,
+            ExchangeEvent.LOST: ExchangeState.DONE,
         },
         ExchangeState.DONE: {},
     }
 )
 
 
-class ConnectionState(Member):
+class ConnectionState(FastEnum):
     """An HTTP/1.1 connection, as the server sees it: one request after the other."""
 
     IDLE = enum.auto()
@@ -411,7 +411,7 @@ class ConnectionState(Member):
     CLOSED = enum.auto()
 
 
-class ConnectionEvent(Member):
+class ConnectionEvent(FastEnum):
     """What can happen to a connection."""
 
     BYTES = enum.auto()

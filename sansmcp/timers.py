@@ -19,10 +19,10 @@ from typing import TypeAlias
 
 import attrs
 
-from .types import Member
+from .types import FastEnum
 
 
-class Timer(Member):
+class Timer(FastEnum):
     """Every deadline there is."""
 
     REQUEST = enum.auto()
@@ -44,7 +44,7 @@ class Timer(Member):
     STREAM_IDLE = enum.auto()
     """Client: an event stream that can be resumed was silent for its longest allowed time."""
 
-    DRAIN = enum.auto()
+    DISCARD_RESPONSE = enum.auto()
     """Client: a response of which nothing more is wanted took too long to end."""
 
     CLOSE = enum.auto()
@@ -61,10 +61,10 @@ class Timer(Member):
     alive.
     """
 
-    CLIENT_ANSWER = enum.auto()
+    CLIENT_RESPONSE = enum.auto()
     """Server: the client did not answer a request that the server made."""
 
-    FOLLOW = enum.auto()
+    STORE_POLL = enum.auto()
     """Server: what another instance may have written is to be looked for again."""
 
     STORED = enum.auto()

@@ -50,7 +50,7 @@ from .process import (
     StdoutClosed,
     StdoutData,
 )
-from .types import escape_controls, hide_secrets, never
+from .types import assert_never, escape_controls, hide_secrets
 
 _WIDTH = 100
 _NUMBER = re.compile(r"-[0-9]{1,10}$")
@@ -80,7 +80,7 @@ class Tracer:
             case Abort():
                 self._line(exchange, ">", "connection broken off")
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     def client_effect(self, effect: ClientEffect) -> None:
         """A client makes a request, breaks one off, or does something with its process."""
@@ -100,7 +100,7 @@ class Tracer:
             case TerminateProcess() | KillProcess():
                 self._write(f"> {type(effect).__name__}")
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     def process(self, part: ProcessPart) -> None:
         """Something has come of a client's process."""
@@ -117,7 +117,7 @@ class Tracer:
             case ProcessStartFailed(reason):
                 self._write(f"< not started: {reason}")
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     def pipe(self, arrow: str, lines: bytes) -> None:
         """A server on stdio sends (``>``) or receives (``<``) lines."""
@@ -146,7 +146,7 @@ class Tracer:
                 self._decoders.pop(exchange, None)
                 self._line(exchange, arrow, f"gone: {reason}")
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     def _body(self, exchange: int, arrow: str, data: bytes) -> None:
         decoder = self._decoders.get(exchange)

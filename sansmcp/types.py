@@ -18,7 +18,7 @@ else:
     from typing import Unpack as Unpack
 
 
-class Member(enum.Enum):
+class FastEnum(enum.Enum):
     """A key of tables: found by what it is, which is quicker than by its name."""
 
     __hash__ = object.__hash__
@@ -44,7 +44,7 @@ STDIO = "stdio"
 """The names of the transports."""
 
 
-class Era(Member):
+class Era(FastEnum):
     """The two ways in which MCP opens a conversation."""
 
     LEGACY = "legacy"
@@ -54,7 +54,7 @@ class Era(Member):
     """2026-07-28: no handshake, every request stands alone."""
 
 
-class Driven(Protocol):
+class Drivable(Protocol):
     """What somebody drives: an exchange, or a pipe."""
 
     driver: Any
@@ -92,7 +92,7 @@ class Secret:
         return hash(self._value)
 
 
-def never(value: NoReturn) -> NoReturn:
+def assert_never(value: NoReturn) -> NoReturn:
     """Stands where no value can come: type checkers complain when a case was forgotten."""
     raise TypeError(f"Nothing that is expected here: {elide(value)}")
 

@@ -12,7 +12,7 @@ import sansmcp
 from sansmcp import Idle
 from sansmcp.drivers.store_checks import check_synchronous, has_secret, is_durable
 from sansmcp.effects import SendBytes
-from sansmcp.errors import check_settings, of_kind
+from sansmcp.errors import check_settings, instance_of_type
 from sansmcp.types import Unpack
 
 from ._options import options_of
@@ -43,7 +43,7 @@ class DriverOptions:
             ``SqliteStore``; or set ``seal`` to the same keys.
     """
 
-    threads: int = attrs.field(default=32, validator=of_kind(int))
+    threads: int = attrs.field(default=32, validator=instance_of_type(int))
     authenticate: sansmcp.Authenticator | None = None
     store: sansmcp.Store | None = None
 

@@ -22,9 +22,9 @@ from sansmcp.effects import (
     TerminateProcess,
     WriteStdin,
 )
-from sansmcp.errors import expect
+from sansmcp.errors import check_type
 from sansmcp.process import ProcessPart
-from sansmcp.types import never
+from sansmcp.types import assert_never
 
 START_ERRORS = (OSError, ValueError)
 """What starting a process raises; ValueError if its command contains a NUL character."""
@@ -45,9 +45,9 @@ def environment_of(env: Mapping[str, str] | None, *, inherit_env: bool) -> dict[
     of str to str; the error shows names, but no values.
     """
     given: Mapping[str, str] = {} if env is None else env
-    expect(Mapping, env=given)
+    check_type(Mapping, env=given)
     for name, value in given.items():
-        expect(str, **{"a name in env": name, f"env[{name!r}]": value})
+        check_type(str, **{"a name in env": name, f"env[{name!r}]": value})
     if inherit_env:
         return {**os.environ, **given}
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
@@ -151,7 +151,7 @@ def _perform(
         case KillProcess():
             child.signal(kill=True)
         case _ as impossible:
-            never(impossible)
+            assert_never(impossible)
 
 
 def signal_group(pid: int, *, kill: bool) -> None:

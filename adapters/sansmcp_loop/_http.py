@@ -12,7 +12,7 @@ import sansmcp
 from sansmcp import Idle
 from sansmcp.effects import Abort, ExchangeEffect, SendBody, SendEnd, SendHead
 from sansmcp.http import RequestPart
-from sansmcp.types import never
+from sansmcp.types import assert_never
 from sansmcp_local import ServerParts
 
 from ._loops import Task, current_loop
@@ -163,7 +163,7 @@ class HttpExchange(abc.ABC):
                 await (self._read() if self._is_reading else self._wait())
                 return None
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     async def _send(self, send: Callable[..., Awaitable[None]], *part: Any) -> bool:
         """Send a part; False if the client takes nothing, or has disconnected."""

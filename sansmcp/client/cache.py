@@ -39,7 +39,7 @@ _Key: TypeAlias = tuple[str, bytes]
 
 
 @attrs.frozen
-class _Kept:
+class _CacheEntry:
     """A result that is kept."""
 
     data: bytes
@@ -63,14 +63,16 @@ class Cache:
 
     _limits: Limits
     _is_on: bool
-    _entries: OrderedDict[_Key, _Kept] = attrs.field(factory=OrderedDict["_Key", _Kept], init=False)
+    _entries: OrderedDict[_Key, _CacheEntry] = attrs.field(
+        factory=OrderedDict["_Key", _CacheEntry], init=False
+    )
     _bytes: int = attrs.field(default=0, init=False)
-    changes: int = attrs.field(default=0, init=False)
+    generation: int = attrs.field(default=0, init=False)
     """How often something has changed, perhaps. A result that was asked for before a change, and
     comes after it, may be of the time before.
     """
 
-    def find(self, method: str, params: Params, now: float) -> Any:
+    def lookup(self, method: str, params: Params, now: float) -> Any:
         """The result that is kept; None if there is none that still holds."""
         key = _key(method, params) if self._entries else None
         kept = self._entries.get(key) if key is not None else None
@@ -82,7 +84,7 @@ class Cache:
         self._entries.move_to_end(key)
         return json.decode(kept.data, self._limits.max_json_depth)
 
-    def keep(self, method: str, params: Params, result: Any, now: float) -> None:
+    def insert(self, method: str, params: Params, result: Any, now: float) -> None:
         """Keep a result for as long as it says."""
         limits = self._limits
         key = _key(method, params) if self._is_on else None
@@ -90,7 +92,7 @@ class Cache:
         if key is None or not seconds:
             return
         data = json.encode(result)
-        kept = _Kept(data, params.get("uri"), now + seconds, len(key[1]) + len(data))
+        kept = _CacheEntry(data, params.get("uri"), now + seconds, len(key[1]) + len(data))
         if kept.size > limits.max_cached_bytes:
             return
         self._drop(key)
@@ -101,15 +103,15 @@ class Cache:
         ):
             self._drop(next(iter(self._entries)))
 
-    def notified(self, notification: Notification) -> None:
+    def invalidate(self, notification: Notification) -> None:
         """The server tells something; perhaps that what is kept has changed."""
         if notification.method == _UPDATED:
             uri = (notification.params or {}).get("uri")
             self._forget(key for key, kept in self._entries.items() if kept.is_changed_by(uri))
         for method in _CHANGES.get(notification.method, ()):
-            self.forget(method)
+            self.discard(method)
 
-    def forget(self, method: str) -> None:
+    def discard(self, method: str) -> None:
         """Nothing that this method has given holds any more."""
         self._forget(key for key in self._entries if key[0] == method)
 
@@ -118,7 +120,7 @@ class Cache:
         self._forget(self._entries)
 
     def _forget(self, keys: Iterable[_Key]) -> None:
-        self.changes += 1
+        self.generation += 1
         for key in tuple(keys):
             self._drop(key)
 

@@ -79,7 +79,7 @@ class ChildProcess:
     def failed(self, reason: str) -> ProcessClosed:
         """Record that it could not be started."""
         self._advance(ProcessEvent.EXITED)
-        self._advance(ProcessEvent.DRAINED)
+        self._advance(ProcessEvent.OUTPUT_READ)
         text = f"{self.command[0]!r} could not be started: {reason}"
         return ProcessClosed(ProcessEnded(text, status=None, log=()))
 
@@ -132,7 +132,7 @@ class ChildProcess:
 
     def closed(self) -> ProcessClosed:
         """Record that all it wrote was read, or will not come."""
-        self._advance(ProcessEvent.DRAINED)
+        self._advance(ProcessEvent.OUTPUT_READ)
         return ProcessClosed(self._error())
 
     def _forget(self) -> None:

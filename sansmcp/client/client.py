@@ -44,10 +44,10 @@ from ..errors import (
     LocalProtocolError,
     RemoteProtocolError,
     RequestCancelled,
-    check_seconds,
+    check_positive_seconds,
     check_settings,
+    check_type,
     error_response,
-    expect,
 )
 from ..events import (
     CallCompleted,
@@ -90,7 +90,7 @@ from ..process import (
 from ..revisions import REVISIONS
 from ..states import ClientState, OpeningState, ProcessState
 from ..timers import Timer, TimerTable
-from ..types import STDIO, Idle, Unpack, never
+from ..types import STDIO, Idle, Unpack, assert_never
 from .cache import Cache
 from .child_process import ChildProcess
 from .exchange import (
@@ -159,7 +159,7 @@ from .outcomes import (
 )
 from .post import INITIALIZED, PendingPost, Posts
 from .reader import ResponseReader
-from .request import Clock, Kind, PendingRequest, encode_without_meta
+from .request import CallTimeouts, Kind, PendingRequest, encode_without_meta
 from .stream import Stream
 from .tool_headers import ToolHeaders
 
@@ -363,7 +363,7 @@ class Client:
             timeout = math.inf if lasts else self._options.timeout
         if total_timeout is None:
             total_timeout = math.inf if lasts else self._options.total_timeout
-        check_seconds(timeout, total_timeout)
+        check_positive_seconds(timeout, total_timeout)
         if method == INITIALIZE:
             raise LocalProtocolError("initialize is sent by start(), not by call()")
         if len(self._calls) >= self.limits.max_pending_calls:
@@ -380,7 +380,7 @@ class Client:
             method,
             params,
             idempotent=method in SAFE_METHODS if idempotent is None else idempotent,
-            clock=Clock(timeout, total_timeout, reset_on_progress, now),
+            timeouts=CallTimeouts(timeout, total_timeout, reset_on_progress, now),
             encoded_params=encoded,
         )
         self._calls[request.number] = request
@@ -521,7 +521,7 @@ class Client:
                 self._on_process(process.failed(reason))
                 return
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
         self._pump_lines(process)
 
     def next_effect(self) -> ClientEffect | Idle:
@@ -592,7 +592,7 @@ class Client:
                     self._step(self._opening.due(now, printed))
                 case Timer.POST:
                     self._post_due(key)
-                case Timer.DRAIN:
+                case Timer.DISCARD_RESPONSE:
                     self._abort(key)
                 case Timer.CLOSE:
                     self._closed()
@@ -649,7 +649,7 @@ class Client:
                     Reconnecting(call=None, delay=delay, attempt=attempt, reason=reason)
                 )
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     def _send_own(self, kind: Kind, method: str, params: Params | None) -> None:
         request = self._opening_request = PendingRequest(
@@ -692,10 +692,10 @@ class Client:
         self._cache.clear()
         failed: list[int] = []
         for call in tuple(self._calls.values()):
-            if call.survives:
+            if call.can_requeue:
                 self._leave_stream(call, complete=False)
-                assert call.clock is not None
-                call.clock.forget_questions(self._now)
+                assert call.timeouts is not None
+                call.timeouts.forget_questions(self._now)
                 self._arm(call)
             else:
                 failed.append(call.number)
@@ -759,11 +759,11 @@ class Client:
     def _send(self, request: PendingRequest) -> None:
         """Make a request, with a new id, unless the result of the call is known."""
         if request.kind is Kind.CALL:
-            cached = self._cache.find(request.method, request.sent_params, self._now)
+            cached = self._cache.lookup(request.method, request.sent_params, self._now)
             if cached is not None:
                 self._end_call(request, CallCompleted(request.number, cached), complete=True)
                 return
-            request.changes = self._cache.changes
+            request.cache_generation = self._cache.generation
         self._by_id.pop(request.id, None)
         self._last_id += 1
         request.id = self._last_id
@@ -799,13 +799,13 @@ class Client:
         if isinstance(result, CallError):
             is_bad = isinstance(result, JsonRpcError) and result.code == INVALID_PARAMS
             if is_bad and "cursor" in (request.params or {}):
-                self._cache.forget(request.method)  # the pages do not belong together any more
+                self._cache.discard(request.method)  # the pages do not belong together any more
             self._fail_call(request, result, complete=True)
             return
         if request.method == "tools/list":
             result = self._record_tools(result)
-        if self._agreed.revision.caching and request.changes == self._cache.changes:
-            self._cache.keep(request.method, request.sent_params, result, self._now)
+        if self._agreed.revision.caching and request.cache_generation == self._cache.generation:
+            self._cache.insert(request.method, request.sent_params, result, self._now)
         self._end_call(request, CallCompleted(request.number, result), complete=True)
 
     def _fail_call(
@@ -850,8 +850,8 @@ class Client:
             request.child = None
 
     def _call_timed_out(self, request: PendingRequest) -> None:
-        assert request.clock is not None
-        limit = request.clock.limit(self._now)
+        assert request.timeouts is not None
+        limit = request.timeouts.limit(self._now)
         self._tell_cancelled(request, f"timed out after {limit}")
         self._fail_call(request, request.timed_out(self._now))
 
@@ -884,7 +884,7 @@ class Client:
             case Kind.TOOLS:
                 self._end_tools(request)
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     def _lost(self, request: PendingRequest, lost: Lost) -> None:
         """End a request whose answer nothing can bring any more."""
@@ -898,7 +898,7 @@ class Client:
             case Kind.TOOLS:
                 self._end_tools(request)
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     def _refused(self, request: PendingRequest, refusal: Refusal) -> None:
         """End a request whose HTTP request was refused for good."""
@@ -912,7 +912,7 @@ class Client:
             case Kind.TOOLS:
                 self._end_tools(request)
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     def _call_refused(self, request: PendingRequest, refusal: Refusal) -> None:
         error = refusal.error
@@ -955,7 +955,7 @@ class Client:
                 outcome = self._opening.version_refused(self._now)
                 self._begin_again(outcome, lambda call: call.lost(why))
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     def _own_answered(
         self,
@@ -1004,7 +1004,7 @@ class Client:
         were listed. Source: 2026-07-28 basic/transports: Custom Headers; SEP-2243.
         """
         self._leave_stream(request, complete=True)
-        self._cache.forget("tools/list")
+        self._cache.discard("tools/list")
         child = PendingRequest(
             next(self._own_numbers), Kind.TOOLS, "tools/list", {}, parent=request.number
         )
@@ -1052,7 +1052,7 @@ class Client:
             case RoundDone() | RoundFailed() as outcome:
                 self._on_round(outcome)
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     def _on_round(self, outcome: RoundDone | RoundFailed) -> None:
         request = self._calls[outcome.number]
@@ -1066,8 +1066,8 @@ class Client:
         """Put a server request to the application, and stop the clocks of calls."""
         for number in stopped:
             call = self._calls[number]
-            assert call.clock is not None
-            call.clock.stop(self._now)
+            assert call.timeouts is not None
+            call.timeouts.pause(self._now)
             call.asked += 1
             self._arm(call)
         self._events.append(ServerRequestReceived(owner, asked))
@@ -1108,7 +1108,7 @@ class Client:
             case None:
                 pass
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     def _answer(self, message: Response | ErrorResponse, *, declined: bool = False) -> bool:
         """Answer a server request; False if it is not open any more."""
@@ -1123,7 +1123,7 @@ class Client:
             case ResponseBuffered():
                 pass
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
         self._let_clocks_go_on(question.stopped, answered=not declined)
         return True
 
@@ -1138,13 +1138,13 @@ class Client:
         for number in numbers:
             call = self._calls.get(number)
             if call is not None:
-                assert call.clock is not None
-                call.clock.go_on(self._now, answered=answered)
+                assert call.timeouts is not None
+                call.timeouts.resume(self._now, answered=answered)
                 self._arm(call)
 
     def _arm(self, call: PendingRequest) -> None:
-        assert call.clock is not None
-        self._timers.set(Timer.REQUEST, call.number, call.clock.deadline)
+        assert call.timeouts is not None
+        self._timers.set(Timer.REQUEST, call.number, call.timeouts.deadline)
 
     # Turns (SEP-1858)
 
@@ -1180,7 +1180,7 @@ class Client:
             case ResponseBuffered():
                 pass
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     def _refuse_turn(self, request: PendingRequest, limit: LimitExceeded) -> None:
         text = f"The server has asked {limit.what}"
@@ -1259,7 +1259,7 @@ class Client:
                 if is_confirmation:
                     self._opening.confirm_delayed(reason)
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     # HTTP exchanges
 
@@ -1338,14 +1338,14 @@ class Client:
             if exchange.reader.stop():
                 del self._exchanges[number]
             elif not exchange.reader.is_complete:
-                self._timers.set(Timer.DRAIN, number, self._now + _DRAIN_TIMEOUT)
+                self._timers.set(Timer.DISCARD_RESPONSE, number, self._now + _DRAIN_TIMEOUT)
 
     def _abort(self, number: int) -> None:
         """Break off an exchange, if it is still under way."""
         exchange = self._exchanges.pop(number, None)
         if exchange is not None:
             exchange.stream = None
-            self._timers.stop(Timer.DRAIN, number)
+            self._timers.stop(Timer.DISCARD_RESPONSE, number)
             if not exchange.reader.is_complete:
                 self._effects.append(AbortExchange(exchange=number))
 
@@ -1385,7 +1385,7 @@ class Client:
             case Draining():
                 self._on_rest(outcome)
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     def _follow_redirect(self, exchange: Exchange, refused: Refused) -> bool:
         """Ask again where the server says, if that is allowed; what follows goes there at once."""
@@ -1452,7 +1452,7 @@ class Client:
                 else:
                     self._on_stream(request.number, decided)
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     def _on_post_response(self, post: PendingPost, outcome: ReaderOutcome) -> None:
         match outcome:
@@ -1499,7 +1499,7 @@ class Client:
                 else:
                     self._give_up_standalone_stream(refusal.message)
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     def _give_up_standalone_stream(self, reason: str) -> None:
         self._stop_standalone_stream()
@@ -1535,7 +1535,7 @@ class Client:
             case Refused():  # pragma: no cover - it was opened
                 raise AssertionError(outcome)
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     def _event_stream_lost(self, reason: str) -> None:
         """Open a new stream and a new session: nothing of the stream can be resumed."""
@@ -1564,7 +1564,7 @@ class Client:
             case Refused(refusal):
                 self._step(opening.stream_refused(refusal, now))
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     def _located(self, event: SseEvent) -> None:
         from .legacy.endpoint import endpoint_from
@@ -1597,7 +1597,7 @@ class Client:
                 else:
                     self._lost(self._request(number), outcome)
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     def _reconnect(self, number: int) -> None:
         """Make the next attempt: the delay before it is over."""
@@ -1614,7 +1614,7 @@ class Client:
                 self._send(self._request(number))
                 return
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
         if number == _STANDALONE:
             self._standalone_exchange = exchange
         else:
@@ -1668,12 +1668,12 @@ class Client:
             case Notification(method="notifications/cancelled", params=params):
                 self._on_cancelled(params or {})
             case Notification():
-                self._cache.notified(message)
+                self._cache.invalidate(message)
                 about = call or self._subscription_of(message)
                 handle = None if about is None else about.number
                 self._events.append(ServerNotified(handle, message))
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     def _on_answer(self, message: Response | ErrorResponse, owner: PendingRequest | None) -> None:
         request = self._by_id.get(message.id)
@@ -1720,8 +1720,8 @@ class Client:
         if type(progress) not in (int, float):
             self._report_violation("progress that is no number", "invalid_progress")
         elif call is not None and call.kind is Kind.CALL:
-            assert call.clock is not None
-            call.clock.progressed(self._now)
+            assert call.timeouts is not None
+            call.timeouts.progressed(self._now)
             self._arm(call)
             total, text = params.get("total"), params.get("message")
             self._events.append(
@@ -1815,7 +1815,7 @@ class Client:
             case None:
                 pass
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     def _restart_process(self, process: ChildProcess) -> None:
         self._leave_session()
@@ -1851,7 +1851,7 @@ def _checked_params(
     if params is not None and json.as_object(params.get("_meta", {})) is None:
         raise LocalProtocolError("_meta of the parameters must be an object")
     if meta is not None:
-        expect(Mapping, meta=meta)
+        check_type(Mapping, meta=meta)
         for name in OWN_META.intersection(meta):
             raise LocalProtocolError(f"meta cannot have {name!r}: the client sets it itself")
         given = params or {}

@@ -77,7 +77,7 @@ class ServerRequests:
     _open: dict[RequestId, OpenRequest] = attrs.field(
         factory=dict[RequestId, OpenRequest], init=False
     )
-    _is_flooded: bool = attrs.field(default=False, init=False)
+    _is_over_limit: bool = attrs.field(default=False, init=False)
     """True from a request for which there was no room to the next for which there is."""
 
     def asked(
@@ -98,9 +98,9 @@ class ServerRequests:
             is_shared: True if one stream carries all messages of the server.
             has_room: False if the server takes no answers at the moment.
         """
-        was_flooded = self._is_flooded
-        self._is_flooded = not (has_room and self._has_room(1))
-        if self._is_flooded:
+        was_flooded = self._is_over_limit
+        self._is_over_limit = not (has_room and self._has_room(1))
+        if self._is_over_limit:
             most = self._limits.max_pending_calls
             what = f"more than {most} requests without taking our answers"
             return None if was_flooded else Flooded(what)

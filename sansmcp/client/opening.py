@@ -62,7 +62,7 @@ from .outcomes import (
     Retry,
 )
 from .post import INITIALIZED
-from .request import denied
+from .request import jsonrpc_error_from
 
 DISCOVER = "server/discover"
 INITIALIZE = "initialize"
@@ -600,7 +600,9 @@ class Opening:
         if found.is_disjoint:
             failure = no_common_version(error, self._options.versions, DISCOVER)
             return self._unreachable(failure, now)
-        return self._unreachable(denied(error, DISCOVER, self._request_id, http_status), now)
+        return self._unreachable(
+            jsonrpc_error_from(error, DISCOVER, self._request_id, http_status), now
+        )
 
     def _initialize_denied(
         self, error: ErrorResponse, http_status: int | None, now: float
@@ -613,7 +615,9 @@ class Opening:
             return self._unreachable(
                 no_common_version(error, self._options.versions, INITIALIZE), now
             )
-        return self._unreachable(denied(error, INITIALIZE, self._request_id, http_status), now)
+        return self._unreachable(
+            jsonrpc_error_from(error, INITIALIZE, self._request_id, http_status), now
+        )
 
     def _timed_out(self, now: float, printed: tuple[str, ...]) -> OpeningOutcome:
         """Conclude what follows a server that is silent.

@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 import attrs
 
 from ..codecs.headers import Headers, HeaderTypes, further_headers
-from ..errors import LocalProtocolError, check_seconds, expect, of_kind
+from ..errors import LocalProtocolError, check_positive_seconds, check_type, instance_of_type
 from ..http11_parser import Http11Parser
 from ..limits import Limits
 from ..meta_keys import checked_capabilities
@@ -99,8 +99,8 @@ class ReconnectPolicy:
     """Attempts without progress after which a stream is given up."""
 
     def __attrs_post_init__(self) -> None:
-        check_seconds(self.initial_delay, self.max_delay)
-        expect(int, max_attempts=self.max_attempts)
+        check_positive_seconds(self.initial_delay, self.max_delay)
+        check_type(int, max_attempts=self.max_attempts)
 
     def delay(self, attempt: int, retry: float, jitter: float) -> float:
         """Return the seconds to wait before an attempt; ``jitter`` is a number from 0 to 1."""
@@ -175,7 +175,7 @@ def command_of(target: Sequence[str]) -> tuple[str, ...]:
 
 
 def _check_seconds(options: object, attribute: object, seconds: float) -> None:
-    check_seconds(seconds)
+    check_positive_seconds(seconds)
 
 
 def _check_transports(options: ClientOptions, attribute: object, names: tuple[str, ...]) -> None:
@@ -255,8 +255,8 @@ class ClientOptions:
         trace: is told everything that is sent and received.
     """
 
-    name: str = attrs.field(default="sansmcp", validator=of_kind(str))
-    version: str = attrs.field(default="0", validator=of_kind(str))
+    name: str = attrs.field(default="sansmcp", validator=instance_of_type(str))
+    version: str = attrs.field(default="0", validator=instance_of_type(str))
     anonymous: bool = False
     capabilities: Mapping[str, Any] = attrs.field(default=None, converter=_capabilities)
     versions: tuple[str, ...] = attrs.field(default=tuple(REVISIONS), converter=checked_versions)
@@ -271,12 +271,14 @@ class ClientOptions:
     probe_timeout: float = attrs.field(default=5.0, validator=_check_seconds)
     close_timeout: float = attrs.field(default=5.0, validator=_check_seconds)
     reconnect: ReconnectPolicy = attrs.field(
-        default=None, converter=_reconnect, validator=of_kind(ReconnectPolicy)
+        default=None, converter=_reconnect, validator=instance_of_type(ReconnectPolicy)
     )
     known_servers: KnownServers = attrs.field(
-        default=None, converter=_verdicts, validator=of_kind(KnownServers)
+        default=None, converter=_verdicts, validator=instance_of_type(KnownServers)
     )
-    limits: Limits = attrs.field(default=None, converter=_limits, validator=of_kind(Limits))
+    limits: Limits = attrs.field(
+        default=None, converter=_limits, validator=instance_of_type(Limits)
+    )
     http11: Http11Parser | None = None
     cache: bool = False
     trace: Tracer | None = None

@@ -17,14 +17,14 @@ from typing import Protocol
 import attrs
 
 from ..codecs import headers, jsonrpc
-from ..codecs.delimited_buffer import too_large
+from ..codecs.delimited_buffer import message_too_large
 from ..codecs.jsonrpc import Batch
 from ..codecs.sse import SseDecoder, SseEvent
 from ..errors import RemoteProtocolError
 from ..http import BodyData, BodyEnd, ConnectionLost, ResponseHead, ResponsePart
 from ..limits import Limits
 from ..messages import ErrorResponse, Message
-from ..types import never
+from ..types import assert_never
 from .http_heads import HttpRequest, Refusal
 from .outcomes import Ended, Invalid, OtherEvent, ReaderOutcome, Refused
 
@@ -102,7 +102,7 @@ class ResponseReader:
                 self._end = part
                 return True
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     def stop(self) -> bool:
         """Decode no more: what follows the rest of a batch that was decoded is ignored.
@@ -149,7 +149,7 @@ class ResponseReader:
             self._body += data
             if len(self._body) > self._limits.max_message_bytes:
                 self.stop()
-                error = too_large(self._limits.max_message_bytes)
+                error = message_too_large(self._limits.max_message_bytes)
                 self._final = Invalid(error, is_fatal=True)
         elif self._form is _Form.REFUSAL:
             self._body += data[: _MAX_ERROR_BODY_BYTES - len(self._body)]

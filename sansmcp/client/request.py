@@ -71,7 +71,7 @@ class Kind(enum.Enum):
 
 
 @attrs.define(eq=False, repr=False)
-class Clock:
+class CallTimeouts:
     """The two timeouts of a request, in seconds on the machine's clock."""
 
     timeout: float
@@ -101,13 +101,13 @@ class Clock:
         if self._resets and not self.questions:
             self._silence_ends = now + self.timeout
 
-    def stop(self, now: float) -> None:
+    def pause(self, now: float) -> None:
         """Stand still for one more server request."""
         if not self.questions:
             self._stopped = now
         self.questions += 1
 
-    def go_on(self, now: float, *, answered: bool) -> None:
+    def resume(self, now: float, *, answered: bool) -> None:
         """Go on, unless another server request is open.
 
         The timeout starts again if the request was ``answered``, and not declined or withdrawn.
@@ -116,13 +116,13 @@ class Clock:
         if answered:
             self._silence_ends = self._stopped + self.timeout
         if not self.questions:
-            self._resume(now)
+            self._end_pause(now)
 
     def forget_questions(self, now: float) -> None:
         """Go on: the session in which all server requests were made is gone."""
         if self.questions:
             self.questions = 0
-            self._resume(now)
+            self._end_pause(now)
 
     def limit(self, now: float) -> str:
         """Return which time has run out, for a person."""
@@ -130,7 +130,7 @@ class Clock:
             return f"{self.total:g} s in all"
         return f"{self.timeout:g} s without progress"
 
-    def _resume(self, now: float) -> None:
+    def _end_pause(self, now: float) -> None:
         stood = now - self._stopped
         self._total_ends += stood
         self._silence_ends += stood
@@ -147,7 +147,7 @@ class PendingRequest:
     params: Params | None
     idempotent: bool = False
     """True if it may be made again when its outcome is unknown."""
-    clock: Clock | None = None
+    timeouts: CallTimeouts | None = None
     """None: its time is limited by something else."""
     encoded_params: bytes | None = None
     """The parameters without ``_meta`` as JSON, until they are sent for the first time."""
@@ -168,7 +168,7 @@ class PendingRequest:
     round_params: Params | None = attrs.field(default=None, init=False)
     """Parameters that answer the server's requests for input."""
     rounds: int = attrs.field(default=0, init=False)
-    changes: int = attrs.field(default=0, init=False)
+    cache_generation: int = attrs.field(default=0, init=False)
     """The state of the cache when the request was made."""
     pages: int = attrs.field(default=0, init=False)
     """Of a list of tools that have come."""
@@ -199,7 +199,7 @@ class PendingRequest:
         return jsonrpc.encode_request(self.id, self.method, encoded, own)
 
     @property
-    def survives(self) -> bool:
+    def can_requeue(self) -> bool:
         """True if it can be made in another session, as it is.
 
         Source: server/utilities/pagination: a cursor is of one session.
@@ -233,7 +233,7 @@ class PendingRequest:
         if agreed.is_modern and self.may_renegotiate(message):
             self._has_renegotiated = True
             return NeedsVersion()
-        return Finished(denied(message, self.method, self.id, http_status))
+        return Finished(jsonrpc_error_from(message, self.method, self.id, http_status))
 
     def may_renegotiate(self, error: ErrorResponse) -> bool:
         """Return whether the server has not even looked at the request, because of its version."""
@@ -258,10 +258,10 @@ class PendingRequest:
 
     def timed_out(self, now: float) -> RequestTimeout:
         """Return the exception for a clock that has run out."""
-        assert self.clock is not None
+        assert self.timeouts is not None
         return RequestTimeout(
-            f"{self.method} got no answer within {self.clock.limit(now)}",
-            seconds=now - self.clock.started,
+            f"{self.method} got no answer within {self.timeouts.limit(now)}",
+            seconds=now - self.timeouts.started,
             method=self.method,
             request_id=self.id,
         )
@@ -289,7 +289,7 @@ class PendingRequest:
         return failure
 
 
-def denied(
+def jsonrpc_error_from(
     error: ErrorResponse, method: str, request_id: int | None, http_status: int | None
 ) -> JsonRpcError:
     """Return the exception for an error that the server has answered with."""

@@ -39,7 +39,7 @@ class ToolHeaders:
         if isinstance(name, str):
             found.append((b"mcp-name", mirrored.encode(name)))
         for header, value in self._mirrored_params(method, params):
-            text = mirrored.text_of(value)
+            text = mirrored.header_text(value)
             if text is not None:
                 found.append((b"mcp-param-" + header.lower().encode(), mirrored.encode(text)))
         return tuple(found)

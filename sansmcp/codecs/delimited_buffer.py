@@ -7,7 +7,7 @@ how far it has searched, and gives whole *runs* of pieces to those who split the
 
 from __future__ import annotations
 
-from ..errors import LocalProtocolError, RemoteProtocolError, expect
+from ..errors import LocalProtocolError, RemoteProtocolError, check_type
 
 CR_BYTE, LF_BYTE = b"\r\n"
 """Searched for as numbers: ``in`` takes five times as long for a string of one byte."""
@@ -16,10 +16,10 @@ _WINDOW = 16 * 1024
 """Bytes of a run at most: what is made of them takes many times as much memory."""
 
 
-class PieceBuffer:
+class DelimitedBuffer:
     """Collects chunks and gives back pieces, which end with a mark: lines, or blocks of lines.
 
-    Ask for :meth:`next_run` first, and for :meth:`next_piece` where that has nothing.
+    Ask for :meth:`next_complete` first, and for :meth:`next_delimited` where that has nothing.
     """
 
     def __init__(self, limit: int) -> None:
@@ -27,22 +27,22 @@ class PieceBuffer:
 
         Raises LocalProtocolError for a limit that is no number above zero.
         """
-        expect(int, limit=limit)
+        check_type(int, limit=limit)
         if limit < 1:
             raise LocalProtocolError(f"limit must be above zero, and is {limit}")
         self._limit = limit
         self.window = min(limit, _WINDOW)
-        """Bytes among which :meth:`next_run` has found everything that is complete."""
+        """Bytes among which :meth:`next_complete` has found everything that is complete."""
         self._searched = 0  # no mark begins before this
         self.waiting = bytearray()
         """What has come and was not taken. Chunks are added here."""
 
-    def next_run(self, mark: bytes) -> bytearray:
+    def next_complete(self, mark: bytes) -> bytearray:
         """All pieces, with their marks, that are surely within the limit."""
         found = self.waiting.rfind(mark, self._searched, self.window)
         return bytearray() if found < 0 else self.take(found + len(mark))
 
-    def next_piece(self, mark: bytes) -> bytearray:
+    def next_delimited(self, mark: bytes) -> bytearray:
         """The next piece with its mark, or nothing if it is not complete.
 
         Raises RemoteProtocolError (413, ``message_too_large``) as soon as the piece is known to be
@@ -52,10 +52,10 @@ class PieceBuffer:
         if found < 0:
             self._searched = max(len(self.waiting) - len(mark) + 1, 0)
         if max(found, self._searched) > self._limit:
-            raise too_large(self._limit)
+            raise message_too_large(self._limit)
         return bytearray() if found < 0 else self.take(found + len(mark))
 
-    def skip_piece(self, mark: bytes) -> bool:
+    def skip_delimited(self, mark: bytes) -> bool:
         """Drop the rest of a piece that is too large; False if there may be more of it."""
         found = self.waiting.find(mark)
         self.take(len(self.waiting) if found < 0 else found + len(mark))
@@ -69,7 +69,7 @@ class PieceBuffer:
         return taken
 
 
-def too_large(limit: int) -> RemoteProtocolError:
+def message_too_large(limit: int) -> RemoteProtocolError:
     """The error for a message beyond :attr:`~sansmcp.limits.Limits.max_message_bytes`.
 
     Or, at a server, beyond :attr:`~sansmcp.limits.Limits.max_request_bytes`.

@@ -23,7 +23,7 @@ import attrs
 
 from ..limits import Limits
 from ..messages import ErrorResponse, Message, Notification, Request, RequestId, Response
-from ..types import elide, never
+from ..types import assert_never, elide
 from . import json, jsonrpc
 
 try:
@@ -115,10 +115,10 @@ def decode(data: bytes, limits: Limits) -> Envelope:
                 return Envelope(id, None, None, payload)
             if error and not result and is_object:
                 return Envelope(id, None, None, None, payload)
-    return decode_plainly(data, limits)
+    return decode_stdlib(data, limits)
 
 
-def decode_plainly(data: bytes, limits: Limits) -> Envelope:
+def decode_stdlib(data: bytes, limits: Limits) -> Envelope:
     """:func:`decode` by the standard library alone: the rules in full, slower."""
     json.check_bounds(data, json.SAFE_DEPTH, limits.max_values)
     texts = _texts(data, limits)
@@ -145,7 +145,7 @@ def _envelope(members: Any, texts: dict[str, bytes]) -> Envelope:
         case ErrorResponse(id):
             found = Envelope(id, error=texts.pop("error"))
         case _ as impossible:
-            never(impossible)
+            assert_never(impossible)
     for name in ("jsonrpc", "method", *(("id",) if found.id is not None else ())):
         texts.pop(name, None)
     if texts:

@@ -14,7 +14,7 @@ is refused, with a word that tells which rule it broke (``reason`` of the error)
 ``malformed_json``      anything else that is not RFC 8259: NaN, a trailing comma, a BOM
 ======================  ======================================================================
 
-Integers of any size below that are exact. The rules are written once, in :func:`decode_plainly`, on
+Integers of any size below that are exact. The rules are written once, in :func:`decode_stdlib`, on
 the standard library. Where ``msgspec`` is installed (it is a dependency on CPython) it does the
 work for documents that provably break no rule; all others take the plain path, which then decides.
 Both give the same values and errors, by test; nothing outside this module knows which one ran.
@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from types import NoneType
 from typing import Any, NoReturn, TypeGuard, cast
 
-from ..errors import LocalProtocolError, RemoteProtocolError, expect
+from ..errors import LocalProtocolError, RemoteProtocolError, check_type
 
 try:
     import msgspec.json as fast
@@ -84,15 +84,15 @@ def decode(data: bytes, max_depth: int, max_values: int = UNBOUNDED) -> Any:
             has_escapes = len(data) > _SHORT and _BACKSLASH in data
             check_bounds(data, max(max_depth, SAFE_DEPTH) if has_escapes else max_depth, max_values)
             value = fast.decode(data)
-            if _is_beyond_doubt(data, value, max_depth, has_escapes=has_escapes):
+            if _is_proven_strict(data, value, max_depth, has_escapes=has_escapes):
                 return value
             del value  # the plain path makes another one, which is as large
         except (ValueError, RecursionError, TypeError, AttributeError):
             pass  # the plain path says which rule is broken, or that these are no bytes
-    return decode_plainly(data, max_depth, max_values)
+    return decode_stdlib(data, max_depth, max_values)
 
 
-def decode_plainly(data: bytes, max_depth: int, max_values: int = UNBOUNDED) -> Any:
+def decode_stdlib(data: bytes, max_depth: int, max_values: int = UNBOUNDED) -> Any:
     """:func:`decode` by the standard library alone: the rules in full, slower."""
     check_bounds(data, max_depth, max_values)
     try:
@@ -121,7 +121,7 @@ def check_bounds(data: bytes, max_depth: int, max_values: int) -> None:
     is not bytes.
     """
     if type(data) is not bytes:
-        expect((bytes, bytearray), data=data)
+        check_type((bytes, bytearray), data=data)
     size = len(data)
     # A bracket or a comma begins each value but the first. Those in strings count here, too, but
     # even so most documents have few.
@@ -155,7 +155,7 @@ def encode(value: Any) -> bytes:
                 return data
         except Exception:  # of msgspec, or of a class that it looks into
             pass  # the plain path says what is wrong, if anything is
-    return encode_plainly(value)
+    return encode_stdlib(value)
 
 
 def _is_strict(value: Any) -> bool:
@@ -183,18 +183,18 @@ def _is_strict(value: Any) -> bool:
     return True
 
 
-def encode_plainly(value: Any) -> bytes:
+def encode_stdlib(value: Any) -> bytes:
     """:func:`encode` by the standard library alone: the rules in full, slower.
 
     What it does not refuse is read back as it was, but for tuples and models.
     """
     try:
-        return _ENCODER.encode(_sayable(value, "$")).encode()
+        return _ENCODER.encode(_encodable(value, "$")).encode()
     except RecursionError:
-        raise _unsayable("it", "nests too deep, or holds itself") from None
+        raise _not_encodable("it", "nests too deep, or holds itself") from None
 
 
-def dumped(value: Any, place: str = "$") -> Any:
+def to_json_types(value: Any, place: str = "$") -> Any:
     """A pydantic model, or what looks like one, as it says it is; any other value as it is.
 
     Raises LocalProtocolError if the model cannot say it.
@@ -204,7 +204,7 @@ def dumped(value: Any, place: str = "$") -> Any:
     try:
         return value.model_dump(mode="json", by_alias=True, exclude_none=True)
     except (TypeError, ValueError) as error:
-        raise _unsayable(place, f"cannot be dumped: {error}") from error
+        raise _not_encodable(place, f"cannot be dumped: {error}") from error
 
 
 def encode_sorted(value: Any) -> bytes:
@@ -282,7 +282,7 @@ def _outside_strings(data: bytes, dropped: bytes) -> bytes:
     return b"".join(outside)
 
 
-def _is_beyond_doubt(data: bytes, value: Any, max_depth: int, *, has_escapes: bool) -> bool:
+def _is_proven_strict(data: bytes, value: Any, max_depth: int, *, has_escapes: bool) -> bool:
     """Whether a document that msgspec accepts surely repeats no name, and nests within the limit.
 
     Of equal names msgspec keeps the last and cannot tell, but then the value has fewer names than
@@ -360,15 +360,15 @@ def _no_constant(literal: str) -> NoReturn:
     raise _refused(f"{literal} is not JSON", "malformed_json")
 
 
-def _sayable(value: Any, place: str) -> Any:
+def _encodable(value: Any, place: str) -> Any:
     """A value with all models dumped. Raises LocalProtocolError for what JSON cannot carry."""
     if is_object(value):
-        return {name: _sayable(each, _member(place, name)) for name, each in value.items()}
+        return {name: _encodable(each, _member(place, name)) for name, each in value.items()}
     if isinstance(value, list | tuple):
         items = enumerate(cast("Sequence[Any]", value))
-        return [_sayable(each, f"{place}[{index}]") for index, each in items]
+        return [_encodable(each, f"{place}[{index}]") for index, each in items]
     if hasattr(value, "model_dump"):
-        return _sayable(dumped(value, place), place)
+        return _encodable(to_json_types(value, place), place)
     _check_single(value, place)
     return value
 
@@ -377,7 +377,7 @@ def _member(place: str, name: Any) -> str:
     """Where a member is. Raises LocalProtocolError for what cannot be its name."""
     if not isinstance(name, str):
         kind = type(name).__name__
-        raise _unsayable(place, f"has the name {name!r:.50}, which is of type {kind}, not str")
+        raise _not_encodable(place, f"has the name {name!r:.50}, which is of type {kind}, not str")
     _check_single(name, f"a name in {place}")
     return f"{place}.{name:.50}"
 
@@ -391,16 +391,16 @@ def _check_single(value: Any, place: str) -> None:
             case int():
                 int.__repr__(value)
             case float() if not math.isfinite(value):
-                raise _unsayable(place, f"is {value}")
+                raise _not_encodable(place, f"is {value}")
             case float() | None:
                 pass
             case _:
-                raise _unsayable(place, f"is of type {type(value).__name__}")
+                raise _not_encodable(place, f"is of type {type(value).__name__}")
     except ValueError as error:  # half of a surrogate pair, or thousands of digits
-        raise _unsayable(place, str(error)) from None
+        raise _not_encodable(place, str(error)) from None
 
 
-def _unsayable(place: str, what: str) -> LocalProtocolError:
+def _not_encodable(place: str, what: str) -> LocalProtocolError:
     return LocalProtocolError(f"Not a JSON value: {place} {what}")
 
 

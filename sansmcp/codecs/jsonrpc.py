@@ -21,7 +21,7 @@ import attrs
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..limits import Limits
 from ..messages import ErrorResponse, Message, Notification, Request, RequestId, Response
-from ..types import never
+from ..types import assert_never
 from . import json
 
 INVALID_REQUEST = -32600
@@ -115,7 +115,7 @@ def encode(message: Message, *, null_id: bool = False) -> bytes:
             if message.id is not None or null_id:
                 members = {"jsonrpc": "2.0", "id": message.id, "error": error}
         case _ as impossible:
-            never(impossible)
+            assert_never(impossible)
     return json.encode(members)
 
 

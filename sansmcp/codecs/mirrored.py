@@ -37,7 +37,7 @@ _DEEPEST = 100
 """Objects around an argument."""
 
 
-def text_of(value: Any) -> str | None:
+def header_text(value: Any) -> str | None:
     """What a header says of a value; None where there is none, or it is of no type for headers."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -75,9 +75,9 @@ def decode(value: bytes) -> str | None:
         return None
 
 
-def says(header: bytes, value: Any) -> bool:
+def header_matches(header: bytes, value: Any) -> bool:
     """Whether a header repeats a value of the body. Numbers are compared as numbers."""
-    text, said = text_of(value), decode(header)
+    text, said = header_text(value), decode(header)
     if text is None or said is None:
         return False
     number = _NUMBER.fullmatch(said) if type(value) in (int, float) else None

@@ -14,7 +14,7 @@ from collections import deque
 
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..types import Idle
-from .delimited_buffer import LF_BYTE, PieceBuffer, not_bytes
+from .delimited_buffer import LF_BYTE, DelimitedBuffer, not_bytes
 
 
 class NdjsonDecoder:
@@ -25,7 +25,7 @@ class NdjsonDecoder:
 
     def __init__(self, limit: int) -> None:
         """``limit``: bytes that a line may have; LocalProtocolError if not above zero."""
-        self._lines = PieceBuffer(limit)
+        self._lines = DelimitedBuffer(limit)
         self._ready: deque[bytes] = deque()
         self._skipping = False
         self._eof = False
@@ -63,11 +63,11 @@ class NdjsonDecoder:
     def _next_run(self) -> bytes:
         """Some whole lines; b"" if there are none."""
         lines = self._lines
-        if self._skipping and not lines.skip_piece(b"\n"):
+        if self._skipping and not lines.skip_delimited(b"\n"):
             return b""
         self._skipping = False
         try:
-            run = lines.next_run(b"\n") or lines.next_piece(b"\n")
+            run = lines.next_complete(b"\n") or lines.next_delimited(b"\n")
         except RemoteProtocolError:
             self._skipping = True
             raise

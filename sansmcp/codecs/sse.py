@@ -23,9 +23,9 @@ from collections.abc import MutableSequence
 
 import attrs
 
-from ..errors import LocalProtocolError, RemoteProtocolError, expect
+from ..errors import LocalProtocolError, RemoteProtocolError, check_type
 from ..types import Idle, elide, redact
-from .delimited_buffer import CR_BYTE, LF_BYTE, PieceBuffer, as_bytes, too_large
+from .delimited_buffer import CR_BYTE, LF_BYTE, DelimitedBuffer, as_bytes, message_too_large
 
 KEEP_ALIVE = b":\n\n"
 """A comment: bytes that keep a quiet connection alive and mean nothing. WHATWG: about every 15
@@ -39,7 +39,7 @@ has no data, so it is not dispatched.
 
 _BOM = b"\xef\xbb\xbf"
 
-_PATIENCE = 1024
+_SCAN_THRESHOLD_BYTES = 1024
 """Bytes of an unfinished block that may wait without a closer look."""
 
 _USUAL_BLOCK = re.compile(
@@ -109,12 +109,12 @@ class SseDecoder:
 
         Raises LocalProtocolError for a limit that is no number above zero.
         """
-        self._blocks = PieceBuffer(limit)
+        self._blocks = DelimitedBuffer(limit)
         self.last_event_id = last_event_id
         self._last_id = last_event_id  # of what is read, taken or not
         self._retry: int | None = None
         self._limit = limit
-        self._patience = min(limit, _PATIENCE)
+        self._patience = min(limit, _SCAN_THRESHOLD_BYTES)
         self._waiting = self._blocks.waiting
         self._ready: deque[SseEvent] = deque()  # read and not yet taken
         self._quiet = -1  # with so many bytes at most, a chunk without line ends completes nothing
@@ -196,12 +196,12 @@ class SseDecoder:
 
     def _read(self, events: MutableSequence[SseEvent]) -> bool:
         """Read some blocks; False if there is surely none left."""
-        run = self._blocks.next_run(b"\n\n")
+        run = self._blocks.next_complete(b"\n\n")
         if run:
             self._read_blocks(run.decode("utf-8", "replace"), events)
             return len(run) + len(self._waiting) > self._blocks.window
         if self._failed:
-            raise too_large(self._limit)
+            raise message_too_large(self._limit)
         if self._at_start or len(self._waiting) <= self._patience:
             return False
         try:
@@ -216,9 +216,9 @@ class SseDecoder:
     def _next_block(self) -> str:
         """A block, without the comments before it, that may be as long as the limit allows."""
         while self._waiting.startswith((b":", b"\n")):
-            if not self._blocks.next_piece(b"\n"):
+            if not self._blocks.next_delimited(b"\n"):
                 return ""
-        return self._blocks.next_piece(b"\n\n").decode("utf-8", "replace")
+        return self._blocks.next_delimited(b"\n\n").decode("utf-8", "replace")
 
     def _read_blocks(self, text: str, events: MutableSequence[SseEvent]) -> None:
         """Read some blocks at once."""
@@ -308,7 +308,7 @@ def encode_event(
     if id is not None:
         lines += b"id: ", _one_line(id, "event id"), b"\n"
     if retry is not None:
-        expect(int, retry=retry)
+        check_type(int, retry=retry)
         if not 0 <= retry <= _LONGEST_RETRY:
             what = "is negative" if retry < 0 else "has more than 16 digits"
             raise LocalProtocolError(f"Not usable as a reconnection time: it {what}")
@@ -324,7 +324,7 @@ _CONTROL = re.compile("[\0-\x1f\x7f]")
 
 def _lines(data: bytes) -> bytes:
     """The data of an event, a data line for each of its lines."""
-    expect((bytes, bytearray), data=data)
+    check_type((bytes, bytearray), data=data)
     if not data.isascii():
         try:
             data.decode()
@@ -336,7 +336,7 @@ def _lines(data: bytes) -> bytes:
 
 
 def _one_line(text: str, what: str) -> bytes:
-    expect(str, **{what: text})
+    check_type(str, **{what: text})
     if not text or _CONTROL.search(text):
         raise LocalProtocolError(f"Not usable as an {what}: {text[:50]!r}")
     try:

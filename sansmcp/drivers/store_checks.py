@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, TypeGuard
 
-from ..errors import LocalProtocolError, expect
+from ..errors import LocalProtocolError, check_type
 from ..store import Store
 
 _ASYNC_CODE = 0x80 | 0x200
@@ -19,7 +19,7 @@ def check_synchronous(store: object) -> None:
     An ``async def`` is found here; a method that returns an awaitable in another way is a failure
     of the store when it is used.
     """
-    expect(Store, store=store)
+    check_type(Store, store=store)
     for name in ("append", "read", "drop"):
         method = getattr(store, name)
         code = getattr(method, "__code__", None)

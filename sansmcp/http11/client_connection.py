@@ -10,7 +10,7 @@ from ..effects import OpenExchange
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..h11_parser import HTTP11
 from ..http import BodyEnd, ConnectionLost, Url
-from .message_parser import ResponseReader
+from .message_parser import ResponseParser
 
 
 class ClientConnection:
@@ -26,7 +26,7 @@ class ClientConnection:
         """What the bytes go through; the host of the client sets it, and uses it."""
         self._client = client
         http11 = client.http11 or HTTP11
-        self._reader = ResponseReader(http11.read_response_head, client.limits.max_head_bytes)
+        self._reader = ResponseParser(http11.read_response_head, client.limits.max_head_bytes)
         self._exchange: int | None = None
         self._is_lost = False
 

@@ -81,7 +81,7 @@ class _Buffer:
         return b""
 
 
-class _Reader(abc.ABC, Generic[_Head]):
+class _Parser(abc.ABC, Generic[_Head]):
     """Bytes of one connection in, the parts of one message after the other out."""
 
     def __init__(self, read_head: HeadParser[_Head], limit: int) -> None:
@@ -113,7 +113,7 @@ class _Reader(abc.ABC, Generic[_Head]):
         """The next head, whose body follows."""
 
 
-class RequestReader(_Reader[RequestHead]):
+class RequestParser(_Parser[RequestHead]):
     """What a server reads."""
 
     is_http_1_1 = True
@@ -144,13 +144,13 @@ class RequestReader(_Reader[RequestHead]):
         head, self.is_http_1_1 = self._read_head(data)
         lengths = head.values(b"content-length")
         if codings := head.values(b"transfer-encoding"):
-            self._body = _coded(self._buffer, codings, lengths)
+            self._body = _read_coded(self._buffer, codings, lengths)
         else:
-            self._body = _of_length(self._buffer, _length(lengths[0]) if lengths else 0)
+            self._body = _read_length(self._buffer, _length(lengths[0]) if lengths else 0)
         return head
 
 
-class ResponseReader(_Reader[ResponseHead]):
+class ResponseParser(_Parser[ResponseHead]):
     """What a client reads; interim responses are left out."""
 
     _keeps_alive = True
@@ -177,22 +177,24 @@ class ResponseReader(_Reader[ResponseHead]):
             return iter(())
         lengths = get_all(head.headers, b"content-length")
         if codings := get_all(head.headers, b"transfer-encoding"):
-            return _coded(self._buffer, codings, lengths)
+            return _read_coded(self._buffer, codings, lengths)
         if lengths:
-            return _of_length(self._buffer, _length(lengths[0]))
+            return _read_length(self._buffer, _length(lengths[0]))
         self._keeps_alive = False
-        return _until_closed(self._buffer)
+        return _read_until_close(self._buffer)
 
 
 # Bodies: pieces, nothing where more bytes have to come first, and an end.
 
 
-def _coded(buffer: _Buffer, codings: Sequence[bytes], lengths: Sequence[bytes]) -> Iterator[bytes]:
+def _read_coded(
+    buffer: _Buffer, codings: Sequence[bytes], lengths: Sequence[bytes]
+) -> Iterator[bytes]:
     if lengths:  # a proxy before us may have believed these
         raise malformed("both content-length and transfer-encoding")
     if [coding.lower() for coding in codings] != [b"chunked"]:
         raise malformed(f"a transfer encoding but chunked: {codings!r}", 501)
-    return _in_chunks(buffer)
+    return _read_chunked(buffer)
 
 
 def _length(value: bytes) -> int:
@@ -201,19 +203,19 @@ def _length(value: bytes) -> int:
     return int(value)
 
 
-def _of_length(buffer: _Buffer, left: int) -> Iterator[bytes]:
+def _read_length(buffer: _Buffer, left: int) -> Iterator[bytes]:
     while left:
         data = buffer.take(left)
         left -= len(data)
         yield data
 
 
-def _until_closed(buffer: _Buffer) -> Iterator[bytes]:
+def _read_until_close(buffer: _Buffer) -> Iterator[bytes]:
     while buffer.waiting or not buffer.is_closed:
         yield buffer.take(len(buffer.waiting))
 
 
-def _in_chunks(buffer: _Buffer) -> Iterator[bytes]:
+def _read_chunked(buffer: _Buffer) -> Iterator[bytes]:
     """Extensions and trailers mean nothing here, but they have to be well-formed."""
     while True:
         while not (line := buffer.take_line()):
@@ -223,7 +225,7 @@ def _in_chunks(buffer: _Buffer) -> Iterator[bytes]:
             raise malformed(f"no size of a chunk: {line[:50]!r}")
         if not int(size[1], 16):
             break
-        yield from _of_length(buffer, int(size[1], 16))
+        yield from _read_length(buffer, int(size[1], 16))
         while len(buffer.waiting) < 2 and b"\r\n".startswith(buffer.waiting):
             yield b""
         if buffer.take(2) != b"\r\n":

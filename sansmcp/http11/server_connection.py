@@ -23,8 +23,8 @@ from ..http import BodyEnd, ConnectionLost, RequestHead
 from ..http11_parser import malformed
 from ..server.server import Server
 from ..states import CONNECTION, ConnectionEvent, ConnectionState, advance
-from ..types import Idle, never
-from .message_parser import RequestReader, head_too_large
+from ..types import Idle, assert_never
+from .message_parser import RequestParser, head_too_large
 from .response_writer import ResponseWriter
 
 _LINGER = 2.0
@@ -68,7 +68,7 @@ class ServerConnection:
         }
         """Seconds that it may stay in a state."""
         http11 = server.http11 or HTTP11
-        self._reader = RequestReader(http11.read_request_head, self._limits.max_head_bytes)
+        self._reader = RequestParser(http11.read_request_head, self._limits.max_head_bytes)
         self._writer = ResponseWriter()
         self._state = ConnectionState.IDLE
         server.now = now
@@ -76,7 +76,7 @@ class ServerConnection:
         """When it came into its state; None once it has been there for too long."""
         self._closing = False
         self._is_refused = False
-        self._owes_continue = False
+        self._must_send_continue = False
         self.exchange = server.open_exchange(driver)
 
     # Bytes in
@@ -122,8 +122,8 @@ class ServerConnection:
                 return Idle.NEED_DATA
             self._closing = True
             return CloseConnection()
-        if self._owes_continue and not exchange.is_done:
-            self._owes_continue = False
+        if self._must_send_continue and not exchange.is_done:
+            self._must_send_continue = False
             return SendBytes(_CONTINUE)
         # A peer that sends its next requests ahead is read only so far.
         is_ahead = self._state not in _READING and self._reader.waiting > _PIPELINED_BYTES
@@ -160,7 +160,7 @@ class ServerConnection:
                 if isinstance(part, RequestHead):
                     self._head(part)
                     continue
-                self._owes_continue = False
+                self._must_send_continue = False
                 if isinstance(part, BodyEnd):
                     self._advance(ConnectionEvent.BODY)
                 self._server.receive_part(self.exchange, part, now=self._server.now)
@@ -175,7 +175,7 @@ class ServerConnection:
             return
         if expects := head.values(b"expect"):
             is_asked = b"100-continue" in map(bytes.lower, expects)
-            self._owes_continue = is_asked and self._reader.is_http_1_1
+            self._must_send_continue = is_asked and self._reader.is_http_1_1
         if not head.target.startswith(b"/"):
             head = _origin_form(head)
         self._server.receive_part(self.exchange, head, now=self._server.now)
@@ -202,7 +202,7 @@ class ServerConnection:
                 self._advance(ConnectionEvent.CLOSE)
                 return b""
             case _ as impossible:
-                never(impossible)
+                assert_never(impossible)
 
     def _answered(self) -> None:
         """The response is complete."""

@@ -25,7 +25,7 @@ from ..errors import (
     RemoteProtocolError,
     RequestCancelled,
     RequestTimeout,
-    check_seconds,
+    check_positive_seconds,
     error_response,
 )
 from ..events import CallCancelled, CallReceived, ClientResponseReceived, ResponseUndelivered
@@ -185,7 +185,7 @@ class RunningCall(ServerCall):
 
     def respond(self, result: Any, *, now: float) -> bool:
         if not isinstance(result, InputRequired):
-            return self._end(self._answer.shape(self.request, json.dumped(result)), now)
+            return self._end(self._answer.shape(self.request, json.to_json_types(result)), now)
         self._core.now = now
         asked = self.is_running and self._answer.require(self, result)
         return asked if isinstance(asked, bool) else self._end(asked, now)
@@ -227,7 +227,7 @@ class RunningCall(ServerCall):
     def ask(self, method: str, params: Params | None = None, *, timeout: float, now: float) -> int:
         if not self.is_running:
             raise LocalProtocolError("The call has ended: nothing can be asked on its stream")
-        check_seconds(timeout)
+        check_positive_seconds(timeout)
         jsonrpc.check_call(method, params)
         json.encode(params)
         self._core.now = now
@@ -311,13 +311,13 @@ class RunningCall(ServerCall):
             self._owner.forget_question(id)
             return None
         deadline = self._core.now + timeout
-        self._core.timers.set(Timer.CLIENT_ANSWER, (self._owner, id), deadline)
+        self._core.timers.set(Timer.CLIENT_RESPONSE, (self._owner, id), deadline)
         return id
 
     def _forget_question(self, id: int) -> str | None:
         """A request to the client has ended; returns its name, if it has one."""
         self._owner.forget_question(id)
-        self._core.timers.stop(Timer.CLIENT_ANSWER, (self._owner, id))
+        self._core.timers.stop(Timer.CLIENT_RESPONSE, (self._owner, id))
         return self._asked.pop(id)[0]
 
     def _go_on(self) -> None:

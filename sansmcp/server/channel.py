@@ -20,7 +20,7 @@ from ..effects import Wake
 from ..errors import RemoteProtocolError
 from ..events import InvalidLine, RefusalSent
 from ..messages import Message, Notification, Request
-from ..types import Driven
+from ..types import Drivable
 from . import refusals
 from .core import Outlet, ServerCore
 from .era_choice import is_modern
@@ -84,13 +84,13 @@ class Channel:
         """Whether calls run."""
         return any(lines.is_busy for lines in self._lines)
 
-    def must_wait(self, driven: Driven) -> bool:
+    def must_wait(self, driven: Drivable) -> bool:
         """Whether that is so; whoever drives the channel is woken when it is no more."""
         if self._core.is_full:
             self._core.paused[driven] = None
         return self._core.is_full
 
-    def wake(self, driven: Driven) -> None:
+    def wake(self, driven: Drivable) -> None:
         """There is something to send."""
         self._core.effects.append(Wake(driven))
 

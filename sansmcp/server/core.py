@@ -11,7 +11,7 @@ import attrs
 
 from ..app import App
 from ..effects import ServerEffect, StoreEffect
-from ..errors import LocalProtocolError, RemoteProtocolError, expect
+from ..errors import LocalProtocolError, RemoteProtocolError, check_type
 from ..events import ServerEvent
 from ..http import RequestHead
 from ..limits import Limits
@@ -20,7 +20,7 @@ from ..meta_keys import checked_capabilities
 from ..revisions import of_era
 from ..shares import Shares
 from ..timers import TimerTable
-from ..types import Driven, Era
+from ..types import Drivable, Era
 from . import refusals
 from .options import ServerOptions, milliseconds_of
 
@@ -28,7 +28,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}", re.ASCII)
 
 
 def _with_good_capabilities(core: ServerCore, attribute: attrs.Attribute[App], app: App) -> None:
-    expect(App, app=app)
+    check_type(App, app=app)
     checked_capabilities(app.declared_capabilities())
 
 
@@ -109,7 +109,7 @@ class ServerCore:
     """Nothing new is taken."""
     has_stopped: bool = attrs.field(default=False, init=False)
     """The server has ended its sessions, and opens none for a late answer of the store."""
-    paused: dict[Driven, None] = attrs.field(factory=dict["Driven", None], init=False)
+    paused: dict[Drivable, None] = attrs.field(factory=dict["Drivable", None], init=False)
     """Who must not read before the application has taken events, in the order of their waiting."""
     outlets: dict[Outlet, None] = attrs.field(factory=dict[Outlet, None], init=False)
     """Those of the channels that are open, oldest first."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import attrs
 
 from ..codecs import headers, jsonrpc
-from ..codecs.delimited_buffer import too_large
+from ..codecs.delimited_buffer import message_too_large
 from ..codecs.headers import Headers
 from ..effects import Abort, ExchangeEffect, SendBody, SendEnd, SendHead, Wake
 from ..errors import RemoteProtocolError
@@ -97,7 +97,7 @@ class ServerExchange:
             return body
         limit = self._core.limits.request_bytes
         if len(self._body) + len(part.data) > limit:
-            raise too_large(limit)
+            raise message_too_large(limit)
         self._body += part.data
         return None
 
@@ -162,7 +162,7 @@ class ServerExchange:
 
     def peer_gone(self) -> None:
         """Nobody is there any more: what waits is dropped."""
-        self.advance(ExchangeEvent.GONE)
+        self.advance(ExchangeEvent.LOST)
         self._response, self._end = None, None
         self._take_chunks()
         self._body.clear()

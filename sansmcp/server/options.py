@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 
 import attrs
 
-from ..errors import LocalProtocolError, check_delay, of_kind
+from ..errors import LocalProtocolError, check_delay, instance_of_type
 from ..http11_parser import Http11Parser
 from ..input_required import StateSigner
 from ..limits import Limits
@@ -140,12 +140,14 @@ class ServerOptions:
     stream_after: float | None = attrs.field(default=None, validator=_check_delay)
     retry: float | None = attrs.field(default=None, validator=_check_retry)
     state_signer: StateSigner | None = attrs.field(
-        default=None, validator=of_kind((StateSigner, NoneType))
+        default=None, validator=instance_of_type((StateSigner, NoneType))
     )
     policy: SecurityPolicy = attrs.field(
-        default=None, converter=_policy, validator=of_kind(SecurityPolicy)
+        default=None, converter=_policy, validator=instance_of_type(SecurityPolicy)
     )
-    limits: Limits = attrs.field(default=None, converter=_limits, validator=of_kind(Limits))
+    limits: Limits = attrs.field(
+        default=None, converter=_limits, validator=instance_of_type(Limits)
+    )
     http11: Http11Parser | None = None
     trace: Tracer | None = None
 

@@ -38,7 +38,7 @@ from ..meta_keys import PROTOCOL_VERSION
 from ..server_call import Session
 from ..states import ExchangeState
 from ..timers import Timer
-from ..types import HTTP_SSE, STDIO, STREAMABLE_HTTP, Idle, Unpack, never
+from ..types import HTTP_SSE, STDIO, STREAMABLE_HTTP, Idle, Unpack, assert_never
 from . import refusals
 from .channel import Channel
 from .core import Outlet, ServerCore
@@ -193,7 +193,7 @@ class Server(StoreCompletions):
                 case ConnectionLost():
                     self._gone(exchange)
                 case _ as impossible:
-                    never(impossible)
+                    assert_never(impossible)
         except RemoteProtocolError as error:
             exchange.refuse(error)
 

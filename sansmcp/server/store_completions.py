@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from ..effects import StoreAppend, StoreDrop, StoreEffect, StoreRead
 from ..events import StoreFailed
 from ..store import Page, Store
-from ..types import never
+from ..types import assert_never
 from .core import ServerCore
 
 
@@ -112,7 +112,7 @@ class StoreCompletions:
                 case StoreDrop():
                     result = store.drop(effect.principal, effect.session)  # type: ignore[func-returns-value]
                 case _ as impossible:
-                    never(impossible)
+                    assert_never(impossible)
         except Exception as error:
             self.store_failed(effect, f"{type(error).__name__}: {error}", now=now)
             return

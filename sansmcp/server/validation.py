@@ -16,7 +16,7 @@ from typing import TypeAlias
 import attrs
 
 from ..codecs import headers
-from ..codecs.delimited_buffer import too_large
+from ..codecs.delimited_buffer import message_too_large
 from ..http import RequestHead, request_host
 from ..limits import Limits
 from ..revisions import of_era
@@ -88,7 +88,7 @@ def announced_size(asked: Asked) -> None:
     length = (asked.head.values(b"content-length") or (b"0",))[0]
     limit = asked.endpoint.limits.request_bytes
     if not length.isdigit() or len(length) > 18 or int(length) > limit:
-        raise too_large(limit)
+        raise message_too_large(limit)
 
 
 def http_method(asked: Asked) -> None:

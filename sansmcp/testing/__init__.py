@@ -8,7 +8,7 @@ decided by what is passed in, so a run with the same seed is the same run.
 """
 
 from .clock import VirtualClock
-from .pair import Link, Pair, counting_tokens
+from .pair import Link, Pair, sequential_tokens
 from .stores import check_shared_store, check_store
 
 __all__ = [
@@ -17,5 +17,5 @@ __all__ = [
     "VirtualClock",
     "check_shared_store",
     "check_store",
-    "counting_tokens",
+    "sequential_tokens",
 ]

@@ -45,7 +45,7 @@ from .clock import VirtualClock
 Script: TypeAlias = Generator[float | int, Any, Any]
 
 
-def counting_tokens(prefix: str = "token") -> Callable[[], str]:
+def sequential_tokens(prefix: str = "token") -> Callable[[], str]:
     """A source of tokens that come out the same in every run: for ``Server(new_token=...)``."""
     counter = itertools.count(1)
     return lambda: f"{prefix}-{next(counter):012d}"
@@ -124,7 +124,7 @@ class _Connection:
         self.drive()
         return True
 
-    def snap(self) -> None:
+    def cut(self) -> None:
         """The connection is gone, for both ends."""
         if not self._broken:
             self._broken = True
@@ -158,7 +158,7 @@ class _Connection:
     def _break_down(self) -> None:
         self._pair.cuts += not self._broken
         self._deliver_rest()
-        self.snap()
+        self.cut()
 
     def _close(self) -> None:
         """The server's end was closed properly: what was sent before arrives."""
@@ -252,18 +252,18 @@ class Pair:
     def break_connections(self) -> None:
         """All connections break, now. What was on its way is lost."""
         for connection in tuple(self._connections.values()):
-            connection.snap()
+            connection.cut()
 
     def kill(self, server: Server) -> None:
         """An instance is gone, without a word; its connections break."""
         self.servers.remove(server)
         for connection in tuple(self._connections.values()):
             if connection.server is server:
-                connection.snap()
+                connection.cut()
         for call in [call for call in self._scripts if self._homes[call] is server]:
             del self._scripts[call]
 
-    def home(self, call: ServerCall) -> Server:
+    def server_for(self, call: ServerCall) -> Server:
         """The instance at which a call runs, or has run."""
         return self._homes[call]
 
@@ -313,7 +313,7 @@ class Pair:
         if isinstance(effect, AbortExchange):
             connection = self._connections.pop(effect.exchange, None)
             if connection is not None:
-                self.later(connection.snap)
+                self.later(connection.cut)
             return
         self.requests.append(effect)
         if not self.link.up:

@@ -127,10 +127,10 @@ def keeps_logs_apart(new_store: NewStore) -> None:
 def does_what_the_model_does(new_store: NewStore) -> None:
     """It answers as MemoryStore does, also when what it keeps grows old."""
     for seed in range(20):
-        _follow_the_model(new_store, _Die(seed))
+        _follow_the_model(new_store, _SeededRandom(seed))
 
 
-def _follow_the_model(new_store: NewStore, die: _Die) -> None:
+def _follow_the_model(new_store: NewStore, die: _SeededRandom) -> None:
     limits = Limits(max_stored_age=30)
     clock = VirtualClock()
     store, model = new_store(limits, lambda: clock.now), MemoryStore(limits)
@@ -220,7 +220,7 @@ STORE_CHECKS: tuple[Callable[[NewStore], None], ...] = (
 """What :func:`check_store` checks, by functions that say it."""
 
 
-class _Die:
+class _SeededRandom:
     """Numbers that look like chance, and are the same in every run."""
 
     def __init__(self, seed: int) -> None:

@@ -190,7 +190,7 @@ def test_json_is_read_as_the_rules_tell_it(document: str, padding: str, depth: i
         except RemoteProtocolError as error:
             return "refused", error.reason
 
-    plain = outcome(json.decode_plainly)
+    plain = outcome(json.decode_stdlib)
     assert repr(outcome(json.decode)) == repr(plain)
     if plain[0] == "value":
         assert plain[1] == standard.loads(data)

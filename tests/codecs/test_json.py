@@ -45,7 +45,7 @@ def outcome(decode: Callable[[bytes, int], Any], data: bytes, depth: int = 64) -
 
 def both(data: bytes, depth: int = 64) -> Outcome:
     """What both implementations say, which has to be the same."""
-    fast, plain = outcome(json.decode, data, depth), outcome(json.decode_plainly, data, depth)
+    fast, plain = outcome(json.decode, data, depth), outcome(json.decode_stdlib, data, depth)
     assert repr(fast) == repr(plain)
     return fast
 
@@ -193,7 +193,7 @@ def test_nothing_recurses_before_brackets_are_counted(
 )
 def test_values_are_counted_exactly(data: bytes, values: int) -> None:
     """Row B5 of the review: bytes alone bound neither work nor memory."""
-    for decode in (json.decode, json.decode_plainly):
+    for decode in (json.decode, json.decode_stdlib):
         with pytest.raises(RemoteProtocolError) as caught:
             decode(data, 64, values - 1)
         assert (caught.value.reason, caught.value.jsonrpc_code) == ("too_many_values", -32700)
@@ -236,7 +236,7 @@ def test_values_survive(value: Any) -> None:
     data = json.encode(value)
     assert b"\n" not in data
     assert repr(both(data, 100)) == repr(("value", value))
-    assert both(json.encode_plainly(value), 100) == ("value", value)
+    assert both(json.encode_stdlib(value), 100) == ("value", value)
     assert both(standard.dumps(value).encode(), 100) == ("value", value)
     assert both(standard.dumps(value, indent=1, ensure_ascii=False).encode(), 100) == (
         "value",

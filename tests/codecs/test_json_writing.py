@@ -150,7 +150,7 @@ def said(encode: Callable[[Any], bytes], value: Any) -> Outcome:
 
 @given(any_values(VALUES | TYPED | TYPELESS, NAMES | NO_NAMES))
 def test_both_implementations_write_the_same_or_nothing(value: Any) -> None:
-    assert repr(said(json.encode, value)) == repr(said(json.encode_plainly, value))
+    assert repr(said(json.encode, value)) == repr(said(json.encode_stdlib, value))
 
 
 @given(any_values(VALUES | TYPED, NAMES))
@@ -164,7 +164,7 @@ def test_subclasses_and_models_are_written(value: Any) -> None:
 
 @given(TYPELESS, st.sampled_from([[], [LONG], [LONG, None, 0.5]]))
 def test_what_json_cannot_carry_is_refused(value: Any, beside: list[Any]) -> None:
-    for encode in (json.encode, json.encode_plainly):
+    for encode in (json.encode, json.encode_stdlib):
         for each in (value, [value, *beside], {"a": (None, value), "b": beside}):
             with pytest.raises(LocalProtocolError, match=r"Not a JSON value: \$"):
                 encode(each)
@@ -180,7 +180,7 @@ def test_what_msgspec_writes_beyond_json_is_refused(
     value: Any, name: Any, beside: list[Any]
 ) -> None:
     """Row B14 of the review: what went out depended on whether msgspec is installed."""
-    for encode in (json.encode, json.encode_plainly):
+    for encode in (json.encode, json.encode_stdlib):
         for each in (value, [value, *beside], {"a": (value,), "b": beside}, {name: 1, "1": 2}):
             assert said(encode, each)[0] == "refused"
 
@@ -188,7 +188,7 @@ def test_what_msgspec_writes_beyond_json_is_refused(
 @given(any_values(VALUES | TYPED | TYPELESS | OF_MSGSPEC, NAMES | NO_NAMES | NAMES_OF_MSGSPEC))
 def test_there_is_one_rule_for_what_is_written(value: Any) -> None:
     """Row B14 of the review."""
-    assert repr(said(json.encode, value)) == repr(said(json.encode_plainly, value))
+    assert repr(said(json.encode, value)) == repr(said(json.encode_stdlib, value))
 
 
 @pytest.mark.parametrize(
@@ -213,23 +213,23 @@ def test_refusals_say_where(value: Any, message: str) -> None:
 
 @pytest.mark.parametrize("value", [[LONG], [LONG, None], [LONG, 0.5], [LONG, None, 2**70]])
 def test_long_values_are_written(value: list[Any]) -> None:
-    assert json.encode(value) == json.encode_plainly(value)
+    assert json.encode(value) == json.encode_stdlib(value)
 
 
 def test_endless_values_are_refused() -> None:
     value: list[Any] = []
     value.append(value)
-    for encode in (json.encode, json.encode_plainly):
+    for encode in (json.encode, json.encode_stdlib):
         with pytest.raises(LocalProtocolError, match="nests too deep, or holds itself"):
             encode(value)
 
 
 def test_models_are_dumped() -> None:
-    for encode in (json.encode, json.encode_plainly):
+    for encode in (json.encode, json.encode_stdlib):
         assert encode({"a": [Model()], "b": None}) == b'{"a":[{"x":1}],"b":null}'
 
 
 def test_documents_are_compact_utf8_on_one_line() -> None:
     value = {"a": [1, 2.5, "ä\u2028\n"], "b": None}
     expected = '{"a":[1,2.5,"ä\u2028\\n"],"b":null}'.encode()
-    assert json.encode(value) == json.encode_plainly(value) == expected
+    assert json.encode(value) == json.encode_stdlib(value) == expected

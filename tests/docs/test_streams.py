@@ -12,7 +12,7 @@ import pytest
 from sansmcp import App, Client, MemoryStore, Server, ServerCall
 from sansmcp.events import CallCancelled, CallCompleted, CallFailed, CallReceived, ClientEvent
 from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
-from sansmcp.testing import Link, Pair, counting_tokens
+from sansmcp.testing import Link, Pair, sequential_tokens
 
 from ..examples.test_examples import output_of
 from .documents import DOCS, blocks, rows
@@ -40,7 +40,7 @@ def fate(method: str, version: str, transport: str, *, resumable: bool) -> tuple
     app = App("worker", "1")
     app.handler(method)(work)
     path = {"http+sse": "/sse"}.get(transport)
-    tokens = counting_tokens()
+    tokens = sequential_tokens()
     server = Server(app, new_token=tokens, versions=(version,), resumable=resumable, http_sse=path)
     url = f"http://localhost{path or server.path}"
     client = Client(url, jitter=lambda: 0.5, versions=(version,), transports=(transport,))

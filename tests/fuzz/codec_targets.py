@@ -37,7 +37,7 @@ from sansmcp import (
     httptools_parser,
 )
 from sansmcp.codecs import envelope, headers, http11_framing, json, mirrored
-from sansmcp.http11.message_parser import RequestReader, ResponseReader
+from sansmcp.http11.message_parser import RequestParser, ResponseParser
 from sansmcp.http11_parser import Http11Parser
 
 from .inputs import seeded
@@ -69,20 +69,20 @@ def same(*outcomes: Outcome) -> None:
 
 
 def json_documents(data: bytes) -> None:
-    """``decode`` and ``decode_plainly``, ``encode`` and ``encode_plainly``."""
+    """``decode`` and ``decode_stdlib``, ``encode`` and ``encode_stdlib``."""
     seed, text = seeded(data)
     random = Mutator(seed)
     bounds = random.choice(((64, 200_000), (3, 20), (500, 1000)))
     found = outcome(json.decode, text, *bounds)
-    same(found, outcome(json.decode_plainly, text, *bounds))
+    same(found, outcome(json.decode_stdlib, text, *bounds))
     if found[0] != "value":
         return
     value = found[1]
-    for encode in (json.encode, json.encode_plainly):
+    for encode in (json.encode, json.encode_stdlib):
         same(found, outcome(json.decode, encode(value), 500))
     assert json.decode(json.encode_sorted(value), 500) == value
     odd = _with_oddities(value, random)
-    same(*(outcome(_read_again, encode, odd) for encode in (json.encode, json.encode_plainly)))
+    same(*(outcome(_read_again, encode, odd) for encode in (json.encode, json.encode_stdlib)))
 
 
 def _read_again(encode: Callable[[Any], bytes], value: Any) -> Any:
@@ -121,7 +121,7 @@ def messages(data: bytes) -> None:
     message = outcome(decode_message, text, limits)
     opened = outcome(lambda: decode_envelope(text, limits).decode_payload(limits))
     outside = outcome(decode_envelope, text, limits)
-    same(outside, outcome(envelope.decode_plainly, text, limits))
+    same(outside, outcome(envelope.decode_stdlib, text, limits))
     if message[0] == "value" and isinstance(message[1], Batch):
         assert outside[0] == "remote"
         for item in message[1].items:
@@ -311,16 +311,16 @@ def mirrored_headers(data: bytes) -> None:
     said = mirrored.decode(header)
     if said is not None:
         assert mirrored.decode(mirrored.encode(said)) == said
-        assert mirrored.says(header, said)
+        assert mirrored.header_matches(header, said)
     assert mirrored.decode(mirrored.encode(text.decode("utf-8", "replace"))) is not None
     try:
         value = json.decode(document, 64, 10_000)
     except RemoteProtocolError:
         return
-    written = mirrored.text_of(value)
+    written = mirrored.header_text(value)
     if written is not None:
-        assert mirrored.says(mirrored.encode(written), value)
-    mirrored.says(header, value)
+        assert mirrored.header_matches(mirrored.encode(written), value)
+    mirrored.header_matches(header, value)
     schema = json.as_object(value)
     if schema is None:
         return
@@ -473,7 +473,7 @@ def response_bodies(data: bytes) -> None:
     random = Mutator(seed)
     found = [
         [
-            _parts_of(ResponseReader(pump.HTTP11.read_response_head, 4096), pieces)
+            _parts_of(ResponseParser(pump.HTTP11.read_response_head, 4096), pieces)
             for pieces in ([text], random.pieces(text))
         ]
         for pump in _PUMPS
@@ -485,7 +485,7 @@ def response_bodies(data: bytes) -> None:
         assert ours == theirs
 
 
-def _parts_of(reader: RequestReader | ResponseReader, pieces: Sequence[bytes]) -> list[Any]:
+def _parts_of(reader: RequestParser | ResponseParser, pieces: Sequence[bytes]) -> list[Any]:
     """Heads, and bodies as far as they came; None at the end if it is no HTTP/1.1."""
     parts: list[Any] = []
     try:

@@ -27,7 +27,7 @@ from sansmcp.effects import (
 )
 from sansmcp.events import CallReceived, ServerEvent
 from sansmcp.input_required import InputRequest, InputRequired
-from sansmcp.testing import counting_tokens
+from sansmcp.testing import sequential_tokens
 from sansmcp.trace import Tracer
 
 from .mutations import Mutator
@@ -152,7 +152,7 @@ class World:
         self.now = 0.0
         self.server = Server(
             app,
-            new_token=counting_tokens(f"token-{seed}"),
+            new_token=sequential_tokens(f"token-{seed}"),
             http_sse="/sse",
             state_signer=StateSigner(keys=(b"k" * 32,), clock=lambda: self.now),
             trace=Tracer("server", lambda line: None) if seed % 2 else None,

@@ -17,9 +17,9 @@ from sansmcp import (
     ServerConnection,
     SseDecoder,
 )
-from sansmcp.codecs.delimited_buffer import PieceBuffer
+from sansmcp.codecs.delimited_buffer import DelimitedBuffer
 from sansmcp.effects import OpenExchange
-from sansmcp.testing import counting_tokens
+from sansmcp.testing import sequential_tokens
 
 from ..messages import PING as PING
 
@@ -79,17 +79,17 @@ def ndjson_beyond_limit(chunks: Iterable[bytes]) -> Iterator[None]:
 
 
 def pieces(chunks: Iterable[bytes]) -> Iterator[None]:
-    buffer = PieceBuffer(_UNLIMITED)
+    buffer = DelimitedBuffer(_UNLIMITED)
     for chunk in chunks:
         buffer.waiting += chunk
         yield
-        while buffer.next_piece(b"\n"):
+        while buffer.next_delimited(b"\n"):
             yield
 
 
 def server(chunks: Iterable[bytes]) -> Iterator[None]:
     """A connection of a server that answers pings by itself."""
-    machine = Server(App("growth"), new_token=counting_tokens(), sessions=False, resumable=False)
+    machine = Server(App("growth"), new_token=sequential_tokens(), sessions=False, resumable=False)
     connection = ServerConnection(machine, now=0.0)
     for chunk in chunks:
         connection.receive_data(chunk, now=0.0)

@@ -86,7 +86,7 @@ DOCUMENTS: dict[str, Callable[[int], bytes]] = {
 
 
 Reader: TypeAlias = Callable[[bytes, int, int], Any]
-READERS: list[Reader] = [json.decode, json.decode_plainly]
+READERS: list[Reader] = [json.decode, json.decode_stdlib]
 
 
 def peak(read: Reader, data: bytes) -> int:

@@ -184,7 +184,7 @@ DOCUMENTS: dict[str, Input] = {
 }
 
 
-@pytest.mark.parametrize("decode", [json.decode, json.decode_plainly])
+@pytest.mark.parametrize("decode", [json.decode, json.decode_stdlib])
 @pytest.mark.parametrize("make", DOCUMENTS.values(), ids=DOCUMENTS)
 def test_json_takes_linear_time(decode: Callable[[bytes, int], object], make: Input) -> None:
     def prepare(size: int) -> Iterable[object]:

@@ -34,7 +34,7 @@ from sansmcp.base_client import ServerRequest
 from sansmcp.effects import ClientEffect, OpenExchange, SendBytes
 from sansmcp.events import ServerEvent
 from sansmcp.messages import Params
-from sansmcp.testing import counting_tokens
+from sansmcp.testing import sequential_tokens
 
 from .sources import ROOT, core
 
@@ -274,7 +274,7 @@ def _call(**settings: Any) -> tuple[tuple[Function, ...], tuple[Function, ...]]:
     def greet(call: _Handle) -> dict[str, Any]:
         return {"content": [{"type": "text", "text": f"Hello {call.params['name']}"}]}
 
-    server = _ServerHost(Server(app, new_token=counting_tokens(), **settings))
+    server = _ServerHost(Server(app, new_token=sequential_tokens(), **settings))
     client = _ClientHost()
     for _ in ("initialize", "notifications/initialized"):
         connection, request = client.next_request()

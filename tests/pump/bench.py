@@ -20,7 +20,7 @@ from sansmcp import (
 )
 from sansmcp.effects import Authenticate, CloseConnection, SendBytes, ServerEffect, Wake
 from sansmcp.events import CallReceived, ServerEvent
-from sansmcp.testing import counting_tokens
+from sansmcp.testing import sequential_tokens
 from sansmcp.types import Unpack
 
 from ..benches import Machine, TimedBench
@@ -80,7 +80,7 @@ class Bench(TimedBench):
         app.handler("tools/call")(lambda: None)
         settings.setdefault("http11", HTTP11)
         self.server = Server(
-            app, new_token=counting_tokens(), authentication=authentication, **settings
+            app, new_token=sequential_tokens(), authentication=authentication, **settings
         )
         self.store = MemoryStore(self.server.limits)
         self.connection = ServerConnection(self.server, driver=self, now=0.0)

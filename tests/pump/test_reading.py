@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 
 from sansmcp import RemoteProtocolError
 from sansmcp.http import BodyData, BodyEnd, RequestHead, RequestPart, ResponseHead, ResponsePart
-from sansmcp.http11.message_parser import RequestReader, ResponseReader
+from sansmcp.http11.message_parser import RequestParser, ResponseParser
 
 from . import bench
 
 CHUNKED = b"200 OK\r\ntransfer-encoding: Chunked"
 
 
-def reader() -> ResponseReader:
-    return ResponseReader(bench.HTTP11.read_response_head, 1000)
+def reader() -> ResponseParser:
+    return ResponseParser(bench.HTTP11.read_response_head, 1000)
 
 
 def parts(
-    reader: RequestReader | ResponseReader, data: bytes, size: int = 10**6
+    reader: RequestParser | ResponseParser, data: bytes, size: int = 10**6
 ) -> list[RequestPart | ResponsePart]:
     """What a reader makes of bytes in pieces, the pieces of a body joined."""
     found: list[RequestPart | ResponsePart] = []
@@ -133,8 +133,8 @@ def test_a_body_in_chunks_in_any_pieces(chunks: list[bytes], size: int) -> None:
 IN_CHUNKS = b"POST /mcp HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
-def request_reader(limit: int) -> RequestReader:
-    return RequestReader(bench.HTTP11.read_request_head, limit)
+def request_reader(limit: int) -> RequestParser:
+    return RequestParser(bench.HTTP11.read_request_head, limit)
 
 
 @pytest.mark.parametrize("size", [1, 1000])

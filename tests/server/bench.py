@@ -36,7 +36,7 @@ from sansmcp.effects import (
     Wake,
 )
 from sansmcp.events import CallReceived, RefusalSent, ServerEvent
-from sansmcp.testing import counting_tokens
+from sansmcp.testing import sequential_tokens
 
 from ..benches import Machine, TimedBench
 from ..messages import LATEST as LATEST
@@ -166,7 +166,7 @@ class Bench(TimedBench):
     ) -> None:
         self.server = Server(
             app or example_app(),
-            new_token=counting_tokens(tokens),
+            new_token=sequential_tokens(tokens),
             authentication=authentication,
             **settings,
         )

@@ -14,7 +14,7 @@ from sansmcp import (
 )
 from sansmcp.effects import StoreAppend
 from sansmcp.events import SessionClosed
-from sansmcp.testing import counting_tokens
+from sansmcp.testing import sequential_tokens
 
 from .bench import LATEST, PING, Bench, Talk, expect, initialize, methods, say
 from .instances import Instances
@@ -150,7 +150,7 @@ def test_an_instance_that_shuts_down_ends_no_session_of_others() -> None:
 
 def test_a_store_that_is_shared_is_used() -> None:
     with pytest.raises(LocalProtocolError, match="resumable"):
-        Server(App("x"), new_token=counting_tokens(), resumable=False, shared_store=True)
+        Server(App("x"), new_token=sequential_tokens(), resumable=False, shared_store=True)
 
 
 # Streams

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sansmcp import App, InputRequired, Limits, LocalProtocolError, Server
-from sansmcp.testing import counting_tokens
+from sansmcp.testing import sequential_tokens
 
 from .bench import LATEST, Bench, Talk, expect, initialize, methods, request
 from .instances import Instances
@@ -125,7 +125,7 @@ def test_it_is_not_for_other_transports_and_eras() -> None:
 
 def test_it_needs_a_store() -> None:
     with pytest.raises(LocalProtocolError, match="resumable"):
-        Server(App("x"), new_token=counting_tokens(), resumable=False, multi_turn=True)
+        Server(App("x"), new_token=sequential_tokens(), resumable=False, multi_turn=True)
 
 
 # A turn

@@ -9,7 +9,7 @@ import pytest
 
 from sansmcp import App, Client, Limits, LocalProtocolError, MemoryStore, Server, ServerCall
 from sansmcp.events import CallCompleted, CallFailed
-from sansmcp.testing import Link, Pair, counting_tokens
+from sansmcp.testing import Link, Pair, sequential_tokens
 
 from .bench import LATEST, Bench, Talk, methods, request, say
 from .instances import Instances
@@ -26,7 +26,7 @@ def cut_after(seconds: float, **settings: Any) -> list[Any]:
         return {"done": True}
 
     app.handler("tools/call")(work)
-    server = Server(app, new_token=counting_tokens(), **settings)
+    server = Server(app, new_token=sequential_tokens(), **settings)
     client = Client("http://localhost/mcp", versions=(LATEST,), jitter=lambda: 0.0)
     pair = Pair(client, server, Link(lambda: 0.5, latency=0.001), store=MemoryStore(Limits()))
     client.start(now=0.0)

@@ -11,7 +11,7 @@ from sansmcp import Limits, LocalProtocolError, Server, Session
 from sansmcp.effects import StoreDrop
 from sansmcp.events import CallCancelled, SessionClosed, SessionOpened
 from sansmcp.states import SessionState
-from sansmcp.testing import counting_tokens
+from sansmcp.testing import sequential_tokens
 
 from .bench import LATEST, Bench, Talk, example_app, initialize, notification, request
 
@@ -101,7 +101,7 @@ def test_a_server_tells_its_path() -> None:
 
 def test_versions_have_to_be_known() -> None:
     with pytest.raises(LocalProtocolError):
-        Server(example_app(), new_token=counting_tokens(), versions=("2025-11-25", "draft"))
+        Server(example_app(), new_token=sequential_tokens(), versions=("2025-11-25", "draft"))
 
 
 @requirement("SESSION-S-005", "SESSION-S-006", "SESSION-C-004")

@@ -32,7 +32,7 @@ def timers_of_the_ended(machine: Client | Server) -> Iterator[str]:
         match timer, key:
             case _, LegacySession(state=SessionState.ENDED):
                 yield "a timer of a session that has ended"
-            case Timer.CLIENT_ANSWER, (LegacySession(asked=asked), int(id)) if id not in asked:
+            case Timer.CLIENT_RESPONSE, (LegacySession(asked=asked), int(id)) if id not in asked:
                 yield "a timer of a question that is answered"
             case _:
                 pass
@@ -47,7 +47,7 @@ def _alive(client: Client, timer: Timer) -> Container[Hashable]:
             requests = (*client._calls.values(), *client._own.values())  # noqa: SLF001
             streams = [each.number for each in requests if each.stream is not None]
             return streams if client._standalone is None else [*streams, 0]  # noqa: SLF001
-        case Timer.DRAIN:
+        case Timer.DISCARD_RESPONSE:
             return client._exchanges  # noqa: SLF001
         case Timer.POST:
             return client._posts._all  # noqa: SLF001

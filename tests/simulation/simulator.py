@@ -39,7 +39,7 @@ from sansmcp.http11_parser import Http11Parser
 from sansmcp.messages import Request
 from sansmcp.meta_keys import LISTEN
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
-from sansmcp.testing import VirtualClock, counting_tokens
+from sansmcp.testing import VirtualClock, sequential_tokens
 from sansmcp.trace import Tracer
 from sansmcp_stores import SqliteStore
 
@@ -434,7 +434,7 @@ class World:
             app.handler(method)(_unused)
         return Server(
             app,
-            new_token=counting_tokens(f"token-of-{name.replace('.', '-')}"),
+            new_token=sequential_tokens(f"token-of-{name.replace('.', '-')}"),
             state_signer=StateSigner(
                 keys=(b"0123456789abcdef",), clock=lambda: self.clock.now, lifetime=1e6
             ),

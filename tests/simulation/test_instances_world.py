@@ -40,7 +40,7 @@ from sansmcp import (
 from sansmcp.effects import SendBody, SendHead
 from sansmcp.events import CallCompleted, CallFailed, ServerRequestReceived
 from sansmcp.server.legacy.parked_calls import Delivery
-from sansmcp.testing import Link, Pair, counting_tokens
+from sansmcp.testing import Link, Pair, sequential_tokens
 
 from ..stores.strangers import Attempt, Spy, attempts, initialize
 from ..thorough import in_seeds
@@ -167,7 +167,7 @@ class World:
         seal = StateSigner(keys=(b"0123456789abcdef",), clock=lambda: self.pair.clock.now)
         return Server(
             app,
-            new_token=counting_tokens(f"instance-{number}"),
+            new_token=sequential_tokens(f"instance-{number}"),
             shared_store=True,
             multi_turn=True,
             state_signer=seal,
@@ -184,7 +184,7 @@ class World:
         yield self.chance.choice([0.0, 0.01, 0.3])
         state = call.handler_input.state
         fresh = self.chance.randrange(10**9)
-        self.asking = self.pair.home(call)
+        self.asking = self.pair.server_for(call)
         if state is None:
             return InputRequired({"a": question(1), "b": question(2)}, [0, fresh])
         self.entered[state[1]] += 1

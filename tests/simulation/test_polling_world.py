@@ -20,7 +20,7 @@ from sansmcp.events import (
     Reconnecting,
     StandaloneStreamClosed,
 )
-from sansmcp.testing import Link, Pair, counting_tokens
+from sansmcp.testing import Link, Pair, sequential_tokens
 
 from ..thorough import in_seeds
 
@@ -39,7 +39,7 @@ def new_pair(
     chance = random.Random(seed).random
     app = App("poller")
     app.handler("tools/call")(handle)
-    server = Server(app, new_token=counting_tokens())
+    server = Server(app, new_token=sequential_tokens())
     client = Client(
         "http://localhost/mcp",
         jitter=chance,
@@ -119,7 +119,7 @@ def test_no_client_fails_to_open_because_its_connections_break(
     """Row A3 of the review: 7 of 20 seeds of an example failed at ``initialize``."""
     for seed in seeds:
         chance = random.Random(seed).random
-        server = Server(App("fragile"), new_token=counting_tokens())
+        server = Server(App("fragile"), new_token=sequential_tokens())
         client = Client("http://localhost/mcp", jitter=chance, versions=("2025-11-25",))
         link = Link(chance, mean_cut=mean_cut, fragments=True)
         pair = Pair(client, server, link, store=MemoryStore(server.limits))
@@ -132,7 +132,7 @@ def test_a_server_that_starts_after_its_client() -> None:
     """Row A3 of the review."""
     for seed in range(50):
         chance = random.Random(seed).random
-        server = Server(App("late"), new_token=counting_tokens())
+        server = Server(App("late"), new_token=sequential_tokens())
         client = Client("http://localhost/mcp", jitter=chance)
         link = Link(chance, up=False)
         pair = Pair(client, server, link, store=MemoryStore(server.limits))

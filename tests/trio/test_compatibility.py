@@ -19,7 +19,7 @@ import sansmcp_trio
 from sansmcp import Client, KnownServers, MemoryStore, NegotiationFailed, Server
 from sansmcp.events import Closed, Connected
 from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS
-from sansmcp.testing import Link, Pair, counting_tokens
+from sansmcp.testing import Link, Pair, sequential_tokens
 
 from . import programs
 from .stdio_server import app
@@ -103,7 +103,7 @@ async def test_they_have_nothing_in_common(
 def opened(ours: tuple[str, ...], theirs: tuple[str, ...]) -> Connected | Closed:
     """How a client began to talk to a server, or why it did not."""
     client = Client("http://localhost/mcp", jitter=lambda: 0.5, versions=ours)
-    server = Server(app, new_token=counting_tokens(), versions=theirs)
+    server = Server(app, new_token=sequential_tokens(), versions=theirs)
     pair = Pair(client, server, Link(lambda: 0.5), store=MemoryStore())
     client.start(now=0.0)
     pair.run(until=1)

@@ -29,7 +29,7 @@ from sansmcp.events import (
 )
 from sansmcp.revisions import of_era
 from sansmcp.server_call import ServerCall
-from sansmcp.testing import Link, Pair, counting_tokens
+from sansmcp.testing import Link, Pair, sequential_tokens
 
 from ..server.bench import Bench
 
@@ -74,7 +74,7 @@ def run(script: Any, input_schema: Any = None, **link: Any) -> Pair:
     for method in ("tools/call", "tools/list", "prompts/get", "resources/read"):
         app.handler(method)(script)
     versions = (MADE_UP,)
-    server = Server(app, new_token=counting_tokens(), versions=versions, resumable=True)
+    server = Server(app, new_token=sequential_tokens(), versions=versions, resumable=True)
     client = Client(
         "http://localhost/mcp",
         jitter=lambda: 0.5,

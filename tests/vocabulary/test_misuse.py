@@ -31,7 +31,7 @@ from sansmcp import (
     encode_line,
     encode_message,
 )
-from sansmcp.testing import counting_tokens
+from sansmcp.testing import sequential_tokens
 from sansmcp_wsgi import WsgiApp
 
 LIMITS = Limits()
@@ -49,7 +49,7 @@ def opened() -> Client:
 
 
 def server(**settings: Any) -> Server:
-    return Server(settings.pop("app", App("a", "1")), new_token=counting_tokens(), **settings)
+    return Server(settings.pop("app", App("a", "1")), new_token=sequential_tokens(), **settings)
 
 
 def fed(data: Any) -> None:

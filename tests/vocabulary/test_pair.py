@@ -28,8 +28,8 @@ from sansmcp.events import (
     ServerRequestReceived,
 )
 from sansmcp.revisions import HANDSHAKE_VERSIONS
-from sansmcp.testing import Link, Pair, VirtualClock, counting_tokens
-from sansmcp.types import never
+from sansmcp.testing import Link, Pair, VirtualClock, sequential_tokens
+from sansmcp.types import assert_never
 
 
 def pair_of(
@@ -42,7 +42,7 @@ def pair_of(
     app = App("pair")
     app.handler("tools/call")(handler)
     client = Client("http://localhost/mcp", jitter=lambda: 0.5, standalone_stream=False, **settings)
-    server = Server(app, new_token=counting_tokens(), limits=client.limits)
+    server = Server(app, new_token=sequential_tokens(), limits=client.limits)
     link = link or Link(lambda: 0.5)
     pair = Pair(client, server, link, store=MemoryStore(), store_delay=store_delay)
     client.start(now=0.0)
@@ -228,7 +228,7 @@ def test_cuts_are_counted_and_pieces_are_cut_anywhere() -> None:
 
 def test_what_cannot_be_is_an_error() -> None:
     with pytest.raises(TypeError, match="Nothing that is expected here: 'x'"):
-        never("x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        assert_never("x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def two_instances(handler: Callable[[ServerCall], Any], slowness: float = 0.0) -> Pair:
@@ -241,7 +241,7 @@ def two_instances(handler: Callable[[ServerCall], Any], slowness: float = 0.0) -
         versions=HANDSHAKE_VERSIONS,
     )
     first, second = (
-        Server(app, new_token=counting_tokens(name), shared_store=True)
+        Server(app, new_token=sequential_tokens(name), shared_store=True)
         for name in ("first", "second")
     )
     return Pair(
@@ -260,7 +260,7 @@ def test_an_instance_is_killed_in_the_middle_of_anything(after: float) -> None:
 
     def handler(call: ServerCall) -> Generator[float, None, dict[str, bool]]:
         yield 1.0
-        return {"first": call.driver.home(call) is first}
+        return {"first": call.driver.server_for(call) is first}
 
     pair = two_instances(handler, slowness=1.0)
     first, second = pair.servers
@@ -283,7 +283,7 @@ def test_a_call_is_cancelled_while_its_handler_waits_for_input() -> None:
         return InputRequired({"a": InputRequest("roots/list")})
 
     pair = pair_of(handler, capabilities={"roots": {}}, versions=("2025-03-26",))
-    pair.server = Server(pair.server.app, new_token=counting_tokens(), resumable=False)
+    pair.server = Server(pair.server.app, new_token=sequential_tokens(), resumable=False)
     pair.servers = [pair.server]
     handle = pair.client.call("tools/call", now=0.0)
     pair.run(1.0)

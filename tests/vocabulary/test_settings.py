@@ -10,7 +10,7 @@ import pytest
 from sansmcp import App, Client, LocalProtocolError, Server
 from sansmcp.effects import OpenExchange
 from sansmcp.process import StdoutClosed
-from sansmcp.testing import counting_tokens
+from sansmcp.testing import sequential_tokens
 
 
 def client(**settings: Any) -> Client:
@@ -18,7 +18,7 @@ def client(**settings: Any) -> Client:
 
 
 def server(**settings: Any) -> Server:
-    return Server(App("a", "1"), new_token=counting_tokens(), **settings)
+    return Server(App("a", "1"), new_token=sequential_tokens(), **settings)
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,12 @@ def test_extensions_have_a_prefix(name: str) -> None:
             client(capabilities={"extensions": extensions})
         app = App("a", capabilities={"extensions": extensions})
         with pytest.raises(LocalProtocolError, match="needs a prefix"):
-            Server(app, new_token=counting_tokens())
+            Server(app, new_token=sequential_tokens())
     good: dict[str, Any] = {
         "extensions": {"com.example/x": {}, "io.modelcontextprotocol/a-b.c_d": {}}
     }
     client(capabilities=good)
-    Server(App("a", capabilities=good), new_token=counting_tokens())
+    Server(App("a", capabilities=good), new_token=sequential_tokens())
 
 
 @pytest.mark.parametrize("names", [(), ("stdio",), ("streamable-http", "carrier-pigeon")])

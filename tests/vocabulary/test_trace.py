@@ -31,7 +31,7 @@ from sansmcp.effects import (
 from sansmcp.http import BodyEnd, ResponseHead
 from sansmcp.process import ProcessExited, ProcessStartFailed, StderrData, StdoutClosed, StdoutData
 from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
-from sansmcp.testing import Link, Pair, counting_tokens
+from sansmcp.testing import Link, Pair, sequential_tokens
 from sansmcp.trace import Tracer
 
 STREAM = ((b"content-type", b"text/event-stream"),)
@@ -49,7 +49,7 @@ def talk(versions: tuple[str, ...]) -> list[str]:
     trace = Tracer("client", lines.append)
     client = Client("http://localhost/mcp", jitter=float, versions=versions, trace=trace)
     server = Server(
-        app, new_token=counting_tokens(), resumable=False, trace=Tracer("server", lines.append)
+        app, new_token=sequential_tokens(), resumable=False, trace=Tracer("server", lines.append)
     )
     pair = Pair(client, server, Link(float))
     client.start(now=0.0)
@@ -175,7 +175,7 @@ def test_a_client_of_a_process_traces_both_ways() -> None:
 
 def test_a_server_on_stdio_is_shown_line_by_line() -> None:
     lines: list[str] = []
-    server = Server(App("x"), new_token=counting_tokens(), trace=Tracer("s", lines.append))
+    server = Server(App("x"), new_token=sequential_tokens(), trace=Tracer("s", lines.append))
     pipe = ServerPipe(server, now=0.0)
     pipe.receive_data(b'{"jsonrpc":"2.0","id":0,"method":"ping"}\r\n' + b"x" * 200 + b"\n", now=0.0)
     assert isinstance(pipe.next_effect(), SendBytes)
@@ -188,7 +188,7 @@ def test_a_server_on_stdio_is_shown_line_by_line() -> None:
 
 def test_connections_that_never_ask_are_not_shown() -> None:
     lines: list[str] = []
-    server = Server(App("x"), new_token=counting_tokens(), trace=Tracer("s", lines.append))
+    server = Server(App("x"), new_token=sequential_tokens(), trace=Tracer("s", lines.append))
     exchange = server.open_exchange()
     server.receive_part(exchange, ConnectionLost(), now=0.0)
     assert server.next_effect_of(exchange) is Idle.NEED_DATA

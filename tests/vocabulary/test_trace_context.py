@@ -12,7 +12,7 @@ import pytest
 from sansmcp import App, Client, MemoryStore, Server, ServerCall
 from sansmcp.events import CallCompleted, ServerNotified
 from sansmcp.revisions import REVISIONS
-from sansmcp.testing import Link, Pair, counting_tokens
+from sansmcp.testing import Link, Pair, sequential_tokens
 
 CONTEXT = {
     "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
@@ -39,7 +39,7 @@ def test_trace_context_is_passed_on_both_ways(version: str) -> None:
     app = App("traced")
     app.handler("tools/call")(answer)
     client = Client("http://localhost/mcp", jitter=lambda: 0.5, versions=(version,))
-    server = Server(app, new_token=counting_tokens())
+    server = Server(app, new_token=sequential_tokens())
     pair = Pair(client, server, Link(lambda: 0.5), store=MemoryStore())
     client.start(now=0.0)
     client.call("tools/call", {"name": "x", "_meta": dict(CONTEXT)}, now=0.0)

@@ -52,9 +52,9 @@ class Legacy:
     def timed_out(self, timer: Timer, owner: Hashable) -> None:
         """A timer of this era is due."""
         match timer, owner:
-            case Timer.CLIENT_ANSWER, (LegacySession() as session, int(id)):
+            case Timer.CLIENT_RESPONSE, (LegacySession() as session, int(id)):
                 session.asked[id].ask_timed_out(id)
-            case Timer.FOLLOW, Stream() | Watch() | Leaving():
+            case Timer.STORE_POLL, Stream() | Watch() | Leaving():
                 owner.look()
             case Timer.STORED, Stream():
                 owner.keep()

@@ -90,7 +90,7 @@ class Leaving:
         core, late = self._table.core, self._table.late
         if late.of(self._session) < core.limits.max_calls_per_session:
             late.change(self._session, 1)
-            core.timers.set(Timer.FOLLOW, self, core.now + 2 * core.limits.store_poll_interval)
+            core.timers.set(Timer.STORE_POLL, self, core.now + 2 * core.limits.store_poll_interval)
 
     @property
     def _session(self) -> tuple[str, str]:
@@ -130,7 +130,7 @@ class Watch:
         """Look after a while."""
         if self.is_wanted():
             core = self._table.core
-            core.timers.set(Timer.FOLLOW, self, core.now + core.limits.store_poll_interval)
+            core.timers.set(Timer.STORE_POLL, self, core.now + core.limits.store_poll_interval)
 
     def look(self) -> None:
         """See whether it is there."""

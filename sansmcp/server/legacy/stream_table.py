@@ -105,12 +105,12 @@ class StreamTable:
             self.tidy(user)
             if user.is_waiting:
                 deadline = self.core.now + self.limits.store_poll_interval
-                self.core.timers.set(Timer.FOLLOW, user, deadline)
+                self.core.timers.set(Timer.STORE_POLL, user, deadline)
 
     def tidy(self, stream: Stream) -> None:
         """Let go of a stream that is settled: what there is to know of it is in the store."""
         if stream.is_settled and stream.key is not None:
-            self.core.timers.stop(Timer.FOLLOW, stream)
+            self.core.timers.stop(Timer.STORE_POLL, stream)
             self.core.timers.stop(Timer.STORED, stream)
             self._streams.pop(stream.key, None)
             stream.siblings.pop(stream, None)

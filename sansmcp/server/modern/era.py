@@ -256,5 +256,5 @@ def _check_mirrored(received: RequestHead, name: bytes, value: Any, request_id: 
     values = received.values(name)
     if value is None and not values:
         return
-    if len(values) != 1 or not mirrored.says(values[0].strip(b" \t"), value):
+    if len(values) != 1 or not mirrored.header_matches(values[0].strip(b" \t"), value):
         raise refusals.HEADER_MISMATCHED(request_id, header=name.decode())
