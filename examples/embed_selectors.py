@@ -106,7 +106,7 @@ class Call(sansmcp.BaseCall[Awaitable[Any], Awaitable[None]]):
     async def run_pending(self) -> None:
         """Let the machine go on, and wait until the client keeps up."""
         self._host.run_pending()
-        await until(lambda: not self._call.congested)
+        await until(lambda: not self._call.is_above_high_water)
 
 
 class Connection:

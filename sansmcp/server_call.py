@@ -108,7 +108,7 @@ class ServerCall(ABC):
 
     @property
     @abstractmethod
-    def congested(self) -> bool:
+    def is_above_high_water(self) -> bool:
         """Whether to wait before saying more: the store, or the client, does not keep up."""
 
     @abstractmethod

@@ -183,7 +183,7 @@ def clients_that_do_not_read(subject: ServerUnderTest) -> None:
     """A client that reads nothing holds up its own handler, nobody else, and loses nothing.
 
     Wait until what was sent is taken, before the next effect of an exchange is pulled; and let the
-    methods of a call wait as long as Call.congested is set.
+    methods of a call wait as long as Call.is_above_high_water is set.
     """
     limits = Limits(max_unsent_bytes=64 * 1024)
     with (

@@ -41,7 +41,7 @@ class Call(sansmcp.BaseCall[Awaitable[Any], Awaitable[None]]):
     async def run_pending(self) -> None:
         self._serving.run_pending()
         await self._serving.loop.checkpoint()
-        await self._serving.until(lambda: not self._call.congested)
+        await self._serving.until(lambda: not self._call.is_above_high_water)
 
 
 class RunningServer(sansmcp.ServerDriver):

@@ -98,7 +98,7 @@ class CallFromThread(Call):
         self._serving.run_pending()
         outcome = self._current
         assert outcome is not None
-        if self._call.congested:
+        if self._call.is_above_high_water:
             self._serving.loop.spawn(self._wait_for_room, outcome)
         else:
             with self._lock:
@@ -114,7 +114,7 @@ class CallFromThread(Call):
         return self._serving.loop.now()
 
     async def _wait_for_room(self, outcome: Future[Any]) -> None:
-        await self._serving.until(lambda: not self._call.congested)
+        await self._serving.until(lambda: not self._call.is_above_high_water)
         with self._lock:
             _resolve(outcome, lambda: None)
 

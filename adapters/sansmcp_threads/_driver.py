@@ -35,7 +35,7 @@ class HostCall(Call):
         return time.monotonic()
 
     def run_pending(self) -> None:
-        self._host.until(lambda: not self._call.congested or self.cancelled.is_set())
+        self._host.until(lambda: not self._call.is_above_high_water or self.cancelled.is_set())
 
     def wait_for_answer(self, id: int) -> Any:
         return self._host.answer_to(self._call, id)

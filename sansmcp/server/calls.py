@@ -2,7 +2,7 @@
 
 A :class:`~sansmcp.ServerCall` is what the application holds: the request, and what may be said
 about it (a result, an error, progress, notifications, requests to the client). How that travels is
-the business of an :class:`AnswerForm`; each era and transport has its own.
+the business of an :class:`Responder`; each era and transport has its own.
 
 Every call ends exactly once. What comes after the end (an answer after a cancellation, a second
 answer) changes nothing.
@@ -65,7 +65,7 @@ class CallOwner(Peer):
     def succeeded(self, request: Request) -> None:
         """Note that a request is about to be answered with a result."""
 
-    def next_question(self, call: RunningCall, method: str) -> int:
+    def register_request(self, call: RunningCall, method: str) -> int:
         """An id for a request to the client.
 
         Raises LocalProtocolError if the client must not be asked this.
@@ -74,11 +74,11 @@ class CallOwner(Peer):
             f"At revision {self.revision.name} servers make no requests: return InputRequired"
         )
 
-    def forget_question(self, id: int) -> None:
+    def unregister_request(self, id: int) -> None:
         """A request to the client has ended."""
 
 
-class AnswerForm(Protocol):
+class Responder(Protocol):
     """How the answers of the calls that came together travel, and what is said before them."""
 
     @property
@@ -104,7 +104,7 @@ class AnswerForm(Protocol):
     def start(self) -> None:
         """All calls were begun; some still have no answer."""
 
-    def shape(self, request: Request, result: Any) -> Response | ErrorResponse:
+    def format_result(self, request: Request, result: Any) -> Response | ErrorResponse:
         """A result as the revision wants it. Raises LocalProtocolError if it has no such thing."""
         ...
 
@@ -118,12 +118,12 @@ class AnswerForm(Protocol):
         """
         ...
 
-    def may_say(self, request: Request, message: Message) -> bool:
+    def may_send(self, request: Request, message: Message) -> bool:
         """Whether the client wants to hear this before the answer."""
         ...
 
     @property
-    def congested(self) -> bool:
+    def is_above_high_water(self) -> bool:
         """Whether to wait before saying more."""
         ...
 
@@ -135,7 +135,7 @@ class AnswerForm(Protocol):
         """The answer of one call, and its status where it stands alone; False if it is lost."""
         ...
 
-    def withdraw(self) -> None:
+    def complete_without_response(self) -> None:
         """One call ends without an answer."""
 
     def disconnect(self, retry: int | None) -> bool:
@@ -150,7 +150,7 @@ class RunningCall(ServerCall):
     _core: ServerCore
     _owner: CallOwner
     request: Request
-    _answer: AnswerForm
+    _responder: Responder
     handler_input: HandlerInput = FIRST_INPUT
     rounds: int = 0
     last_progress: float | None = None
@@ -173,21 +173,23 @@ class RunningCall(ServerCall):
 
     @property
     def headers(self) -> RequestHeaders:
-        return RequestHeaders(self._answer.head)
+        return RequestHeaders(self._responder.head)
 
     @property
     def is_running(self) -> bool:
         return self.state is CallState.RUNNING
 
     @property
-    def congested(self) -> bool:
-        return self.is_running and self._answer.congested
+    def is_above_high_water(self) -> bool:
+        return self.is_running and self._responder.is_above_high_water
 
     def respond(self, result: Any, *, now: float) -> bool:
         if not isinstance(result, InputRequired):
-            return self._end(self._answer.shape(self.request, json.to_json_types(result)), now)
+            return self._end(
+                self._responder.format_result(self.request, json.to_json_types(result)), now
+            )
         self._core.now = now
-        asked = self.is_running and self._answer.require(self, result)
+        asked = self.is_running and self._responder.require(self, result)
         return asked if isinstance(asked, bool) else self._end(asked, now)
 
     def respond_error(self, code: int, message: str, data: Any = None, *, now: float) -> bool:
@@ -240,7 +242,7 @@ class RunningCall(ServerCall):
     def disconnect(self, *, retry: float | None = None, now: float) -> bool:
         milliseconds = milliseconds_of(retry)
         self._core.now = now
-        return self.is_running and self._answer.disconnect(milliseconds)
+        return self.is_running and self._responder.disconnect(milliseconds)
 
     def check_required(self, required: InputRequired) -> None:
         """Raises LocalProtocolError for what is not JSON, too much, or asked too often."""
@@ -266,7 +268,7 @@ class RunningCall(ServerCall):
 
     def answered(self, id: int, answer: Response | ErrorResponse | CallError) -> None:
         """One of our requests to the client has ended."""
-        name = self._forget_question(id)
+        name = self._unregister_request(id)
         if name is None:
             self._core.events.append(ClientResponseReceived(self, id, answer))
         elif not isinstance(answer, CallError):
@@ -282,7 +284,7 @@ class RunningCall(ServerCall):
         error = RequestTimeout(
             "The client did not answer in time", seconds=seconds, method="", request_id=id
         )
-        self._withdraw_question(id, "timed out")
+        self._cancel_request(id, "timed out")
         self.answered(id, error)
 
     def leave(self) -> None:
@@ -295,28 +297,28 @@ class RunningCall(ServerCall):
         self.state = advance(CALL, self.state, CallEvent.CANCEL)
         self._core.events.append(CallCancelled(self, reason))
         self._leave(withdraw=False)
-        self._answer.withdraw()
+        self._responder.complete_without_response()
 
     def abandon(self, refusal: RemoteProtocolError) -> None:
         """The server ends before there is an answer."""
         self.state = advance(CALL, self.state, CallEvent.CANCEL)
         self._core.events.append(CallCancelled(self, "the server shuts down"))
         self._leave(withdraw=False)
-        self._answer.respond(jsonrpc.encode(refusal.reply), refusal.http_status)
+        self._responder.respond(jsonrpc.encode(refusal.reply), refusal.http_status)
 
     def _ask(self, method: str, params: Params | None, timeout: float) -> int | None:
         """Make a request to the client; None if it has left."""
-        id = self._owner.next_question(self, method)
+        id = self._owner.register_request(self, method)
         if not self._say(Request(id, method, params), self._core.now):
-            self._owner.forget_question(id)
+            self._owner.unregister_request(id)
             return None
         deadline = self._core.now + timeout
         self._core.timers.set(Timer.CLIENT_RESPONSE, (self._owner, id), deadline)
         return id
 
-    def _forget_question(self, id: int) -> str | None:
+    def _unregister_request(self, id: int) -> str | None:
         """A request to the client has ended; returns its name, if it has one."""
-        self._owner.forget_question(id)
+        self._owner.unregister_request(id)
         self._core.timers.stop(Timer.CLIENT_RESPONSE, (self._owner, id))
         return self._asked.pop(id)[0]
 
@@ -337,7 +339,7 @@ class RunningCall(ServerCall):
         if isinstance(message, Response):
             self._owner.succeeded(self.request)
         lacks = isinstance(message, ErrorResponse) and message.code == MISSING_CAPABILITY
-        if self._answer.respond(data, 400 if lacks else 200):
+        if self._responder.respond(data, 400 if lacks else 200):
             return True
         self._core.events.append(
             ResponseUndelivered(self, "the client left before it could be answered")
@@ -345,11 +347,11 @@ class RunningCall(ServerCall):
         return False
 
     def _say(self, message: Message, now: float) -> bool:
-        if not self.is_running or not self._answer.may_say(self.request, message):
+        if not self.is_running or not self._responder.may_send(self.request, message):
             return False
         data = jsonrpc.encode(message)
         self._core.now = now
-        return self._answer.message(data)
+        return self._responder.message(data)
 
     def _leave(self, *, withdraw: bool) -> None:
         """The call ends: the session forgets it, and so do the questions to the client."""
@@ -358,11 +360,11 @@ class RunningCall(ServerCall):
         self._owner.touch()
         for id in tuple(self._asked):
             if withdraw:
-                self._withdraw_question(id, "the request it belongs to has ended")
+                self._cancel_request(id, "the request it belongs to has ended")
             error = RequestCancelled("The call has ended", method="", request_id=id)
             self.answered(id, error)
 
-    def _withdraw_question(self, id: int, reason: str) -> None:
+    def _cancel_request(self, id: int, reason: str) -> None:
         params = {"requestId": id, "reason": reason}
         data = jsonrpc.encode(Notification("notifications/cancelled", params))
-        self._answer.message(data)
+        self._responder.message(data)

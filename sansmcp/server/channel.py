@@ -22,11 +22,11 @@ from ..events import InvalidLine, RefusalSent
 from ..messages import Message, Notification, Request
 from ..types import Drivable
 from . import refusals
-from .core import Outlet, ServerCore
+from .core import ServerCore, Sink
 from .era_choice import is_modern
 
 
-class Lines(Protocol):
+class ChannelHandler(Protocol):
     """What the messages of one era mean in a conversation."""
 
     @property
@@ -38,7 +38,7 @@ class Lines(Protocol):
         """The conversation is over."""
 
 
-class LegacyLines(Lines, Protocol):
+class LegacyLines(ChannelHandler, Protocol):
     """The same of the handshake revisions."""
 
     @property
@@ -50,7 +50,7 @@ class LegacyLines(Lines, Protocol):
         """Do what a message asks for. Raises RemoteProtocolError: the refusal."""
 
 
-class ModernLines(Lines, Protocol):
+class ModernLines(ChannelHandler, Protocol):
     """The same of 2026-07-28."""
 
     open_requests: Collection[object]
@@ -65,14 +65,14 @@ class Channel:
     """The server's end of such a conversation."""
 
     _core: ServerCore
-    _outlet: Outlet
+    _sink: Sink
     _modern: ModernLines | None
     """None on HTTP+SSE, which only 2024-11-05 has."""
     _legacy: LegacyLines | None
     """None where no handshake revision is served."""
 
     def __attrs_post_init__(self) -> None:
-        self._core.outlets[self._outlet] = None
+        self._core.sinks[self._sink] = None
 
     @property
     def is_full(self) -> bool:
@@ -102,7 +102,7 @@ class Channel:
         """
         self._core.now = now
         decoded = jsonrpc.decode(data, self._core.limits)
-        if self._outlet.congested and isinstance(decoded, Request | Batch):
+        if self._sink.is_above_high_water and isinstance(decoded, Request | Batch):
             raise refusals.NOT_READING(decoded.id if isinstance(decoded, Request) else None)
         try:
             self._dispatch(decoded)
@@ -112,18 +112,18 @@ class Channel:
     def refuse(self, error: RemoteProtocolError, event: RefusalSent | InvalidLine) -> None:
         """Answer with an error, and tell the application."""
         null_id = error.request_id is None and self._legacy is not None and self._legacy.null_id
-        self._outlet.send(jsonrpc.encode(error.reply, null_id=null_id))
+        self._sink.send(jsonrpc.encode(error.reply, null_id=null_id))
         self._core.events.append(event)
 
     def end(self, reason: str, *, now: float) -> None:
         """The channel is gone, and what was said on it with it."""
         self._core.now = now
-        self._core.outlets.pop(self._outlet, None)
+        self._core.sinks.pop(self._sink, None)
         for lines in self._lines:
             lines.end(reason)
 
     @property
-    def _lines(self) -> tuple[Lines, ...]:
+    def _lines(self) -> tuple[ChannelHandler, ...]:
         return tuple(lines for lines in (self._modern, self._legacy) if lines is not None)
 
     def _dispatch(self, message: Message | Batch) -> None:

@@ -32,7 +32,7 @@ def _with_good_capabilities(core: ServerCore, attribute: attrs.Attribute[App], a
     checked_capabilities(app.declared_capabilities())
 
 
-class Outlet(Protocol):
+class Sink(Protocol):
     """Where everything goes that a server says to one client: stdout, or the stream of HTTP+SSE."""
 
     @property
@@ -41,7 +41,7 @@ class Outlet(Protocol):
         ...
 
     @property
-    def congested(self) -> bool:
+    def is_above_high_water(self) -> bool:
         """Whether to wait before saying more: the client does not keep up."""
         ...
 
@@ -111,7 +111,7 @@ class ServerCore:
     """The server has ended its sessions, and opens none for a late answer of the store."""
     paused: dict[Drivable, None] = attrs.field(factory=dict["Drivable", None], init=False)
     """Who must not read before the application has taken events, in the order of their waiting."""
-    outlets: dict[Outlet, None] = attrs.field(factory=dict[Outlet, None], init=False)
+    sinks: dict[Sink, None] = attrs.field(factory=dict[Sink, None], init=False)
     """Those of the channels that are open, oldest first."""
 
     def __attrs_post_init__(self) -> None:
@@ -123,7 +123,7 @@ class ServerCore:
     def stream_after_of(self, method: str) -> float | None:
         """Seconds after which a request of this method gets an event stream.
 
-        None leaves it to :class:`~sansmcp.server.responder.HttpAnswer`.
+        None leaves it to :class:`~sansmcp.server.responder.HttpResponder`.
         """
         own = self.app.options_of(method).stream_after
         return self.options.stream_after if own is None else own
@@ -139,7 +139,7 @@ class ServerCore:
         return self._is_full
 
     @property
-    def keeping_interval(self) -> float:
+    def refresh_interval(self) -> float:
         """Seconds after which what is used is stored again, so that it does not grow too old."""
         return self.limits.max_stored_age / 3
 
@@ -156,7 +156,7 @@ class ServerCore:
             )
         return token
 
-    def close_state(self, state: Any, principal: str, request: Request) -> str:
+    def sign_state(self, state: Any, principal: str, request: Request) -> str:
         """Seal what a handler saves. Raises LocalProtocolError where there is no seal."""
         if self.options.state_signer is None:
             raise LocalProtocolError("To ask for input the server needs a seal (StateSigner)")
@@ -165,7 +165,7 @@ class ServerCore:
             state, principal, request.method, params, name=self.token()
         )
 
-    def open_state(self, sealed: str, principal: str, request: Request) -> Any:
+    def verify_state(self, sealed: str, principal: str, request: Request) -> Any:
         """What a handler has saved. Raises RemoteProtocolError for what cannot be used."""
         if self.options.state_signer is None:
             raise refusals.BAD_REQUEST_STATE(request.id, what="nothing here gives a requestState")

@@ -33,20 +33,20 @@ STREAM_HEADERS: Headers = (
 )
 
 
-class PostAnswer(Protocol):
+class PostResponder(Protocol):
     """What is to be given as the answer to a POST."""
 
     def peer_gone(self) -> None:
         """The connection of the POST broke."""
 
 
-class Source(Protocol):
+class StreamSource(Protocol):
     """What an event stream comes from, if that outlives the exchange."""
 
     def catch_up(self) -> None:
         """Everything was sent: go on, if there is more."""
 
-    def over(self) -> None:
+    def on_closed(self) -> None:
         """The exchange is over."""
 
 
@@ -62,9 +62,9 @@ class ServerExchange:
 
     state: ExchangeState = attrs.field(default=ExchangeState.HEAD, init=False)
     head: RequestHead | None = attrs.field(default=None, init=False)
-    source: Source | None = attrs.field(default=None, init=False)
+    source: StreamSource | None = attrs.field(default=None, init=False)
     """What its event stream comes from."""
-    answer: PostAnswer | None = attrs.field(default=None, init=False)
+    responder: PostResponder | None = attrs.field(default=None, init=False)
     """What is to be given as the answer to this POST."""
     _body: bytearray = attrs.field(factory=bytearray, init=False)
     _response: ResponseHead | None = attrs.field(default=None, init=False)
@@ -86,7 +86,7 @@ class ServerExchange:
         self.advance(ExchangeEvent.HEAD)
         self.head = head
 
-    def collect(self, part: BodyData | BodyEnd) -> bytes | None:
+    def receive_body(self, part: BodyData | BodyEnd) -> bytes | None:
         """Add a piece of body; returns the whole body once it is complete.
 
         Raises RemoteProtocolError (413) when it is too large.
@@ -119,7 +119,7 @@ class ServerExchange:
         """Whether nothing can be added to the response."""
         return self.state is ExchangeState.DONE
 
-    def reply(self, status: int, body: bytes = b"", extra: Headers = ()) -> None:
+    def send_response(self, status: int, body: bytes = b"", extra: Headers = ()) -> None:
         """Give a complete response: a JSON document, or no body at all."""
         self.advance(ExchangeEvent.ANSWER)
         kind: Headers = ((b"content-type", headers.JSON),) if body else ()
@@ -129,7 +129,7 @@ class ServerExchange:
 
     def refuse(self, error: RemoteProtocolError) -> None:
         """Say no: the error's status and headers, and its JSON-RPC error as the body."""
-        self.reply(error.http_status, jsonrpc.encode(error.reply), error.headers)
+        self.send_response(error.http_status, jsonrpc.encode(error.reply), error.headers)
         self._core.events.append(RefusalSent(error))
 
     def open_stream(self) -> None:
@@ -192,7 +192,7 @@ class ServerExchange:
             return end
         return None
 
-    def fall_idle(self) -> None:
+    def mark_idle(self) -> None:
         """The driver found nothing to do: from now on it has to be woken."""
         self._idle = True
 

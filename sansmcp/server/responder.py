@@ -23,7 +23,7 @@ _STREAM_AFTER = 0.05
 """Seconds. Most calls are answered within it, and JSON is cheaper where nothing can be resumed."""
 
 
-class HttpAnswer(ABC):
+class HttpResponder(ABC):
     """The answer to one POST."""
 
     __slots__ = ()
@@ -38,7 +38,7 @@ class HttpAnswer(ABC):
 
     def start(self) -> None:
         """Begin to wait for the answer; it becomes a stream when that takes long."""
-        self.exchange.answer = self
+        self.exchange.responder = self
         if self.stream_after == 0:
             self.open()
             return

@@ -41,19 +41,19 @@ from ..timers import Timer
 from ..types import HTTP_SSE, STDIO, STREAMABLE_HTTP, Idle, Unpack, assert_never
 from . import refusals
 from .channel import Channel
-from .core import Outlet, ServerCore
+from .core import ServerCore, Sink
 from .era_choice import is_http_sse, is_modern, names_session_early
 from .exchange import ServerExchange
-from .modern.era import Modern
-from .modern.stateless import StatelessHttp, StatelessLines
+from .modern.era import ModernServer
+from .modern.stateless import ModernChannelHandler, ModernHttp
 from .modern.subscriptions import Subscriptions, is_known
 from .options import ServerOptions, ServerSettings, milliseconds_of
-from .responder import HttpAnswer
+from .responder import HttpResponder
 from .store_completions import StoreCompletions
-from .validation import Asked, Endpoint, check_common, check_mcp_path
+from .validation import Endpoint, RequestContext, check_common, check_mcp_path
 
 if TYPE_CHECKING:
-    from .legacy.era import Legacy
+    from .legacy.era import LegacyServer
 
 
 class Server(StoreCompletions):
@@ -97,8 +97,8 @@ class Server(StoreCompletions):
         self._endpoint = endpoint
         self.authentication = authentication
         """Whether the principal of each HTTP request is asked for."""
-        self._modern = Modern(self._core, Subscriptions(self._core))
-        self._stateless = StatelessHttp(self._core, self._modern)
+        self._modern = ModernServer(self._core, Subscriptions(self._core))
+        self._stateless = ModernHttp(self._core, self._modern)
         self._legacy = _legacy(self._core, endpoint)
         self._store_users = None if self._legacy is None else self._legacy.streams
         self._authenticating: dict[ServerExchange, bytes | None] = {}
@@ -164,11 +164,11 @@ class Server(StoreCompletions):
         """A new exchange, for one request; ``host`` is kept as its attribute of that name."""
         return ServerExchange(next(self._exchange_ids), self._core, driver)
 
-    def open_channel(self, outlet: Outlet) -> Channel:
+    def open_channel(self, sink: Sink) -> Channel:
         """A conversation on a transport that is no HTTP; :class:`~sansmcp.ServerPipe` opens one."""
-        modern = StatelessLines(self._core, self._modern, outlet)
-        legacy = None if self._legacy is None else self._legacy.lines(outlet)
-        return Channel(self._core, outlet, modern, legacy)
+        modern = ModernChannelHandler(self._core, self._modern, sink)
+        legacy = None if self._legacy is None else self._legacy.lines(sink)
+        return Channel(self._core, sink, modern, legacy)
 
     def receive_part(self, exchange: ServerExchange, part: RequestPart, *, now: float) -> None:
         """Feed a part of a request. Parts of an exchange that is done are ignored."""
@@ -185,7 +185,7 @@ class Server(StoreCompletions):
                 case RequestHead():
                     self._head(exchange, part)
                 case BodyData() | BodyEnd():
-                    body = exchange.collect(part)
+                    body = exchange.receive_body(part)
                     if body is not None and exchange in self._authenticating:
                         self._authenticating[exchange] = body
                     elif body is not None:
@@ -304,7 +304,7 @@ class Server(StoreCompletions):
         self._core.now = now
         for timer, owner in self._core.timers.due(now):
             match timer, owner:
-                case Timer.STREAM_OPEN, HttpAnswer():
+                case Timer.STREAM_OPEN, HttpResponder():
                     owner.open()
                 case Timer.KEEP_ALIVE, ServerExchange():
                     owner.send(KEEP_ALIVE)
@@ -391,8 +391,8 @@ class Server(StoreCompletions):
             del self._authenticating[exchange]
             if not exchange.is_done:  # it may have been too slow, say
                 exchange.refuse(refusals.SHUTTING_DOWN())
-        for outlet in self._core.outlets:
-            outlet.close()
+        for sink in self._core.sinks:
+            sink.close()
 
     # What a request is, and its end
 
@@ -401,12 +401,14 @@ class Server(StoreCompletions):
         if not self.authentication:
             self._check_head(exchange, head)
             return
-        check_common(Asked(self._endpoint, head))  # a foreign page learns nothing of credentials
+        check_common(
+            RequestContext(self._endpoint, head)
+        )  # a foreign page learns nothing of credentials
         self._authenticating[exchange] = None
         self._core.effects.append(Authenticate(exchange, head))
 
     def _check_head(self, exchange: ServerExchange, head: RequestHead) -> None:
-        asked = Asked(self._endpoint, head)
+        asked = RequestContext(self._endpoint, head)
         if is_http_sse(self._endpoint, head):
             check_common(asked)
             assert self._legacy is not None, "the endpoint has HTTP+SSE with these revisions only"
@@ -435,23 +437,23 @@ class Server(StoreCompletions):
 
     def _gone(self, exchange: ServerExchange) -> None:
         exchange.peer_gone()
-        if exchange.answer is not None:
-            exchange.answer.peer_gone()
+        if exchange.responder is not None:
+            exchange.responder.peer_gone()
         self._over(exchange)
 
     def _over(self, exchange: ServerExchange) -> None:
         """Nothing more will happen on an exchange."""
         self._core.paused.pop(exchange, None)
         self._authenticating.pop(exchange, None)
-        exchange.answer = None
+        exchange.responder = None
         source, exchange.source = exchange.source, None
         if source is not None:
-            source.over()
+            source.on_closed()
 
     def _nothing_to_send(self, exchange: ServerExchange) -> Idle:
         if exchange.source is not None:
             exchange.source.catch_up()
-        exchange.fall_idle()
+        exchange.mark_idle()
         is_asking = exchange.state in (ExchangeState.HEAD, ExchangeState.BODY)
         if is_asking and exchange in self._authenticating:
             return Idle.PAUSED
@@ -461,13 +463,13 @@ class Server(StoreCompletions):
         return Idle.NEED_DATA
 
 
-def _legacy(core: ServerCore, endpoint: Endpoint) -> Legacy | None:
+def _legacy(core: ServerCore, endpoint: Endpoint) -> LegacyServer | None:
     """What serves the handshake revisions; nothing of it is even imported where none is served."""
     if not core.handshake_versions:
         return None
-    from .legacy.era import Legacy
+    from .legacy.era import LegacyServer
 
-    return Legacy(core, endpoint)
+    return LegacyServer(core, endpoint)
 
 
 def _outcome_of_authenticate(outcome: object) -> str | Refusal:

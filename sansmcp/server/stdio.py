@@ -43,7 +43,7 @@ class ServerPipe:
         """
         self.driver = driver
         self.head = None
-        """There is no HTTP request; see :class:`~sansmcp.server.channel.Outlet`."""
+        """There is no HTTP request; see :class:`~sansmcp.server.channel.Sink`."""
         self._grace = graceful_timeout
         server.now = now
         self._decoder = NdjsonDecoder(server.limits.request_bytes)
@@ -118,7 +118,7 @@ class ServerPipe:
     # What the conversation wants
 
     @property
-    def congested(self) -> bool:
+    def is_above_high_water(self) -> bool:
         """Whether the client does not take what is sent to it."""
         return self._unsent >= self._limits.max_unsent_bytes
 
@@ -150,7 +150,7 @@ class ServerPipe:
 
     def _read(self) -> None:
         """Take in the lines that have arrived, as long as application and client keep up."""
-        while not (self._is_closing or self._channel.is_full or self.congested):
+        while not (self._is_closing or self._channel.is_full or self.is_above_high_water):
             line = b""
             try:
                 next_line = self._decoder.next_event()

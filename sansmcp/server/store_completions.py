@@ -15,16 +15,16 @@ from ..types import assert_never
 from .core import ServerCore
 
 
-class StoreUser(Protocol):
+class StoreOperation(Protocol):
     """Who has asked for a use of the store, and is told what comes of it."""
 
-    def stored(self) -> None:
+    def on_append_done(self) -> None:
         """The store has what it was given."""
 
-    def overtaken(self) -> None:
+    def on_append_conflict(self) -> None:
         """It has not, for the log has gone on meanwhile."""
 
-    def replayed(self, effect: StoreRead, page: Page | None) -> None:
+    def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
         """A page has come; None where there is no such log."""
 
     def failed(self, effect: StoreEffect) -> bool:
@@ -32,14 +32,14 @@ class StoreUser(Protocol):
         ...
 
 
-class StoreUsers(Protocol):
+class StoreOperations(Protocol):
     """The store effects that are under way, and who has asked for each."""
 
-    def take(self, effect: StoreEffect) -> StoreUser | None:
+    def pop_operation(self, effect: StoreEffect) -> StoreOperation | None:
         """Return who has asked for an effect; None for one that was reported before."""
         ...
 
-    def settle(self, user: StoreUser) -> None:
+    def settle(self, user: StoreOperation) -> None:
         """Do what is to be done when an effect of this user is completed."""
 
 
@@ -47,36 +47,36 @@ class StoreCompletions:
     """The part of a server that those talk to who perform its store effects."""
 
     _core: ServerCore
-    _store_users: StoreUsers | None
+    _store_users: StoreOperations | None
     """None where only revisions without streams are served: nothing of these is stored."""
 
     @property
-    def _users(self) -> StoreUsers:
+    def _users(self) -> StoreOperations:
         assert self._store_users is not None, "only streams of the handshake revisions are stored"
         return self._store_users
 
     def append_completed(self, effect: StoreAppend, *, now: float) -> None:
         """A StoreAppend is done."""
         self._works(effect, now)
-        user = self._users.take(effect)
+        user = self._users.pop_operation(effect)
         if user is not None:
-            user.stored()
+            user.on_append_done()
             self._users.settle(user)
 
     def append_conflicted(self, effect: StoreAppend, *, now: float) -> None:
         """A StoreAppend was not done, for the log has gone on meanwhile."""
         self._works(effect, now)
-        user = self._users.take(effect)
+        user = self._users.pop_operation(effect)
         if user is not None:
-            user.overtaken()
+            user.on_append_conflict()
             self._users.settle(user)
 
     def read_completed(self, effect: StoreRead, page: Page | None, *, now: float) -> None:
         """A StoreRead is done. ``page`` is None where the store knows no such log."""
         self._works(effect, now)
-        user = self._users.take(effect)
+        user = self._users.pop_operation(effect)
         if user is not None:
-            user.replayed(effect, page)
+            user.on_read_done(effect, page)
             self._users.settle(user)
 
     def store_failed(self, effect: StoreEffect, reason: str, *, now: float) -> None:
@@ -85,7 +85,7 @@ class StoreCompletions:
         An append may have been performed all the same, in whole or in part, if its reply got lost.
         """
         self._core.now = now
-        user = self._users.take(effect)
+        user = self._users.pop_operation(effect)
         is_lost = user is not None and not user.failed(effect)
         failure = (type(effect), is_lost)
         self._core.events.append(StoreFailed(reason, is_lost, failure in self._core.failing))

@@ -59,23 +59,23 @@ class Endpoint:
 
 
 @attrs.define
-class Asked:
+class RequestContext:
     """One request on its way down the ladder."""
 
     endpoint: Endpoint
     head: RequestHead
 
 
-Row: TypeAlias = Callable[[Asked], None]
+Validator: TypeAlias = Callable[[RequestContext], None]
 
 
-def path(asked: Asked) -> None:
+def validate_path(asked: RequestContext) -> None:
     """Two spellings are one path: a redirect for the slash costs clients their headers."""
     if asked.head.path.rstrip(b"/") != asked.endpoint.path.rstrip(b"/"):
         raise refusals.NOT_FOUND(url=asked.head.address_of(asked.endpoint.path))
 
 
-def host_and_origin(asked: Asked) -> None:
+def validate_host_and_origin(asked: RequestContext) -> None:
     """Source: 2025-11-25 basic/transports: Security Warning."""
     if not asked.endpoint.policy.allows_host(request_host(asked.head)):
         raise refusals.BAD_HOST()
@@ -83,7 +83,7 @@ def host_and_origin(asked: Asked) -> None:
         raise refusals.BAD_ORIGIN()
 
 
-def announced_size(asked: Asked) -> None:
+def validate_content_length(asked: RequestContext) -> None:
     """A body that says it is too large is not even read."""
     length = (asked.head.values(b"content-length") or (b"0",))[0]
     limit = asked.endpoint.limits.request_bytes
@@ -91,7 +91,7 @@ def announced_size(asked: Asked) -> None:
         raise message_too_large(limit)
 
 
-def http_method(asked: Asked) -> None:
+def validate_http_method(asked: RequestContext) -> None:
     """Source: 2025-03-26 basic/transports: POST and GET on one endpoint, DELETE ends sessions.
 
     GET and DELETE belong to the handshake revisions: 2026-07-28 basic/transports: POST only.
@@ -102,7 +102,7 @@ def http_method(asked: Asked) -> None:
         raise refusals.method_not_allowed(b"POST", "The protocol revision served here is POST only")
 
 
-def answer_forms(asked: Asked) -> None:
+def validate_accept(asked: RequestContext) -> None:
     """The client lists both media types; wildcards count, as everywhere in HTTP.
 
     Source: 2025-03-26 basic/transports: Sending Messages to the Server.
@@ -114,26 +114,26 @@ def answer_forms(asked: Asked) -> None:
         raise refusals.response_not_acceptable(missing)
 
 
-def body_form(asked: Asked) -> None:
+def validate_content_type(asked: RequestContext) -> None:
     """Parameters such as ``charset=utf-8`` are fine."""
     if headers.media_type(asked.head.values(b"content-type")) != headers.JSON:
         raise refusals.NOT_JSON()
 
 
-COMMON: tuple[Row, ...] = (host_and_origin, announced_size)
+COMMON: tuple[Validator, ...] = (validate_host_and_origin, validate_content_length)
 """The rows that every path and transport has."""
 
-MCP_PATH: tuple[Row, ...] = (path, *COMMON, http_method)
-POST: tuple[Row, ...] = (answer_forms, body_form)
+MCP_PATH: tuple[Validator, ...] = (validate_path, *COMMON, validate_http_method)
+POST: tuple[Validator, ...] = (validate_accept, validate_content_type)
 
 
-def check_common(asked: Asked) -> None:
+def check_common(asked: RequestContext) -> None:
     """Go down the rows that any request has. Raises RemoteProtocolError: the refusal."""
     for row in COMMON:
         row(asked)
 
 
-def check_mcp_path(asked: Asked) -> None:
+def check_mcp_path(asked: RequestContext) -> None:
     """Go down the rows of the MCP path, which say nothing of GET and DELETE yet.
 
     Raises as :func:`check_common`.

@@ -112,7 +112,7 @@ def slow_call(bench: ServerBench) -> tuple[Talk, ServerCall]:
 def report_while_there_is_room(bench: ServerBench, call: ServerCall) -> int:
     """What a handler does that waits when it is told to; how often it could report."""
     for count in range(10_000):
-        if call.congested:
+        if call.is_above_high_water:
             return count
         bench.do(call.progress, count)
     raise AssertionError("the handler was never told to wait")
@@ -128,7 +128,7 @@ def test_a_slow_reader_of_a_stored_stream_holds_up_nobody_and_costs_no_memory() 
         for number in range(1000, 4000):
             bench.do(call.progress, number)
         assert held() < before + NOISE
-    assert not call.congested
+    assert not call.is_above_high_water
     assert talk.exchange.unsent < SMALL.max_unsent_bytes + SMALL.replay_page_entries * MESSAGE
     assert bench.store.count <= SMALL.max_stored_entries
 
@@ -140,7 +140,7 @@ def test_without_a_store_the_handler_waits_for_a_slow_reader() -> None:
     assert talk.exchange.unsent < SMALL.max_unsent_bytes + MESSAGE
     talk.reads = True
     talk.pull()
-    assert not call.congested
+    assert not call.is_above_high_water
 
 
 def test_a_handler_waits_for_a_slow_store() -> None:
@@ -149,7 +149,7 @@ def test_a_handler_waits_for_a_slow_store() -> None:
     assert report_while_there_is_room(bench, call) <= SMALL.max_pending_entries + 1
     while bench.waiting:
         bench.use_store_once()
-    assert not call.congested
+    assert not call.is_above_high_water
 
 
 @pytest.mark.parametrize(

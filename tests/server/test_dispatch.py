@@ -8,7 +8,7 @@ import pytest
 
 from sansmcp import BodyData, BodyEnd, Limits, RequestHead, SecurityPolicy
 from sansmcp.events import CallReceived
-from sansmcp.server.legacy.session_validation import LADDERS
+from sansmcp.server.legacy.session_validation import VALIDATORS
 from sansmcp.server.validation import MCP_PATH, POST
 
 from .bench import BOTH, JSON, PING, STREAM, Bench, Talk, expect, initialize, methods, request
@@ -17,25 +17,30 @@ requirement = pytest.mark.requirement
 
 
 def test_the_order_of_the_rows() -> None:
-    assert names(MCP_PATH) == ["path", "host_and_origin", "announced_size", "http_method"]
-    assert names(POST) == ["answer_forms", "body_form"]
-    assert names(LADDERS[b"GET"]) == [
-        "wants_stream",
-        "known_version",
-        "session_lives",
-        "has_get",
-        "session_given",
-        "stream_offered",
+    assert names(MCP_PATH) == [
+        "validate_path",
+        "validate_host_and_origin",
+        "validate_content_length",
+        "validate_http_method",
     ]
-    assert names(LADDERS[b"DELETE"]) == [
-        "has_delete",
-        "deletion_allowed",
-        "known_version",
-        "session_given",
-        "session_lives",
+    assert names(POST) == ["validate_accept", "validate_content_type"]
+    assert names(VALIDATORS[b"GET"]) == [
+        "validate_stream_accept",
+        "validate_version",
+        "validate_session_exists",
+        "validate_get_supported",
+        "validate_session_given",
+        "validate_stream_offered",
     ]
-    assert LADDERS.keys() - {b"GET", b"DELETE"} == {b"POST"}
-    assert LADDERS[b"POST"] == ()
+    assert names(VALIDATORS[b"DELETE"]) == [
+        "validate_delete_supported",
+        "validate_deletion_allowed",
+        "validate_version",
+        "validate_session_given",
+        "validate_session_exists",
+    ]
+    assert VALIDATORS.keys() - {b"GET", b"DELETE"} == {b"POST"}
+    assert VALIDATORS[b"POST"] == ()
 
 
 def names(rows: Iterable[Callable[..., object]]) -> list[str]:

@@ -362,7 +362,7 @@ def test_a_call_that_goes_on_is_a_call_like_others() -> None:
     going_on = send(instances[1], session, talk.last_id, answers_to(questions))
     (call,) = instances.entered
     assert instances[1].server.is_busy
-    assert not call.congested
+    assert not call.is_above_high_water
     assert instances[1].do(call.disconnect, retry=1) is True
     assert going_on.ended
     cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled"}

@@ -259,18 +259,18 @@ def test_a_handler_waits_while_the_client_takes_nothing() -> None:
     pipe = Pipe(limits=Limits(max_unsent_bytes=1000)).open()
     call = pipe.call()
     pipe.reads = False
-    assert not call.congested
+    assert not call.is_above_high_water
     said = 0
-    while not call.congested:
+    while not call.is_above_high_water:
         assert pipe.bench.do(call.notify, "notifications/message", {"data": "x" * 100})
         said += 1
     assert 5 < said < 10
     pipe.reads = True
     pipe.settle()
-    assert not call.congested
+    assert not call.is_above_high_water
     assert len(pipe.said) == said
     pipe.bench.do(call.respond, {})
-    assert not call.congested
+    assert not call.is_above_high_water
 
 
 def test_a_client_that_only_writes_cannot_fill_the_memory() -> None:

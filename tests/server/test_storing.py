@@ -52,15 +52,15 @@ def test_while_the_store_works_messages_are_collected() -> None:
 def test_a_slow_store_makes_handlers_wait() -> None:
     bench = Bench(store_works=False, limits=Limits(max_pending_entries=2))
     _, call = bench.call(bench.open_session())
-    assert not call.congested
+    assert not call.is_above_high_water
     say(bench, call, "a", "b")
-    assert not call.congested
+    assert not call.is_above_high_water
     say(bench, call, "c")
-    assert call.congested
+    assert call.is_above_high_water
     bench.use_store_once()
-    assert not call.congested
+    assert not call.is_above_high_water
     bench.do(call.respond, {})
-    assert not call.congested
+    assert not call.is_above_high_water
 
 
 def test_a_resumption_races_with_an_append() -> None:

@@ -110,16 +110,16 @@ def test_without_a_store_a_slow_reader_makes_handlers_wait() -> None:
     talk, call = bench.call(bench.open_session())
     say(bench, call, "a")
     talk.reads = False
-    while not call.congested:
+    while not call.is_above_high_water:
         say(bench, call, "b")
     talk.reads = True
     talk.pull()
-    assert not call.congested
+    assert not call.is_above_high_water
     talk.reads = False
     say(bench, call, *"cccccccccc")
-    assert call.congested
+    assert call.is_above_high_water
     talk.gone()
-    assert not call.congested
+    assert not call.is_above_high_water
 
 
 # Keep-alive

@@ -30,7 +30,7 @@ def in_a_session(bench: Bench, session: str) -> tuple[Talk, ServerCall]:
 def fill(bench: Bench, call: ServerCall, most: int = 10**9) -> int:
     """Say things as long as the handler need not wait; how often it did."""
     count = 0
-    while count < most and not call.congested:
+    while count < most and not call.is_above_high_water:
         bench.do(call.notify, "x", {"text": TEXT})
         count += 1
     return count

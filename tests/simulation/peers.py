@@ -77,8 +77,8 @@ from sansmcp.http11.pool import ConnectionPool
 from sansmcp.messages import RequestId
 from sansmcp.meta_keys import LISTEN, LOG_LEVEL, UPDATED
 from sansmcp.process import ProcessPart, StdoutData
-from sansmcp.server.legacy.mailbox import cancellation_log
-from sansmcp.server.legacy.parked_calls import Parked
+from sansmcp.server.legacy.mailbox import cancellation_mailbox
+from sansmcp.server.legacy.parked_calls import ParkedCall
 from sansmcp.server.legacy.sessions import LegacySession
 from sansmcp.server_call import Peer
 from sansmcp.types import Era
@@ -912,7 +912,7 @@ class Instance(Host):
     def _note_parked(self, key: StreamKey, entry: Entry) -> None:
         """Note where the answers to a turn come, and its cancellation."""
         turn = f"{EventId(key.stream, entry.seq).encode()}."
-        log = cancellation_log(Parked.decode(entry.data).request.id)
+        log = cancellation_mailbox(ParkedCall.decode(entry.data).request.id)
         answers, cancellation = (attrs.evolve(key, stream=name) for name in (turn, log))
         self.world.parked[answers] = cancellation
 
@@ -1017,7 +1017,7 @@ class Instance(Host):
 
     def _check_not_cancelled(self, call: ServerCall, session: LegacySession) -> None:
         """Fail if a call goes on whose cancellation has been in the store for long enough."""
-        key = session.log_key(cancellation_log(call.request.id))
+        key = session.log_key(cancellation_mailbox(call.request.id))
         stored_at = self.world.stored_cancellations.get(key, math.inf)
         takes = 30.0 if self.world.features & {"slow store", "naps"} else 0.0
         if stored_at + takes < self.world.clock.now:
@@ -1044,7 +1044,7 @@ class Instance(Host):
             kind, value = errand.steps[number]
             self.world.check_wanted(errand)
             if kind in ("progress", "mark"):
-                while call.congested:
+                while call.is_above_high_water:
                     self.world.reach("handler waits")
                     yield 0.05
             match kind:

@@ -32,7 +32,9 @@ def timers_of_the_ended(machine: Client | Server) -> Iterator[str]:
         match timer, key:
             case _, LegacySession(state=SessionState.ENDED):
                 yield "a timer of a session that has ended"
-            case Timer.CLIENT_RESPONSE, (LegacySession(asked=asked), int(id)) if id not in asked:
+            case Timer.CLIENT_RESPONSE, (LegacySession(pending_requests=asked), int(id)) if (
+                id not in asked
+            ):
                 yield "a timer of a question that is answered"
             case _:
                 pass
@@ -66,7 +68,7 @@ def of_server(server: Server) -> Iterator[str]:
         ("requests of unknown principals", server._authenticating),  # noqa: SLF001
         ("stateless calls", core.stateless),
         ("sessions", server.sessions),
-        ("open pipes", core.outlets),
+        ("open pipes", core.sinks),
     ):
         if left:
             yield f"has {what}: {left}"

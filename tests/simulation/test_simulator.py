@@ -13,7 +13,7 @@ import pytest
 from sansmcp import Client, Entry, MemoryStore, StreamKey
 from sansmcp.client.outcomes import StreamOutcome
 from sansmcp.server.exchange import ServerExchange
-from sansmcp.server.legacy.streams import Stream
+from sansmcp.server.legacy.streams import ResumableStream
 from sansmcp.timers import Timer
 
 from . import simulator
@@ -55,15 +55,15 @@ def first_failure(seeds: range = range(150)) -> World:
 
 
 def plant_hasty_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    append = Stream.append
+    append = ResumableStream.append
 
-    def hasty(self: Stream, message: bytes, *, final: bool = False) -> bool:
+    def hasty(self: ResumableStream, message: bytes, *, final: bool = False) -> bool:
         result = append(self, message, final=final)
         if self._appending is not None:
-            self._give(self._appending.entries)
+            self._deliver_entries(self._appending.entries)
         return result
 
-    monkeypatch.setattr(Stream, "append", hasty)
+    monkeypatch.setattr(ResumableStream, "append", hasty)
 
 
 def plant_a_store_that_loses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,10 +78,10 @@ def plant_a_store_that_loses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plant_readers_that_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    def blind(self: Stream) -> None:
+    def blind(self: ResumableStream) -> None:
         """Does not read on."""
 
-    monkeypatch.setattr(Stream, "catch_up", blind)
+    monkeypatch.setattr(ResumableStream, "catch_up", blind)
 
 
 def plant_responses_that_break_unheard(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,7 +148,7 @@ SERVER_FAULTS = {
     "a_call_that_is_cancelled": never_pulled(S, "next_event", CallCancelled),
     "handlers_that_ask": never_pulled(S, "next_event", ClientResponseReceived),
     "broken_streams_can_be_resumed": never_pulled(S, "next_effect", StoreAppend),
-    "clients_that_do_not_read": returns(RunningCall, "congested", value=False),
+    "clients_that_do_not_read": returns(RunningCall, "is_above_high_water", value=False),
     "clients_that_take_nothing_are_dropped": unlimited(TrioServers, "serve"),
     "handlers_that_fail": told_inside,
     "streams_are_ended": returns(S, "shut_down", None),

@@ -22,11 +22,11 @@ from ...messages import ErrorResponse, Message, Notification, Request, Response
 from ...meta_keys import names_multi_turn, with_multi_turn
 from ...revisions import REVISIONS, Revision
 from .. import refusals
-from ..calls import AnswerForm, CallOwner, RunningCall
+from ..calls import CallOwner, Responder, RunningCall
 from ..core import ServerCore
 from ..exchange import ServerExchange
-from .mailbox import Leaving, cancellation_log, reason_of
-from .parked_calls import deliver
+from .mailbox import MailboxPost, cancellation_mailbox, reason_of
+from .parked_calls import deliver_responses
 from .sessions import SUBSCRIBE, UNSUBSCRIBE, LegacySession
 
 
@@ -44,7 +44,7 @@ class Negotiated:
 
 
 @attrs.define(eq=False, repr=False)
-class Inbox:
+class Dispatcher:
     """Takes in the messages of clients."""
 
     _core: ServerCore
@@ -98,7 +98,7 @@ class Inbox:
             raise refusals.UNKNOWN_METHOD(request.id, method=request.method[:100])
 
     def batch(
-        self, session: LegacySession, batch: Batch, new_answer: Callable[[int], AnswerForm]
+        self, session: LegacySession, batch: Batch, new_answer: Callable[[int], Responder]
     ) -> bool:
         """Take in a batch: one answer for each request, and each element that is no message.
 
@@ -110,13 +110,13 @@ class Inbox:
         is_started = False
         for item in batch.items:
             if not isinstance(item, Request | RemoteProtocolError):
-                self.take(session, item)
+                self.dispatch(session, item)
             elif not is_started:
                 is_started = True
                 self.start(wants, new_answer(len(wants)))
         return is_started
 
-    def start(self, items: Sequence[Request | RemoteProtocolError], answer: AnswerForm) -> None:
+    def start(self, items: Sequence[Request | RemoteProtocolError], answer: Responder) -> None:
         """Start calls that came together, and answer at once what needs no application."""
         for item in items:
             try:
@@ -138,7 +138,7 @@ class Inbox:
         if answer.open_calls:
             answer.start()
 
-    def take(
+    def dispatch(
         self, session: LegacySession, message: Message, exchange: ServerExchange | None = None
     ) -> bool:
         """A notification, or the client's answer to a request of ours.
@@ -153,11 +153,13 @@ class Inbox:
                 return self._cancel(session, message, exchange)
             case Notification():
                 self._core.events.append(ClientNotified(session, message))
-            case Response(id) | ErrorResponse(id) if type(id) is int and id in session.asked:
-                session.asked[id].answered(id, message)
+            case Response(id) | ErrorResponse(id) if (
+                type(id) is int and id in session.pending_requests
+            ):
+                session.pending_requests[id].answered(id, message)
             case _:
                 assert not isinstance(message, Request), "requests become calls"
-                return deliver(self._core, session, message, exchange)
+                return deliver_responses(self._core, session, message, exchange)
         return False
 
     def _check_subscription(self, session: CallOwner, request: Request) -> None:
@@ -195,11 +197,11 @@ class Inbox:
             return False
         if (call := session.calls.get(id)) is not None:
             call.cancel(reason_of(message))
-        elif session.parks:
-            log = session.log_key(cancellation_log(id))
+        elif session.can_park:
+            log = session.log_key(cancellation_mailbox(id))
             reason = reason_of(message).encode()
             looks_again = session.is_shared
-            leaving = Leaving(session.table, log, reason, exchange, looks_again=looks_again)
-            leaving.append_if_asked()
+            leaving = MailboxPost(session.table, log, reason, exchange, looks_again=looks_again)
+            leaving.append_if_expected()
             return True
         return False

@@ -12,35 +12,35 @@ from ...messages import Params
 from ...meta_keys import UPDATED
 from ...server_call import Session
 from ...timers import Timer
-from ..core import Outlet, ServerCore
+from ..core import ServerCore, Sink
 from ..validation import Endpoint
-from .dispatcher import Inbox
+from .dispatcher import Dispatcher
 from .http_sse import HttpSse
-from .mailbox import Leaving, Watch
-from .session_channel import SessionLines
-from .session_records import SharedSession
+from .mailbox import MailboxPoll, MailboxPost
+from .session_channel import SessionChannelHandler
+from .session_records import SessionRecord
 from .sessions import LegacySession, SessionTable
 from .stream_table import StreamTable
 from .streamable_http import StreamableHttp
-from .streams import Stream
+from .streams import ResumableStream
 
 
-class Legacy:
+class LegacyServer:
     """The part of a server that knows sessions and streams."""
 
     def __init__(self, core: ServerCore, endpoint: Endpoint) -> None:
         self._core = core
-        self._inbox = Inbox(core)
+        self._dispatcher = Dispatcher(core)
         self.streams = StreamTable(core)
         self.sessions = SessionTable(core, self.streams)
-        self.streamable_http = StreamableHttp(core, endpoint, self.sessions, self._inbox)
-        self.http_sse = HttpSse(core, endpoint, self.sessions, self._inbox)
+        self.streamable_http = StreamableHttp(core, endpoint, self.sessions, self._dispatcher)
+        self.http_sse = HttpSse(core, endpoint, self.sessions, self._dispatcher)
 
     # Other channels
 
-    def lines(self, outlet: Outlet) -> SessionLines:
+    def lines(self, sink: Sink) -> SessionChannelHandler:
         """A conversation on stdio."""
-        return SessionLines(self._core, self.sessions, self._inbox, outlet, "")
+        return SessionChannelHandler(self._core, self.sessions, self._dispatcher, sink, "")
 
     # All of them
 
@@ -53,10 +53,10 @@ class Legacy:
         """A timer of this era is due."""
         match timer, owner:
             case Timer.CLIENT_RESPONSE, (LegacySession() as session, int(id)):
-                session.asked[id].ask_timed_out(id)
-            case Timer.STORE_POLL, Stream() | Watch() | Leaving():
-                owner.look()
-            case Timer.STORED, Stream():
+                session.pending_requests[id].ask_timed_out(id)
+            case Timer.STORE_POLL, ResumableStream() | MailboxPoll() | MailboxPost():
+                owner.poll_store()
+            case Timer.STORED, ResumableStream():
                 owner.keep()
             case Timer.SESSION_IDLE, LegacySession():
                 self._unused(owner)
@@ -68,7 +68,9 @@ class Legacy:
         if session.is_busy and session.is_shared:
             assert session.id is not None
             id = session.id.reveal()
-            SharedSession.of(self._core, self.sessions, session.principal, id).look_up()
+            SessionRecord.for_session(
+                self._core, self.sessions, session.principal, id
+            ).load_record()
         self.sessions.expire(session)
 
     def end_session(self, session: Session, reason: str) -> None:

@@ -31,8 +31,8 @@ from ..core import ServerCore
 from ..era_choice import TOKEN, message_token
 from ..exchange import ServerExchange
 from ..validation import Endpoint
-from .dispatcher import Inbox
-from .session_channel import SessionLines
+from .dispatcher import Dispatcher
+from .session_channel import SessionChannelHandler
 from .sessions import SessionTable
 
 
@@ -49,7 +49,7 @@ class _Stream:
         return self.exchange.head
 
     @property
-    def congested(self) -> bool:
+    def is_above_high_water(self) -> bool:
         """Whether the client does not take what is sent."""
         return self.exchange.is_slow
 
@@ -66,7 +66,7 @@ class _Stream:
     def catch_up(self) -> None:
         """Nothing is kept anywhere else."""
 
-    def over(self) -> None:
+    def on_closed(self) -> None:
         self._gone()
 
 
@@ -75,7 +75,7 @@ class _Client:
     """A client that has a stream."""
 
     channel: Channel
-    lines: SessionLines
+    lines: SessionChannelHandler
 
 
 @attrs.define(eq=False, repr=False)
@@ -85,7 +85,7 @@ class HttpSse:
     _core: ServerCore
     _endpoint: Endpoint
     _table: SessionTable
-    _inbox: Inbox
+    _dispatcher: Dispatcher
     _clients: dict[tuple[str, Secret], _Client] = attrs.field(
         factory=dict[tuple[str, Secret], _Client], init=False
     )
@@ -113,7 +113,7 @@ class HttpSse:
             return
         channel = self._channel(exchange.head)
         channel.receive(body, now=self._core.now)
-        exchange.reply(202)
+        exchange.send_response(202)
 
     def _check_room(self, principal: str) -> None:
         """Each stream may become a session."""
@@ -130,7 +130,7 @@ class HttpSse:
         token = self._core.token()
         key = principal, _ = exchange.head.principal, Secret(token)
         stream = _Stream(self._core, exchange, partial(self._gone, key))
-        lines = SessionLines(self._core, self._table, self._inbox, stream, principal)
+        lines = SessionChannelHandler(self._core, self._table, self._dispatcher, stream, principal)
         self._clients[key] = _Client(Channel(self._core, stream, None, lines), lines)
         exchange.source = stream
         exchange.open_stream()

@@ -34,12 +34,12 @@ _LONGEST_REASON = 1000
 """Characters."""
 
 
-def cancellation_log(id: RequestId) -> str:
+def cancellation_mailbox(id: RequestId) -> str:
     """Where the cancellation of a request is left. No stream has such a name: it has points."""
     return f".cancelled.{hashlib.sha256(json.encode(id)).hexdigest()}"
 
 
-def answer_log(id: int) -> str:
+def response_mailbox(id: int) -> str:
     """Where the answer to a question is left, after an entry that says that it was asked."""
     return f".answer.{id}"
 
@@ -51,7 +51,7 @@ def reason_of(cancellation: Notification) -> str:
 
 
 @attrs.define(eq=False, repr=False)
-class Leaving:
+class MailboxPost:
     """Something is left in a log. Where it is already, nothing is to be done."""
 
     _table: StreamTable
@@ -65,24 +65,24 @@ class Leaving:
     def append(self, seq: int = 1) -> None:
         """Leave it under this number."""
         entries = (Entry(seq, self._data),)
-        self._table.put(StoreAppend(stream=self._key, entries=entries), self)
+        self._table.start_operation(StoreAppend(stream=self._key, entries=entries), self)
 
-    def append_if_asked(self) -> None:
+    def append_if_expected(self) -> None:
         """Leave it if there is somebody who waits for it."""
-        self._table.put(_read(self._table, self._key, 0), self)
+        self._table.start_operation(_read(self._table, self._key, 0), self)
 
-    def replayed(self, effect: StoreRead, page: Page | None) -> None:
+    def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
         if page is not None and page.last.seq == 1:
             self.append(2)
             return
         if page is None and self.looks_again:
             self._wait()
-        self.stored()
+        self.on_append_done()
 
-    def look(self) -> None:
+    def poll_store(self) -> None:
         """See once more whether there is somebody who waits."""
         self._table.late.change(self._session, -1)
-        self.append_if_asked()
+        self.append_if_expected()
 
     def _wait(self) -> None:
         """Look again, unless the session has as many that wait as it may have calls."""
@@ -96,14 +96,14 @@ class Leaving:
     def _session(self) -> tuple[str, str]:
         return self._key.principal, self._key.session
 
-    def stored(self) -> None:
+    def on_append_done(self) -> None:
         """It can be found."""
         if self._exchange is not None and not self._exchange.is_done:
-            self._exchange.reply(202)
+            self._exchange.send_response(202)
 
-    def overtaken(self) -> None:
+    def on_append_conflict(self) -> None:
         """Others have left it."""
-        self.stored()
+        self.on_append_done()
 
     def failed(self, effect: StoreEffect) -> bool:
         """The client may send it again."""
@@ -113,7 +113,7 @@ class Leaving:
 
 
 @attrs.define(eq=False, repr=False)
-class Watch:
+class MailboxPoll:
     """Looks for what may be left in a log, for as long as it is wanted."""
 
     _table: StreamTable
@@ -122,34 +122,34 @@ class Watch:
     """Behind which entry it will be."""
     announces: bool = attrs.field(default=False, kw_only=True)
     """Whether to write first that somebody waits; see above."""
-    is_wanted: Callable[[], bool] = attrs.field(kw_only=True)
-    found: Callable[[bytes], None] = attrs.field(kw_only=True)
+    is_active: Callable[[], bool] = attrs.field(kw_only=True)
+    on_message: Callable[[bytes], None] = attrs.field(kw_only=True)
     """Is given the data."""
 
     def wait(self) -> None:
         """Look after a while."""
-        if self.is_wanted():
+        if self.is_active():
             core = self._table.core
             core.timers.set(Timer.STORE_POLL, self, core.now + core.limits.store_poll_interval)
 
-    def look(self) -> None:
+    def poll_store(self) -> None:
         """See whether it is there."""
-        if self.is_wanted():
+        if self.is_active():
             if self.announces:
                 self.announces = False
-                Leaving(self._table, self._key, b"").append()
-            self._table.put(_read(self._table, self._key, self.after), self)
+                MailboxPost(self._table, self._key, b"").append()
+            self._table.start_operation(_read(self._table, self._key, self.after), self)
 
-    def replayed(self, effect: StoreRead, page: Page | None) -> None:
+    def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
         if page is None or not page.entries:
             self.wait()
-        elif self.is_wanted():
-            self.found(page.entries[0].data)
+        elif self.is_active():
+            self.on_message(page.entries[0].data)
 
-    def stored(self) -> None:
+    def on_append_done(self) -> None:
         """Nothing is written."""
 
-    def overtaken(self) -> None:
+    def on_append_conflict(self) -> None:
         """Nothing is written."""
 
     def failed(self, effect: StoreEffect) -> bool:
@@ -162,7 +162,7 @@ def _read(table: StreamTable, key: StreamKey, after: int) -> StoreRead:
     return StoreRead(stream=key, after=after, limit=1, max_bytes=table.limits.max_stored_bytes)
 
 
-def decode_answer(table: StreamTable, data: bytes) -> Response | ErrorResponse:
+def decode_response(table: StreamTable, data: bytes) -> Response | ErrorResponse:
     """An answer that was left."""
     answer = jsonrpc.decode(data, table.limits)
     assert isinstance(answer, Response | ErrorResponse)

@@ -47,17 +47,17 @@ from .. import refusals
 from ..calls import RunningCall
 from ..core import ServerCore
 from ..exchange import ServerExchange
-from .mailbox import Leaving, answer_log, cancellation_log
-from .results import PlainResults
+from .mailbox import MailboxPost, cancellation_mailbox, response_mailbox
+from .results import LegacyResults
 from .sessions import LegacySession
 from .stream_table import store_failed
-from .streams import Stream
+from .streams import ResumableStream
 
 Answered: TypeAlias = Response | ErrorResponse
 
 
 @attrs.frozen
-class Parked:
+class ParkedCall:
     """All that it takes to enter a handler again."""
 
     request: Request
@@ -75,15 +75,15 @@ class Parked:
         return json.encode({**attrs.asdict(self, recurse=False), "request": request})
 
     @classmethod
-    def decode(cls, data: bytes) -> Parked:
+    def decode(cls, data: bytes) -> ParkedCall:
         """What :meth:`encode` has made."""
         members = json.decode(data, max_depth=500)
         request = Request(**members.pop("request"))
         return cls(request, **members)
 
 
-def park(
-    call: RunningCall, stream: Stream, session: LegacySession, required: InputRequired
+def park_call(
+    call: RunningCall, stream: ResumableStream, session: LegacySession, required: InputRequired
 ) -> None:
     """Let a call wait for the answers, in the store."""
     assert stream.key is not None
@@ -96,7 +96,7 @@ def park(
             range(first, turn.seq), ids, required.requests.values(), strict=True
         )
     ]
-    parked = Parked(
+    parked = ParkedCall(
         call.request,
         dict(zip(ids, required.requests, strict=True)),
         required.state,
@@ -109,16 +109,16 @@ def park(
         entries.insert(0, Entry(first - 1, b"", kind=EntryKind.BUFFER_INPUT))
     call.leave()
     stream.hand_over(entries)
-    Leaving(session.table, session.log_key(cancellation_log(call.request.id)), b"").append()
+    MailboxPost(session.table, session.log_key(cancellation_mailbox(call.request.id)), b"").append()
 
 
-def turn_of(id: RequestId) -> EventId | None:
+def parse_turn_id(id: RequestId) -> EventId | None:
     """The turn that a question belongs to; None for an id that is not of such a question."""
     turn, dot, _ = str(id).rpartition(".")
     return EventId.decode(turn) if dot else None
 
 
-def wanted(items: Iterable[object], parked: Parked) -> dict[RequestId, Answered]:
+def match_responses(items: Iterable[object], parked: ParkedCall) -> dict[RequestId, Answered]:
     """Those of the messages that answer questions of the turn, by the ids of these."""
     answers = (item for item in items if isinstance(item, Answered))
     return {item.id: item for item in answers if item.id is not None and item.id in parked.names}
@@ -141,11 +141,11 @@ def _cursor_used() -> RemoteProtocolError:
 
 
 @attrs.define(eq=False, repr=False)
-class ContinuedAnswer(PlainResults):
+class ParkedCallResponder(LegacyResults):
     """How a call is answered that was parked: in its log."""
 
     session: LegacySession
-    _stream: Stream
+    _stream: ResumableStream
     head: RequestHead | None
     """The POST that brought the last answer, where it is known."""
     open_calls: int = attrs.field(default=1, init=False)
@@ -155,9 +155,9 @@ class ContinuedAnswer(PlainResults):
         """The stream is there."""
 
     @property
-    def congested(self) -> bool:
+    def is_above_high_water(self) -> bool:
         """Whether to wait: the store does not keep up."""
-        return self._stream.congested
+        return self._stream.is_above_high_water
 
     def message(self, data: bytes) -> bool:
         """Something to say before the answer; returns False if it is lost."""
@@ -168,7 +168,7 @@ class ContinuedAnswer(PlainResults):
         self.open_calls = 0
         return self._stream.append(data, final=True)
 
-    def withdraw(self) -> None:
+    def complete_without_response(self) -> None:
         self.open_calls = 0
         self._stream.append(b"", final=True)
 
@@ -180,12 +180,12 @@ class ContinuedAnswer(PlainResults):
         """Ask, and park the call; without questions it goes on at once."""
         if not self._stream.is_stored or not required.requests:
             return call.ask_for(required)
-        park(call, self._stream, self.session, required)
+        park_call(call, self._stream, self.session, required)
         return True
 
 
 @attrs.define(eq=False, repr=False)
-class Delivery:
+class ResponseDelivery:
     """Answers on their way to the turn that they belong to.
 
     The uses of the store: read the turn, read the answers that are there, see whether the call was
@@ -202,7 +202,7 @@ class Delivery:
     """The exchange is to be the continuation of the call (SEP-1858)."""
     _found: Callable[[Page | None], None] = attrs.field(init=False)
     """Gets the page that is being read."""
-    _parked: Parked | None = attrs.field(default=None, init=False)
+    _parked: ParkedCall | None = attrs.field(default=None, init=False)
     _given: dict[RequestId, Answered] = attrs.field(factory=dict[RequestId, "Answered"], init=False)
     """The answers that are stored."""
     _new: dict[RequestId, Answered] = attrs.field(factory=dict[RequestId, "Answered"], init=False)
@@ -213,7 +213,7 @@ class Delivery:
         """Read the turn."""
         self._read(self._turn.stream, self._turn.seq - 1, 1, self._found_turn)
 
-    def replayed(self, effect: StoreRead, page: Page | None) -> None:
+    def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
         self._found(page)
 
     def _found_turn(self, page: Page | None) -> None:
@@ -225,17 +225,17 @@ class Delivery:
         if entry is None or entry.seq != self._turn.seq or entry.kind is not kind:
             self._not_found()
             return
-        self._parked = Parked.decode(entry.data)
+        self._parked = ParkedCall.decode(entry.data)
         self._read_answers(self._parked)
 
-    def _found_answers(self, parked: Parked, page: Page | None) -> None:
+    def _found_answers(self, parked: ParkedCall, page: Page | None) -> None:
         for entry in page.entries if page is not None else ():
             answer = jsonrpc.decode(entry.data, self._core.limits)
-            self._given |= wanted((answer,), parked)
+            self._given |= match_responses((answer,), parked)
             self._last_seq = entry.seq
         self._choose(parked)
 
-    def stored(self) -> None:
+    def on_append_done(self) -> None:
         """The answers were added."""
         assert self._parked is not None
         self._given |= self._new
@@ -243,7 +243,7 @@ class Delivery:
             self._go_on(self._parked)
         self._done()
 
-    def overtaken(self) -> None:
+    def on_append_conflict(self) -> None:
         """Others have added answers meanwhile."""
         assert self._parked is not None
         self._read_answers(self._parked)
@@ -253,16 +253,16 @@ class Delivery:
         self._refuse(store_failed())
         return True
 
-    def _choose(self, parked: Parked) -> None:
+    def _choose(self, parked: ParkedCall) -> None:
         """Add what is new of the answers, unless nobody wants them any more."""
-        answers = wanted(self._answers, parked)
+        answers = match_responses(self._answers, parked)
         self._new = {id: answer for id, answer in answers.items() if id not in self._given}
         if self.continues and not len(self._answers) == len(answers) == len(parked.names):
             self._refuse(_answers_missing())
         elif self.continues and self._given:
             self._come_back(answers)
         elif self._new:
-            self._read(cancellation_log(parked.request.id), 0, 1, self._add_or_end)
+            self._read(cancellation_mailbox(parked.request.id), 0, 1, self._add_or_end)
         else:
             self._done()
 
@@ -279,7 +279,7 @@ class Delivery:
             Entry(seq, jsonrpc.encode(answer))
             for seq, answer in enumerate(self._new.values(), self._last_seq + 1)
         )
-        self._session.table.put(StoreAppend(stream=key, entries=entries), self)
+        self._session.table.start_operation(StoreAppend(stream=key, entries=entries), self)
 
     def _come_back(self, answers: Mapping[RequestId, Answered]) -> None:
         """The same POST again: its response is lost, and the call goes on or has ended."""
@@ -288,7 +288,7 @@ class Delivery:
         else:
             self._refuse(_cursor_used())
 
-    def _go_on(self, parked: Parked) -> None:
+    def _go_on(self, parked: ParkedCall) -> None:
         """All answers are there, and it was us who added the last one: enter the handler again."""
         session, is_stopped = self._session, self._core.has_stopped
         if session.state is SessionState.ENDED and not is_stopped:
@@ -304,7 +304,7 @@ class Delivery:
             self._core,
             session,
             parked.request,
-            ContinuedAnswer(session, stream, None if exchange is None else exchange.head),
+            ParkedCallResponder(session, stream, None if exchange is None else exchange.head),
             HandlerInput(answers, parked.state),
             rounds=parked.rounds,
             last_progress=parked.progress,
@@ -321,7 +321,7 @@ class Delivery:
             stream = self._session.find_stream(self._turn.stream)
             self._session.read(exchange, stream, self._turn.seq)
         else:
-            exchange.reply(202)
+            exchange.send_response(202)
 
     def _lost(self) -> None:
         """The store has evicted the call. Its readers are cut, and find the same when they return.
@@ -344,7 +344,7 @@ class Delivery:
         else:
             self._exchange.refuse(error)
 
-    def _read_answers(self, parked: Parked) -> None:
+    def _read_answers(self, parked: ParkedCall) -> None:
         found = partial(self._found_answers, parked)
         self._read(f"{self._turn.encode()}.", self._last_seq, len(parked.names), found)
 
@@ -357,10 +357,10 @@ class Delivery:
             limit=limit,
             max_bytes=self._core.limits.max_stored_bytes,
         )
-        self._session.table.put(effect, self)
+        self._session.table.start_operation(effect, self)
 
 
-def deliver(
+def deliver_responses(
     core: ServerCore,
     session: LegacySession,
     answer: Answered,
@@ -370,12 +370,12 @@ def deliver(
 
     Returns False if its id can be neither that of a turn nor of a question.
     """
-    turn = turn_of(answer.id) if isinstance(answer.id, str) else None
-    if turn is not None and session.parks:
-        Delivery(core, session, turn, (answer,), exchange, continues=False).start()
+    turn = parse_turn_id(answer.id) if isinstance(answer.id, str) else None
+    if turn is not None and session.can_park:
+        ResponseDelivery(core, session, turn, (answer,), exchange, continues=False).start()
     elif isinstance(answer.id, int) and session.is_shared:
-        log = session.log_key(answer_log(answer.id))
-        Leaving(session.table, log, jsonrpc.encode(answer), exchange).append_if_asked()
+        log = session.log_key(response_mailbox(answer.id))
+        MailboxPost(session.table, log, jsonrpc.encode(answer), exchange).append_if_expected()
     else:
         return False
     return True
@@ -391,4 +391,4 @@ def continue_call(
     """Go on with a call in the response to the answers that it needs. Source: SEP-1858."""
     assert turn is not None, "the ladder lets no other array through"
     answers = tuple(item for item in batch.items if isinstance(item, Answered))
-    Delivery(core, session, turn, answers, exchange, continues=True).start()
+    ResponseDelivery(core, session, turn, answers, exchange, continues=True).start()

@@ -18,10 +18,10 @@ from ..input_checks import check_asking, missing_capabilities, missing_capabilit
 
 
 @attrs.define(eq=False, repr=False)
-class PlainResults:
+class LegacyResults:
     """Results of the handshake revisions: they go out as they are, and so does all before them."""
 
-    def shape(self, request: Request, result: Any) -> Response | ErrorResponse:
+    def format_result(self, request: Request, result: Any) -> Response | ErrorResponse:
         """The result, as it is."""
         return Response(request.id, result)
 
@@ -41,6 +41,6 @@ class PlainResults:
         """Ask, and keep the call until all answers are there. False if nobody can be asked."""
         return call.ask_for(required)
 
-    def may_say(self, request: Request, message: Message) -> bool:
+    def may_send(self, request: Request, message: Message) -> bool:
         """Whatever the application says."""
         return True

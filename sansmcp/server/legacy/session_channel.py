@@ -19,19 +19,19 @@ from ...messages import Message, Notification, Request
 from ...revisions import REVISIONS
 from .. import refusals
 from ..calls import CallOwner
-from ..core import Outlet, ServerCore
-from .dispatcher import Inbox
-from .results import PlainResults
+from ..core import ServerCore, Sink
+from .dispatcher import Dispatcher
+from .results import LegacyResults
 from .session_validation import check_batch
 from .sessions import LegacySession, SessionTable
 
 
 @attrs.define(eq=False, repr=False)
-class LineAnswer(PlainResults):
+class ChannelResponder(LegacyResults):
     """The answers of calls that came together: each is sent when it is there, a batch's as one."""
 
     session: CallOwner
-    _outlet: Outlet
+    _sink: Sink
     open_calls: int
     is_batch: bool
     _collected: list[bytes] = attrs.field(factory=list[bytes], init=False)
@@ -42,26 +42,26 @@ class LineAnswer(PlainResults):
     @property
     def head(self) -> RequestHead | None:
         """The HTTP request that opened the stream; None on stdio."""
-        return self._outlet.head
+        return self._sink.head
 
     @property
-    def congested(self) -> bool:
+    def is_above_high_water(self) -> bool:
         """Whether the client does not keep up."""
-        return self._outlet.congested
+        return self._sink.is_above_high_water
 
     def message(self, data: bytes) -> bool:
         """Send it; returns False if nobody is there any more."""
-        return self._outlet.send(data)
+        return self._sink.send(data)
 
     def respond(self, data: bytes, http_status: int = 200) -> bool:
         """The answer of one call; returns False if nobody is there any more."""
         self.open_calls -= 1
         if not self.is_batch:
-            return self._outlet.send(data)
+            return self._sink.send(data)
         self._collected.append(data)
         return self._send_batch()
 
-    def withdraw(self) -> None:
+    def complete_without_response(self) -> None:
         self.open_calls -= 1
         self._send_batch()
 
@@ -72,17 +72,17 @@ class LineAnswer(PlainResults):
     def _send_batch(self) -> bool:
         if self.open_calls or not self._collected:
             return True
-        return self._outlet.send(jsonrpc.encode_batch(self._collected))
+        return self._sink.send(jsonrpc.encode_batch(self._collected))
 
 
 @attrs.define(eq=False, repr=False)
-class SessionLines:
+class SessionChannelHandler:
     """A session that is opened, and used, and ended by one channel."""
 
     _core: ServerCore
     _table: SessionTable
-    _inbox: Inbox
-    _outlet: Outlet
+    _dispatcher: Dispatcher
+    _sink: Sink
     _principal: str
     session: LegacySession = attrs.field(init=False)
     _is_open: bool = attrs.field(default=False, init=False)
@@ -91,7 +91,7 @@ class SessionLines:
     def __attrs_post_init__(self) -> None:
         # What is said before initialize is judged by the newest revision.
         revision = REVISIONS[self._core.versions[-1]]
-        self.session = self._table.new(None, self._principal, revision, outlet=self._outlet)
+        self.session = self._table.new(None, self._principal, revision, sink=self._sink)
 
     @property
     def null_id(self) -> bool:
@@ -115,21 +115,21 @@ class SessionLines:
         elif isinstance(message, Batch):
             check_batch(session.revision, message)
             self._check_open(None)
-            new_answer = partial(LineAnswer, session, self._outlet, is_batch=True)
-            self._inbox.batch(session, message, new_answer)
+            new_answer = partial(ChannelResponder, session, self._sink, is_batch=True)
+            self._dispatcher.batch(session, message, new_answer)
         elif isinstance(message, Request):
             if message.method != "ping":
                 self._check_open(message)
-            self._inbox.check_call(session, message)
-            answer = LineAnswer(session, self._outlet, 1, is_batch=False)
-            self._inbox.start((message,), answer)
+            self._dispatcher.check_call(session, message)
+            answer = ChannelResponder(session, self._sink, 1, is_batch=False)
+            self._dispatcher.start((message,), answer)
         elif self._is_open or not isinstance(message, Notification):
-            self._inbox.take(session, message)
+            self._dispatcher.dispatch(session, message)
 
     def _initialize(self, request: Request) -> None:
         if self._is_open:
             raise refusals.INITIALIZED_ALREADY(request.id)
-        negotiated = self._inbox.negotiate(request)
+        negotiated = self._dispatcher.negotiate(request)
         self._table.make_room(self._principal, request.id)
         session = self.session
         session.revision = negotiated.revision
@@ -137,7 +137,7 @@ class SessionLines:
         session.client_capabilities = negotiated.client_capabilities
         self._is_open = True
         self._table.add(session)
-        self._outlet.send(negotiated.reply)
+        self._sink.send(negotiated.reply)
 
     def _check_open(self, request: Request | None) -> None:
         """Source: basic/lifecycle: Initialization: nothing but pings before ``initialize``."""

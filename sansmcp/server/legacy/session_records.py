@@ -37,7 +37,7 @@ def is_known(error: RemoteProtocolError | None) -> None:
 
 
 @attrs.define(eq=False, repr=False)
-class SharedSession:
+class SessionRecord:
     """A use of the store for one session: to write it down, or to look it up."""
 
     _core: ServerCore
@@ -46,20 +46,20 @@ class SharedSession:
     _done: Done = is_known
 
     @classmethod
-    def of(
+    def for_session(
         cls,
         core: ServerCore,
         table: SessionTable,
         principal: str,
         id: str,
         done: Done = is_known,
-    ) -> SharedSession:
+    ) -> SessionRecord:
         """The session of that id, of that principal."""
         return cls(core, table, StreamKey(principal, id, _LOG), done)
 
-    def write(self, session: LegacySession, seq: int = 1) -> None:
+    def save_record(self, session: LegacySession, seq: int = 1) -> None:
         """Write down that the session exists."""
-        session.written = self._core.now
+        session.last_saved = self._core.now
         about = {
             "revision": session.revision.name,
             "client_info": session.client_info,
@@ -67,9 +67,9 @@ class SharedSession:
             "multi_turn": session.multi_turn,
         }
         entries = (Entry(seq, json.encode(about)),)
-        self._table.streams.put(StoreAppend(stream=self._key, entries=entries), self)
+        self._table.streams.start_operation(StoreAppend(stream=self._key, entries=entries), self)
 
-    def look_up(self) -> None:
+    def load_record(self) -> None:
         """Let the table know whether the session exists."""
         limits = self._core.limits
         read = StoreRead(
@@ -78,12 +78,12 @@ class SharedSession:
             limit=limits.replay_page_entries,
             max_bytes=limits.max_stored_bytes,
         )
-        self._table.streams.put(read, self)
+        self._table.streams.start_operation(read, self)
 
-    def stored(self) -> None:
+    def on_append_done(self) -> None:
         self._done(None)
 
-    def overtaken(self) -> None:
+    def on_append_conflict(self) -> None:
         """Another instance has just written the same."""
         self._done(None)
 
@@ -92,23 +92,23 @@ class SharedSession:
         self._done(store_failed())
         return True
 
-    def replayed(self, effect: StoreRead, page: Page | None) -> None:
+    def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
         """What the store knows of it."""
         session = self._table.find(self._key.principal, self._key.session)
         refusal = None
         if page is None:
             if session is not None:
-                self._table.end(session, "ended at another instance", everywhere=False)
+                self._table.end(session, "ended at another instance", delete_stored=False)
         else:
             try:
-                session = session or self._adopt(page.entries[-1].data)
+                session = session or self._restore_session(page.entries[-1].data)
             except RemoteProtocolError as error:
                 refusal = error
             else:
-                self._keep(session, page.last.seq)
+                self._refresh_record(session, page.last.seq)
         self._done(refusal)
 
-    def _adopt(self, data: bytes) -> LegacySession:
+    def _restore_session(self, data: bytes) -> LegacySession:
         """Take in a session that another instance has opened.
 
         Raises RemoteProtocolError if there are too many here, or this instance has stopped.
@@ -127,7 +127,7 @@ class SharedSession:
         session.touch()  # the request that has named it may be gone by now
         return session
 
-    def _keep(self, session: LegacySession, last_seq: int) -> None:
+    def _refresh_record(self, session: LegacySession, last_seq: int) -> None:
         """Write it down once more before the store forgets it."""
-        if self._core.now - session.written > self._core.keeping_interval:
-            SharedSession(self._core, self._table, self._key).write(session, last_seq + 1)
+        if self._core.now - session.last_saved > self._core.refresh_interval:
+            SessionRecord(self._core, self._table, self._key).save_record(session, last_seq + 1)

@@ -16,15 +16,15 @@ from ...timers import Timer
 from ..calls import RunningCall
 from ..core import ServerCore
 from ..exchange import ServerExchange
-from ..responder import HttpAnswer
-from .parked_calls import park
-from .results import PlainResults
+from ..responder import HttpResponder
+from .parked_calls import park_call
+from .results import LegacyResults
 from .sessions import LegacySession
-from .streams import Stream
+from .streams import ResumableStream
 
 
 @attrs.define(eq=False, repr=False)
-class Answer(PlainResults, HttpAnswer):
+class SessionResponder(LegacyResults, HttpResponder):
     """How one POST is answered."""
 
     _core: ServerCore
@@ -33,7 +33,7 @@ class Answer(PlainResults, HttpAnswer):
     stream_after: float | None
     open_calls: int
     is_batch: bool
-    stream: Stream | None = attrs.field(default=None, init=False)
+    stream: ResumableStream | None = attrs.field(default=None, init=False)
     """What the answer has become, once it is an event stream."""
     _abandoned: bool = attrs.field(default=False, init=False)
     """The peer left before it had an event id: nothing can ever be delivered."""
@@ -46,9 +46,9 @@ class Answer(PlainResults, HttpAnswer):
         return self._core.options.resumable and self.session.revision.polling
 
     @property
-    def congested(self) -> bool:
+    def is_above_high_water(self) -> bool:
         """Whether to wait: the store, or the client, does not keep up."""
-        return self.stream is not None and self.stream.congested
+        return self.stream is not None and self.stream.is_above_high_water
 
     def message(self, data: bytes) -> bool:
         """Something to say before the answer; returns False if it is lost."""
@@ -65,7 +65,7 @@ class Answer(PlainResults, HttpAnswer):
             self._finish()
         return not self._abandoned
 
-    def withdraw(self) -> None:
+    def complete_without_response(self) -> None:
         self.open_calls -= 1
         if self.open_calls == 0:
             if self._collected:
@@ -73,7 +73,7 @@ class Answer(PlainResults, HttpAnswer):
             elif (stream := self.open()) is not None:
                 stream.append(b"", final=True)
 
-    def open(self) -> Stream | None:
+    def open(self) -> ResumableStream | None:
         """Turn the answer into a stream, if it is not one yet; None if nobody can ever read it."""
         if self.stream is None and not self._abandoned:
             self._core.timers.stop(Timer.STREAM_OPEN, self)
@@ -92,7 +92,7 @@ class Answer(PlainResults, HttpAnswer):
         stream = None if is_kept else self.open()
         if stream is None or not stream.is_stored:
             return call.ask_for(required)
-        park(call, stream, self.session, required)
+        park_call(call, stream, self.session, required)
         return True
 
     def disconnect(self, retry: int | None) -> bool:
@@ -112,4 +112,4 @@ class Answer(PlainResults, HttpAnswer):
         body = self._collected[0] if not self.is_batch else jsonrpc.encode_batch(self._collected)
         if not self._abandoned:
             self._core.timers.stop(Timer.STREAM_OPEN, self)
-            self.exchange.reply(200, body)
+            self.exchange.send_response(200, body)

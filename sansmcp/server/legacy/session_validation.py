@@ -22,12 +22,12 @@ from ...meta_keys import PROTOCOL_VERSION
 from ...revisions import ASSUMED_VERSION, REVISIONS, Revision
 from .. import refusals
 from ..era_choice import LAST_EVENT_ID, SESSION_ID
-from ..validation import Asked
+from ..validation import RequestContext
 from .sessions import LegacySession, SessionTable
 
 
 @attrs.define
-class AskedInSession(Asked):
+class SessionRequestContext(RequestContext):
     """One request, and the session that it may belong to."""
 
     table: SessionTable
@@ -70,10 +70,10 @@ class AskedInSession(Asked):
         return REVISIONS[ASSUMED_VERSION if ASSUMED_VERSION in served else served[-1]]
 
 
-Row: TypeAlias = Callable[[AskedInSession], None]
+SessionValidator: TypeAlias = Callable[[SessionRequestContext], None]
 
 
-def known_version(asked: AskedInSession, request_id: RequestId | None = None) -> None:
+def validate_version(asked: SessionRequestContext, request_id: RequestId | None = None) -> None:
     """A header that names no version at all.
 
     Source: 2025-06-18 basic/transports: Protocol Version Header.
@@ -82,19 +82,19 @@ def known_version(asked: AskedInSession, request_id: RequestId | None = None) ->
         raise refusals.unsupported_version(asked.version, asked.endpoint.versions, request_id)
 
 
-def has_get(asked: AskedInSession) -> None:
+def validate_get_supported(asked: SessionRequestContext) -> None:
     """In a session there are streams, whatever the header says."""
     if asked.session is None:
-        has_delete(asked)
+        validate_delete_supported(asked)
 
 
-def has_delete(asked: AskedInSession) -> None:
+def validate_delete_supported(asked: SessionRequestContext) -> None:
     """Source: 2026-07-28 basic/transports: POST only."""
     if not asked.revision.sessions:
         raise refusals.method_not_allowed(b"POST", "This protocol revision uses POST only")
 
 
-def wants_stream(asked: AskedInSession) -> None:
+def validate_stream_accept(asked: SessionRequestContext) -> None:
     """Refuse a GET whose Accept header excludes event streams.
 
     The pages want the header to list the media type, but plain tools send ``*/*`` or nothing. A
@@ -104,7 +104,7 @@ def wants_stream(asked: AskedInSession) -> None:
         raise refusals.stream_not_acceptable()
 
 
-def session_lives(asked: AskedInSession) -> None:
+def validate_session_exists(asked: SessionRequestContext) -> None:
     """404 tells the client to start again.
 
     Source: 2025-03-26 basic/transports: Session Management.
@@ -113,7 +113,9 @@ def session_lives(asked: AskedInSession) -> None:
         raise asked.unknown_session()
 
 
-def session_given(asked: AskedInSession, request_id: RequestId | None = None) -> None:
+def validate_session_given(
+    asked: SessionRequestContext, request_id: RequestId | None = None
+) -> None:
     """Source: 2025-03-26 basic/transports: Session Management: 400 without the header."""
     if asked.endpoint.sessions and asked.session_id is None:
         sse_path = asked.endpoint.sse_path
@@ -124,7 +126,7 @@ def session_given(asked: AskedInSession, request_id: RequestId | None = None) ->
         )
 
 
-def stream_offered(asked: AskedInSession) -> None:
+def validate_stream_offered(asked: SessionRequestContext) -> None:
     """405 where no stream is offered.
 
     Source: 2025-03-26 basic/transports: Listening for Messages from the Server.
@@ -139,28 +141,28 @@ def stream_offered(asked: AskedInSession) -> None:
         raise refusals.method_not_allowed(b"POST", "No standalone event stream is offered here")
 
 
-def deletion_allowed(asked: AskedInSession) -> None:
+def validate_deletion_allowed(asked: SessionRequestContext) -> None:
     """Where there are no sessions there is nothing to end."""
     if not asked.endpoint.sessions:
         raise refusals.method_not_allowed(b"POST", "There are no sessions here to end")
 
 
-LADDERS: Mapping[bytes, tuple[Row, ...]] = MappingProxyType(
+VALIDATORS: Mapping[bytes, tuple[SessionValidator, ...]] = MappingProxyType(
     {
         b"GET": (
-            wants_stream,
-            known_version,
-            session_lives,
-            has_get,
-            session_given,
-            stream_offered,
+            validate_stream_accept,
+            validate_version,
+            validate_session_exists,
+            validate_get_supported,
+            validate_session_given,
+            validate_stream_offered,
         ),
         b"DELETE": (
-            has_delete,
-            deletion_allowed,
-            known_version,
-            session_given,
-            session_lives,
+            validate_delete_supported,
+            validate_deletion_allowed,
+            validate_version,
+            validate_session_given,
+            validate_session_exists,
         ),
         b"POST": (),
     }
@@ -168,13 +170,13 @@ LADDERS: Mapping[bytes, tuple[Row, ...]] = MappingProxyType(
 """The rows by HTTP method; those of a POST need its message, see :func:`check_message`."""
 
 
-def check_head(asked: AskedInSession) -> None:
+def check_head(asked: SessionRequestContext) -> None:
     """Go down the rows that need no body. Raises RemoteProtocolError: the refusal."""
-    for row in LADDERS[asked.head.method]:
+    for row in VALIDATORS[asked.head.method]:
         row(asked)
 
 
-def resumption_point(asked: AskedInSession) -> EventId | None:
+def parse_last_event_id(asked: SessionRequestContext) -> EventId | None:
     """The cursor of a GET, or None if it opens a new stream.
 
     Raises for what is no cursor of ours.
@@ -188,7 +190,7 @@ def resumption_point(asked: AskedInSession) -> EventId | None:
     return cursor
 
 
-def check_message(asked: AskedInSession, message: Message | Batch) -> None:
+def check_message(asked: SessionRequestContext, message: Message | Batch) -> None:
     """Go down the rows of a POST that need its message, of the handshake revisions.
 
     Raises RemoteProtocolError: the refusal.
@@ -203,18 +205,18 @@ def check_message(asked: AskedInSession, message: Message | Batch) -> None:
         return
     _check_version(asked, request_id)
     if asked.endpoint.sessions:
-        session_given(asked, request_id)
+        validate_session_given(asked, request_id)
         if asked.session is None:
             raise asked.unknown_session(request_id)
 
 
-def _check_version(asked: AskedInSession, request_id: RequestId | None) -> None:
-    known_version(asked, request_id)
+def _check_version(asked: SessionRequestContext, request_id: RequestId | None) -> None:
+    validate_version(asked, request_id)
     if asked.version is not None and asked.version not in asked.endpoint.handshake_versions:
         raise refusals.version_not_served(asked.version, asked.endpoint.versions, request_id)
 
 
-def is_continuation(asked: AskedInSession, batch: Batch) -> bool:
+def is_continuation(asked: SessionRequestContext, batch: Batch) -> bool:
     """Whether an array is the answers of a turn, as far as can be told.
 
     Where the session is unknown, that is the reason to refuse it. Source: SEP-1858.

@@ -42,28 +42,34 @@ from ...timers import Timer
 from ...types import Secret
 from .. import refusals
 from ..calls import CallOwner, RunningCall
-from ..core import Outlet, ServerCore
+from ..core import ServerCore, Sink
 from ..exchange import ServerExchange
-from .mailbox import Leaving, Watch, answer_log, cancellation_log, decode_answer
+from .mailbox import (
+    MailboxPoll,
+    MailboxPost,
+    cancellation_mailbox,
+    decode_response,
+    response_mailbox,
+)
 from .stream_table import StreamTable
-from .streams import Stream
+from .streams import ResumableStream
 
 SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
 
 
 @attrs.define(eq=False, repr=False)
-class _Reading:
+class _StreamReader:
     """An exchange that reads a stream of a session."""
 
     _session: LegacySession
-    _stream: Stream
+    _stream: ResumableStream
     _exchange: ServerExchange
 
     def catch_up(self) -> None:
         """Everything was sent: read on, if the log goes on."""
         self._stream.catch_up()
 
-    def over(self) -> None:
+    def on_closed(self) -> None:
         """The exchange is over; the log stays."""
         self._stream.detach(self._exchange)
         self._session.reader_left(self._exchange, self._stream)
@@ -77,21 +83,21 @@ class LegacySession(CallOwner, Session):
     table: StreamTable = attrs.field(alias="streams")
     """Where its streams are, and its way to the store; not for applications."""
     id: Secret | None
-    outlet: Outlet | None = None
+    sink: Sink | None = None
     """Where all messages go, on a transport that has one stream for them; not for applications."""
     multi_turn: bool = False
     """Both sides have named SEP-1858."""
-    written: float = attrs.field(default=-math.inf, init=False)
+    last_saved: float = attrs.field(default=-math.inf, init=False)
     """When it was last written down for other instances."""
     state: SessionState = attrs.field(default=SessionState.OPENING, init=False)
     subscriptions: set[str] = attrs.field(factory=lambda: set(), init=False)
-    asked: dict[int, RunningCall] = attrs.field(factory=lambda: {}, init=False)
+    pending_requests: dict[int, RunningCall] = attrs.field(factory=lambda: {}, init=False)
     """Which call made the request to the client that waits under this id; not for applications."""
-    _readers: dict[ServerExchange, Stream] = attrs.field(factory=lambda: {}, init=False)
+    _readers: dict[ServerExchange, ResumableStream] = attrs.field(factory=lambda: {}, init=False)
     """The exchanges that are event streams, and what they read."""
-    _standalone: list[Stream] = attrs.field(factory=lambda: [], init=False)
+    _standalone: list[ResumableStream] = attrs.field(factory=lambda: [], init=False)
     """The standalone streams, the one whose reader came last at the end."""
-    _streams: dict[Stream, None] = attrs.field(factory=lambda: {}, init=False)
+    _streams: dict[ResumableStream, None] = attrs.field(factory=lambda: {}, init=False)
     """All streams that are written here and not settled, oldest first."""
     _last_id: int = attrs.field(default=0, init=False)
 
@@ -110,13 +116,13 @@ class LegacySession(CallOwner, Session):
         self._core.now = now
         if self.state is SessionState.ENDED:
             return False
-        if self.outlet is not None:
-            return not self.outlet.congested and self.outlet.send(data)
+        if self.sink is not None:
+            return not self.sink.is_above_high_water and self.sink.send(data)
         if self.id is None or not self.revision.standalone_stream:
             return False
         listened = [stream for stream in self._standalone if stream.reader is not None]
         stream = (listened or self._standalone or [self._new_standalone()])[-1]
-        return not stream.congested and stream.append(data)
+        return not stream.is_above_high_water and stream.append(data)
 
     # What follows is for the other parts of the server.
 
@@ -128,12 +134,12 @@ class LegacySession(CallOwner, Session):
     @property
     def is_shared(self) -> bool:
         """Whether other instances may get requests of this session."""
-        return self._core.options.shared_store and self.parks
+        return self._core.options.shared_store and self.can_park
 
     @property
     def can_be_told(self) -> bool:
         """Whether there is a stream, or may be one, for what belongs to no call."""
-        return self.id is not None or self.outlet is not None
+        return self.id is not None or self.sink is not None
 
     def succeeded(self, request: Request) -> None:
         """Note what the client has subscribed to, or does not want to be told of any more."""
@@ -143,10 +149,10 @@ class LegacySession(CallOwner, Session):
             self.subscriptions.discard((request.params or {})["uri"])
 
     @property
-    def parks(self) -> bool:
+    def can_park(self) -> bool:
         """Whether calls of this session may wait in the store."""
         is_stored = self._core.options.resumable and self.revision.resumption
-        return is_stored and self.id is not None and self.outlet is None
+        return is_stored and self.id is not None and self.sink is None
 
     def begin(self, call: RunningCall) -> None:
         """A call runs here from now on; its cancellation may come to another instance."""
@@ -154,14 +160,14 @@ class LegacySession(CallOwner, Session):
         if not self.can_be_told:
             self._core.stateless[call] = None
         if self.is_shared:
-            log = self.log_key(cancellation_log(call.request.id))
-            Watch(
+            log = self.log_key(cancellation_mailbox(call.request.id))
+            MailboxPoll(
                 self.table,
                 log,
                 after=1,
                 announces=True,
-                is_wanted=lambda: call.is_running,
-                found=lambda reason: call.cancel(reason.decode()),
+                is_active=lambda: call.is_running,
+                on_message=lambda reason: call.cancel(reason.decode()),
             ).wait()
 
     @property
@@ -169,14 +175,14 @@ class LegacySession(CallOwner, Session):
         """Whether calls run or somebody reads a stream."""
         return bool(self.calls or self._readers)
 
-    def next_question(self, call: RunningCall, method: str) -> int:
+    def register_request(self, call: RunningCall, method: str) -> int:
         """An id for a request to the client; ours are a number space of their own.
 
         Raises LocalProtocolError if the client must not be asked this. Source: basic/lifecycle:
         Operation.
         """
         if not self.revision.server_requests:
-            return super().next_question(call, method)
+            return super().register_request(call, method)
         if not self.can_be_told:
             raise LocalProtocolError("Without a session the client's answer could not be matched")
         capability = CLIENT_CAPABILITIES.get(method)
@@ -187,22 +193,22 @@ class LegacySession(CallOwner, Session):
         if self.is_shared and self._last_id == 0:
             self._last_id = _first_number(self._core.token())
         self._last_id += 1
-        self.asked[id := self._last_id] = call
+        self.pending_requests[id := self._last_id] = call
         if self.is_shared:
-            log = self.log_key(answer_log(id))
-            Leaving(self.table, log, b"").append()
-            Watch(
+            log = self.log_key(response_mailbox(id))
+            MailboxPost(self.table, log, b"").append()
+            MailboxPoll(
                 self.table,
                 log,
                 after=1,
-                is_wanted=lambda: id in self.asked,
-                found=lambda data: call.answered(id, decode_answer(self.table, data)),
+                is_active=lambda: id in self.pending_requests,
+                on_message=lambda data: call.answered(id, decode_response(self.table, data)),
             ).wait()
         return id
 
-    def forget_question(self, id: int) -> None:
+    def unregister_request(self, id: int) -> None:
         """A request to the client has ended."""
-        self.asked.pop(id, None)
+        self.pending_requests.pop(id, None)
 
     def initialized(self) -> None:
         """``notifications/initialized`` has come."""
@@ -212,10 +218,10 @@ class LegacySession(CallOwner, Session):
         """The session was used: start waiting for it to be idle, unless it is busy."""
         if self.id is not None and self.state is not SessionState.ENDED:
             idle = self._core.limits.session_idle_timeout
-            after = self._core.keeping_interval if self._core.options.shared_store else idle
+            after = self._core.refresh_interval if self._core.options.shared_store else idle
             self._core.timers.set(Timer.SESSION_IDLE, self, self._core.now + after)
 
-    def new_stream(self) -> Stream:
+    def new_stream(self) -> ResumableStream:
         """A new stream of this session."""
         if not self.revision.resumption:
             return self.table.new_unstored()
@@ -241,12 +247,12 @@ class LegacySession(CallOwner, Session):
         """The name of a log of this session."""
         return StreamKey(self.principal, self.id.reveal() if self.id is not None else "", name)
 
-    def find_stream(self, name: str) -> Stream:
+    def find_stream(self, name: str) -> ResumableStream:
         """The stream of that name; whether there is one, reading it will tell."""
         key = self.log_key(name)
         return self.table.find(key, self._streams, polling=self.revision.polling)
 
-    def take_over(self, turn: EventId) -> Stream:
+    def take_over(self, turn: EventId) -> ResumableStream:
         """Go on with the log of a parked call after the entry of its turn."""
         key, polling = self.log_key(turn.stream), self.revision.polling
         return self.table.take_over(key, turn.seq, self._streams, polling=polling)
@@ -254,7 +260,7 @@ class LegacySession(CallOwner, Session):
     def read(
         self,
         exchange: ServerExchange,
-        stream: Stream,
+        stream: ResumableStream,
         after: int | None,
         *,
         is_fresh: bool = False,
@@ -263,20 +269,20 @@ class LegacySession(CallOwner, Session):
 
         ``is_fresh``: the client has no id of this stream yet.
         """
-        exchange.source = _Reading(self, stream, exchange)
+        exchange.source = _StreamReader(self, stream, exchange)
         self._readers[exchange] = stream
         if stream in self._standalone:
             self._standalone.remove(stream)
             self._standalone.append(stream)
         stream.attach(exchange, after, is_fresh=is_fresh)
 
-    def reader_left(self, exchange: ServerExchange, stream: Stream) -> None:
+    def reader_left(self, exchange: ServerExchange, stream: ResumableStream) -> None:
         """An exchange of this session is over."""
-        self.table.tidy(stream)
+        self.table.discard_settled(stream)
         self._readers.pop(exchange, None)
         self.touch()
 
-    def end(self, reason: str, *, everywhere: bool) -> None:
+    def end(self, reason: str, *, delete_stored: bool) -> None:
         """End the session: cancel what runs, end what streams.
 
         ``everywhere``: forget what is stored, so that it has ended for other instances, too.
@@ -284,24 +290,24 @@ class LegacySession(CallOwner, Session):
         self.state = advance(SESSION, self.state, SessionEvent.END)
         for call in tuple(self.calls.values()):
             call.cancel(reason)
-        if self.outlet is not None:
-            self.outlet.close()
+        if self.sink is not None:
+            self.sink.close()
         for exchange, stream in self._readers.items():
             if stream.is_ending:
                 continue
-            if not everywhere:
+            if not delete_stored:
                 stream.disconnect(self._core.retry_ms)
             stream.detach(exchange)
             exchange.stop()
         for stream in tuple(self._streams):
-            stream.close(everywhere=everywhere)
-            self.table.tidy(stream)
+            stream.close(delete_stored=delete_stored)
+            self.table.discard_settled(stream)
         self._core.timers.stop(Timer.SESSION_IDLE, self)
-        if everywhere and self._core.options.resumable and self.id is not None:
+        if delete_stored and self._core.options.resumable and self.id is not None:
             self._core.effects.append(StoreDrop(principal=self.principal, session=self.id.reveal()))
         self._core.events.append(SessionClosed(self, reason))
 
-    def _new_standalone(self) -> Stream:
+    def _new_standalone(self) -> ResumableStream:
         stream = self.new_stream()
         self._standalone.append(stream)
         return stream
@@ -393,10 +399,10 @@ class SessionTable:
     def _end_unused(self, principal: str) -> None:
         session = next(iter(self._never_used[principal]))
         everywhere = not self._core.options.shared_store  # it may be in use at another instance
-        self.end(session, "it was not used, and others need its place", everywhere=everywhere)
+        self.end(session, "it was not used, and others need its place", delete_stored=everywhere)
 
     def new(
-        self, id: Secret | None, principal: str, revision: Revision, outlet: Outlet | None = None
+        self, id: Secret | None, principal: str, revision: Revision, sink: Sink | None = None
     ) -> LegacySession:
         """A session that is not known by its id yet, or never will be."""
         return LegacySession(
@@ -405,7 +411,7 @@ class SessionTable:
             id=id,
             principal=principal,
             revision=revision,
-            outlet=outlet,
+            sink=sink,
         )
 
     def open(
@@ -439,14 +445,16 @@ class SessionTable:
         if session.is_busy:
             session.touch()
         else:
-            self.end(session, "idle for too long", everywhere=not self._core.options.shared_store)
+            self.end(
+                session, "idle for too long", delete_stored=not self._core.options.shared_store
+            )
 
-    def end(self, session: LegacySession, reason: str, *, everywhere: bool = True) -> None:
+    def end(self, session: LegacySession, reason: str, *, delete_stored: bool = True) -> None:
         """End a session and forget it: everywhere, or only here."""
         self.use(session)
         del self._sessions[session.principal, session.id or session]
         self._held.change(session.principal, -1)
-        session.end(reason, everywhere=everywhere)
+        session.end(reason, delete_stored=delete_stored)
 
     def shut_down(self) -> None:
         """Answer all calls with an error, and end all sessions and all that is read here."""
@@ -454,5 +462,5 @@ class SessionTable:
             for call in tuple(session.calls.values()):
                 call.abandon(refusals.SHUTTING_DOWN(call.request.id))
             reason = "the server shuts down"
-            self.end(session, reason, everywhere=not self._core.options.shared_store)
+            self.end(session, reason, delete_stored=not self._core.options.shared_store)
         self.streams.release_followers()

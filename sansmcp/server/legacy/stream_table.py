@@ -14,8 +14,8 @@ from ...store import StreamKey
 from ...timers import Timer
 from ...types import Secret
 from ..core import ServerCore
-from ..store_completions import StoreUser
-from .streams import Stream
+from ..store_completions import StoreOperation
+from .streams import ResumableStream
 
 
 def store_failed() -> RemoteProtocolError:
@@ -33,10 +33,12 @@ class StreamTable:
     """The streams that are written or read here, and the store effects that are under way."""
 
     core: ServerCore
-    _streams: dict[StreamKey, Stream] = attrs.field(factory=dict[StreamKey, "Stream"], init=False)
+    _streams: dict[StreamKey, ResumableStream] = attrs.field(
+        factory=dict[StreamKey, "ResumableStream"], init=False
+    )
     """Those with a log that are not settled."""
-    _waiting: dict[StoreEffect, StoreUser] = attrs.field(
-        factory=dict[StoreEffect, StoreUser], init=False
+    _waiting: dict[StoreEffect, StoreOperation] = attrs.field(
+        factory=dict[StoreEffect, StoreOperation], init=False
     )
 
     late: Shares[tuple[str, str]] = attrs.field(factory=Shares[tuple[str, str]], init=False)
@@ -47,8 +49,13 @@ class StreamTable:
         return self.core.limits
 
     def new(
-        self, principal: str, session: Secret | None, siblings: dict[Stream, None], *, polling: bool
-    ) -> Stream:
+        self,
+        principal: str,
+        session: Secret | None,
+        siblings: dict[ResumableStream, None],
+        *,
+        polling: bool,
+    ) -> ResumableStream:
         """A new stream: with a log if there is a store, registered so that readers find it.
 
         It is added to its siblings, for as long as it is not settled.
@@ -56,33 +63,35 @@ class StreamTable:
         if not self.core.options.resumable:
             return self.new_unstored()
         key = StreamKey(principal, session.reveal() if session else "", self.core.token())
-        stream = self._streams[key] = Stream(key, polling, self, siblings=siblings)
+        stream = self._streams[key] = ResumableStream(key, polling, self, siblings=siblings)
         siblings[stream] = None
         stream.keep()
         return stream
 
-    def new_unstored(self) -> Stream:
+    def new_unstored(self) -> ResumableStream:
         """A new stream that no client can resume."""
-        return Stream(key=None, polling=False, table=self, state=LogState.UNSTORED)
+        return ResumableStream(key=None, polling=False, table=self, state=LogState.UNSTORED)
 
-    def find(self, key: StreamKey, siblings: dict[Stream, None], *, polling: bool) -> Stream:
+    def find(
+        self, key: StreamKey, siblings: dict[ResumableStream, None], *, polling: bool
+    ) -> ResumableStream:
         """The stream of that name; one that nobody here knows may be in the store."""
         stream = self._streams.get(key)
         if stream is None:
-            stream = Stream(key, polling, self, LogState.REMOTE, siblings)
+            stream = ResumableStream(key, polling, self, LogState.REMOTE, siblings)
             self._streams[key] = stream
             siblings[stream] = None
         return stream
 
     def take_over(
-        self, key: StreamKey, seq: int, siblings: dict[Stream, None], *, polling: bool
-    ) -> Stream:
+        self, key: StreamKey, seq: int, siblings: dict[ResumableStream, None], *, polling: bool
+    ) -> ResumableStream:
         """Go on with the log of a parked call after the entry of that number."""
         stream = self.find(key, siblings, polling=polling)
         if (
             stream.state is LogState.CLOSED
         ):  # the append that parked it seemed to fail, and was done
-            self.tidy(stream)
+            self.discard_settled(stream)
             stream = self.find(key, siblings, polling=polling)
         stream.take_over(seq)
         return stream
@@ -91,7 +100,7 @@ class StreamTable:
         """Break off whoever reads a log that the store does not have any more."""
         stream = self._streams.get(key)
         if stream is not None:
-            stream.lose_reader()
+            stream.drop_reader()
 
     def release_followers(self) -> None:
         """End the responses that follow what others write: their clients read on elsewhere."""
@@ -99,15 +108,15 @@ class StreamTable:
             if stream.state is LogState.REMOTE:
                 stream.detach_reader()
 
-    def settle(self, user: StoreUser) -> None:
+    def settle(self, user: StoreOperation) -> None:
         """Whose effect is completed: a stream may be done with, or is to be looked at again."""
-        if isinstance(user, Stream):
-            self.tidy(user)
+        if isinstance(user, ResumableStream):
+            self.discard_settled(user)
             if user.is_waiting:
                 deadline = self.core.now + self.limits.store_poll_interval
                 self.core.timers.set(Timer.STORE_POLL, user, deadline)
 
-    def tidy(self, stream: Stream) -> None:
+    def discard_settled(self, stream: ResumableStream) -> None:
         """Let go of a stream that is settled: what there is to know of it is in the store."""
         if stream.is_settled and stream.key is not None:
             self.core.timers.stop(Timer.STORE_POLL, stream)
@@ -115,11 +124,11 @@ class StreamTable:
             self._streams.pop(stream.key, None)
             stream.siblings.pop(stream, None)
 
-    def put(self, effect: StoreAppend | StoreRead, user: StoreUser) -> None:
+    def start_operation(self, effect: StoreAppend | StoreRead, user: StoreOperation) -> None:
         """Ask for a use of the store; :meth:`take` gives the user back when it is done."""
         self._waiting[effect] = user
         self.core.effects.append(effect)
 
-    def take(self, effect: StoreEffect) -> StoreUser | None:
+    def pop_operation(self, effect: StoreEffect) -> StoreOperation | None:
         """Whose effect has been completed; None for one that was reported before."""
         return self._waiting.pop(effect, None)

@@ -24,16 +24,16 @@ from ..core import ServerCore
 from ..era_choice import SESSION_ID
 from ..exchange import ServerExchange
 from ..validation import Endpoint
-from .dispatcher import Inbox
+from .dispatcher import Dispatcher
 from .parked_calls import continue_call
-from .session_records import SharedSession
-from .session_responder import Answer
+from .session_records import SessionRecord
+from .session_responder import SessionResponder
 from .session_validation import (
-    AskedInSession,
+    SessionRequestContext,
     check_head,
     check_message,
-    resumption_point,
-    session_lives,
+    parse_last_event_id,
+    validate_session_exists,
 )
 from .sessions import LegacySession, SessionTable
 
@@ -45,7 +45,7 @@ class StreamableHttp:
     _core: ServerCore
     _endpoint: Endpoint
     _table: SessionTable
-    _inbox: Inbox
+    _dispatcher: Dispatcher
 
     def check_head(self, exchange: ServerExchange, head: RequestHead) -> None:
         """Refuse what can be refused without a body. Raises RemoteProtocolError.
@@ -58,11 +58,11 @@ class StreamableHttp:
             if not self._core.options.shared_store:
                 check_head(asked)
         elif not self._core.options.shared_store:
-            session_lives(asked)
+            validate_session_exists(asked)
         elif self._endpoint.sessions and asked.session_id is not None and asked.session is None:
             found = partial(self._looked_up, exchange, asked)
             id, principal = asked.session_id, head.principal
-            SharedSession.of(self._core, self._table, principal, id, found).look_up()
+            SessionRecord.for_session(self._core, self._table, principal, id, found).load_record()
 
     def complete(self, exchange: ServerExchange) -> None:
         """A GET or DELETE is complete. Raises RemoteProtocolError: the refusal."""
@@ -73,7 +73,7 @@ class StreamableHttp:
         self._find_session(exchange, partial(self._post, exchange, messages))
 
     def _find_session(
-        self, exchange: ServerExchange, then: Callable[[AskedInSession], None]
+        self, exchange: ServerExchange, then: Callable[[SessionRequestContext], None]
     ) -> None:
         """Do something, after the session was looked up in the store, if it may be shared."""
         assert exchange.head is not None
@@ -86,12 +86,12 @@ class StreamableHttp:
             then(asked)
         else:
             found = partial(self._found_session, exchange, asked, then)
-            SharedSession.of(self._core, self._table, principal, id, found).look_up()
+            SessionRecord.for_session(self._core, self._table, principal, id, found).load_record()
 
     def _looked_up(
         self,
         exchange: ServerExchange,
-        asked: AskedInSession,
+        asked: SessionRequestContext,
         refusal: RemoteProtocolError | None,
     ) -> None:
         """The store has told whether the session of a POST exists; its body may still come.
@@ -105,8 +105,8 @@ class StreamableHttp:
     def _found_session(
         self,
         exchange: ServerExchange,
-        asked: AskedInSession,
-        then: Callable[[AskedInSession], None],
+        asked: SessionRequestContext,
+        then: Callable[[SessionRequestContext], None],
         refusal: RemoteProtocolError | None,
     ) -> None:
         """The store has told whether the session exists."""
@@ -120,15 +120,15 @@ class StreamableHttp:
         except RemoteProtocolError as error:
             exchange.refuse(error)
 
-    def _read_or_end(self, exchange: ServerExchange, asked: AskedInSession) -> None:
-        session_lives(asked)  # it may have ended since the head came
+    def _read_or_end(self, exchange: ServerExchange, asked: SessionRequestContext) -> None:
+        validate_session_exists(asked)  # it may have ended since the head came
         session = asked.session or self._lone_session(asked)
         session.touch()
         self._table.use(session)
         if asked.head.method == b"DELETE":
             self._table.end(session, "ended by the client")
-            exchange.reply(200)
-        elif (cursor := resumption_point(asked)) is not None:
+            exchange.send_response(200)
+        elif (cursor := parse_last_event_id(asked)) is not None:
             session.resume(exchange, cursor)
         elif self._core.draining:
             raise refusals.SHUTTING_DOWN()
@@ -136,7 +136,7 @@ class StreamableHttp:
             session.listen(exchange)
 
     def _post(
-        self, exchange: ServerExchange, messages: Message | Batch, asked: AskedInSession
+        self, exchange: ServerExchange, messages: Message | Batch, asked: SessionRequestContext
     ) -> None:
         check_message(asked, messages)
         if isinstance(messages, Request) and messages.method == "initialize":
@@ -147,33 +147,37 @@ class StreamableHttp:
         if not isinstance(messages, Notification):
             self._table.use(session)
         if isinstance(messages, Batch) and session.multi_turn:
-            continue_call(self._core, session, resumption_point(asked), messages, exchange)
+            continue_call(self._core, session, parse_last_event_id(asked), messages, exchange)
         elif isinstance(messages, Batch):
             stream_after = self._core.options.stream_after
-            new_answer = partial(Answer, self._core, session, exchange, stream_after, is_batch=True)
-            if not self._inbox.batch(session, messages, new_answer):
-                exchange.reply(202)
+            new_answer = partial(
+                SessionResponder, self._core, session, exchange, stream_after, is_batch=True
+            )
+            if not self._dispatcher.batch(session, messages, new_answer):
+                exchange.send_response(202)
         elif isinstance(messages, Request):
-            self._inbox.check_call(session, messages)
+            self._dispatcher.check_call(session, messages)
             stream_after = self._core.stream_after_of(messages.method)
-            answer = Answer(self._core, session, exchange, stream_after, 1, is_batch=False)
-            self._inbox.start((messages,), answer)
-        elif not self._inbox.take(session, messages, exchange):
-            exchange.reply(202)
+            answer = SessionResponder(
+                self._core, session, exchange, stream_after, 1, is_batch=False
+            )
+            self._dispatcher.start((messages,), answer)
+        elif not self._dispatcher.dispatch(session, messages, exchange):
+            exchange.send_response(202)
 
-    def _asked(self, head: RequestHead) -> AskedInSession:
-        return AskedInSession(self._endpoint, head, self._table)
+    def _asked(self, head: RequestHead) -> SessionRequestContext:
+        return SessionRequestContext(self._endpoint, head, self._table)
 
     def _initialize(
-        self, exchange: ServerExchange, asked: AskedInSession, request: Request
+        self, exchange: ServerExchange, asked: SessionRequestContext, request: Request
     ) -> None:
         """Open a session, and tell its id. Source: basic/transports: Session Management."""
         multi_turn = self._core.options.offers_multi_turn and self._endpoint.sessions
-        negotiated = self._inbox.negotiate(
+        negotiated = self._dispatcher.negotiate(
             request, multi_turn=multi_turn, has_session=self._endpoint.sessions
         )
         if not self._endpoint.sessions:
-            exchange.reply(200, negotiated.reply)
+            exchange.send_response(200, negotiated.reply)
             return
         self._table.make_room(asked.head.principal, request.id)
         session = self._table.open(
@@ -187,7 +191,9 @@ class StreamableHttp:
         opened = partial(self._opened, exchange, session, negotiated.reply)
         if self._core.options.shared_store:
             id = session.id.reveal()
-            SharedSession.of(self._core, self._table, session.principal, id, opened).write(session)
+            SessionRecord.for_session(
+                self._core, self._table, session.principal, id, opened
+            ).save_record(session)
         else:
             opened(None)
 
@@ -207,8 +213,8 @@ class StreamableHttp:
         if refusal is not None:
             exchange.refuse(refusal)
         else:
-            exchange.reply(200, reply, ((SESSION_ID, session.id.reveal().encode()),))
+            exchange.send_response(200, reply, ((SESSION_ID, session.id.reveal().encode()),))
 
-    def _lone_session(self, asked: AskedInSession) -> LegacySession:
+    def _lone_session(self, asked: SessionRequestContext) -> LegacySession:
         """Stands in for a session where there are none, for the length of one request."""
         return self._table.new(None, asked.head.principal, asked.revision)

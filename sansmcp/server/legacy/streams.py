@@ -49,7 +49,7 @@ from ...timers import Timer
 from .. import refusals
 from ..core import ServerCore
 from ..exchange import ServerExchange
-from ..store_completions import StoreUser
+from ..store_completions import StoreOperation
 
 _STORED = (LogState.WRITING, LogState.FINISHED, LogState.REMOTE)
 _ENDED = (LogState.FINISHED, LogState.REMOTE, LogState.CLOSED)
@@ -69,15 +69,15 @@ class StreamOwner(Protocol):
         """The bounds that were set."""
         ...
 
-    def put(self, effect: StoreAppend | StoreRead, user: StoreUser) -> None:
+    def start_operation(self, effect: StoreAppend | StoreRead, user: StoreOperation) -> None:
         """Ask for a use of the store; the user is told what comes of it."""
 
-    def tidy(self, stream: Stream) -> None:
+    def discard_settled(self, stream: ResumableStream) -> None:
         """Let go of a stream if it is settled."""
 
 
 @attrs.define(eq=False, repr=False)
-class Stream:
+class ResumableStream:
     """A log and its one reader."""
 
     key: StreamKey | None
@@ -87,7 +87,7 @@ class Stream:
     """
     table: StreamOwner
     state: LogState = LogState.WRITING
-    siblings: dict[Stream, None] = attrs.field(factory=dict["Stream", None])
+    siblings: dict[ResumableStream, None] = attrs.field(factory=dict["ResumableStream", None])
     """The streams of the same session that are not settled."""
 
     reader: ServerExchange | None = attrs.field(default=None, init=False)
@@ -131,7 +131,7 @@ class Stream:
         return self.state in _STORED
 
     @property
-    def congested(self) -> bool:
+    def is_above_high_water(self) -> bool:
         """Whether the writer should wait: the store, or without one the reader, is behind."""
         if self.is_stored:
             return len(self._unstored) >= self.table.limits.max_pending_entries
@@ -172,7 +172,7 @@ class Stream:
             self._advance(LogEvent.END)
         if not is_stored:
             is_read = self.reader is not None
-            self._give((entry,))
+            self._deliver_entries((entry,))
             self._stored = self._position = entry.seq
             self._tidy_orphan()
             return is_read
@@ -205,17 +205,17 @@ class Stream:
         core = self.table.core
         if self.state is not LogState.WRITING or not core.options.shared_store:
             return
-        due = self._stored_at + core.keeping_interval
+        due = self._stored_at + core.refresh_interval
         if core.now >= due and self._stored and self._appending is None:
             kept = Entry(self.next_seq, b"%d" % self._said, kind=EntryKind.KEPT)
             self.next_seq += 1
             self._unstored.append(kept)
             self._append_next()
         if core.now >= due:
-            due = core.now + core.keeping_interval
+            due = core.now + core.refresh_interval
         core.timers.set(Timer.STORED, self, due)
 
-    def stored(self) -> None:
+    def on_append_done(self) -> None:
         """The store has what it was given."""
         assert self._appending is not None
         self._stored_at = self.table.core.now
@@ -223,10 +223,10 @@ class Stream:
         self._appending = None
         self._stored = entries[-1].seq
         if self._is_read_up_to(entries[0].seq - 1) and not self._is_slow():
-            self._give(entries)
+            self._deliver_entries(entries)
         self._depart()
         if self._is_dropped and self._unstored:
-            self._go_unstored(tuple(self._unstored))
+            self._continue_unstored(tuple(self._unstored))
             return
         self.catch_up()
         self._append_next()
@@ -237,7 +237,7 @@ class Stream:
             (retry,), self._departure = self._departure, None
             self.disconnect(retry)
 
-    def overtaken(self) -> None:
+    def on_append_conflict(self) -> None:
         """Somebody else writes this log: what they say counts."""
         self._appending = None
         self._unstored.clear()
@@ -246,25 +246,25 @@ class Stream:
     def failed(self, effect: StoreEffect) -> bool:
         """The store could not do what it was asked. Returns False if messages are lost by that."""
         if self._appending is not None and effect is self._appending:
-            is_delivered = self._go_unstored((*self._appending.entries, *self._unstored))
+            is_delivered = self._continue_unstored((*self._appending.entries, *self._unstored))
             self._tidy_orphan()
             return is_delivered
         if effect is self._reading:
             self._reading = None
-            self.lose_reader()
+            self.drop_reader()
         return True
 
-    def close(self, *, everywhere: bool) -> None:
+    def close(self, *, delete_stored: bool) -> None:
         """The session has ended: nothing follows.
 
         What was said before is still stored, unless the session has ended ``everywhere``, so that
         the store forgets it; a reader that waits for the last message gets it all the same.
         """
         self._is_orphan = True
-        self._is_dropped = everywhere
+        self._is_dropped = delete_stored
         if not self.is_ending:
             self._advance(LogEvent.END)
-            if everywhere:
+            if delete_stored:
                 self._unstored.clear()
             self.detach_reader()
 
@@ -287,7 +287,7 @@ class Stream:
         self._retry = self.table.core.retry_ms
         is_remote = self.state is LogState.REMOTE
         if after > self._stored and not is_remote:
-            self.lose_reader()
+            self.drop_reader()
         elif after < self._stored or is_remote:
             self._read_page()
         else:
@@ -327,21 +327,21 @@ class Stream:
         """Whether the store is getting the first entry, so that there will be an id."""
         return self.is_stored and self._stored == 0 and self._appending is not None
 
-    def replayed(self, effect: StoreRead, page: Page | None) -> None:
+    def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
         """A page has come from the store."""
         if effect is not self._reading or self.reader is None:
             return  # it was for a reader that has gone
         self._reading = None
         if page is None or not _follows(page, self._position):
             if not self._is_fresh:
-                self.lose_reader()
+                self.drop_reader()
                 return
             page = page or Page((), Entry(self._stored, b""))
             self._position = page.entries[0].seq - 1 if page.entries else page.last.seq
         self._stored = max(self._stored, page.last.seq)
         if self.reader.state is ExchangeState.DECIDING:
             self._open(self.reader)
-        self._give(page.entries)
+        self._deliver_entries(page.entries)
         if self._position == self._stored and self._is_over(page):
             self.detach_reader()
         self.catch_up()
@@ -359,7 +359,7 @@ class Stream:
             return False
         return self.table.core.options.shared_store and self._is_read_up_to(self._stored)
 
-    def look(self) -> None:
+    def poll_store(self) -> None:
         """See whether the log has gone on."""
         if self.is_waiting:
             self._read_page()
@@ -376,7 +376,7 @@ class Stream:
         if self.polling and (id := self._id(self._position)) is not None:
             exchange.send(encode_event(b"", id=id, retry=self._take_retry()))
 
-    def _go_unstored(self, entries: Sequence[Entry]) -> bool:
+    def _continue_unstored(self, entries: Sequence[Entry]) -> bool:
         """Go on without the store: the reader may still get what it would have got next.
 
         Its client is told to forget its last id. The append that failed may have been done, in
@@ -389,11 +389,11 @@ class Stream:
         self._unstored.clear()
         is_read = self._is_read_up_to(entries[0].seq - 1) and self.state is not LogState.REMOTE
         if not is_read:
-            self.lose_reader()
+            self.drop_reader()
         elif self.reader is not None and self._id(self._position) is not None:
             self.reader.send(FORGET_ID)
         self._advance(LogEvent.FAIL)
-        self._give(entries)
+        self._deliver_entries(entries)
         self._stored = self._position = entries[-1].seq
         return is_read
 
@@ -403,13 +403,13 @@ class Stream:
     def _tidy_orphan(self) -> None:
         """Let go of what is not stored, unless a session has to be told that it is lost."""
         if self._is_orphan:
-            self.table.tidy(self)
+            self.table.discard_settled(self)
 
     def _append_next(self) -> None:
         if self._appending is None and self._unstored and self.key is not None:
             self._appending = StoreAppend(stream=self.key, entries=tuple(self._unstored))
             self._unstored.clear()
-            self.table.put(self._appending, self)
+            self.table.start_operation(self._appending, self)
 
     def _is_read_up_to(self, seq: int) -> bool:
         return self.reader is not None and self._reading is None and self._position == seq
@@ -420,7 +420,7 @@ class Stream:
 
     def _read_page(self) -> None:
         if self.key is None or not self.is_stored:
-            self.lose_reader()  # the store has failed meanwhile
+            self.drop_reader()  # the store has failed meanwhile
         else:
             limits = self.table.limits
             self._reading = StoreRead(
@@ -429,9 +429,9 @@ class Stream:
                 limit=limits.replay_page_entries,
                 max_bytes=limits.max_unsent_bytes,
             )
-            self.table.put(self._reading, self)
+            self.table.start_operation(self._reading, self)
 
-    def _give(self, entries: Iterable[Entry]) -> None:
+    def _deliver_entries(self, entries: Iterable[Entry]) -> None:
         """Hand to the reader what follows its position."""
         for entry in entries:
             if self.reader is not None and entry.seq > self._position:
@@ -461,7 +461,7 @@ class Stream:
         retry, self._retry = self._retry, None
         return retry
 
-    def lose_reader(self) -> None:
+    def drop_reader(self) -> None:
         """What the reader should get next cannot be had: say so, as well as is still possible."""
         if (reader := self.reader) is not None:
             self.detach(reader)

@@ -36,7 +36,7 @@ from ...meta_keys import (
 from ...revisions import REVISIONS, Revision, of_era
 from ...types import Era
 from .. import refusals
-from ..calls import AnswerForm, CallOwner, RunningCall
+from ..calls import CallOwner, Responder, RunningCall
 from ..core import ServerCore
 from ..input_checks import ASKING
 from .subscriptions import Subscriptions
@@ -49,7 +49,7 @@ REMOVED = frozenset(
 
 
 @attrs.define
-class Incoming:
+class ModernRequestContext:
     """A request on its way down the ladder."""
 
     core: ServerCore
@@ -68,7 +68,7 @@ class Incoming:
         return REVISIONS[version] if version in self.core.modern_versions else None
 
 
-def meta_complete(incoming: Incoming) -> None:
+def validate_meta(incoming: ModernRequestContext) -> None:
     """Source: 2026-07-28 basic: version and capabilities come with every request."""
     version, capabilities = incoming.meta.get(VERSION), incoming.meta.get(CAPABILITIES)
     if not isinstance(version, str) or not json.is_object(capabilities):
@@ -79,7 +79,7 @@ def meta_complete(incoming: Incoming) -> None:
         raise refusals.UNKNOWN_LOG_LEVEL(incoming.request.id, what=what)
 
 
-def headers_mirror(incoming: Incoming) -> None:
+def validate_mirrored_headers(incoming: ModernRequestContext) -> None:
     """Source: 2026-07-28 basic/transports: Request Headers; SEP-2243."""
     if incoming.head is None:
         return
@@ -93,7 +93,7 @@ def headers_mirror(incoming: Incoming) -> None:
         _check_mirrored(incoming.head, b"mcp-name", value, request.id)
 
 
-def version_served(incoming: Incoming) -> None:
+def validate_version(incoming: ModernRequestContext) -> None:
     """Source: 2026-07-28 basic/versioning."""
     if incoming.meta[VERSION] not in incoming.core.modern_versions:
         raise refusals.unsupported_version(
@@ -101,7 +101,7 @@ def version_served(incoming: Incoming) -> None:
         )
 
 
-def method_known(incoming: Incoming) -> None:
+def validate_method(incoming: ModernRequestContext) -> None:
     """404, which means nothing else where there are no sessions."""
     method = incoming.request.method
     if method == LISTEN:
@@ -113,7 +113,7 @@ def method_known(incoming: Incoming) -> None:
         raise refusals.METHOD_UNSUPPORTED(incoming.request.id, method=method[:100])
 
 
-def parameters_mirror(incoming: Incoming) -> None:
+def validate_mirrored_arguments(incoming: ModernRequestContext) -> None:
     """The tool parameters that ``x-mcp-header`` names. Source: SEP-2243."""
     schema_of = incoming.core.app.input_schema
     if incoming.head is None or incoming.request.method != "tools/call" or schema_of is None:
@@ -133,17 +133,17 @@ def parameters_mirror(incoming: Incoming) -> None:
         _check_mirrored(incoming.head, name, value, incoming.request.id)
 
 
-LADDER: tuple[Callable[[Incoming], None], ...] = (
-    meta_complete,
-    headers_mirror,
-    version_served,
-    method_known,
-    parameters_mirror,
+VALIDATORS: tuple[Callable[[ModernRequestContext], None], ...] = (
+    validate_meta,
+    validate_mirrored_headers,
+    validate_version,
+    validate_method,
+    validate_mirrored_arguments,
 )
 
 
 @attrs.define(eq=False, repr=False)
-class Modern:
+class ModernServer:
     """What messages of this era mean."""
 
     _core: ServerCore
@@ -155,14 +155,14 @@ class Modern:
         Raises RemoteProtocolError: the refusal.
         """
         meta = meta_of(request)
-        incoming = Incoming(self._core, request, received, request.params or {}, meta)
-        for row in LADDER:
+        incoming = ModernRequestContext(self._core, request, received, request.params or {}, meta)
+        for row in VALIDATORS:
             row(incoming)
         if self._core.draining:
             raise refusals.SHUTTING_DOWN(request.id)
         return meta
 
-    def start(self, request: Request, caller: CallOwner, answer: AnswerForm) -> None:
+    def start(self, request: Request, caller: CallOwner, answer: Responder) -> None:
         """Start a call, or answer what needs no application."""
         turn = self._turn(request, caller)
         call = RunningCall(self._core, caller, request, answer, turn)
@@ -229,7 +229,7 @@ class Modern:
         if not isinstance(sealed, str):
             what = "requestState is a string"
             raise refusals.INVALID_MODERN_PARAMS(request.id, what=what)
-        return HandlerInput(answers, self._core.open_state(sealed, caller.principal, request))
+        return HandlerInput(answers, self._core.verify_state(sealed, caller.principal, request))
 
 
 def check_notification(

@@ -34,13 +34,13 @@ _CACHEABLE = frozenset(
 
 
 @attrs.define(eq=False, repr=False)
-class StatelessResults:
+class ModernResults:
     """Results of the stateless revisions, which say what they are and whose."""
 
     _core: ServerCore
     session: CallOwner
 
-    def shape(self, request: Request, result: Any) -> Response | ErrorResponse:
+    def format_result(self, request: Request, result: Any) -> Response | ErrorResponse:
         """The result. Raises LocalProtocolError for one that this revision does not have."""
         return self._response(request, _complete(request, result, self.session.revision))
 
@@ -56,7 +56,7 @@ class StatelessResults:
             return missing_capability(missing, request.id).reply
         return self._response(request, _input_required(self._core, request, caller, required))
 
-    def may_say(self, request: Request, message: Message) -> bool:
+    def may_send(self, request: Request, message: Message) -> bool:
         """Log messages only for who wants them, and from the level that it wants."""
         if not isinstance(message, Notification) or message.method != "notifications/message":
             return True
@@ -104,5 +104,5 @@ def _input_required(
             for key, question in required.requests.items()
         }
     if required.state is not None or not required.requests:
-        members["requestState"] = core.close_state(required.state, caller.principal, request)
+        members["requestState"] = core.sign_state(required.state, caller.principal, request)
     return members

@@ -20,16 +20,16 @@ from ...states import ExchangeState
 from ...timers import Timer
 from .. import refusals
 from ..calls import RunningCall
-from ..core import Outlet, ServerCore
+from ..core import ServerCore, Sink
 from ..exchange import ServerExchange
-from ..responder import HttpAnswer
-from .era import Modern, check_notification
-from .results import StatelessResults
+from ..responder import HttpResponder
+from .era import ModernServer, check_notification
+from .results import ModernResults
 from .subscriptions import Subscriptions
 
 
 @attrs.define(eq=False, repr=False)
-class StatelessAnswer(StatelessResults, HttpAnswer):
+class ModernHttpResponder(ModernResults, HttpResponder):
     """The answer to one POST: JSON, or an event stream once there is something to say before it."""
 
     exchange: ServerExchange
@@ -49,7 +49,7 @@ class StatelessAnswer(StatelessResults, HttpAnswer):
             self.exchange.open_stream()
 
     @property
-    def congested(self) -> bool:
+    def is_above_high_water(self) -> bool:
         """Whether the client does not take what is sent."""
         return self.exchange.is_slow
 
@@ -61,13 +61,13 @@ class StatelessAnswer(StatelessResults, HttpAnswer):
     def respond(self, data: bytes, http_status: int = 200) -> bool:
         self._over()
         if self.exchange.state is ExchangeState.DECIDING:
-            self.exchange.reply(http_status, data)
+            self.exchange.send_response(http_status, data)
         else:
             self.exchange.send(encode_event(data))
             self.exchange.end()
         return True
 
-    def withdraw(self) -> None:
+    def complete_without_response(self) -> None:
         """The client has cancelled by going away, so there is nobody to say anything to."""
         self._over()
 
@@ -86,10 +86,10 @@ class StatelessAnswer(StatelessResults, HttpAnswer):
 
 
 @attrs.define(eq=False, repr=False)
-class StatelessLine(StatelessResults):
+class ModernStdioResponder(ModernResults):
     """The answer to one line of stdio."""
 
-    _outlet: Outlet
+    _sink: Sink
     open_calls: int = attrs.field(default=1, init=False)
     is_batch: bool = attrs.field(default=False, init=False)
 
@@ -99,22 +99,22 @@ class StatelessLine(StatelessResults):
     @property
     def head(self) -> RequestHead | None:
         """The HTTP request that opened the stream; None on stdio."""
-        return self._outlet.head
+        return self._sink.head
 
     @property
-    def congested(self) -> bool:
-        return self._outlet.congested
+    def is_above_high_water(self) -> bool:
+        return self._sink.is_above_high_water
 
     def message(self, data: bytes) -> bool:
         """Something to say before the answer; returns False if nobody is there any more."""
-        return self._outlet.send(data)
+        return self._sink.send(data)
 
     def respond(self, data: bytes, http_status: int = 200) -> bool:
         """The answer; returns False if nobody is there any more."""
         self.open_calls = 0
-        return self._outlet.send(data)
+        return self._sink.send(data)
 
-    def withdraw(self) -> None:
+    def complete_without_response(self) -> None:
         """The call was cancelled, so nothing more may be said."""
         self.open_calls = 0
 
@@ -132,7 +132,7 @@ class HttpListener:
     _subscriptions: Subscriptions
 
     @property
-    def congested(self) -> bool:
+    def is_above_high_water(self) -> bool:
         """Whether the client does not take what is sent."""
         return self._exchange.is_slow
 
@@ -156,23 +156,23 @@ class HttpListener:
 class LineListener:
     """A subscription on stdio, among everything else there."""
 
-    _outlet: Outlet
+    _sink: Sink
     _listeners: dict[RequestId, LineListener]
     """Those that are open; this is one of them."""
 
     @property
-    def congested(self) -> bool:
-        return self._outlet.congested
+    def is_above_high_water(self) -> bool:
+        return self._sink.is_above_high_water
 
     def send(self, message: bytes) -> None:
-        self._outlet.send(message)
+        self._sink.send(message)
 
     def finish(self, message: bytes, request_id: RequestId) -> None:
         """Send the result, and what has to follow it on stdio."""
         del self._listeners[request_id]
-        self._outlet.send(message)
+        self._sink.send(message)
         params = {"requestId": request_id, "reason": "the server ends the subscription"}
-        self._outlet.send(jsonrpc.encode(Notification("notifications/cancelled", params)))
+        self._sink.send(jsonrpc.encode(Notification("notifications/cancelled", params)))
 
     def fail(self, message: bytes, request_id: RequestId) -> None:
         """End it: the client learns that it has missed something."""
@@ -180,11 +180,11 @@ class LineListener:
 
 
 @attrs.define(eq=False, repr=False)
-class StatelessHttp:
+class ModernHttp:
     """What POSTs of the stateless revisions mean."""
 
     _core: ServerCore
-    _modern: Modern
+    _modern: ModernServer
 
     def receive(self, exchange: ServerExchange, head: RequestHead, message: Message) -> None:
         """Do what a message asks for. Raises RemoteProtocolError: the refusal."""
@@ -194,7 +194,7 @@ class StatelessHttp:
             case Notification():
                 check_notification(message, head, self._core.versions)
                 self._modern.notified(message, head.principal)
-                exchange.reply(202)
+                exchange.send_response(202)
             case _:
                 raise refusals.NO_ANSWERS_WANTED()
 
@@ -203,24 +203,24 @@ class StatelessHttp:
         if request.method != LISTEN:
             caller = self._modern.caller(meta, head.principal)
             stream_after = self._core.stream_after_of(request.method)
-            answer = StatelessAnswer(self._core, caller, exchange, stream_after)
+            answer = ModernHttpResponder(self._core, caller, exchange, stream_after)
             self._modern.start(request, caller, answer)
             return
         subscriptions = self._modern.subscriptions
         honoured = subscriptions.filter_of(request)
         listener = HttpListener(self._core, exchange, subscriptions)
-        exchange.answer = listener
+        exchange.responder = listener
         exchange.open_stream()
         subscriptions.open(request, honoured, listener)
 
 
 @attrs.define(eq=False, repr=False)
-class StatelessLines:
+class ModernChannelHandler:
     """What lines of the stateless revisions mean, in one conversation on stdio."""
 
     _core: ServerCore
-    _modern: Modern
-    _outlet: Outlet
+    _modern: ModernServer
+    _sink: Sink
     calls: dict[RequestId, RunningCall] = attrs.field(
         factory=dict[RequestId, RunningCall], init=False
     )
@@ -265,10 +265,12 @@ class StatelessLines:
             raise refusals.TOO_MANY_CALLS(request.id, limit=limit)
         if request.method != LISTEN:
             caller = self._modern.caller(meta, "", self.calls)
-            self._modern.start(request, caller, StatelessLine(self._core, caller, self._outlet))
+            self._modern.start(
+                request, caller, ModernStdioResponder(self._core, caller, self._sink)
+            )
             return
         honoured = self._modern.subscriptions.filter_of(request)
-        listener = LineListener(self._outlet, self._listeners)
+        listener = LineListener(self._sink, self._listeners)
         self._listeners[request.id] = listener
         self._modern.subscriptions.open(request, honoured, listener)
 

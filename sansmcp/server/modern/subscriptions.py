@@ -39,7 +39,7 @@ class ListenerStream(Protocol):
     """Where the messages of a subscription go."""
 
     @property
-    def congested(self) -> bool:
+    def is_above_high_water(self) -> bool:
         """Whether the client does not take what is sent."""
         ...
 
@@ -128,7 +128,7 @@ class Subscriptions:
         for topic in _topics_of(method, params):
             listening |= self._by_topic.get(topic, {})
         for stream, subscription in listening.items():
-            if stream.congested:
+            if stream.is_above_high_water:
                 self.gone(stream)
                 stream.fail(subscription.result, subscription.request_id)
             else:

@@ -8,7 +8,7 @@ import pytest
 
 from sansmcp import App, LocalProtocolError
 from sansmcp.events import ClientNotified, RefusalSent
-from sansmcp.server.modern.era import LADDER, REMOVED
+from sansmcp.server.modern.era import REMOVED, VALIDATORS
 
 from ..bench import JSON, LATEST, expect, notification
 from .bench import (
@@ -28,12 +28,12 @@ NEWEST_FIRST = [MODERN, *reversed(HANDSHAKE)]
 
 
 def test_the_order_of_the_rows() -> None:
-    assert [row.__name__ for row in LADDER] == [
-        "meta_complete",
-        "headers_mirror",
-        "version_served",
-        "method_known",
-        "parameters_mirror",
+    assert [row.__name__ for row in VALIDATORS] == [
+        "validate_meta",
+        "validate_mirrored_headers",
+        "validate_version",
+        "validate_method",
+        "validate_mirrored_arguments",
     ]
 
 

@@ -221,15 +221,15 @@ def test_a_server_asks_nothing(bench: ModernBench) -> None:
 def test_a_slow_client_makes_handlers_wait() -> None:
     bench = ModernBench(limits=Limits(max_unsent_bytes=100))
     talk, call = bench.start()
-    assert not call.congested
+    assert not call.is_above_high_water
     talk.reads = False
     bench.do(call.notify, "notifications/x", {"a": "x" * 100})
-    assert call.congested
+    assert call.is_above_high_water
     talk.reads = True
     talk.pull()
-    assert not call.congested
+    assert not call.is_above_high_water
     bench.do(call.respond, {})
-    assert not call.congested
+    assert not call.is_above_high_water
 
 
 # Nothing is taken from elsewhere
@@ -289,7 +289,7 @@ def test_a_client_that_goes_away_has_cancelled(streams: bool) -> None:
     assert bench.do(call.progress, 2) is False
     assert bench.do(call.notify, "notifications/message", {"level": "error"}) is False
     assert bench.do(call.respond, {}) is False
-    assert not call.congested
+    assert not call.is_above_high_water
     talk.pull()
     assert (talk.body, talk.ended, talk.aborted) == (body, False, False)
     assert bench.do(unharmed.respond, {}) is True

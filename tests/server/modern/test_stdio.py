@@ -44,7 +44,7 @@ def test_a_request_is_answered(id: Any) -> None:
     assert call.peer.revision.name == MODERN
     assert not isinstance(call.peer, Session)
     assert pipe.bench.server.is_busy
-    assert not call.congested
+    assert not call.is_above_high_water
     assert pipe.bench.do(call.disconnect) is False
     assert pipe.bench.do(call.respond, {"content": []}) is True
     assert pipe.settle().said == [complete(id, content=[])]
@@ -135,7 +135,7 @@ def test_a_client_that_does_not_read_makes_handlers_wait() -> None:
     call = pipe.say(modern(1)).bench.last_call()
     pipe.reads = False
     pipe.bench.do(call.notify, "notifications/x", {"a": "x" * 100})
-    assert call.congested
+    assert call.is_above_high_water
 
 
 # Notifications
