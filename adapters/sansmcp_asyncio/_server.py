@@ -67,7 +67,7 @@ class RunningServer(sansmcp_loop.RunningServer):
             self.url = endpoint.url
             await self._listen(endpoint.listeners, stack)
             if endpoint.streams is not None:
-                self._converse_on(endpoint.streams)
+                self._serve_stdio(endpoint.streams)
             if self.url:
                 announce(self.url)
             self._taken = stack.pop_all()
@@ -138,7 +138,7 @@ class RunningServer(sansmcp_loop.RunningServer):
             log_unexpected(error)
             return Refusal()
 
-    def _converse_on(self, streams: StandardStreams) -> None:
+    def _serve_stdio(self, streams: StandardStreams) -> None:
         pipe = partial(sansmcp.ServerPipe, graceful_timeout=self._plan.options.graceful_timeout)
         # Whoever started us may stop reading for as long as it likes, under a debugger, say.
         connection = Connection(self, pipe, math.inf)

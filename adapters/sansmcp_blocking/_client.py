@@ -27,7 +27,7 @@ from sansmcp_local import (
     ServerProcess,
     client_parts,
     explains,
-    interrupts_allowed,
+    ki_unprotected,
 )
 
 from ._loop import Loop, Steps, Task, Wait
@@ -87,7 +87,7 @@ class Client(sansmcp_threads.ConcurrentClient):
                 if is_done() or is_late:
                     return is_done()
                 due = self.next_deadline()
-                with interrupts_allowed():
+                with ki_unprotected():
                     ready = self._loop.wait(min(deadline, due))
                 self._loop.go_on(ready)  # what has come in time counts, however late we look
                 self.handle_timeout()

@@ -15,7 +15,7 @@ from sansmcp_local import START_ERRORS, ChildProcess
 
 from ._loop import READ, WRITE, Loop, Steps, Task, Wait
 
-_LOOK = 0.02
+_POLL_INTERVAL = 0.02
 """Seconds between two looks whether it has ended, where the system has no better way."""
 
 
@@ -114,7 +114,7 @@ class BlockingProcess(ChildProcess):
             handle = os.pidfd_open(process.pid)
         except (AttributeError, OSError):
             while process.poll() is None:
-                yield Wait(deadline=time.monotonic() + _LOOK)
+                yield Wait(deadline=time.monotonic() + _POLL_INTERVAL)
         else:
             with contextlib.closing(os.fdopen(handle)):
                 yield Wait(handle, READ)

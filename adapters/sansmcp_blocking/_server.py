@@ -34,7 +34,7 @@ from sansmcp_local import (
     pull,
     serve_plan,
 )
-from sansmcp_threads import Host
+from sansmcp_threads import ThreadedServerDriver
 
 from ._loop import READ, Loop, Steps, Task, Wait
 from ._stdio import StdioStream
@@ -86,7 +86,7 @@ class _Connection:
     def _run(self) -> Steps[None]:
         """Serve the connection until it is closed by either side."""
         try:
-            yield from self._stream.shake_hands(self._serving.core.limits.tls_handshake_timeout)
+            yield from self._stream.do_handshake(self._serving.core.limits.tls_handshake_timeout)
             while True:
                 self._send_now()
                 if self._unsent:
@@ -138,11 +138,11 @@ class _Connection:
         return math.inf if deadline is None else deadline
 
 
-_LAST_MOMENT = 1.0
+_FINAL_FLUSH_TIMEOUT = 1.0
 """Seconds for what is still to be sent, and for cancelled handlers, when the server stops."""
 
 
-class RunningServer(Host):
+class RunningServer(ThreadedServerDriver):
     """A running server; :func:`serve` gives it. A context manager that closes it at the end.
 
     Its methods may be called from any thread.
@@ -165,7 +165,7 @@ class RunningServer(Host):
         self._accepting: list[Task] = []
         self._nudged, self._nudge = socket.socketpair()
         self._nudge.settimeout(0)
-        self._loop.start(self._hear())
+        self._loop.start(self._read_ready())
 
     def run_pending(self) -> None:
         """Perform what the machine wants, and let the thread do its part."""
@@ -177,7 +177,7 @@ class RunningServer(Host):
                 or self.next_deadline() < self._sleeps_until
             ):
                 self._sleeps_until = None
-                self._rouse()
+                self._wake_selector()
 
     def stop(self) -> None:
         """Stop: no new requests, a moment for those that run, a proper end for every stream.
@@ -185,7 +185,7 @@ class RunningServer(Host):
         Does not wait for that. May be called from a signal handler, too.
         """
         self._is_stopped = True
-        self._rouse()
+        self._wake_selector()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it has stopped; False if it has not after ``timeout`` seconds."""
@@ -202,7 +202,7 @@ class RunningServer(Host):
             self.wait()
         except BaseException:
             self._is_hurried = True
-            self._rouse()
+            self._wake_selector()
             self.wait()
             raise
 
@@ -234,9 +234,9 @@ class RunningServer(Host):
             accepting = self._accept(listener, self._plan.options.ssl_context)
             self._accepting.append(self._loop.start(accepting))
         if endpoint.streams is not None:
-            self._converse_on(endpoint.streams)
+            self._serve_stdio(endpoint.streams)
 
-    def _converse_on(self, streams: StandardStreams) -> None:
+    def _serve_stdio(self, streams: StandardStreams) -> None:
         pipe = partial(ServerPipe, graceful_timeout=self._plan.options.graceful_timeout)
         # Whoever started us may stop reading for as long as it likes, under a debugger, say.
         driver = _Connection(self, pipe, StdioStream(streams), math.inf)
@@ -294,17 +294,17 @@ class RunningServer(Host):
             self.has_ended = True
             for driver in self.connections:
                 driver.wake()
-        self._turn_until(lambda: not self.connections, _LAST_MOMENT)
-        self.join(_LAST_MOMENT)
+        self._turn_until(lambda: not self.connections, _FINAL_FLUSH_TIMEOUT)
+        self.join(_FINAL_FLUSH_TIMEOUT)
 
     def _is_busy(self) -> bool:
         return bool(self.safely(lambda: self.core.is_busy))
 
-    def _rouse(self) -> None:
+    def _wake_selector(self) -> None:
         with suppress(OSError):  # it was told often enough, or has ended
             self._nudge.send(b"!")
 
-    def _hear(self) -> Steps[None]:
+    def _read_ready(self) -> Steps[None]:
         """Let the loop turn when another thread wants it to."""
         while True:
             yield Wait(self._nudged.fileno(), READ)

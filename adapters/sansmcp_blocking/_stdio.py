@@ -46,12 +46,12 @@ class StdioStream:
                 sent += os.write(self._output, data[sent : sent + select.PIPE_BUF])
         return sent
 
-    def send(self, data: bytes, patience: float) -> Steps[None]:
+    def send(self, data: bytes, timeout: float) -> Steps[None]:
         """Send it all, as patient as the reader likes. Raises OSError when nobody reads."""
         while data := data[self.send_now(data) :]:
             yield Wait(self._awaited_output, WRITE)
 
-    def shake_hands(self, patience: float) -> Steps[None]:
+    def do_handshake(self, timeout: float) -> Steps[None]:
         """Nothing has to be agreed on."""
         yield from ()
 

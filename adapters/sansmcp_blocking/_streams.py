@@ -54,17 +54,17 @@ class SocketStream:
         """Send what there is room for, and return how much. Raises OSError if there is none."""
         return self._socket.send(data)
 
-    def send(self, data: bytes, patience: float = math.inf) -> Steps[None]:
+    def send(self, data: bytes, timeout: float = math.inf) -> Steps[None]:
         """Send it all. Raises TimeoutError if nothing is taken for ``patience`` seconds."""
         view = memoryview(data)
         while view:
-            sent = yield from self._attempt(partial(self._socket.send, view), patience)
+            sent = yield from self._attempt(partial(self._socket.send, view), timeout)
             view = view[sent:]
 
-    def shake_hands(self, patience: float = math.inf) -> Steps[None]:
+    def do_handshake(self, timeout: float = math.inf) -> Steps[None]:
         """Begin TLS, if it is to be spoken. Raises as :meth:`send` does."""
         if isinstance(self._socket, ssl.SSLSocket):
-            yield from self._attempt(self._socket.do_handshake, patience)
+            yield from self._attempt(self._socket.do_handshake, timeout)
 
     def info(self) -> sansmcp.ConnectionInfo:
         """What is known of an accepted connection."""
@@ -75,8 +75,8 @@ class SocketStream:
         """Close it at once."""
         self._socket.close()
 
-    def _attempt(self, act: Callable[[], _T], patience: float) -> Steps[_T]:
-        deadline = time.monotonic() + patience
+    def _attempt(self, act: Callable[[], _T], timeout: float) -> Steps[_T]:
+        deadline = time.monotonic() + timeout
         while True:
             wanted = WRITE
             try:
@@ -127,7 +127,7 @@ def _connect(
                 connecting, server_hostname=url.host, do_handshake_on_connect=False
             )
         stream = SocketStream(connecting)
-        yield from stream.shake_hands(patience)
+        yield from stream.do_handshake(patience)
     except BaseException:
         connecting.close()
         raise

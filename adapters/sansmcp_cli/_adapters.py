@@ -14,7 +14,7 @@ from sansmcp.base_client import OnProgress
 from sansmcp.events import ClientEvent
 from sansmcp_local import ConnectSettings, ServeSettings
 
-from ._output import Mistake
+from ._output import UsageError
 
 ADAPTERS = ("asyncio", "blocking", "trio")
 
@@ -45,7 +45,7 @@ class Adapter(Protocol):
     EXAMPLE: sansmcp.App
     """The example application, with handlers that it can run."""
 
-    def converse(
+    def run_calls(
         self,
         target: str | Sequence[str],
         script: Script,
@@ -84,7 +84,7 @@ def adapter_of(options: argparse.Namespace) -> Adapter:
         module: Any = importlib.import_module(f"{__package__}._with_{options.adapter}")
     except ModuleNotFoundError as error:
         text = f"{error}: pip install 'sansmcp[trio]', or choose --adapter asyncio"
-        raise Mistake(text) from error
+        raise UsageError(text) from error
     adapter: Adapter = module
     return adapter
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import sansmcp
 
-from ._output import Commands, Mistake, say
+from ._output import Commands, UsageError, print_line
 
 _ROUNDS = 5
 _CHUNKS = (65536, 1460, 64)
@@ -38,12 +38,12 @@ def run(options: argparse.Namespace) -> int:
     limits = sansmcp.Limits(max_message_bytes=len(data) + 1)
     messages = _read([data], limits, bytes)
     if not messages:
-        raise Mistake(
+        raise UsageError(
             f"There is no event with data in {str(options.recording)!r}; record an event stream "
             "with: curl -N ... > stream.txt"
         )
     _read([data], limits, partial(sansmcp.decode_message, limits=limits))
-    say(f"{len(messages)} events, {len(data)} bytes; microseconds for each event:")
+    print_line(f"{len(messages)} events, {len(data)} bytes; microseconds for each event:")
     for name, read in (
         ("events", bytes),
         ("and their envelopes", partial(sansmcp.decode_envelope, limits=limits)),
@@ -52,9 +52,9 @@ def run(options: argparse.Namespace) -> int:
         for size in _CHUNKS:
             chunks = [data[start : start + size] for start in range(0, len(data), size)]
             seconds = _best(partial(_read, chunks, limits, read))
-            say(f"{name + ',':20} chunks of {size:5}: {seconds / len(messages) * 1e6:8.2f}")
+            print_line(f"{name + ',':20} chunks of {size:5}: {seconds / len(messages) * 1e6:8.2f}")
     seconds = _best(lambda: [json.loads(message) for message in messages])
-    say(f"json.loads alone, for comparison:   {seconds / len(messages) * 1e6:8.2f}")
+    print_line(f"json.loads alone, for comparison:   {seconds / len(messages) * 1e6:8.2f}")
     return 0
 
 
@@ -71,7 +71,7 @@ def _read(
             if event.data
         ]
     except sansmcp.RemoteProtocolError as error:
-        raise Mistake(f"The recording cannot be read: {error.message}") from error
+        raise UsageError(f"The recording cannot be read: {error.message}") from error
 
 
 def _best(work: Callable[[], object]) -> float:

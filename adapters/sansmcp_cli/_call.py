@@ -23,7 +23,7 @@ from sansmcp.types import elide
 from sansmcp_local import ConnectSettings
 
 from ._adapters import Script, ToolCall, adapter_of, add_adapter
-from ._output import Commands, Mistake, say, tracer
+from ._output import Commands, UsageError, print_line, tracer
 from ._target import (
     USAGE,
     add_headers,
@@ -69,9 +69,9 @@ def _call(options: argparse.Namespace) -> int:
     target = target_of(options, words)
     usage = "usage: sansmcp call URL TOOL [JSON], or sansmcp call TOOL [JSON] -- COMMAND"
     if not words:
-        raise Mistake(f"Missing name of a tool; {usage}")
+        raise UsageError(f"Missing name of a tool; {usage}")
     if len(words) > 2:
-        raise Mistake(f"Too many words: {' '.join(words[2:])!r}; {usage}, the JSON in quotes")
+        raise UsageError(f"Too many words: {' '.join(words[2:])!r}; {usage}, the JSON in quotes")
     tool, arguments = words[0], _arguments(words[1] if len(words) == 2 else "{}")
     settings: ConnectSettings = {
         **process_of(options),
@@ -93,11 +93,11 @@ def _call(options: argparse.Namespace) -> int:
         except sansmcp.CallError as error:
             outcomes.append(error)
 
-    adapter_of(options).converse(target, script(), _show_event, settings)
+    adapter_of(options).run_calls(target, script(), _show_event, settings)
     (outcome,) = outcomes
     if isinstance(outcome, sansmcp.CallError):
         raise outcome
-    say(json.dumps(outcome, ensure_ascii=False))
+    print_line(json.dumps(outcome, ensure_ascii=False))
     return 1 if outcome.get("isError") else 0
 
 
@@ -105,13 +105,13 @@ def _show_event(event: ClientEvent) -> None:
     match event:
         case ServerNotified(_, notification):
             params = json.dumps(notification.params, ensure_ascii=False)
-            say(f"{notification.method} {params}", sys.stderr)
+            print_line(f"{notification.method} {params}", sys.stderr)
         case Reconnecting(call=call, reason=reason, delay=delay) if call is not None:
-            say(f"disconnected ({reason}): back in {delay:.1f} s", sys.stderr)
+            print_line(f"disconnected ({reason}): back in {delay:.1f} s", sys.stderr)
         case StderrLine(line):
-            say(f"server: {line}", sys.stderr)
+            print_line(f"server: {line}", sys.stderr)
         case InvalidLine(line):
-            say(f"no message: {line.decode('utf-8', 'replace')}", sys.stderr)
+            print_line(f"no message: {line.decode('utf-8', 'replace')}", sys.stderr)
         case _:
             pass
 
@@ -119,19 +119,19 @@ def _show_event(event: ClientEvent) -> None:
 def _show_progress(report: ProgressReceived) -> None:
     total = "" if report.total is None else f" of {report.total:g}"
     message = "" if report.message is None else f": {report.message}"
-    say(f"progress {report.progress:g}{total}{message}", sys.stderr)
+    print_line(f"progress {report.progress:g}{total}{message}", sys.stderr)
 
 
 def _arguments(text: str) -> dict[str, Any]:
     try:
         arguments = as_object(json.loads(text))
     except ValueError as error:
-        raise Mistake(
+        raise UsageError(
             f"The arguments of the tool are not JSON: {error}; got {elide(text)}, "
             "write them like '{\"a\": 1}'"
         ) from None
     if arguments is None:
-        raise Mistake(
+        raise UsageError(
             "The arguments of the tool must be a JSON object like '{\"a\": 1}', "
             f"got {elide(text)}"
         )

@@ -18,9 +18,9 @@ import attrs
 
 import sansmcp
 
-from ._fault_proxy import CUTS, Address, Ending, Link, Relay, Way
+from ._fault_proxy import CUTS, Address, Ending, FaultProxy, Link, Way
 from ._faults import Faults, Mean, SeededFate
-from ._output import Commands, Mistake, say, say_error
+from ._output import Commands, UsageError, print_error, print_line
 
 _WIDTH = 80
 _USUAL = Faults(cut=Mean(10_000, is_time=False), silence=Mean(40_000, is_time=False), delay=0.02)
@@ -84,8 +84,8 @@ def add_to(commands: Commands) -> None:
 def _chaos(options: argparse.Namespace) -> int:
     try:
         return _start(options)
-    except (Mistake, sansmcp.LocalProtocolError) as error:
-        say_error(error)
+    except (UsageError, sansmcp.LocalProtocolError) as error:
+        print_error(error)
         return 2
 
 
@@ -97,19 +97,19 @@ def _start(options: argparse.Namespace) -> int:
     with _listen(options.listen) as listener:
         upstream = _reach(url)
         here = attrs.evolve(url, host=options.listen.rpartition(":")[0].strip("[]"))
-        say(attrs.evolve(here, port=listener.getsockname()[1]).shown)
+        print_line(attrs.evolve(here, port=listener.getsockname()[1]).shown)
         _write(f"passes connections on to {url.shown}")
         if url.scheme == "https":
             _write(f"The certificate is that of {url.host}; clients have to expect it here")
         _write(f"--seed {seed}: {faults}")
         log = _Log()
-        relay = Relay(lambda: upstream, partial(SeededFate, faults, seed), log.add)
+        relay = FaultProxy(lambda: upstream, partial(SeededFate, faults, seed), log.add)
         asyncio.run(_run(relay, listener, quiet_after))
     _write(f"--seed {seed}: {log}")
     return 0
 
 
-async def _run(relay: Relay, listener: socket.socket, quiet_after: float | None) -> None:
+async def _run(relay: FaultProxy, listener: socket.socket, quiet_after: float | None) -> None:
     """Pass connections on until SIGINT or SIGTERM."""
     loop = asyncio.get_running_loop()
     running = asyncio.ensure_future(relay.run(listener))
@@ -118,7 +118,7 @@ async def _run(relay: Relay, listener: socket.socket, quiet_after: float | None)
 
     def fall_quiet() -> None:
         relay.is_quiet = True
-        say("no further faults")
+        print_line("no further faults")
 
     if quiet_after is not None:
         loop.call_later(quiet_after, fall_quiet)
@@ -134,7 +134,7 @@ class _Log:
         self._endings: Counter[Ending] = Counter()
         self._carried: Counter[Way] = Counter()
         self._delays = 0
-        say("  at (s)    conn  for (s)    to server    to client  what happened")
+        print_line("  at (s)    conn  for (s)    to server    to client  what happened")
 
     def add(self, link: Link) -> None:
         assert link.ending is not None
@@ -144,7 +144,7 @@ class _Log:
         at = time.monotonic() - self._began
         to_server, to_client = (link.carried[way] for way in Way)
         where = "" if link.way is None else f", {link.way.value}"
-        say(
+        print_line(
             f"{at:8.2f} {link.number:7} {link.seconds:8.2f} {to_server:12} {to_client:12}  "
             f"{link.ending.value}{where}"
         )
@@ -161,7 +161,7 @@ class _Log:
 
 def _write(text: str) -> None:
     for line in textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False):
-        say(line)
+        print_line(line)
 
 
 def _listen(text: str) -> socket.socket:
@@ -169,14 +169,14 @@ def _listen(text: str) -> socket.socket:
     host, colon, port = text.rpartition(":")
     host = host.strip("[]")
     if not colon or not host or not (port.isdecimal() and int(port) <= _LAST_PORT):
-        raise Mistake(
+        raise UsageError(
             f"--listen takes HOST:PORT, got {text!r}; write 127.0.0.1:9000; port 0: a free one"
         )
     try:
         family, *_, address = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
         return socket.create_server(address, family=family)
     except OSError as error:
-        raise Mistake(
+        raise UsageError(
             f"Cannot listen at {text}: {_reason(error)}; choose another address or port (0: any)"
         ) from error
 
@@ -188,7 +188,7 @@ def _reach(url: sansmcp.Url) -> Address:
             address: Address = connection.getpeername()
             return address
     except OSError as error:
-        raise Mistake(
+        raise UsageError(
             f"Cannot reach the upstream {url.shown}: {_reason(error)}; start the server first"
         ) from error
 
@@ -202,7 +202,9 @@ def _reason(error: OSError) -> str:
 
 def _seed(text: str) -> int:
     if not text.isdecimal():
-        raise Mistake(f"--seed takes a whole number, got {text!r}; an earlier run printed its own")
+        raise UsageError(
+            f"--seed takes a whole number, got {text!r}; an earlier run printed its own"
+        )
     return int(text)
 
 
@@ -225,7 +227,7 @@ def _mean(option: str, text: str | None) -> Mean | None:
     is_time = text.endswith("s")
     amount = _parse(text.removesuffix("s"))
     if amount is None or not (is_time or amount >= 1):
-        raise Mistake(f"{option} takes bytes, as in 4000, or seconds, as in 2.5s, got {text!r}")
+        raise UsageError(f"{option} takes bytes, as in 4000, or seconds, as in 2.5s, got {text!r}")
     return Mean(amount, is_time)
 
 
@@ -234,7 +236,7 @@ def _number(option: str, text: str | None) -> float | None:
         return None
     amount = _parse(text.removesuffix("s"))
     if amount is None:
-        raise Mistake(f"{option} takes seconds above zero, as in 0.05, got {text!r}")
+        raise UsageError(f"{option} takes seconds above zero, as in 0.05, got {text!r}")
     return amount
 
 
@@ -242,7 +244,7 @@ def _whole(option: str, text: str | None, unit: str) -> int | None:
     if text is None:
         return None
     if not text.isdecimal() or not 1 <= int(text) <= _MOST:
-        raise Mistake(f"{option} takes {unit}, one or more, as in 1000, got {text!r}")
+        raise UsageError(f"{option} takes {unit}, one or more, as in 1000, got {text!r}")
     return int(text)
 
 

@@ -24,7 +24,7 @@ from sansmcp.testing import check_shared_store
 from sansmcp.testing.stores import STORE_CHECKS
 
 from ._load import load
-from ._output import Commands, Mistake, say, say_error
+from ._output import Commands, UsageError, print_error, print_line
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -73,11 +73,11 @@ def _checked(
     with tempfile.TemporaryDirectory() as folder:
         try:
             checks = list(checks_of(options, folder))
-        except Mistake as error:
-            say_error(error)
+        except UsageError as error:
+            print_error(error)
             return 2
         counts = Counter(_report(check) for check in checks)
-    say(
+    print_line(
         f"{len(checks)} checks: {counts['pass']} passed, {counts['FAIL']} failed, "
         f"{counts['n/a']} not applicable"
     )
@@ -98,10 +98,10 @@ def _report(check: _Check) -> str:
         elif not seen:
             seen = f"does not hold: {traceback.extract_tb(error.__traceback__)[-1].line}"
         outcome, lines = "FAIL", [f"Seen: {seen}", f"Needed: {check.obligation}"]
-    say(f"{outcome:4}  {check.name}")
+    print_line(f"{outcome:4}  {check.name}")
     for line in "\n".join(lines).splitlines():
         for part in textwrap.wrap(line, 74):
-            say(f"      {part}")
+            print_line(f"      {part}")
     return outcome
 
 
@@ -120,7 +120,7 @@ def _adapter_checks(options: argparse.Namespace, folder: str) -> Iterator[_Check
     }
     found = [checks for name, checks in kinds.items() if hasattr(subject, name)]
     if not found or not hasattr(subject, "lacks"):
-        raise Mistake(
+        raise UsageError(
             f"{options.subject!r} is {type(subject).__name__}, and no ClientUnderTest or "
             "ServerUnderTest; give it a method connect or serve, and the attribute lacks"
         )
@@ -162,7 +162,7 @@ def _store_checks(options: argparse.Namespace, folder: str) -> Iterator[_Check]:
 
 def _check_callable(factory: object, reference: str) -> None:
     if not callable(factory):
-        raise Mistake(f"{reference!r} is {type(factory).__name__}, and no function")
+        raise UsageError(f"{reference!r} is {type(factory).__name__}, and no function")
 
 
 def _open_shared(factory: _OpenStore, place: str) -> sansmcp.Store:

@@ -35,8 +35,8 @@ from sansmcp_local import ConnectSettings
 from ._adapters import Adapter, Script, ToolCall, adapter_of, add_adapter
 from ._counts import Counts
 from ._demo_input import show_rounds
-from ._fault_proxy import Ending, Link, Piece, Relay, Way, relaying
-from ._output import Commands, Mistake, say
+from ._fault_proxy import Ending, FaultProxy, Link, Piece, Way, relaying
+from ._output import Commands, UsageError, print_line
 from ._servers import started
 
 _STEPS = 6
@@ -87,17 +87,17 @@ def demo(options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     if options.calls < 0:
-        raise Mistake(f"--calls must be zero or more, got {options.calls}")
+        raise UsageError(f"--calls must be zero or more, got {options.calls}")
     seed: int = random.randrange(1_000_000) if options.seed is None else options.seed
     width = max(shutil.get_terminal_size().columns, _NARROWEST)
 
     def write(line: str) -> None:
         if not options.quiet:
             for part in textwrap.wrap(line, width):
-                say(part)
+                print_line(part)
 
     def trace(line: str) -> None:
-        say(line if len(line) <= width else line[: width - 3] + "...")
+        print_line(line if len(line) <= width else line[: width - 3] + "...")
 
     revisions: tuple[str, ...] = (MODERN_VERSIONS[-1], HANDSHAKE_VERSIONS[-1])
     if options.revision is not None:
@@ -111,7 +111,7 @@ def _show(options: argparse.Namespace) -> int:
             part = Part(revision, options.calls, random.Random(seed), write, tracer)
             counts += part.show(adapter, servers.ports[0], servers.executions)
     counts += show_rounds(adapter, options.adapter, write)
-    say(counts.verdict)
+    print_line(counts.verdict)
     return 1 if counts.lost or counts.duplicated else 0
 
 
@@ -191,7 +191,7 @@ class Part:
         def fate(number: int) -> _Accident:
             return _Accident(self._chance.randint(300, longest), not self._resumes)
 
-        relay = Relay(lambda: ("127.0.0.1", port), fate, self._note, is_quiet=True)
+        relay = FaultProxy(lambda: ("127.0.0.1", port), fate, self._note, is_quiet=True)
         settings: ConnectSettings = {
             "trace": self._tracer,
             "reconnect": sansmcp.ReconnectPolicy(initial_delay=0.1, max_attempts=20),
@@ -206,7 +206,7 @@ class Part:
             relay.is_quiet = True
 
         with relaying(relay) as url:
-            adapter.converse(url, script(), self._watch, settings)
+            adapter.run_calls(url, script(), self._watch, settings)
         return self._sum_up()
 
     def _note(self, link: Link) -> None:
@@ -234,7 +234,7 @@ class Part:
                 idempotent=None if self._resumes else True,
             )
         except sansmcp.CallError as error:
-            say(f"demo: {self._revision}, call {number} failed: {error}", sys.stderr)
+            print_line(f"demo: {self._revision}, call {number} failed: {error}", sys.stderr)
             return
         call.is_done = True
         ran = self._executions()[str(number)]

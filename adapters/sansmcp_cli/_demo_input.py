@@ -22,9 +22,9 @@ from sansmcp_local import ConnectSettings
 from . import example
 from ._adapters import Adapter, Script, ToolCall
 from ._counts import Counts
-from ._fault_proxy import Relay, relaying
+from ._fault_proxy import FaultProxy, relaying
 from ._faults import Faults, SeededFate
-from ._output import say
+from ._output import print_line
 from ._servers import started
 
 Round: TypeAlias = BaseCall[Any, Any]
@@ -84,11 +84,11 @@ def show_rounds(adapter: Adapter, name: str, write: Callable[[str], None]) -> Co
                 "limits": sansmcp.Limits(idle_connection_timeout=1e-6),
             }
             outcomes: list[Any] = []
-            adapter.converse(url, _script(version, outcomes), _ignore, settings, _ANSWERS)
+            adapter.run_calls(url, _script(version, outcomes), _ignore, settings, _ANSWERS)
             executions = servers.executions()[version]
             outcome = outcomes[0]
             if isinstance(outcome, sansmcp.CallError):
-                say(f"demo: {version}, {way}: failed: {outcome}", sys.stderr)
+                print_line(f"demo: {version}, {way}: failed: {outcome}", sys.stderr)
                 counts += Counts(calls=1, executions=executions, lost=1)
                 continue
             processes = outcome["structuredContent"]["processes"]
@@ -107,7 +107,7 @@ def _relaying(ports: list[int]) -> AbstractContextManager[str]:
     """Send each connection to the next port."""
     turns = itertools.cycle(ports)
     fate_of = partial(SeededFate, Faults(), 0)
-    return relaying(Relay(lambda: ("127.0.0.1", next(turns)), fate_of))
+    return relaying(FaultProxy(lambda: ("127.0.0.1", next(turns)), fate_of))
 
 
 def _script(name: str, outcomes: list[Any]) -> Script:

@@ -173,7 +173,7 @@ def _ignore(link: Link) -> None:
 
 
 @attrs.define(eq=False)
-class Relay:
+class FaultProxy:
     """Passes connections on to a server.
 
     Attributes:
@@ -241,7 +241,7 @@ async def _accept(listener: socket.socket) -> socket.socket:
 
 
 @contextmanager
-def relaying(relay: Relay) -> Generator[str, None, None]:
+def relaying(relay: FaultProxy) -> Generator[str, None, None]:
     """Run a relay in a thread; gives the URL of the servers behind it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         loop = asyncio.new_event_loop()

@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import Any
 
-from ._output import Mistake
+from ._output import UsageError
 
 
 def load(reference: str, default: str, what: str) -> Any:
@@ -17,10 +17,10 @@ def load(reference: str, default: str, what: str) -> Any:
     module_name, _, name = reference.partition(":")
     if not all(part.isidentifier() for part in module_name.split(".")):
         form = f"MODULE:{default.upper()}"
-        raise Mistake(f"Not {form}: {reference!r}; a module is named as in Python, without .py")
+        raise UsageError(f"Not {form}: {reference!r}; a module is named as in Python, without .py")
     sys.path.insert(0, "")
     try:
         return getattr(importlib.import_module(module_name), name or default)
     except (ImportError, AttributeError) as error:
         hint = "; name a module as in Python, without .py" if module_name.endswith(".py") else ""
-        raise Mistake(f"Cannot load the {what} {reference!r}: {error}{hint}") from error
+        raise UsageError(f"Cannot load the {what} {reference!r}: {error}{hint}") from error

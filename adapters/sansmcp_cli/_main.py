@@ -10,7 +10,7 @@ import sys
 import sansmcp
 
 from ._advice import advice
-from ._output import Mistake, say, say_error
+from ._output import UsageError, print_error, print_line
 
 _DESCRIPTION = (
     "Serve an MCP application, call a tool, find out what a server speaks, or try what a broken "
@@ -40,12 +40,14 @@ def run(arguments: list[str] | None) -> int:
     _set_up_logging()
     try:
         if options.command and not options.takes_command:
-            raise Mistake(f"What is {' '.join(options.command)!r} for? Only call and probe take it")
+            raise UsageError(
+                f"What is {' '.join(options.command)!r} for? Only call and probe take it"
+            )
         status: int = options.run(options)
-    except (sansmcp.CallError, sansmcp.LocalProtocolError, Mistake, OSError) as error:
-        say_error(error)
+    except (sansmcp.CallError, sansmcp.LocalProtocolError, UsageError, OSError) as error:
+        print_error(error)
         for sentence in advice(error):
-            say(f"sansmcp: {sentence}", sys.stderr)
+            print_line(f"sansmcp: {sentence}", sys.stderr)
         return 1
     return status
 

@@ -19,11 +19,11 @@ class Commands(Protocol):
         ...
 
 
-class Mistake(Exception):
+class UsageError(Exception):
     """The command was used wrongly."""
 
 
-def say(line: str, file: TextIO | None = None) -> None:
+def print_line(line: str, file: TextIO | None = None) -> None:
     """Print one line to stdout, or to another file, at once; its control characters are escaped.
 
     It is one write, so that the lines of two threads do not mix.
@@ -35,12 +35,12 @@ def say(line: str, file: TextIO | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), (file or sys.stdout).fileno())
 
 
-def say_error(error: Exception) -> None:
+def print_error(error: Exception) -> None:
     """Print what is wrong to stderr, on as many lines as it takes."""
     for line in f"sansmcp: {error}".split("\n"):
-        say(line, sys.stderr)
+        print_line(line, sys.stderr)
 
 
 def tracer(who: str) -> Tracer:
     """Shows a conversation on stderr."""
-    return Tracer(who, lambda line: say(line, sys.stderr))
+    return Tracer(who, lambda line: print_line(line, sys.stderr))

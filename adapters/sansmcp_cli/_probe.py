@@ -17,7 +17,7 @@ from sansmcp.types import HTTP_SSE, STDIO, STREAMABLE_HTTP
 from sansmcp_local import ConnectSettings
 
 from ._advice import advice, is_denied, is_no_endpoint
-from ._output import Commands, Mistake, say, tracer
+from ._output import Commands, UsageError, print_line, tracer
 from ._target import USAGE, add_headers, add_target, headers_of, process_of, target_of
 from ._with_asyncio import run
 
@@ -33,7 +33,7 @@ _USUAL_PATHS = (("/mcp", STREAMABLE_HTTP), ("/sse", HTTP_SSE))
 
 
 @attrs.define
-class _Findings:
+class _ProbeReport:
     """What is known of one transport."""
 
     transport: str
@@ -88,25 +88,25 @@ async def _look(options: argparse.Namespace) -> int:
     words: list[str] = options.words
     target = target_of(options, words)
     if words:
-        raise Mistake(f"One server at a time; what is {' '.join(words)!r}?")
+        raise UsageError(f"One server at a time; what is {' '.join(words)!r}?")
     transports = (STREAMABLE_HTTP, HTTP_SSE) if isinstance(target, str) else (STDIO,)
     found = [await _try_transport(target, transport, options) for transport in transports]
     works = any(findings.works for findings in found)
     sentences = [] if works else await _advise(target, found, options)
     if options.json:
         each = [_as_json(one) for one in found]
-        say(json.dumps({"target": target, "transports": each, "advice": sentences}))
+        print_line(json.dumps({"target": target, "transports": each, "advice": sentences}))
     else:
-        say(target if isinstance(target, str) else " ".join(target))
+        print_line(target if isinstance(target, str) else " ".join(target))
         for findings in found:
             _show(findings)
         for sentence in sentences:
-            say(sentence)
+            print_line(sentence)
     return 0 if works else 1
 
 
 async def _advise(
-    target: str | list[str], found: list[_Findings], options: argparse.Namespace
+    target: str | list[str], found: list[_ProbeReport], options: argparse.Namespace
 ) -> list[str]:
     """What to do about a target that is no MCP server."""
     errors = [findings.error for findings in found if findings.error is not None]
@@ -132,9 +132,9 @@ async def _advise(
 
 async def _try_transport(
     target: str | list[str], transport: str, options: argparse.Namespace
-) -> _Findings:
+) -> _ProbeReport:
     """Try each revision, the newest first; the first that works is asked for more."""
-    findings = _Findings(transport, {})
+    findings = _ProbeReport(transport, {})
     for revision, row in reversed(tuple(sansmcp.REVISIONS.items())):
         is_modern = row.era is sansmcp.Era.MODERN
         if is_modern and transport == HTTP_SSE:
@@ -172,7 +172,7 @@ async def _try_transport(
     return findings
 
 
-async def _ask(client: sansmcp_asyncio.Client, findings: _Findings) -> None:
+async def _ask(client: sansmcp_asyncio.Client, findings: _ProbeReport) -> None:
     findings.server = dict(client.connected.server_info)
     findings.capabilities = dict(client.connected.capabilities)
     if findings.was_asked_as_old:
@@ -201,19 +201,19 @@ async def _count(client: sansmcp_asyncio.Client, name: str, method: str) -> int:
     return count
 
 
-async def _watch(events: AsyncIterator[ClientEvent], findings: _Findings) -> None:
+async def _watch(events: AsyncIterator[ClientEvent], findings: _ProbeReport) -> None:
     async for event in events:
         if isinstance(event, StandaloneStreamClosed):
             findings.standalone_stream = event.reason
 
 
-def _as_json(findings: _Findings) -> dict[str, Any]:
+def _as_json(findings: _ProbeReport) -> dict[str, Any]:
     inner = ("was_asked_as_old", "error")
     known = attrs.asdict(findings, filter=lambda field, _: field.name not in inner)
     return {"works": findings.works, **known}
 
 
-def _show(findings: _Findings) -> None:
+def _show(findings: _ProbeReport) -> None:
     if not findings.works:
         (*_, why) = findings.revisions.values()
         _row(f"  {findings.transport:<16} no", why or "")
@@ -236,6 +236,6 @@ def _show(findings: _Findings) -> None:
 def _row(label: str, text: str) -> None:
     """A row of the table; what has several lines stays in its column."""
     first, *others = text.split("\n")
-    say(f"{label:<23} {first}".rstrip())
+    print_line(f"{label:<23} {first}".rstrip())
     for line in others:
-        say(" " * 24 + line)
+        print_line(" " * 24 + line)

@@ -18,7 +18,7 @@ from sansmcp_stores import SqliteStore
 
 from ._adapters import adapter_of, add_adapter
 from ._load import load
-from ._output import Commands, Mistake, say, tracer
+from ._output import Commands, UsageError, print_line, tracer
 from ._target import add_revision, versions_of
 
 
@@ -116,12 +116,12 @@ def _serve(options: argparse.Namespace) -> int:
         if options.stop_on_stdin_eof and not settings["stdio"]:
             threading.Thread(target=_stop_with_stdin, args=(stop,), daemon=True).start()
         if url:
-            say(url, sys.stderr if options.dual else None)
+            print_line(url, sys.stderr if options.dual else None)
 
     try:
         adapter.serve(app, started, settings)
     except OSError as error:
-        raise Mistake(_explain(error, options)) from error
+        raise UsageError(_explain(error, options)) from error
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -144,7 +144,7 @@ def _load(reference: str) -> sansmcp.App:
     """The application that ``module:name`` means; the current directory is searched, too."""
     found = load(reference, "app", "application")
     if not isinstance(found, sansmcp.App):
-        raise Mistake(f"{reference!r} is {type(found).__name__}, and no sansmcp.App")
+        raise UsageError(f"{reference!r} is {type(found).__name__}, and no sansmcp.App")
     return found
 
 
@@ -153,7 +153,7 @@ def _store(file: str) -> SqliteStore:
     try:
         return SqliteStore(file)
     except (OSError, sqlite3.Error, sansmcp.LocalProtocolError) as error:
-        raise Mistake(f"Cannot use {file!r} as a store: {error}") from error
+        raise UsageError(f"Cannot use {file!r} as a store: {error}") from error
 
 
 def _address(text: str) -> tuple[str, int | range]:
@@ -161,7 +161,7 @@ def _address(text: str) -> tuple[str, int | range]:
     first, dash, last = ports.partition("-")
     numbers = (first, last) if dash else (first,)
     if not colon or not all(number.isdecimal() and int(number) <= 65535 for number in numbers):
-        raise Mistake(
+        raise UsageError(
             f"--http takes HOST:PORT, got {text!r}; write 127.0.0.1:8000, port 0 for a free one, "
             "or a range like 127.0.0.1:8000-8010; ports end at 65535"
         )

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import attrs
 
 import sansmcp
-from sansmcp_local import undisturbed
+from sansmcp_local import ki_protected
 
 from .example import EXECUTION_LOG
 
@@ -65,7 +65,7 @@ def _started(
 ) -> Generator[subprocess.Popen[str], None, None]:
     with ExitStack() as stack:
         # An interrupt that comes while it is started must not leave it behind.
-        with undisturbed(threading.RLock()):
+        with ki_protected(threading.RLock()):
             process = subprocess.Popen(
                 command,
                 env=environment,

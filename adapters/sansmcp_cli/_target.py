@@ -7,7 +7,7 @@ import argparse
 import sansmcp
 from sansmcp_local import ConnectSettings, read_state
 
-from ._output import Mistake
+from ._output import UsageError
 
 USAGE = "the server: a URL; or, after a double dash at the end, the command that starts one"
 
@@ -35,20 +35,20 @@ def target_of(options: argparse.Namespace, words: list[str]) -> str | list[str]:
     """The server that is meant; a URL is taken from the front of the words. Raises Mistake."""
     command: list[str] = options.command
     if command and options.state_file is not None:
-        raise Mistake("Either a command or --state-file, not both")
+        raise UsageError("Either a command or --state-file, not both")
     if command:
         return command
     if options.state_file is None:
         if not words:
-            raise Mistake("Which server? Name a URL, --state-file FILE, or -- COMMAND ARGS")
+            raise UsageError("Which server? Name a URL, --state-file FILE, or -- COMMAND ARGS")
         url = words.pop(0)
         if "://" not in url:
             text = f"Not an http or https URL: {url!r}; write http://{url}"
-            raise Mistake(f"{text}, or put the command that starts a server after --")
+            raise UsageError(f"{text}, or put the command that starts a server after --")
         return url
     state = read_state(options.state_file)
     if state is None or state.url is None:
-        raise Mistake(
+        raise UsageError(
             f"No running server with a URL in the state file {options.state_file!r}; "
             f"start one with: sansmcp serve --state-file {options.state_file}"
         )
@@ -58,7 +58,7 @@ def target_of(options: argparse.Namespace, words: list[str]) -> str | list[str]:
 def process_of(options: argparse.Namespace) -> ConnectSettings:
     """Return the settings for a server process. Raises Mistake."""
     if (options.env or options.inherit_env) and not options.command:
-        raise Mistake("--env and --inherit-env are for a command, and there is none after --")
+        raise UsageError("--env and --inherit-env are for a command, and there is none after --")
     return {
         "env": dict(_variable(text) for text in options.env),
         "inherit_env": options.inherit_env,
@@ -68,7 +68,7 @@ def process_of(options: argparse.Namespace) -> ConnectSettings:
 def _variable(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:  # it is not shown, for it may be a secret
-        raise Mistake("--env takes NAME=VALUE")
+        raise UsageError("--env takes NAME=VALUE")
     return name, value
 
 
@@ -91,7 +91,7 @@ def headers_of(options: argparse.Namespace) -> list[tuple[str, str]]:
 def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
-        raise Mistake(f"Not a header: {text!r}; write 'Name: value'")
+        raise UsageError(f"Not a header: {text!r}; write 'Name: value'")
     return name.strip(), value.strip()
 
 

@@ -18,14 +18,14 @@ from sansmcp_local import ConnectSettings, ServeSettings
 
 from . import example
 from ._adapters import RequestHandlers, Script
-from ._with_loop import converse_with
+from ._with_loop import run_calls_with
 
 EXAMPLE = example.app
 
 T = TypeVar("T")
 
 
-def converse(
+def run_calls(
     target: str | Sequence[str],
     script: Script,
     show: Callable[[ClientEvent], None],
@@ -36,7 +36,7 @@ def converse(
 
     async def main() -> None:
         connecting = sansmcp_asyncio.connect(target, request_handlers=request_handlers, **settings)
-        await converse_with(connecting, script, show)
+        await run_calls_with(connecting, script, show)
 
     run(main())
 

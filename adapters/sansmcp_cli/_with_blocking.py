@@ -15,11 +15,11 @@ from ._adapters import RequestHandlers, Script, next_call
 
 EXAMPLE = example.blocking_app
 
-_LOOK = 0.1
+_POLL_INTERVAL = 0.1
 """Seconds between two looks at what has happened during a call."""
 
 
-def converse(
+def run_calls(
     target: str | Sequence[str],
     script: Script,
     show: Callable[[ClientEvent], None],
@@ -48,7 +48,7 @@ def _outcome(
     try:
         while True:
             try:
-                return pending.result(_LOOK)
+                return pending.result(_POLL_INTERVAL)
             except TimeoutError:
                 pass
             except sansmcp.CallError as error:

@@ -12,7 +12,7 @@ from sansmcp.events import ClientEvent
 from ._adapters import Script, next_call
 
 
-async def converse_with(
+async def run_calls_with(
     connecting: AbstractAsyncContextManager[sansmcp_loop.Client],
     script: Script,
     show: Callable[[ClientEvent], None],

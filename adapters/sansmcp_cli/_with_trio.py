@@ -14,12 +14,12 @@ from sansmcp_local import ConnectSettings, ServeSettings
 
 from . import example
 from ._adapters import RequestHandlers, Script
-from ._with_loop import converse_with
+from ._with_loop import run_calls_with
 
 EXAMPLE = example.app
 
 
-def converse(
+def run_calls(
     target: str | Sequence[str],
     script: Script,
     show: Callable[[ClientEvent], None],
@@ -30,7 +30,7 @@ def converse(
 
     async def main() -> None:
         connecting = sansmcp_trio.connect(target, request_handlers=request_handlers, **settings)
-        await converse_with(connecting, script, show)
+        await run_calls_with(connecting, script, show)
 
     trio.run(main, restrict_keyboard_interrupt_to_checkpoints=True)
 

@@ -17,14 +17,14 @@ from sansmcp.drivers.client import RequestHandler
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.events import ClientEvent
 from sansmcp.types import STREAMABLE_HTTP, Unpack
-from sansmcp_local import explains, interrupts_allowed, new_client
+from sansmcp_local import explains, ki_unprotected, new_client
 
-from ._http import check_arguments, gone, head_of, request_of
+from ._http import check_arguments, connection_lost_from, head_of, request_of
 
 if TYPE_CHECKING:
     from sansmcp.http import ResponsePart
 
-_LATE = 0.1
+_DEADLINE_SLACK = 0.1
 """Seconds after a deadline at which httpx gives up reading: the machine is to be told first."""
 
 _LONGEST_SILENCE = 30.0
@@ -81,7 +81,7 @@ class BlockingClient(sansmcp_threads.Client):
         """Wait for the next deadline: that of the call, or of the next attempt to resume it."""
         deadline = self.next_deadline()
         assert deadline < math.inf, "who waits has a deadline"
-        with interrupts_allowed():
+        with ki_unprotected():
             time.sleep(max(0.0, deadline - time.monotonic()))
         self.handle_timeout()
 
@@ -121,7 +121,7 @@ class BlockingClient(sansmcp_threads.Client):
                     if self._to_open:
                         self._carry(self._to_open.popleft(), is_done)
                     else:
-                        with interrupts_allowed():
+                        with ki_unprotected():
                             part = next(parts)
                         self.handle_timeout()
                         self._feed(exchange, part)
@@ -143,7 +143,9 @@ class BlockingClient(sansmcp_threads.Client):
         # httpx takes a time limit for all reads of a response, and it ends the response.
         deadline = self.next_deadline()
         now = time.monotonic()
-        read = _LONGEST_SILENCE if deadline == math.inf else max(0.0, deadline - now) + _LATE
+        read = (
+            _LONGEST_SILENCE if deadline == math.inf else max(0.0, deadline - now) + _DEADLINE_SLACK
+        )
         try:
             request = request_of(self._http, effect, read)
             sent = self._http.send(request, stream=True, follow_redirects=False)
@@ -153,7 +155,7 @@ class BlockingClient(sansmcp_threads.Client):
                     yield sansmcp.BodyData(data)
             yield sansmcp.BodyEnd()
         except Exception as error:  # of httpx, or of what its user has given to it
-            yield gone(error)
+            yield connection_lost_from(error)
 
 
 def _ignore(event: ClientEvent) -> None:

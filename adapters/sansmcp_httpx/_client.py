@@ -15,7 +15,7 @@ from sansmcp.types import Unpack
 from sansmcp_local import explains, new_client
 from sansmcp_loop import RequestHandler, Task, current_loop
 
-from ._http import check_arguments, gone, head_of, request_of
+from ._http import check_arguments, connection_lost_from, head_of, request_of
 
 if TYPE_CHECKING:
     from sansmcp.http import ResponsePart
@@ -74,7 +74,7 @@ class Client(sansmcp_loop.AwaitableClient):
                         await self._scheduler.state_changed.wait()
             self._feed(effect, sansmcp.BodyEnd())
         except Exception as error:  # of httpx, or of what its user has given to it
-            self._feed(effect, gone(error))
+            self._feed(effect, connection_lost_from(error))
         finally:
             del self._carrying[effect.exchange]
             self._scheduler.reschedule()

@@ -42,7 +42,7 @@ def head_of(response: httpx.Response) -> sansmcp.ResponseHead:
     return sansmcp.ResponseHead(status=response.status_code, headers=headers)
 
 
-def gone(error: Exception) -> sansmcp.ConnectionLost:
+def connection_lost_from(error: Exception) -> sansmcp.ConnectionLost:
     """The end of a response that httpx, or what the caller has given to it, could not get."""
     if isinstance(error, httpx.PoolTimeout):
         return sansmcp.ConnectionLost(

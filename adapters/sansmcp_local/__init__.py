@@ -11,7 +11,7 @@ processes find a server (:class:`StateFile`), where a server listens (:func:`add
 whether one of a client can be used again (:func:`is_readable`), what is known of one that was
 accepted (:func:`connection_info`), the options of sockets (:func:`set_options`), what the operator
 of a server should know (:func:`announce`, :func:`log_event`), bugs that cost a connection or a call
-(:func:`log_unexpected`), and when Ctrl-C interrupts those who block (:func:`undisturbed`).
+(:func:`log_unexpected`), and when Ctrl-C interrupts those who block (:func:`ki_protected`).
 """
 
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from sansmcp import _lazy
 
 if TYPE_CHECKING:
     from ._client import ClientParts, ConnectOptions, ConnectSettings, client_parts, new_client
-    from ._interrupts import interrupts_allowed, interrupts_kept, undisturbed
+    from ._interrupts import interrupts_kept, ki_protected, ki_unprotected
     from ._listening import address_of, listen
     from ._log import announce, log_event, log_unexpected
     from ._machine import (
@@ -55,7 +55,7 @@ else:
                 "client_parts",
                 "new_client",
             ),
-            "._interrupts": ("interrupts_allowed", "interrupts_kept", "undisturbed"),
+            "._interrupts": ("ki_unprotected", "interrupts_kept", "ki_protected"),
             "._listening": ("address_of", "listen"),
             "._log": ("announce", "log_event", "log_unexpected"),
             "._machine": (
@@ -105,9 +105,10 @@ __all__ = [
     "connection_info",
     "environment_of",
     "explains",
-    "interrupts_allowed",
     "interrupts_kept",
     "is_readable",
+    "ki_protected",
+    "ki_unprotected",
     "listen",
     "log_event",
     "log_unexpected",
@@ -120,5 +121,4 @@ __all__ = [
     "server_parts",
     "set_options",
     "signal_group",
-    "undisturbed",
 ]

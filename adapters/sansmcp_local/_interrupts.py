@@ -19,8 +19,8 @@ _has_come = False
 
 
 @contextlib.contextmanager
-def undisturbed(lock: threading.RLock) -> Generator[None]:
-    """Hold the lock, and keep KeyboardInterrupt for the end or for :func:`interrupts_allowed`.
+def ki_protected(lock: threading.RLock) -> Generator[None]:
+    """Hold the lock, and keep KeyboardInterrupt for the end or for :func:`ki_unprotected`.
 
     Raises LocalProtocolError if another thread holds the lock.
     """
@@ -35,7 +35,7 @@ def undisturbed(lock: threading.RLock) -> Generator[None]:
 
 @contextlib.contextmanager
 def interrupts_kept() -> Generator[None]:
-    """Keep KeyboardInterrupt for the end of this block, or for :func:`interrupts_allowed`."""
+    """Keep KeyboardInterrupt for the end of this block, or for :func:`ki_unprotected`."""
     is_ours = _is_main() and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_ours:
         signal.signal(signal.SIGINT, _interrupt)
@@ -49,7 +49,7 @@ def interrupts_kept() -> Generator[None]:
 
 
 @contextlib.contextmanager
-def interrupts_allowed() -> Generator[None]:
+def ki_unprotected() -> Generator[None]:
     """Let KeyboardInterrupt come in this block, one that was kept at once."""
     with _allowing(wanted=True):
         if _is_main():

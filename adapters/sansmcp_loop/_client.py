@@ -34,7 +34,7 @@ It may be an async function. A plain one runs in the event loop and must not blo
 class Pool(Protocol):
     """What carries exchanges."""
 
-    def carry(self, effect: OpenExchange) -> None:
+    def send_request(self, effect: OpenExchange) -> None:
         """Carry an exchange, from its request to the end of its response."""
 
     def abort(self, exchange: int) -> None:
@@ -52,7 +52,7 @@ def perform(effect: ClientEffect, pool: Pool, process: Process) -> None:
     """Let those do what the machine wants who can."""
     match effect:
         case OpenExchange():
-            pool.carry(effect)
+            pool.send_request(effect)
         case AbortExchange(exchange=exchange):
             pool.abort(exchange)
         case _:

@@ -41,7 +41,7 @@ class Call(sansmcp.BaseCall[Awaitable[Any], Awaitable[None]]):
     async def run_pending(self) -> None:
         self._serving.run_pending()
         await self._serving.loop.checkpoint()
-        await self._serving.until(lambda: not self._call.is_above_high_water)
+        await self._serving.wait_until(lambda: not self._call.is_above_high_water)
 
 
 class RunningServer(sansmcp.ServerDriver):
@@ -73,7 +73,7 @@ class RunningServer(sansmcp.ServerDriver):
         self.drive()
         self.scheduler.reschedule()
 
-    async def until(self, condition: Callable[[], bool]) -> None:
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait for something that can change only when the machine is driven."""
         while not condition():
             await self.scheduler.state_changed.wait()
@@ -92,7 +92,7 @@ class RunningServer(sansmcp.ServerDriver):
         """Take nothing new, give running calls some seconds, and end all streams properly."""
         self.safely(lambda: self.core.drain(now=self.now()))
         try:
-            await self.loop.within(graceful_timeout, self.until, lambda: not self._is_busy())
+            await self.loop.within(graceful_timeout, self.wait_until, lambda: not self._is_busy())
         finally:
             self.safely(lambda: self.core.shut_down(now=self.now()))
             self.run_pending()
@@ -100,14 +100,16 @@ class RunningServer(sansmcp.ServerDriver):
     async def flush(self, is_done: Callable[[], bool]) -> None:
         """Let the last bytes of all streams go out, and handlers in threads end, for a moment."""
         try:
-            await self.loop.within(_FLUSH, self.until, lambda: is_done() and self._threads.is_idle)
+            await self.loop.within(
+                _FLUSH, self.wait_until, lambda: is_done() and self._threads.is_idle
+            )
         finally:
             self.leave_threads()
 
     def leave_threads(self) -> None:
         """Cancel the handlers that still run in threads; they are not waited for."""
-        self._authenticating.end()
-        if not self._threads.end():
+        self._authenticating.join_all()
+        if not self._threads.join_all():
             _logger.warning("a handler goes on in its thread, though it was cancelled")
 
     def _is_busy(self) -> bool:
@@ -128,7 +130,7 @@ class RunningServer(sansmcp.ServerDriver):
     def run_plain(
         self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]
     ) -> None:
-        self._authenticating.run(work, done)
+        self._authenticating.submit(work, done)
 
     def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
         self.loop.spawn(work, *arguments)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import sansmcp
 from sansmcp.app import Handler
 from sansmcp.events import ClientResponseReceived
-from sansmcp_threads import Call, Workers
+from sansmcp_threads import Call, ThreadPool
 
 from ._loops import Loop
 
@@ -37,7 +37,7 @@ class HandlerOwner(Protocol):
     def conclude(self, call: sansmcp.ServerCall, work: Callable[[], Any]) -> None:
         """Answer a call with what a function returns or raises."""
 
-    async def until(self, condition: Callable[[], bool]) -> None:
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait for something that can change only when the machine is driven."""
 
 
@@ -114,7 +114,7 @@ class CallFromThread(Call):
         return self._serving.loop.now()
 
     async def _wait_for_room(self, outcome: Future[Any]) -> None:
-        await self._serving.until(lambda: not self._call.is_above_high_water)
+        await self._serving.wait_until(lambda: not self._call.is_above_high_water)
         with self._lock:
             _resolve(outcome, lambda: None)
 
@@ -143,9 +143,9 @@ class _Answer(sansmcp.PendingResult):
 class HandlerThreads:
     """The threads of a server's plain handlers."""
 
-    def __init__(self, serving: HandlerOwner, most: int) -> None:
+    def __init__(self, serving: HandlerOwner, max_threads: int) -> None:
         self._serving = serving
-        self._workers = Workers(most)
+        self._workers = ThreadPool(max_threads)
         self._calls: set[CallFromThread] = set()
         self._is_over = False
 
@@ -163,18 +163,20 @@ class HandlerThreads:
         """Run a handler as soon as there is a thread for it."""
         call.driver = handle = CallFromThread(call, self._serving)
         self._calls.add(handle)
-        self._workers.run(partial(self._work, call, handle, handler))
+        self._workers.submit(partial(self._work, call, handle, handler))
 
-    def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]) -> None:
+    def submit(
+        self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]
+    ) -> None:
         """Run a function in a thread, then ``done`` in the loop."""
-        self._workers.run(partial(self._run, work, done))
+        self._workers.submit(partial(self._run, work, done))
 
-    def end(self) -> bool:
+    def join_all(self) -> bool:
         """Cancel all handlers, and wait for none; returns whether all have ended already."""
         self._is_over = True
         for handle in self._calls:
             handle.cancel()
-        self._workers.end(0)
+        self._workers.join_all(0)
         return not self._calls
 
     def _run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]) -> None:

@@ -88,7 +88,7 @@ to what SQLite takes.
 _OPENING = 10.0
 """Seconds to wait for others who open the file at the same time. Nothing is served yet."""
 
-_PAUSE = 0.002
+_RETRY_INTERVAL = 0.002
 """Seconds between two attempts to write, at most."""
 
 _KINDS = {kind.value: kind for kind in EntryKind}
@@ -366,7 +366,7 @@ class SqliteStore:
                     ) from error
             else:
                 return
-            time.sleep(random.uniform(0, _PAUSE))
+            time.sleep(random.uniform(0, _RETRY_INTERVAL))
 
     @contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Generator[None, None, None]:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from ._call import Call, ThreadCall
     from ._client import Client, ConcurrentClient, PendingCall, check_plain
-    from ._driver import Host
+    from ._driver import ThreadedServerDriver
     from ._fetch import Fetch, FetchClient, connect, on_abort
-    from ._thread_pool import Workers
+    from ._thread_pool import ThreadPool
 else:
     __getattr__, __dir__ = _lazy.names(
         globals(),
@@ -24,8 +24,8 @@ else:
             "._call": ("Call", "ThreadCall"),
             "._client": ("Client", "ConcurrentClient", "PendingCall", "check_plain"),
             "._fetch": ("Fetch", "FetchClient", "connect", "on_abort"),
-            "._driver": ("Host",),
-            "._thread_pool": ("Workers",),
+            "._driver": ("ThreadedServerDriver",),
+            "._thread_pool": ("ThreadPool",),
             "sansmcp_local": ("DriverSettings",),
         },
     )
@@ -37,10 +37,10 @@ __all__ = [
     "DriverSettings",
     "Fetch",
     "FetchClient",
-    "Host",
     "PendingCall",
     "ThreadCall",
-    "Workers",
+    "ThreadPool",
+    "ThreadedServerDriver",
     "check_plain",
     "connect",
     "on_abort",

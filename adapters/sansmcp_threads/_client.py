@@ -19,7 +19,7 @@ from sansmcp.drivers.client import RequestHandler
 from sansmcp.events import ClientEvent
 from sansmcp.messages import Params
 from sansmcp.types import Self, Unpack, escape_controls
-from sansmcp_local import interrupts_allowed, log_unexpected, undisturbed
+from sansmcp_local import ki_protected, ki_unprotected, log_unexpected
 
 _logger = logging.getLogger("sansmcp")
 
@@ -87,7 +87,7 @@ class Client(sansmcp.ClientDriver[Any, None]):
 
         Raises LocalProtocolError if another thread is using the client.
         """
-        return undisturbed(self._lock)
+        return ki_protected(self._lock)
 
     def open(self) -> Self:
         """Do the handshake, and close if it fails: then CallError is raised."""
@@ -225,7 +225,7 @@ def _interruptible(answer: RequestHandler) -> RequestHandler:
     """A function of the application that an interrupt may stop, as it stops a wait."""
 
     def give(request: sansmcp.ServerRequest) -> Mapping[str, Any]:
-        with interrupts_allowed():
+        with ki_unprotected():
             return answer(request)
 
     return give

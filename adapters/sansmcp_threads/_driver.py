@@ -19,15 +19,15 @@ from sansmcp.types import escape_controls
 from sansmcp_local import ServerParts, log_event, log_unexpected
 
 from ._call import Call
-from ._thread_pool import Workers
+from ._thread_pool import ThreadPool
 
 _logger = logging.getLogger("sansmcp")
 
 
-class HostCall(Call):
+class ThreadedServerCall(Call):
     """What the handlers of a :class:`Host` get."""
 
-    def __init__(self, call: sansmcp.ServerCall, host: Host) -> None:
+    def __init__(self, call: sansmcp.ServerCall, host: ThreadedServerDriver) -> None:
         super().__init__(call)
         self._host = host
 
@@ -35,7 +35,7 @@ class HostCall(Call):
         return time.monotonic()
 
     def run_pending(self) -> None:
-        self._host.until(lambda: not self._call.is_above_high_water or self.cancelled.is_set())
+        self._host.wait_until(lambda: not self._call.is_above_high_water or self.cancelled.is_set())
 
     def wait_for_answer(self, id: int) -> Any:
         return self._host.answer_to(self._call, id)
@@ -48,7 +48,7 @@ class HostCall(Call):
             return result
 
 
-class Host(sansmcp.ServerDriver):
+class ThreadedServerDriver(sansmcp.ServerDriver):
     """A server machine, and the threads of its handlers. Its methods may be called from any thread.
 
     Whoever touches the machine holds :attr:`moved`, and calls :meth:`run_pending` afterwards.
@@ -59,9 +59,9 @@ class Host(sansmcp.ServerDriver):
         super().__init__(parts.core, parts.store, parts.options.authenticate)
         self.moved = threading.Condition()
         """The lock of the machine; is notified when something has changed."""
-        self._workers = Workers(parts.options.threads)
+        self._workers = ThreadPool(parts.options.threads)
         # Of its own: handlers in all threads may wait for answers that come in requests.
-        self._authenticating = Workers(parts.options.threads)
+        self._authenticating = ThreadPool(parts.options.threads)
 
     def publish(self, method: str, params: Params | None = None) -> None:
         """Tell the clients that something has changed; see :meth:`sansmcp.Server.publish`."""
@@ -82,7 +82,7 @@ class Host(sansmcp.ServerDriver):
             super().run_pending()
             self.moved.notify_all()
 
-    def until(self, is_done: Callable[[], bool]) -> None:
+    def wait_until(self, is_done: Callable[[], bool]) -> None:
         """Wait until something is so, after a change to the machine."""
         with self.moved:
             self.run_pending()
@@ -97,7 +97,7 @@ class Host(sansmcp.ServerDriver):
         """Wait for the client's answer to a question, and return or raise what it brings."""
         promise = self.questions[call, id] = PendingResult()
         try:
-            self.until(lambda: promise.is_done)
+            self.wait_until(lambda: promise.is_done)
         finally:
             del self.questions[call, id]
         answered: ClientResponseReceived = promise.result()
@@ -111,14 +111,14 @@ class Host(sansmcp.ServerDriver):
 
     def join(self, seconds: float) -> None:
         """Wait for the handlers; one that does not look whether it is cancelled goes on."""
-        self._authenticating.end(0)
-        if not self._workers.end(seconds):
+        self._authenticating.join_all(0)
+        if not self._workers.join_all(seconds):
             _logger.warning("a handler goes on, though it was cancelled")
 
     def run_plain(
         self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]
     ) -> None:
-        self._authenticating.run(partial(self._work_plain, work, done))
+        self._authenticating.submit(partial(self._work_plain, work, done))
 
     def _work_plain(
         self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]
@@ -141,8 +141,8 @@ class Host(sansmcp.ServerDriver):
     # The handlers
 
     def _start(self, call: sansmcp.ServerCall) -> None:
-        call.driver = HostCall(call, self)
-        self._workers.run(partial(self._work, call))
+        call.driver = ThreadedServerCall(call, self)
+        self._workers.submit(partial(self._work, call))
 
     def _work(self, call: sansmcp.ServerCall) -> None:
         if not call.driver.cancelled.is_set():  # or its turn has come too late

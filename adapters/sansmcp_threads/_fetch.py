@@ -15,10 +15,10 @@ from sansmcp.drivers.client import RequestHandler
 from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
 from sansmcp.http import ResponsePart
 from sansmcp.types import Unpack
-from sansmcp_local import explains, interrupts_allowed, interrupts_kept, new_client
+from sansmcp_local import explains, interrupts_kept, ki_unprotected, new_client
 
 from ._client import ConcurrentClient, check_plain
-from ._thread_pool import Workers
+from ._thread_pool import ThreadPool
 
 Fetch: TypeAlias = Callable[
     [str, str, list[tuple[str, str]], bytes | None],
@@ -112,12 +112,12 @@ class FetchClient(ConcurrentClient):
         self._changed = threading.Condition()
         """The lock of the machine; is notified when something has changed."""
         self._requests: dict[int, _Request] = {}
-        self._workers = Workers(_MAX_THREADS)
-        self._workers.run(self._keep_time)
+        self._workers = ThreadPool(_MAX_THREADS)
+        self._workers.submit(self._keep_time)
 
     def close(self) -> None:
         super().close()
-        self._workers.end(_JOIN_TIMEOUT)
+        self._workers.join_all(_JOIN_TIMEOUT)
 
     def free(self) -> None:
         for exchange in tuple(self._requests):
@@ -130,7 +130,7 @@ class FetchClient(ConcurrentClient):
             yield
 
     def wait(self, is_done: Callable[[], bool], timeout: float | None = None) -> bool:
-        with self.using(), interrupts_allowed():
+        with self.using(), ki_unprotected():
             return self._changed.wait_for(is_done, timeout)
 
     def flush(self) -> None:
@@ -153,7 +153,7 @@ class FetchClient(ConcurrentClient):
         match effect:
             case OpenExchange(exchange=exchange):
                 request = self._requests[exchange] = _Request()
-                self._workers.run(partial(self._carry, effect, request))
+                self._workers.submit(partial(self._carry, effect, request))
             case AbortExchange(exchange=exchange):
                 self._abort(exchange)
             case _:
@@ -215,7 +215,7 @@ class FetchClient(ConcurrentClient):
     def _answer(self, request: sansmcp.ServerRequest) -> None:
         """Answer a request of the server in a thread: the application's function may block."""
         if request.method in self._answers:
-            self._workers.run(partial(self._answer_in_thread, request))
+            self._workers.submit(partial(self._answer_in_thread, request))
         else:
             super()._answer(request)
 

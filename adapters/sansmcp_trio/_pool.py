@@ -38,7 +38,7 @@ class Pool(sansmcp.ConnectionPool):
         self._ssl_context = ssl_context
         self._handshake_timeout = core.limits.tls_handshake_timeout
 
-    def carry(self, effect: OpenExchange) -> None:
+    def send_request(self, effect: OpenExchange) -> None:
         """Carry an exchange, from its request to the end of its response."""
         connection, request = self.begin(effect, now=trio.current_time())
         if connection.driver is None:

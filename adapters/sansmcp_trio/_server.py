@@ -37,7 +37,7 @@ from sansmcp_loop import current_loop
 
 from ._nursery import plain_nursery
 from ._stdio import StdioStream
-from ._streams import info_of, send_now, send_some, set_options_below, shake_hands
+from ._streams import do_handshake, info_of, send_now, send_some, set_options_below
 
 _logger = logging.getLogger("sansmcp")
 
@@ -75,7 +75,7 @@ class _Driver:
         waited_for = self._idle
         try:
             self._send_now()
-            self._mind_the_deadline()
+            self._update_deadline()
         except Exception as error:
             log_unexpected(error)
             self._unsent, self._idle = b"", None
@@ -149,11 +149,11 @@ class _Driver:
                     self._connection.receive_eof(now=trio.current_time())
                 if not self._went_on():
                     return
-                self._mind_the_deadline()
+                self._update_deadline()
         self._is_waiting = False
         self._connection.handle_timeout(now=trio.current_time())
 
-    def _mind_the_deadline(self) -> None:
+    def _update_deadline(self) -> None:
         """Be there for the deadline. One that has moved away, as most do, costs one early look."""
         if (deadline := self._deadline()) < self._waiting.deadline:
             self._waiting.deadline = deadline
@@ -197,11 +197,11 @@ class RunningServer(sansmcp_loop.RunningServer):
             with self._shield:
                 async with trio.open_nursery() as self._nursery:
                     if endpoint.streams is not None:
-                        self._nursery.start_soon(self._converse_on_stdio, endpoint.streams)
+                        self._nursery.start_soon(self._serve_stdio, endpoint.streams)
                     async with trio.open_nursery() as accepting:
                         accept = partial(trio.serve_listeners, handler_nursery=self._nursery)
                         if listeners := self._listeners(endpoint):
-                            accepting.start_soon(accept, self._converse, listeners)
+                            accepting.start_soon(accept, self._serve_stream, listeners)
                         await self.stopped.wait()
                         accepting.cancel_scope.cancel()
                     await self._end()
@@ -210,7 +210,7 @@ class RunningServer(sansmcp_loop.RunningServer):
             self.scheduler.stop()
         self._left.set()
 
-    async def stay(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait for the end, and break everything off if that is interrupted."""
         try:
             await self._left.wait()
@@ -247,11 +247,11 @@ class RunningServer(sansmcp_loop.RunningServer):
         with call.driver:
             await self.finish(call, result)
 
-    async def _converse(self, stream: trio.abc.Stream) -> None:
+    async def _serve_stream(self, stream: trio.abc.Stream) -> None:
         limits = self.core.limits
         try:
             set_options_below(stream)
-            await shake_hands(stream, limits.tls_handshake_timeout)
+            await do_handshake(stream, limits.tls_handshake_timeout)
             driver = _Driver(self, stream, ServerConnection, limits.send_timeout)
         except (OSError, trio.BrokenResourceError) as error:
             _logger.debug("connection lost: %s", error)
@@ -262,7 +262,7 @@ class RunningServer(sansmcp_loop.RunningServer):
         else:
             await driver.run()
 
-    async def _converse_on_stdio(self, streams: StandardStreams) -> None:
+    async def _serve_stdio(self, streams: StandardStreams) -> None:
         pipe = partial(ServerPipe, graceful_timeout=self._plan.options.graceful_timeout)
         # Whoever started us may stop reading for as long as it likes, under a debugger, say.
         await _Driver(self, StdioStream(streams), pipe, math.inf).run()
@@ -306,4 +306,4 @@ async def serve(
                 await serving.stopped.wait()
             finally:
                 serving.stop()
-                await serving.stay()
+                await serving.wait_closed()

@@ -34,7 +34,7 @@ async def open_stream(
     )
     set_options(stream.transport_stream.socket)
     try:
-        await shake_hands(stream, handshake_timeout)
+        await do_handshake(stream, handshake_timeout)
     except BaseException:
         stream.transport_stream.socket.close()
         raise
@@ -48,7 +48,7 @@ def set_options_below(stream: trio.abc.Stream) -> None:
         set_options(plain.socket)
 
 
-async def shake_hands(stream: trio.abc.Stream, timeout: float) -> None:
+async def do_handshake(stream: trio.abc.Stream, timeout: float) -> None:
     """Begin TLS, if it is spoken. Raises TimeoutError, or trio.BrokenResourceError."""
     if isinstance(stream, trio.SSLStream):
         tls = cast("trio.SSLStream[trio.SocketStream]", stream)

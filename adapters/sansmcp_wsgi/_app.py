@@ -16,7 +16,7 @@ from sansmcp.effects import Abort, ExchangeEffect, SendBody, SendEnd, SendHead
 from sansmcp.http import RequestPart, quoted_path
 from sansmcp.types import Unpack
 from sansmcp_local import DriverOptions, DriverSettings, explains, server_parts
-from sansmcp_threads import Host
+from sansmcp_threads import ThreadedServerDriver
 
 Environ: TypeAlias = dict[str, Any]
 StartResponse: TypeAlias = Callable[[str, list[tuple[str, str]]], object]
@@ -25,7 +25,7 @@ StartResponse: TypeAlias = Callable[[str, list[tuple[str, str]]], object]
 _PIECE = 65536
 
 
-class WsgiApp(Host):
+class WsgiApp(ThreadedServerDriver):
     """A WSGI application, for servers with several threads.
 
     An event stream holds its thread until it ends. Clients that leave are noticed when something is
@@ -65,7 +65,7 @@ class WsgiApp(Host):
 class _Exchange(Iterator[bytes]):
     """One request, and the body of its response."""
 
-    def __init__(self, host: Host, environ: Environ) -> None:
+    def __init__(self, host: ThreadedServerDriver, environ: Environ) -> None:
         self._host = host
         self._environ = environ
         self._exchange = host.core.open_exchange(self)
@@ -126,7 +126,7 @@ class _Exchange(Iterator[bytes]):
         with self._host.moved:
             while isinstance(effect := self._host.core.next_effect_of(self._exchange), Idle):
                 self._is_woken = False
-                self._host.until(lambda: self._is_woken)
+                self._host.wait_until(lambda: self._is_woken)
             self._host.run_pending()  # who has waited for room may go on
             return effect
 

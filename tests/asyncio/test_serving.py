@@ -217,7 +217,7 @@ async def test_a_connection_that_is_closed_while_nobody_looks_is_not_used_again(
         # The server closes it in the same turn of the loop in which the next call is made.
         time.sleep(1.01)
         await client.call_tool("echo")
-        await serving.until(lambda: len(serving.connections) <= 1)
+        await serving.wait_until(lambda: len(serving.connections) <= 1)
 
 
 @pytest.mark.parametrize("data", [b"", b"GET", b"\x16\x03\x01", b"POST /mcp HTTP/1.1\r\nhost: a"])
@@ -229,7 +229,7 @@ async def test_clients_that_leave_leave_nothing(world: World, data: bytes) -> No
             writer.transport.abort()
         async with connect(serving.url) as client:
             assert await client.call_tool("echo") == {"echo": {}}
-        await serving.until(lambda: not serving.connections)
+        await serving.wait_until(lambda: not serving.connections)
 
 
 async def test_events_that_nobody_takes_stop_the_reading(world: World) -> None:

@@ -54,7 +54,7 @@ def world() -> World:
 @pytest.fixture(autouse=True)
 def last_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that stops gives its last threads as long as they take."""
-    monkeypatch.setattr("sansmcp_blocking._server._LAST_MOMENT", PATIENCE)
+    monkeypatch.setattr("sansmcp_blocking._server._FINAL_FLUSH_TIMEOUT", PATIENCE)
 
 
 @pytest.fixture

@@ -104,7 +104,7 @@ class Conversation:
                 self.talk(serving)
             finally:
                 if not serving.wait(0):
-                    serving.until(lambda: not serving.core.is_busy)
+                    serving.wait_until(lambda: not serving.core.is_busy)
         assert not self._running
 
     def work(self, call: Call) -> Any:
@@ -263,7 +263,7 @@ def test_a_client_is_closed_from_within(
             with pytest.raises(LocalProtocolError, match="closed"):
                 client.ping()
             assert list(client.events()) == []
-        serving.until(lambda: not serving.connections)
+        serving.wait_until(lambda: not serving.connections)
 
 
 # Servers

@@ -188,7 +188,7 @@ def test_peers_that_leave_leave_nothing(start: Start, data: bytes) -> None:
             peer.sendall(data)
     with sansmcp_blocking.connect(serving.url, standalone_stream=False) as client:
         assert client.call_tool("echo")["echo"] == {}
-    serving.until(lambda: not serving.connections)
+    serving.wait_until(lambda: not serving.connections)
 
 
 def test_a_peer_that_takes_nothing_is_dropped(start: Start, world: World) -> None:
@@ -213,7 +213,7 @@ def test_a_peer_that_takes_nothing_is_dropped(start: Start, world: World) -> Non
             % (len(request), request)
         )
         assert peer.recv(12) == b"HTTP/1.1 200"
-        serving.until(lambda: not serving.connections)
+        serving.wait_until(lambda: not serving.connections)
 
 
 def test_ports(start: Start) -> None:
@@ -308,7 +308,7 @@ def test_calls_that_run_for_longer_are_cancelled(start: Start, world: World) -> 
 def test_a_handler_that_does_not_look_is_left_behind(
     start: Start, world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sansmcp_blocking._server._LAST_MOMENT", 0.01)
+    monkeypatch.setattr("sansmcp_blocking._server._FINAL_FLUSH_TIMEOUT", 0.01)
     begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 
     @world.tool

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sansmcp_cli._fault_proxy import Ending, Link, Piece, Relay, Way
+from sansmcp_cli._fault_proxy import Ending, FaultProxy, Link, Piece, Way
 from sansmcp_cli._faults import Faults, Mean, SeededFate
 
 from ..ports import free_port
@@ -151,7 +151,7 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 class Bench:
     """A relay before a server, and what it told of its connections."""
 
-    relay: Relay
+    relay: FaultProxy
     port: int
     links: list[Link]
 
@@ -171,7 +171,7 @@ async def bench(fate: Scripted, port: int | None = None) -> AsyncGenerator[Bench
         upstream = ("127.0.0.1", port or server.sockets[0].getsockname()[1])
         links: list[Link] = []
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            relay = Relay(lambda: upstream, lambda number: fate, links.append)
+            relay = FaultProxy(lambda: upstream, lambda number: fate, links.append)
             running = asyncio.ensure_future(relay.run(listener))
             yield Bench(relay, listener.getsockname()[1], links)
             running.cancel()

@@ -22,7 +22,7 @@ from sansmcp_cli import _with_trio
 from sansmcp_cli._adapters import RequestHandlers, Script, ToolCall, next_call
 from sansmcp_cli._counts import Counts
 from sansmcp_cli._demo import Part
-from sansmcp_cli._output import say, say_error
+from sansmcp_cli._output import print_error, print_line
 from sansmcp_local import ConnectSettings, ServeSettings
 
 from .conftest import ADAPTERS, ROOT, Ran, command, environment, failed, run, run_here
@@ -143,7 +143,7 @@ class Faking:
     def __init__(self, steps: Sequence[int], disconnects: int, outcome: object) -> None:
         self.steps, self.disconnects, self.outcome = steps, disconnects, outcome
 
-    def converse(
+    def run_calls(
         self,
         target: str | Sequence[str],
         script: Script,
@@ -254,7 +254,7 @@ def test_an_interrupt_leaves_no_step_half_done(url: str) -> None:
         yield ToolCall(tool="slow", arguments=arguments, on_progress=press_ctrl_c)
 
     with pytest.raises(KeyboardInterrupt):
-        _with_trio.converse(url, script(), lambda event: None, {"standalone_stream": False})
+        _with_trio.run_calls(url, script(), lambda event: None, {"standalone_stream": False})
     assert seen != []
 
 
@@ -279,12 +279,12 @@ def test_what_a_peer_says_is_shown_without_its_control_characters(
 ) -> None:
     """Row B10 of the review; JSON stays JSON."""
     result = {"text": "a\x1b[2J\x9b\x7f\u202e\nsansmcp: all is well"}
-    say(json.dumps(result, ensure_ascii=False))
+    print_line(json.dumps(result, ensure_ascii=False))
     shown = capsys.readouterr().out
     assert shown.removesuffix("\n").isprintable()
     assert json.loads(shown) == result
-    say_error(sansmcp.JsonRpcError(-1, "x\nsansmcp: forged"))
-    say("y\rz", sys.stderr)
+    print_error(sansmcp.JsonRpcError(-1, "x\nsansmcp: forged"))
+    print_line("y\rz", sys.stderr)
     assert capsys.readouterr().err == ("sansmcp: x\\u000asansmcp: forged (code -1)\ny\\u000dz\n")
 
 

@@ -23,7 +23,7 @@ from .journal import CANCELLED, ENDED, STARTED, Journal
 if TYPE_CHECKING:
     from sansmcp_threads import ThreadCall
 
-_LOOK = 0.02
+_POLL_INTERVAL = 0.02
 """Seconds between two looks for the file that ends a tool."""
 
 
@@ -39,7 +39,7 @@ def _async_app(journal: Journal, sleep: Callable[[float], Any]) -> sansmcp.App:
             if arguments["reports"]:
                 await call.progress(1)
             while not Path(arguments["until"]).exists():
-                await sleep(_LOOK)
+                await sleep(_POLL_INTERVAL)
             step = ENDED
         finally:
             journal.write(arguments["call"], step)
@@ -60,7 +60,7 @@ def _blocking_app(journal: Journal) -> sansmcp.App:
             if arguments["reports"]:
                 call.progress(1)
             while not (call.cancelled.is_set() or Path(arguments["until"]).exists()):
-                time.sleep(_LOOK)
+                time.sleep(_POLL_INTERVAL)
             step = CANCELLED if call.cancelled.is_set() else ENDED
         finally:
             journal.write(arguments["call"], step)

@@ -43,7 +43,7 @@ def served(version: str) -> Generator[str, None, None]:
     }
     with nothing_left(), sansmcp_blocking.serve(world.app, **settings) as serving:
         yield serving.url
-        serving.until(lambda: not serving.core.is_busy)
+        serving.wait_until(lambda: not serving.core.is_busy)
 
 
 class Disturbance:

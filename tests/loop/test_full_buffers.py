@@ -40,7 +40,7 @@ CALL = json.dumps(
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_the_last_bytes_of_a_slow_reader(subject: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_serving, "_FLUSH", PATIENCE)
-    monkeypatch.setattr(_server, "_LAST_MOMENT", PATIENCE)
+    monkeypatch.setattr(_server, "_FINAL_FLUSH_TIMEOUT", PATIENCE)
     app = sansmcp.App("large", "1")
 
     @app.handler("tools/call")

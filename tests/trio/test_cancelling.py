@@ -163,7 +163,7 @@ class Conversation:
         async with trio.open_nursery() as nursery:
             serving: RunningServer = await nursery.start(self.serve)
             outcome = await caught(disturbance.run(self.talk(serving.url, disturbance, nursery)))
-            await serving.until(lambda: not serving.core.is_busy)
+            await serving.wait_until(lambda: not serving.core.is_busy)
             await self.talk(serving.url, disturbance, nursery)
             assert self.running == 0
             serving.stop()

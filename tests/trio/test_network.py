@@ -51,7 +51,7 @@ async def test_a_connection_that_the_server_has_closed_is_not_used_again(
     async with sansmcp_trio.connect(serving.url, standalone_stream=False, limits=limits) as client:
         await client.call_tool("echo")
         clock.jump(60)
-        await serving.until(lambda: not serving.drivers)
+        await serving.wait_until(lambda: not serving.drivers)
         await client.call_tool("echo")
 
 
@@ -68,7 +68,7 @@ async def test_clients_that_leave_leave_nothing(start: Start, data: bytes) -> No
         await trio.aclose_forcefully(stream)
     async with sansmcp_trio.connect(serving.url) as client:
         assert await client.call_tool("echo") == {"echo": {}}
-    await serving.until(lambda: not serving.drivers)
+    await serving.wait_until(lambda: not serving.drivers)
 
 
 async def test_a_peer_that_takes_nothing_is_dropped(start: Start, world: World) -> None:
@@ -95,8 +95,8 @@ async def test_a_peer_that_takes_nothing_is_dropped(start: Start, world: World) 
             + b"\r\ncontent-length: %d\r\n\r\n" % len(body)
             + body.encode()
         )
-        await serving.until(lambda: len(serving.drivers) != others)
-        await serving.until(lambda: len(serving.drivers) <= others)
+        await serving.wait_until(lambda: len(serving.drivers) != others)
+        await serving.wait_until(lambda: len(serving.drivers) <= others)
         assert await client.call_tool("echo") == {"echo": {}}
         await stream.aclose()
 

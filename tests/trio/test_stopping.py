@@ -87,7 +87,7 @@ async def test_stopping_lets_calls_end_and_ends_streams(start: Start, world: Wor
             serving.stop()
             go_on.set()
         assert results == [{"done": True}]
-        await serving.until(lambda: not serving.drivers)
+        await serving.wait_until(lambda: not serving.drivers)
         with pytest.raises((Disconnected, RequestRefused, SessionLost)):
             await client.call_tool("echo", timeout=5)
 

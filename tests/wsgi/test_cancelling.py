@@ -123,7 +123,7 @@ class Conversation:
         message["params"]["arguments"] = {"text": "x" * 200_000}
         body = json.dumps(message).encode()
         failing.ask(body, self._version, **fields)
-        self._app.until(lambda: not (self._running or unfinished()))
+        self._app.wait_until(lambda: not (self._running or unfinished()))
         Gateway(self._app).ask(body, self._version, **fields)
         self._app.shut_down()
         self._app.join(PATIENCE)

@@ -245,7 +245,7 @@ FORKS = """
 import os, sys, threading
 from sansmcp_threads import _workers
 
-_workers._LINGER = 3600.0
+_thread_pool._IDLE_THREAD_TIMEOUT = 3600.0
 workers = _workers.Workers(1)
 
 def work():
