@@ -12,8 +12,8 @@ import pytest
 
 from sansmcp import KnownServers
 
-from .benches import hours_after
-from .leftovers import freeze_what_is_there
+from .leak_check import freeze_what_is_there
+from .timed_harness import hours_after
 
 # How long an example takes says something of the machine, nothing of the code. Each run has other
 # examples, and the suite is run often.
@@ -76,6 +76,6 @@ def nothing_is_known_of_servers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def benches_live_on() -> Generator[None, None, None]:
-    """See :mod:`tests.benches`."""
+    """See :mod:`tests.timed_harness`."""
     with hours_after():
         yield

@@ -19,7 +19,7 @@ Step = Callable[[int, Any], object]
 
 
 @types.coroutine
-def stepping(work: Coroutine[Any, Any, _Result], step: Step) -> Generator[Any, Any, _Result]:
+def run_with_steps(work: Coroutine[Any, Any, _Result], step: Step) -> Generator[Any, Any, _Result]:
     """Await something, and tell each time that it waits."""
     waits = 0
     go_on: Callable[[], Any] = partial(work.send, None)

@@ -17,7 +17,7 @@ from hypercorn.config import Config
 
 from sansmcp_asgi import Call
 
-from ..trio.conftest import World
+from ..trio.conftest import ToolApp
 from .loops import RUNS, Run
 
 
@@ -26,9 +26,9 @@ async def echo(call: Call) -> dict[str, Any]:
 
 
 @pytest.fixture
-def world() -> World:
+def world() -> ToolApp:
     """An application whose tools the test writes, and one that is there."""
-    world = World()
+    world = ToolApp()
     world.tool(echo)
     return world
 

@@ -9,9 +9,9 @@ import pytest
 from sansmcp_asgi import AsgiApp, Call, asgi_app
 from sansmcp_loop import Loop, Task, current_loop
 
-from ..leftovers import freeze_what_is_there, nothing_left, unfinished
-from ..stepping import stepping, wherever
-from ..trio.conftest import World
+from ..leak_check import freeze_what_is_there, no_leaks, unfinished
+from ..stepping import run_with_steps, wherever
+from ..trio.conftest import ToolApp
 from .loops import Run, tasks, until
 from .test_ending import Peer, modern
 
@@ -30,7 +30,7 @@ HELLO = {
 
 
 @pytest.fixture(autouse=True, scope="module")
-def old_things() -> None:
+def freeze_garbage() -> None:
     freeze_what_is_there()
 
 
@@ -69,7 +69,7 @@ class Leaver(Peer):
 
     async def ask(self, app: AsgiApp) -> None:
         try:
-            await stepping(super().ask(app), self._disturbance.waits)
+            await run_with_steps(super().ask(app), self._disturbance.waits)
         finally:
             self.ended.set()
 
@@ -96,7 +96,7 @@ class Conversation:
     def __init__(self, version: str) -> None:
         self._version = version
         self._running = self._cancelled = 0
-        world = World()
+        world = ToolApp()
         world.tool(self.work)
         self._app = asgi_app(world.app, graceful_timeout=0.1, versions=(version,))
 
@@ -151,7 +151,7 @@ def test_wherever_it_happens(run: Run, kind: str, version: str) -> None:
             await Conversation(version).run(disturbance)
             await until(lambda: tasks() == before)
 
-        with nothing_left():
+        with no_leaks():
             run(main)
         return disturbance.has_happened
 

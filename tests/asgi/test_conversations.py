@@ -14,12 +14,12 @@ from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS
 from sansmcp_asgi import Call, asgi_app
 from sansmcp_loop import current_loop
 
-from ..trio.conftest import World
+from ..trio.conftest import ToolApp
 from .conftest import Host
 from .loops import PATIENCE
 
 
-async def test_calls_at_every_revision(host: Host, world: World) -> None:
+async def test_calls_at_every_revision(host: Host, world: ToolApp) -> None:
     with host.serve(asgi_app(world.app)) as url, trio.fail_after(PATIENCE):
         for version in REVISIONS:
             async with sansmcp_trio.connect(f"{url}/mcp", versions=(version,)) as client:
@@ -32,14 +32,14 @@ async def test_calls_at_every_revision(host: Host, world: World) -> None:
                 assert caught.value.code == -32601
 
 
-async def test_http_sse(host: Host, world: World) -> None:
+async def test_http_sse(host: Host, world: ToolApp) -> None:
     app = asgi_app(world.app, http_sse="/sse")
     with host.serve(app) as url, trio.fail_after(PATIENCE):
         async with sansmcp_trio.connect(f"{url}/sse", transports=("http+sse",)) as client:
             assert await client.call_tool("echo", {"a": 1}) == {"echo": {"a": 1}}
 
 
-async def test_many_large_messages_at_once(host: Host, world: World) -> None:
+async def test_many_large_messages_at_once(host: Host, world: ToolApp) -> None:
     text = "ö" * 500_000
     with host.serve(asgi_app(world.app)) as url, trio.fail_after(PATIENCE):
         async with (
@@ -55,7 +55,7 @@ async def test_many_large_messages_at_once(host: Host, world: World) -> None:
                 nursery.start_soon(caller, number)
 
 
-async def test_a_message_beyond_the_limit_is_refused(host: Host, world: World) -> None:
+async def test_a_message_beyond_the_limit_is_refused(host: Host, world: ToolApp) -> None:
     app = asgi_app(world.app, limits=sansmcp.Limits(max_message_bytes=100_000))
     with host.serve(app) as url, trio.fail_after(PATIENCE):
         async with sansmcp_trio.connect(f"{url}/mcp") as client:
@@ -65,7 +65,7 @@ async def test_a_message_beyond_the_limit_is_refused(host: Host, world: World) -
             assert (await client.call_tool("echo"))["echo"] == {}
 
 
-async def test_a_client_that_is_let_go_comes_back(host: Host, world: World) -> None:
+async def test_a_client_that_is_let_go_comes_back(host: Host, world: ToolApp) -> None:
     """The handler goes on while no request is there."""
     reports: list[float] = []
 
@@ -90,7 +90,7 @@ async def test_a_client_that_is_let_go_comes_back(host: Host, world: World) -> N
 
 @pytest.mark.parametrize("versions", [HANDSHAKE_VERSIONS, MODERN_VERSIONS])
 async def test_a_client_that_gives_up_cancels_the_tool(
-    host: Host, world: World, versions: tuple[str, ...]
+    host: Host, world: ToolApp, versions: tuple[str, ...]
 ) -> None:
     cancelled = trio.Event()
     token = trio.lowlevel.current_trio_token()
@@ -111,7 +111,7 @@ async def test_a_client_that_gives_up_cancels_the_tool(
             assert (await client.call_tool("echo"))["echo"] == {}
 
 
-async def test_a_tool_asks_the_user(host: Host, world: World) -> None:
+async def test_a_tool_asks_the_user(host: Host, world: ToolApp) -> None:
     @world.tool
     async def ask(call: Call) -> Any:
         return {"said": await call.ask("elicitation/create", {"message": "name?"})}
@@ -141,7 +141,7 @@ async def test_a_tool_asks_the_user(host: Host, world: World) -> None:
             assert (result["said"], result["saved"]) == ({"action": "decline"}, 1)
 
 
-async def test_what_is_published_reaches_those_who_listen(host: Host, world: World) -> None:
+async def test_what_is_published_reaches_those_who_listen(host: Host, world: ToolApp) -> None:
     app = asgi_app(world.app, versions=HANDSHAKE_VERSIONS)
 
     @world.tool
@@ -159,7 +159,7 @@ async def test_what_is_published_reaches_those_who_listen(host: Host, world: Wor
 
 
 async def test_a_tool_that_raises(
-    host: Host, world: World, caplog: pytest.LogCaptureFixture
+    host: Host, world: ToolApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     @world.tool
     async def fail(call: Call) -> Any:

@@ -22,7 +22,7 @@ from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from sansmcp_asgi import AsgiApp, Call, asgi_app
 from sansmcp_loop import Loop, current_loop
 
-from ..trio.conftest import World
+from ..trio.conftest import ToolApp
 from .conftest import Host
 from .loops import PATIENCE, Run, until
 
@@ -87,7 +87,7 @@ def modern(tool: str) -> dict[str, Any]:
 class Ward:
     """A tool that never ends by itself, and who watches it."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ToolApp) -> None:
         self.begun, self.cancelled = threading.Event(), threading.Event()
         world.tool(self.hang)
 
@@ -101,7 +101,7 @@ class Ward:
 
 
 @pytest.fixture
-def ward(world: World) -> Ward:
+def ward(world: ToolApp) -> Ward:
     return Ward(world)
 
 
@@ -112,7 +112,7 @@ def peer(tool: str, **options: Any) -> Peer:
 # Clients
 
 
-def test_a_client_that_leaves_cancels_the_tool(run: Run, world: World, ward: Ward) -> None:
+def test_a_client_that_leaves_cancels_the_tool(run: Run, world: ToolApp, ward: Ward) -> None:
     async def main() -> None:
         app = asgi_app(world.app)
         asking = peer("hang")
@@ -126,7 +126,7 @@ def test_a_client_that_leaves_cancels_the_tool(run: Run, world: World, ward: War
     run(main)
 
 
-def test_a_client_that_leaves_before_it_has_asked(run: Run, world: World) -> None:
+def test_a_client_that_leaves_before_it_has_asked(run: Run, world: ToolApp) -> None:
     async def main() -> None:
         asking = peer("echo", more_body=True)
         asking.gone.set()
@@ -136,7 +136,7 @@ def test_a_client_that_leaves_before_it_has_asked(run: Run, world: World) -> Non
     run(main)
 
 
-def test_a_client_that_takes_nothing_is_given_up(run: Run, world: World, ward: Ward) -> None:
+def test_a_client_that_takes_nothing_is_given_up(run: Run, world: ToolApp, ward: Ward) -> None:
     async def main() -> None:
         app = asgi_app(world.app, limits=Limits(send_timeout=0.01), stream_after=0)
         asking = peer("hang")
@@ -150,7 +150,7 @@ def test_a_client_that_takes_nothing_is_given_up(run: Run, world: World, ward: W
     run(main)
 
 
-def test_a_server_that_says_so_when_sending(run: Run, world: World, ward: Ward) -> None:
+def test_a_server_that_says_so_when_sending(run: Run, world: ToolApp, ward: Ward) -> None:
     """ASGI 2.4: sending to a client that has gone raises OSError."""
 
     async def main() -> None:
@@ -169,7 +169,7 @@ def test_a_server_that_says_so_when_sending(run: Run, world: World, ward: Ward) 
 # Servers
 
 
-def test_a_server_that_cancels_the_request(run: Run, world: World, ward: Ward) -> None:
+def test_a_server_that_cancels_the_request(run: Run, world: ToolApp, ward: Ward) -> None:
     async def main() -> None:
         task = current_loop().spawn(peer("hang").ask, asgi_app(world.app))
         await until(ward.begun.is_set)
@@ -179,7 +179,7 @@ def test_a_server_that_cancels_the_request(run: Run, world: World, ward: Ward) -
     run(main)
 
 
-def test_the_end_of_the_lifespan_ends_all(run: Run, world: World, ward: Ward) -> None:
+def test_the_end_of_the_lifespan_ends_all(run: Run, world: ToolApp, ward: Ward) -> None:
     async def main() -> None:
         loop = current_loop()
         app = asgi_app(world.app, graceful_timeout=0.01, stream_after=0)
@@ -208,7 +208,7 @@ def test_the_end_of_the_lifespan_ends_all(run: Run, world: World, ward: Ward) ->
     run(main)
 
 
-def test_stopping_lets_calls_end(run: Run, world: World) -> None:
+def test_stopping_lets_calls_end(run: Run, world: ToolApp) -> None:
     go_on = threading.Event()
 
     @world.tool
@@ -240,7 +240,7 @@ def test_stopping_lets_calls_end(run: Run, world: World) -> None:
     run(main)
 
 
-def test_a_stop_waits_for_the_last_bytes(run: Run, world: World, ward: Ward) -> None:
+def test_a_stop_waits_for_the_last_bytes(run: Run, world: ToolApp, ward: Ward) -> None:
     async def main() -> None:
         app = asgi_app(world.app, graceful_timeout=0.01)
         asking = peer("hang")
@@ -252,7 +252,7 @@ def test_a_stop_waits_for_the_last_bytes(run: Run, world: World, ward: Ward) -> 
     run(main)
 
 
-def test_after_a_stop_there_is_a_new_server(run: Run, world: World) -> None:
+def test_after_a_stop_there_is_a_new_server(run: Run, world: ToolApp) -> None:
     async def main() -> None:
         app = asgi_app(world.app)
         for _ in range(2):
@@ -265,7 +265,7 @@ def test_after_a_stop_there_is_a_new_server(run: Run, world: World) -> None:
     run(main)
 
 
-def test_the_end_of_the_event_loop_cancels_the_tool(run: Run, world: World, ward: Ward) -> None:
+def test_the_end_of_the_event_loop_cancels_the_tool(run: Run, world: ToolApp, ward: Ward) -> None:
     """One whose client has left, and would have come back."""
 
     async def main() -> None:
@@ -284,7 +284,7 @@ def test_the_end_of_the_event_loop_cancels_the_tool(run: Run, world: World, ward
 
 @pytest.mark.parametrize("versions", [HANDSHAKE_VERSIONS, MODERN_VERSIONS])
 async def test_a_server_that_stops_while_tools_run(
-    host: Host, world: World, ward: Ward, versions: tuple[str, ...]
+    host: Host, world: ToolApp, ward: Ward, versions: tuple[str, ...]
 ) -> None:
     async def caller() -> None:
         with pytest.raises((Disconnected, SessionLost, RequestRefused)):
@@ -305,7 +305,7 @@ async def test_a_server_that_stops_while_tools_run(
 # What is no HTTP
 
 
-def test_websockets_are_not_served(run: Run, world: World) -> None:
+def test_websockets_are_not_served(run: Run, world: ToolApp) -> None:
     async def main() -> None:
         asking = peer("echo")
         with pytest.raises(LocalProtocolError, match="websocket"):
@@ -314,6 +314,6 @@ def test_websockets_are_not_served(run: Run, world: World) -> None:
     run(main)
 
 
-def test_settings_that_make_no_sense(world: World) -> None:
+def test_settings_that_make_no_sense(world: ToolApp) -> None:
     with pytest.raises(LocalProtocolError):
         asgi_app(world.app, path="nowhere")

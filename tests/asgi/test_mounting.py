@@ -26,7 +26,7 @@ from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp_asgi import AsgiApp, Call, asgi_app
 from sansmcp_asgi._exchange import request_head
 
-from ..trio.conftest import World
+from ..trio.conftest import ToolApp
 from .conftest import Host
 from .loops import PATIENCE
 
@@ -56,7 +56,7 @@ def in_fastapi(mcp: AsgiApp) -> Any:
     [(mounted, "/a/b"), (routed, "/a/b"), (at_the_root, ""), (in_fastapi, "/a/b")],
 )
 async def test_any_path(
-    host: Host, world: World, frame: Callable[[AsgiApp], Any], root: str
+    host: Host, world: ToolApp, frame: Callable[[AsgiApp], Any], root: str
 ) -> None:
     """Nobody runs our lifespan, and nothing has to be begun."""
     with host.serve(frame(asgi_app(world.app))) as url, trio.fail_after(PATIENCE):
@@ -67,14 +67,14 @@ async def test_any_path(
                 raise AssertionError("connected")
 
 
-async def test_the_place_itself_is_the_path(host: Host, world: World) -> None:
+async def test_the_place_itself_is_the_path(host: Host, world: ToolApp) -> None:
     app = Starlette(routes=[Mount("/a", asgi_app(world.app, path="/"))])
     with host.serve(app) as url, trio.fail_after(PATIENCE):
         async with sansmcp_trio.connect(f"{url}/a/") as client:
             assert (await client.call_tool("echo", {"a": 1}))["echo"] == {"a": 1}
 
 
-async def test_http_sse_tells_the_whole_path(host: Host, world: World) -> None:
+async def test_http_sse_tells_the_whole_path(host: Host, world: ToolApp) -> None:
     app = mounted(asgi_app(world.app, http_sse="/sse"))
     with host.serve(app) as url, trio.fail_after(PATIENCE):
         async with sansmcp_trio.connect(f"{url}/a/b/sse", transports=("http+sse",)) as client:
@@ -88,7 +88,7 @@ class Backend(AuthenticationBackend):
 
 
 @pytest.mark.requirement("SEC-S-005", "SEC-B-001", "SESSION-S-008")
-async def test_a_session_is_its_users_alone(host: Host, world: World) -> None:
+async def test_a_session_is_its_users_alone(host: Host, world: ToolApp) -> None:
     @world.tool
     async def whoami(call: Call) -> Any:
         return {"principal": call.peer.principal}
@@ -124,7 +124,7 @@ class NameMiddleware(BaseHTTPMiddleware):
         return response
 
 
-async def test_behind_a_middleware_that_wraps_all(world: World) -> None:
+async def test_behind_a_middleware_that_wraps_all(world: ToolApp) -> None:
     @world.tool
     async def name(call: Call) -> Any:
         await call.progress(1)
@@ -143,7 +143,7 @@ async def test_behind_a_middleware_that_wraps_all(world: World) -> None:
     assert reports == [1, 2]
 
 
-async def test_http_2(world: World) -> None:
+async def test_http_2(world: ToolApp) -> None:
     """All requests of a client on one connection, with streams that stay open."""
     app = asgi_app(world.app, versions=HANDSHAKE_VERSIONS)
     with Host("hypercorn-trio").serve(app) as url, trio.fail_after(PATIENCE):
@@ -184,7 +184,7 @@ async def open_session(
     return {**headers, "mcp-session-id": opened.headers["mcp-session-id"]}
 
 
-def test_with_the_test_client_of_starlette(world: World) -> None:
+def test_with_the_test_client_of_starlette(world: ToolApp) -> None:
     app = mounted(asgi_app(world.app, policy=ANY_HOST))
     with TestClient(app, headers=HEADERS) as client:
         opened = client.post("/a/b/mcp", json=INITIALIZE)

@@ -15,7 +15,7 @@ from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp_asyncio import Call
 from sansmcp_asyncio._server import Serve
 
-from ..leftovers import freeze_what_is_there
+from ..leak_check import freeze_what_is_there
 from .loops import LOOPS, on_a_loop
 
 Tool = Callable[[Call], Awaitable[Any]]
@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def old_things() -> None:
+def freeze_garbage() -> None:
     """What others have left behind is theirs."""
     for kind in LOOPS:
         LOOPS[kind]().close()
@@ -45,7 +45,7 @@ def loop(request: pytest.FixtureRequest) -> str:
     return kind
 
 
-class World:
+class ToolApp:
     """An application whose tools the test writes."""
 
     def __init__(self) -> None:
@@ -76,5 +76,5 @@ async def echo(call: Call) -> dict[str, Any]:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> ToolApp:
+    return ToolApp()

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from ..leftovers import nothing_left
+from ..leak_check import no_leaks
 
 _Result = TypeVar("_Result")
 
@@ -29,7 +29,7 @@ def run(work: Coroutine[Any, Any, _Result], kind: str = "asyncio") -> _Result:
     complaints of the loop.
     """
     complaints: list[dict[str, Any]] = []
-    with nothing_left():
+    with no_leaks():
         loop = LOOPS[kind]()
         loop.set_exception_handler(lambda _, complaint: complaints.append(complaint))
         main = loop.create_task(work)

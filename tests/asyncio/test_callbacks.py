@@ -13,13 +13,13 @@ from sansmcp.events import ProgressReceived
 from sansmcp_asyncio import Call, connect
 from sansmcp_loop import RequestHandler
 
-from .conftest import World
+from .conftest import ToolApp
 
 ASKED: dict[str, Any] = {"capabilities": {"elicitation": {}, "roots": {}, "sampling": {}}}
 
 
 @pytest.fixture(autouse=True)
-def tools(world: World) -> None:
+def tools(world: ToolApp) -> None:
     @world.tool
     async def count(call: Call) -> Any:
         for number in range(call.params["arguments"]["to"]):
@@ -32,7 +32,7 @@ def tools(world: World) -> None:
         return {"answer": await call.ask(arguments["method"], {"message": "?"})}
 
 
-async def test_an_async_on_progress_is_awaited_in_order(world: World) -> None:
+async def test_an_async_on_progress_is_awaited_in_order(world: ToolApp) -> None:
     """Row C4 of the review: it was never awaited."""
     seen: list[float] = []
 
@@ -45,7 +45,7 @@ async def test_an_async_on_progress_is_awaited_in_order(world: World) -> None:
     assert seen == [0, 1, 2, 3, 4, 5]
 
 
-async def test_a_hundred_calls_report_to_async_functions(world: World) -> None:
+async def test_a_hundred_calls_report_to_async_functions(world: ToolApp) -> None:
     """Row C4 of the review."""
     async with world.serve() as serving, connect(serving.url) as client:
 
@@ -62,7 +62,7 @@ async def test_a_hundred_calls_report_to_async_functions(world: World) -> None:
         await asyncio.gather(*(call(number % 7) for number in range(100)))
 
 
-async def test_what_an_async_on_progress_raises_ends_the_call(world: World) -> None:
+async def test_what_an_async_on_progress_raises_ends_the_call(world: ToolApp) -> None:
     """Row C4 of the review."""
     cancelled = asyncio.Event()
 
@@ -86,7 +86,7 @@ async def test_what_an_async_on_progress_raises_ends_the_call(world: World) -> N
         assert await client.call_tool("echo") == {"echo": {}}
 
 
-async def test_cancelling_a_call_while_on_progress_waits(world: World) -> None:
+async def test_cancelling_a_call_while_on_progress_waits(world: ToolApp) -> None:
     """Row C4 of the review."""
     begun, ended, cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -117,7 +117,7 @@ async def test_cancelling_a_call_while_on_progress_waits(world: World) -> None:
         assert await client.call_tool("echo") == {"echo": {}}
 
 
-async def test_reports_that_wait_for_their_function_are_bounded(world: World) -> None:
+async def test_reports_that_wait_for_their_function_are_bounded(world: ToolApp) -> None:
     """Row C4 of the review: reading stops until the function keeps up."""
     begun, go_on = asyncio.Event(), asyncio.Event()
     seen: list[float] = []
@@ -139,7 +139,7 @@ async def test_reports_that_wait_for_their_function_are_bounded(world: World) ->
     assert seen == list(range(500))
 
 
-async def test_on_progress_may_use_the_client(world: World) -> None:
+async def test_on_progress_may_use_the_client(world: ToolApp) -> None:
     """Row C4 of the review."""
     echoed: list[Any] = []
 
@@ -152,7 +152,7 @@ async def test_on_progress_may_use_the_client(world: World) -> None:
     assert echoed == [{"echo": {"n": number}} for number in range(3)]
 
 
-async def test_functions_that_answer_may_be_plain_or_async(world: World) -> None:
+async def test_functions_that_answer_may_be_plain_or_async(world: ToolApp) -> None:
     """Row C4 of the review: a plain one sent -32603 to the server."""
 
     def plain(request: sansmcp.ServerRequest) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from sansmcp import CallError, LocalProtocolError, ReconnectPolicy
 from sansmcp_asyncio import Call, Client, RunningServer, connect
 
 from ..stdio import standard_streams
-from ..stepping import in_shares, stepping, wherever
+from ..stepping import in_shares, run_with_steps, wherever
 from ..trio.programs import foreign
 from ..trio.test_stdio_server import HELLO, call
-from .conftest import World
+from .conftest import ToolApp
 from .loops import run
 
 requirement = pytest.mark.requirement
@@ -48,9 +48,11 @@ class Disturbance:
             self._turn(task)
         if self.kind == "time out" and sys.version_info >= (3, 11):
             async with asyncio.timeout(None) as timeout:
-                await stepping(scenario(self), partial(self._step, partial(timeout.reschedule, 0)))
+                await run_with_steps(
+                    scenario(self), partial(self._step, partial(timeout.reschedule, 0))
+                )
             return
-        await stepping(scenario(self), partial(self._step, task.cancel))
+        await run_with_steps(scenario(self), partial(self._step, task.cancel))
         for other in self._others:
             await other
 
@@ -86,7 +88,7 @@ async def converse(
     version: str, disturbance: Disturbance, *, is_brief: bool = False, **settings: Any
 ) -> None:
     """A client and a server, and much of what they can have to do with each other."""
-    world, running = World(), 0
+    world, running = ToolApp(), 0
 
     @world.tool
     async def work(call: Call) -> Any:
@@ -138,7 +140,7 @@ async def converse_with_a_deaf_process(disturbance: Disturbance) -> None:
 
 
 async def serve_on_stdio(disturbance: Disturbance) -> None:
-    world = World()
+    world = ToolApp()
     with standard_streams() as (input, output):
         os.write(input, HELLO + call(1, "echo") + call(2, "echo"))
         os.close(input)

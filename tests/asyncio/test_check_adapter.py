@@ -12,7 +12,7 @@ from sansmcp_check import (
     server_checks,
 )
 
-from .subject import AsyncioClients, AsyncioServers
+from .adapter_under_test import AsyncioClients, AsyncioServers
 
 
 @pytest.mark.parametrize("check", client_checks(), ids=str)

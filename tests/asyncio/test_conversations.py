@@ -15,7 +15,7 @@ from sansmcp.events import ClientEvent, ProgressReceived, Reconnecting, ServerNo
 from sansmcp.revisions import REVISIONS
 from sansmcp_asyncio import Call, connect
 
-from .conftest import World
+from .conftest import ToolApp
 
 requirement = pytest.mark.requirement
 
@@ -23,7 +23,7 @@ ASKED: dict[str, Any] = {"capabilities": {"elicitation": {}, "roots": {}}}
 
 
 @pytest.mark.parametrize("version", REVISIONS)
-async def test_calls_at_every_revision(world: World, version: str) -> None:
+async def test_calls_at_every_revision(world: ToolApp, version: str) -> None:
     async with (
         world.serve(versions=tuple(REVISIONS)) as serving,
         connect(serving.url, versions=(version,)) as client,
@@ -40,7 +40,7 @@ async def test_calls_at_every_revision(world: World, version: str) -> None:
 
 
 @pytest.mark.parametrize("transport", ["streamable-http", "http+sse"])
-async def test_both_transports_on_one_port(world: World, transport: str) -> None:
+async def test_both_transports_on_one_port(world: ToolApp, transport: str) -> None:
     async with world.serve(http_sse="/sse") as serving:
         url = serving.url if transport == "streamable-http" else serving.url.replace("mcp", "sse")
         async with connect(url) as client:
@@ -48,7 +48,7 @@ async def test_both_transports_on_one_port(world: World, transport: str) -> None
             assert await client.call_tool("echo", {"a": 1}) == {"echo": {"a": 1}}
 
 
-async def test_many_callers_at_once(world: World) -> None:
+async def test_many_callers_at_once(world: ToolApp) -> None:
     @world.tool
     async def number(call: Call) -> Any:
         await asyncio.sleep(0)
@@ -59,13 +59,13 @@ async def test_many_callers_at_once(world: World) -> None:
         assert await asyncio.gather(*calls) == [{"value": value} for value in range(100)]
 
 
-async def test_large_messages_both_ways(world: World) -> None:
+async def test_large_messages_both_ways(world: ToolApp) -> None:
     text = "ö" * 2_000_000
     async with world.serve() as serving, connect(serving.url) as client:
         assert await client.call_tool("echo", {"text": text}) == {"echo": {"text": text}}
 
 
-async def test_a_handler_need_not_be_async(world: World) -> None:
+async def test_a_handler_need_not_be_async(world: ToolApp) -> None:
     @world.app.handler("resources/read")
     def read(call: Call) -> Any:
         return {"contents": [{"uri": call.params["uri"]}]}
@@ -80,7 +80,7 @@ async def test_a_handler_need_not_be_async(world: World) -> None:
             await client.list_resources()
 
 
-async def test_progress_arrives_while_the_tool_works(world: World) -> None:
+async def test_progress_arrives_while_the_tool_works(world: ToolApp) -> None:
     reports: list[ProgressReceived] = []
     moved = asyncio.Event()
 
@@ -101,7 +101,7 @@ async def test_progress_arrives_while_the_tool_works(world: World) -> None:
 
 
 @requirement("POLL-C-002", "POLL-S-003")
-async def test_the_server_lets_go_and_the_client_comes_back(world: World) -> None:
+async def test_the_server_lets_go_and_the_client_comes_back(world: ToolApp) -> None:
     back = asyncio.Event()
     reports: list[float] = []
 
@@ -139,7 +139,7 @@ async def elicit(request: sansmcp.ServerRequest) -> Any:
 
 
 @requirement("LIFECYCLE-C-008", "SHTTP-S-012")
-async def test_a_tool_asks_the_user(world: World) -> None:
+async def test_a_tool_asks_the_user(world: ToolApp) -> None:
     @world.tool
     async def ask(call: Call) -> Any:
         first = await call.ask("elicitation/create", {"message": "name?"})
@@ -156,7 +156,7 @@ async def test_a_tool_asks_the_user(world: World) -> None:
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-async def test_a_tool_that_is_entered_again_with_the_answers(world: World, version: str) -> None:
+async def test_a_tool_that_is_entered_again_with_the_answers(world: ToolApp, version: str) -> None:
     @world.tool
     async def greet(call: Call) -> Any:
         names: list[Any] = [*(call.saved_state or ()), *call.input_responses.values()]
@@ -174,7 +174,7 @@ async def test_a_tool_that_is_entered_again_with_the_answers(world: World, versi
 
 
 async def test_what_nobody_answers_is_declined(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: ToolApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     @world.tool
     async def ask(call: Call) -> Any:
@@ -202,7 +202,7 @@ async def test_what_nobody_answers_is_declined(
     assert "answering elicitation/create failed" in caplog.text
 
 
-async def test_a_question_that_is_withdrawn_stops_its_answerer(world: World) -> None:
+async def test_a_question_that_is_withdrawn_stops_its_answerer(world: ToolApp) -> None:
     begun, stopped = asyncio.Event(), asyncio.Event()
 
     @world.tool
@@ -233,7 +233,7 @@ async def test_a_question_that_is_withdrawn_stops_its_answerer(world: World) -> 
 # Notifications
 
 
-async def test_notifications_reach_the_client(world: World) -> None:
+async def test_notifications_reach_the_client(world: ToolApp) -> None:
     @world.tool
     async def notify(call: Call) -> dict[str, Any]:
         await call.notify("notifications/message", {"level": "info", "data": "x"})

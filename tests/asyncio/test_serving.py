@@ -26,7 +26,7 @@ from sansmcp_local import read_state
 
 from ..tls import ONCE, contexts
 from ..trio.programs import outside
-from .conftest import LOCAL, World
+from .conftest import LOCAL, ToolApp
 from .loops import PATIENCE
 
 MUCH = Limits(max_queued_events=5)
@@ -68,7 +68,7 @@ async def test_a_peer_that_is_gone_is_sent_no_more(caplog: pytest.LogCaptureFixt
 # Where
 
 
-async def test_a_server_over_tls(world: World) -> None:
+async def test_a_server_over_tls(world: ToolApp) -> None:
     server_context, client_context = contexts()
     async with world.serve(ssl_context=server_context) as serving:
         assert serving.url.startswith("https://127.0.0.1:")
@@ -84,7 +84,7 @@ async def test_a_server_over_tls(world: World) -> None:
         writer.close()
 
 
-async def test_a_server_over_tls_stops_though_a_client_says_nothing(world: World) -> None:
+async def test_a_server_over_tls_stops_though_a_client_says_nothing(world: ToolApp) -> None:
     server_context, client_context = contexts()
     async with world.serve(ssl_context=server_context) as serving:
         port = sansmcp.Url.parse(serving.url).port
@@ -92,7 +92,7 @@ async def test_a_server_over_tls_stops_though_a_client_says_nothing(world: World
     writer.transport.abort()
 
 
-async def test_the_first_free_port_of_a_range(world: World) -> None:
+async def test_the_first_free_port_of_a_range(world: ToolApp) -> None:
     async with world.serve() as first:
         port = sansmcp.Url.parse(first.url).port
         async with world.serve(http=("127.0.0.1", range(port, port + 20))) as second:
@@ -107,7 +107,7 @@ async def test_the_first_free_port_of_a_range(world: World) -> None:
         world.serve(http=None)
 
 
-async def test_the_state_file_lasts_as_long_as_the_server(world: World, tmp_path: Path) -> None:
+async def test_the_state_file_lasts_as_long_as_the_server(world: ToolApp, tmp_path: Path) -> None:
     async with world.serve(state_file=tmp_path / "state") as serving:
         state = read_state(tmp_path / "state")
         assert state is not None
@@ -121,7 +121,7 @@ async def test_the_state_file_lasts_as_long_as_the_server(world: World, tmp_path
 # Stopping
 
 
-async def test_a_server_that_is_awaited_until_it_is_stopped(world: World) -> None:
+async def test_a_server_that_is_awaited_until_it_is_stopped(world: ToolApp) -> None:
     async with world.serve() as serving:
         asyncio.get_running_loop().call_soon(serving.stop)
         await serving.stopped.wait()
@@ -129,7 +129,7 @@ async def test_a_server_that_is_awaited_until_it_is_stopped(world: World) -> Non
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_cancelling_a_server(world: World, times: int) -> None:
+async def test_cancelling_a_server(world: ToolApp, times: int) -> None:
     """The first time running calls get their grace, the second time they do not."""
     begun, go_on, cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -201,7 +201,7 @@ def test_an_interrupt() -> None:
 # Peers
 
 
-async def test_connections_are_used_again(world: World) -> None:
+async def test_connections_are_used_again(world: ToolApp) -> None:
     async with world.serve() as serving, connect(serving.url, standalone_stream=False) as client:
         for _ in range(10):
             await client.call_tool("echo")
@@ -209,7 +209,7 @@ async def test_connections_are_used_again(world: World) -> None:
 
 
 async def test_a_connection_that_is_closed_while_nobody_looks_is_not_used_again(
-    world: World,
+    world: ToolApp,
 ) -> None:
     limits = Limits(keep_alive_timeout=1)  # which no busy machine takes between two requests
     async with world.serve(limits=limits) as serving, connect(serving.url) as client:
@@ -221,7 +221,7 @@ async def test_a_connection_that_is_closed_while_nobody_looks_is_not_used_again(
 
 
 @pytest.mark.parametrize("data", [b"", b"GET", b"\x16\x03\x01", b"POST /mcp HTTP/1.1\r\nhost: a"])
-async def test_clients_that_leave_leave_nothing(world: World, data: bytes) -> None:
+async def test_clients_that_leave_leave_nothing(world: ToolApp, data: bytes) -> None:
     async with world.serve() as serving:
         for _ in range(20):
             _, writer = await raw(serving)
@@ -232,7 +232,7 @@ async def test_clients_that_leave_leave_nothing(world: World, data: bytes) -> No
         await serving.wait_until(lambda: not serving.connections)
 
 
-async def test_events_that_nobody_takes_stop_the_reading(world: World) -> None:
+async def test_events_that_nobody_takes_stop_the_reading(world: ToolApp) -> None:
     """The server is held up, and goes on when somebody takes them; nothing is lost."""
 
     @world.tool
@@ -259,7 +259,7 @@ async def test_events_that_nobody_takes_stop_the_reading(world: World) -> None:
     assert numbers == list(range(200))
 
 
-async def test_a_call_times_out_though_nobody_takes_the_events(world: World) -> None:
+async def test_a_call_times_out_though_nobody_takes_the_events(world: ToolApp) -> None:
     @world.tool
     async def chatty(call: Call) -> None:
         while True:
@@ -351,7 +351,7 @@ def test_an_unknown_setting_names_what_there_is() -> None:
         sansmcp_asyncio.serve(_application(), http=LOCAL, **settings)
 
 
-async def test_the_url_is_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_url_is_logged(world: ToolApp, caplog: pytest.LogCaptureFixture) -> None:
     """Row C7 of the review: the README's server looked hung."""
     caplog.set_level(logging.INFO, "sansmcp")
     async with world.serve() as serving:

@@ -22,7 +22,7 @@ from sansmcp import (
 from sansmcp.events import Closed, Connected, ProgressReceived
 from sansmcp_asyncio import Call, connect
 
-from .conftest import World
+from .conftest import ToolApp
 
 requirement = pytest.mark.requirement
 
@@ -32,7 +32,7 @@ Means = Callable[[Awaitable[Any], asyncio.Event], Awaitable[None]]
 class Hanging:
     """A tool that does not come back, and tells how far it is."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ToolApp) -> None:
         self.begun, self.cancelled = asyncio.Event(), asyncio.Event()
         world.tool(self.hang)
 
@@ -47,7 +47,7 @@ class Hanging:
 # Clients
 
 
-async def test_a_client_belongs_to_its_loop(world: World) -> None:
+async def test_a_client_belongs_to_its_loop(world: ToolApp) -> None:
     async with world.serve() as serving, connect(serving.url) as client:
 
         async def refused(work: Callable[[], Awaitable[None]]) -> None:
@@ -59,7 +59,7 @@ async def test_a_client_belongs_to_its_loop(world: World) -> None:
         assert await client.call_tool("echo", {"a": 1}) == {"echo": {"a": 1}}
 
 
-async def test_a_client_is_awaited_and_closed_in_other_tasks(world: World) -> None:
+async def test_a_client_is_awaited_and_closed_in_other_tasks(world: ToolApp) -> None:
     async with world.serve() as serving:
 
         async def begin() -> Any:
@@ -76,7 +76,7 @@ async def test_a_client_is_awaited_and_closed_in_other_tasks(world: World) -> No
         assert serving.core.sessions == ()
 
 
-async def test_closing_ends_calls_and_events(world: World) -> None:
+async def test_closing_ends_calls_and_events(world: ToolApp) -> None:
     tool = Hanging(world)
     async with world.serve() as serving, connect(serving.url) as client:
         events = client.events()
@@ -88,7 +88,7 @@ async def test_closing_ends_calls_and_events(world: World) -> None:
         assert isinstance([event async for event in events][-1], Closed)
 
 
-async def test_who_answers_may_close_the_client(world: World) -> None:
+async def test_who_answers_may_close_the_client(world: ToolApp) -> None:
     @world.tool
     async def ask(call: Call) -> Any:
         return await call.ask("elicitation/create", {"message": "?"})
@@ -142,7 +142,7 @@ async def test_another_server_is_there() -> None:
             await connect(f"http://127.0.0.1:{port}/")
 
 
-async def test_what_is_raised_inside_comes_out_as_it_is(world: World) -> None:
+async def test_what_is_raised_inside_comes_out_as_it_is(world: ToolApp) -> None:
     mine = ZeroDivisionError()
     async with world.serve() as serving:
         with pytest.raises(ZeroDivisionError) as caught:
@@ -153,7 +153,7 @@ async def test_what_is_raised_inside_comes_out_as_it_is(world: World) -> None:
         assert serving.core.sessions == ()
 
 
-async def test_a_session_that_the_server_ends(world: World) -> None:
+async def test_a_session_that_the_server_ends(world: ToolApp) -> None:
     async with world.serve() as serving, connect(serving.url) as client:
         await client.call_tool("echo")
         (session,) = serving.core.sessions
@@ -223,7 +223,7 @@ async def by_a_group(call: Awaitable[Any], begun: asyncio.Event) -> None:
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 @pytest.mark.parametrize("means", [by_cancelling, by_waiting_for_it, by_a_timeout, by_a_group])
 async def test_cancelling_a_call_cancels_its_handler(
-    world: World, version: str, means: Means
+    world: ToolApp, version: str, means: Means
 ) -> None:
     tool = Hanging(world)
     async with world.serve(versions=(version,)) as serving, connect(serving.url) as client:
@@ -232,7 +232,7 @@ async def test_cancelling_a_call_cancels_its_handler(
         assert (await client.call_tool("echo"))["echo"] == {}
 
 
-async def test_a_shielded_call_goes_on(world: World) -> None:
+async def test_a_shielded_call_goes_on(world: ToolApp) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     @world.tool
@@ -248,7 +248,7 @@ async def test_a_shielded_call_goes_on(world: World) -> None:
         assert await calling == {"done": True}
 
 
-async def test_what_on_progress_raises_ends_the_call(world: World) -> None:
+async def test_what_on_progress_raises_ends_the_call(world: ToolApp) -> None:
     cancelled = asyncio.Event()
 
     @world.tool
@@ -273,7 +273,7 @@ async def test_what_on_progress_raises_ends_the_call(world: World) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("hunter2"), asyncio.CancelledError("hunter2")])
-async def test_a_handler_that_raises(world: World, error: BaseException) -> None:
+async def test_a_handler_that_raises(world: ToolApp, error: BaseException) -> None:
     @world.tool
     async def fail(call: Call) -> Any:
         raise error
@@ -285,7 +285,7 @@ async def test_a_handler_that_raises(world: World, error: BaseException) -> None
         assert await client.call_tool("echo") == {"echo": {}}
 
 
-async def test_a_handler_that_talks_lets_others_have_their_turn(world: World) -> None:
+async def test_a_handler_that_talks_lets_others_have_their_turn(world: ToolApp) -> None:
     begun, cancelled = asyncio.Event(), asyncio.Event()
 
     @world.tool
@@ -303,7 +303,7 @@ async def test_a_handler_that_talks_lets_others_have_their_turn(world: World) ->
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="tasks can be eager since Python 3.12")
-async def test_eager_tasks(world: World, loop: str) -> None:
+async def test_eager_tasks(world: ToolApp, loop: str) -> None:
     if loop == "uvloop":
         pytest.skip("uvloop does not know them")
 

@@ -20,7 +20,7 @@ PATIENCE = 20.0
 """Seconds for what takes a moment, on a machine that has much else to do."""
 
 
-class World:
+class ToolApp:
     """An application whose tools the test writes."""
 
     def __init__(self) -> None:
@@ -41,8 +41,8 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
+def world() -> ToolApp:
+    world = ToolApp()
 
     @world.tool
     def echo(call: Call) -> dict[str, Any]:
@@ -52,13 +52,13 @@ def world() -> World:
 
 
 @pytest.fixture(autouse=True)
-def last_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_final_flush_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that stops gives its last threads as long as they take."""
     monkeypatch.setattr("sansmcp_blocking._server._FINAL_FLUSH_TIMEOUT", PATIENCE)
 
 
 @pytest.fixture
-def start(world: World) -> Iterator[Start]:
+def start(world: ToolApp) -> Iterator[Start]:
     """Start a server on a free port; nothing of it is left after the test."""
     before = set(threading.enumerate())
     with ExitStack() as stack:
@@ -73,6 +73,6 @@ def start(world: World) -> Iterator[Start]:
     assert set(threading.enumerate()) <= before
 
 
-def happens(event: threading.Event) -> None:
+def wait_for_event(event: threading.Event) -> None:
     """Wait for what another thread does."""
     assert event.wait(PATIENCE)

@@ -26,12 +26,12 @@ from sansmcp.events import ServerNotified
 from sansmcp_blocking import Call, Client, RunningServer, connect, serve
 from sansmcp_blocking._loop import Loop, Ready
 
-from ..leftovers import freeze_what_is_there, nothing_left
+from ..leak_check import freeze_what_is_there, no_leaks
 from ..stdio import standard_streams
 from ..stepping import in_shares, wherever
 from ..trio.programs import foreign
 from ..trio.test_stdio_server import HELLO, call
-from .conftest import Start, World, happens
+from .conftest import Start, ToolApp, wait_for_event
 
 LOCAL = ("127.0.0.1", 0)
 
@@ -40,7 +40,7 @@ ENDS = (CallError, LocalProtocolError)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def old_things() -> None:
+def freeze_garbage() -> None:
     freeze_what_is_there()
 
 
@@ -96,7 +96,7 @@ class Conversation:
         self._running: set[Call] = set()
 
     def __call__(self, disturbance: Disturbance) -> None:
-        world = World()
+        world = ToolApp()
         world.tool(self.work)
         with serve(world.app, http=LOCAL, graceful_timeout=0.1, **self._settings) as serving:
             disturbance.stop = serving.stop
@@ -155,7 +155,7 @@ def talk_to_a_process(manner: str, close_timeout: float, disturbance: Disturbanc
 
 
 def serve_on_stdio(disturbance: Disturbance) -> None:
-    world = World()
+    world = ToolApp()
     world.tool(Conversation("2025-11-25").work)
     with standard_streams() as (input, output):
         os.write(input, HELLO + call(1, "work") + call(2, "work"))
@@ -196,7 +196,7 @@ OUTCOMES: dict[str, tuple[type, ...]] = {
 def test_wherever_it_happens(kind: str, name: str, share: int) -> None:
     def once(at: int) -> bool:
         outcome: BaseException | None = None
-        with pytest.MonkeyPatch.context() as monkeypatch, nothing_left():
+        with pytest.MonkeyPatch.context() as monkeypatch, no_leaks():
             disturbance = Disturbance(at, kind, monkeypatch)
             try:
                 SCENARIOS[name]()(disturbance)
@@ -234,7 +234,7 @@ def close_in_the_loop_of_events(client: Client) -> None:
     "close_in", [close_in_a_report, close_in_an_answer, close_in_the_loop_of_events]
 )
 def test_a_client_is_closed_from_within(
-    start: Start, world: World, version: str, close_in: Callable[[Client], None]
+    start: Start, world: ToolApp, version: str, close_in: Callable[[Client], None]
 ) -> None:
     @world.tool
     def talk(call: Call) -> Any:
@@ -251,7 +251,7 @@ def test_a_client_is_closed_from_within(
         return {"action": "accept"}
 
     serving = start(versions=(version,), graceful_timeout=0.1)
-    with nothing_left():
+    with no_leaks():
         with connect(
             serving.url,
             versions=(version,),
@@ -270,7 +270,7 @@ def test_a_client_is_closed_from_within(
 
 
 def test_a_server_that_is_interrupted_twice_gives_no_more_time(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: ToolApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, cancelled = threading.Event(), threading.Event()
 
@@ -281,12 +281,12 @@ def test_a_server_that_is_interrupted_twice_gives_no_more_time(
         cancelled.set()
 
     with (
-        nothing_left(),
+        no_leaks(),
         serve(world.app, http=LOCAL, graceful_timeout=60) as serving,
         connect(serving.url) as client,
     ):
         client.start_call("tools/call", {"name": "hang"})
-        happens(begun)
+        wait_for_event(begun)
         with monkeypatch.context() as interrupting:
             interrupting.setattr(serving, "wait", interrupted_once(serving.wait))
             with pytest.raises(KeyboardInterrupt):

@@ -12,7 +12,7 @@ from sansmcp_check import (
     server_checks,
 )
 
-from .subject import BlockingClients, BlockingServers
+from .adapter_under_test import BlockingClients, BlockingServers
 
 
 @pytest.mark.parametrize("check", client_checks(), ids=str)

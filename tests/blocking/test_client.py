@@ -23,7 +23,7 @@ from sansmcp_check.fake_server import Exchange, FakeServer
 
 from ..stepping import wherever
 from ..trio.programs import outside
-from .conftest import PATIENCE, Start, World, happens
+from .conftest import PATIENCE, Start, ToolApp, wait_for_event
 
 
 def test_importing_it_loads_no_event_loop() -> None:
@@ -53,7 +53,7 @@ def test_every_method_at_every_revision(start: Start, version: str) -> None:
         assert caught.value.code == -32601
 
 
-def test_several_calls_at_once(start: Start, world: World) -> None:
+def test_several_calls_at_once(start: Start, world: ToolApp) -> None:
     all_there = threading.Barrier(3)
 
     @world.tool
@@ -71,12 +71,12 @@ def test_several_calls_at_once(start: Start, world: World) -> None:
         assert pending[0].result()["name"] == "a"
 
 
-def test_a_call_that_is_not_waited_for_any_longer_goes_on(start: Start, world: World) -> None:
+def test_a_call_that_is_not_waited_for_any_longer_goes_on(start: Start, world: ToolApp) -> None:
     go_on = threading.Event()
 
     @world.tool
     def wait(call: Call) -> Any:
-        happens(go_on)
+        wait_for_event(go_on)
         return {"done": True}
 
     serving = start()
@@ -100,7 +100,7 @@ def test_an_answer_that_came_in_time_may_be_read_late(monkeypatch: pytest.Monkey
         sansmcp_blocking.connect(server.url, standalone_stream=False) as client,
     ):
         pending = client.start_call("tools/call", {"name": "t"}, timeout=30)
-        happens(answered)
+        wait_for_event(answered)
         now = time.monotonic
         clock = SimpleNamespace(monotonic=lambda: now() + 50)
         monkeypatch.setattr("sansmcp_blocking._client.time", clock)
@@ -108,31 +108,31 @@ def test_an_answer_that_came_in_time_may_be_read_late(monkeypatch: pytest.Monkey
 
 
 def test_a_call_that_is_cancelled_or_times_out_is_cancelled_at_the_server(
-    start: Start, world: World
+    start: Start, world: ToolApp
 ) -> None:
     begun, cancelled = threading.Event(), threading.Event()
 
     @world.tool
     def hang(call: Call) -> Any:
         begun.set()
-        happens(call.cancelled)
+        wait_for_event(call.cancelled)
         cancelled.set()
 
     serving = start()
     with sansmcp_blocking.connect(serving.url) as client:
         pending = client.start_call("tools/call", {"name": "hang"})
-        happens(begun)
+        wait_for_event(begun)
         pending.cancel()
         pending.cancel()
         with pytest.raises(RequestCancelled):
             pending.result()
-        happens(cancelled)
+        wait_for_event(cancelled)
         with pytest.raises(RequestTimeout):
             client.call_tool("hang", timeout=0.05)
         assert client.call_tool("echo")["echo"] == {}
 
 
-def test_progress_and_what_its_callback_does(start: Start, world: World) -> None:
+def test_progress_and_what_its_callback_does(start: Start, world: ToolApp) -> None:
     @world.tool
     def count(call: Call) -> Any:
         for step in range(1, 4):
@@ -155,7 +155,7 @@ def test_progress_and_what_its_callback_does(start: Start, world: World) -> None
 
 
 def test_a_question_is_answered_by_a_function_that_makes_a_call_itself(
-    start: Start, world: World
+    start: Start, world: ToolApp
 ) -> None:
     @world.tool
     def ask(call: Call) -> Any:
@@ -182,7 +182,7 @@ def test_a_question_is_answered_by_a_function_that_makes_a_call_itself(
 
 
 def test_a_question_that_nobody_answers_is_declined(
-    start: Start, world: World, caplog: pytest.LogCaptureFixture
+    start: Start, world: ToolApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     codes: list[int] = []
 
@@ -212,7 +212,7 @@ def test_a_question_that_nobody_answers_is_declined(
 # Events
 
 
-def test_events_are_taken_after_calls_or_waited_for(start: Start, world: World) -> None:
+def test_events_are_taken_after_calls_or_waited_for(start: Start, world: ToolApp) -> None:
     @world.tool
     def tell(call: Call) -> Any:
         for number in range(3):
@@ -244,7 +244,7 @@ def test_events_are_taken_after_calls_or_waited_for(start: Start, world: World) 
 
 
 def test_events_that_nobody_takes_hold_up_calls(
-    start: Start, world: World, caplog: pytest.LogCaptureFixture
+    start: Start, world: ToolApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     @world.tool
     def chatter(call: Call) -> Any:
@@ -269,18 +269,18 @@ def test_events_that_nobody_takes_hold_up_calls(
 # Threads and interrupts
 
 
-def test_a_second_thread_is_refused(start: Start, world: World) -> None:
+def test_a_second_thread_is_refused(start: Start, world: ToolApp) -> None:
     begun, go_on = threading.Event(), threading.Event()
     caught: list[Exception] = []
 
     @world.tool
     def wait(call: Call) -> Any:
         begun.set()
-        happens(go_on)
+        wait_for_event(go_on)
         return {}
 
     def intrude() -> None:
-        happens(begun)
+        wait_for_event(begun)
         try:
             client.ping()
         except LocalProtocolError as error:
@@ -296,14 +296,14 @@ def test_a_second_thread_is_refused(start: Start, world: World) -> None:
     assert "Another thread" in str(caught[0])
 
 
-def test_an_interrupt_ends_the_wait_and_cancels_the_call(start: Start, world: World) -> None:
+def test_an_interrupt_ends_the_wait_and_cancels_the_call(start: Start, world: ToolApp) -> None:
     main = threading.main_thread().ident
     assert main is not None
 
     @world.tool
     def hang(call: Call) -> Any:
         signal.pthread_kill(main, signal.SIGINT)
-        happens(call.cancelled)
+        wait_for_event(call.cancelled)
         cancelled.set()
 
     cancelled = threading.Event()
@@ -311,7 +311,7 @@ def test_an_interrupt_ends_the_wait_and_cancels_the_call(start: Start, world: Wo
     with sansmcp_blocking.connect(serving.url) as client:
         with pytest.raises(KeyboardInterrupt):
             client.call_tool("hang")
-        happens(cancelled)
+        wait_for_event(cancelled)
         assert client.call_tool("echo")["echo"] == {}
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -348,7 +348,7 @@ def test_an_interrupt_waits_for_the_machine(start: Start) -> None:
 
 
 def test_an_interrupt_in_a_function_of_the_application_comes_at_once(
-    start: Start, world: World
+    start: Start, world: ToolApp
 ) -> None:
     @world.tool
     def ask(call: Call) -> Any:

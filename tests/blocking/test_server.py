@@ -19,12 +19,12 @@ from sansmcp_blocking import Call, RunningServer
 from sansmcp_local import read_state
 
 from ..tls import ONCE, contexts
-from .conftest import PATIENCE, Start, World, happens
+from .conftest import PATIENCE, Start, ToolApp, wait_for_event
 
 # Handlers
 
 
-def test_handlers_that_fail(start: Start, world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_handlers_that_fail(start: Start, world: ToolApp, caplog: pytest.LogCaptureFixture) -> None:
     @world.tool
     def fail(call: Call) -> Any:
         raise ValueError("the password is hunter2")
@@ -62,7 +62,7 @@ def test_handlers_that_fail(start: Start, world: World, caplog: pytest.LogCaptur
     assert "plain functions" in caplog.text
 
 
-def test_a_cancelled_handler_is_told_by_every_method(start: Start, world: World) -> None:
+def test_a_cancelled_handler_is_told_by_every_method(start: Start, world: ToolApp) -> None:
     begun = threading.Event()
     ended: list[BaseException] = []
     all_ended = threading.Event()
@@ -70,7 +70,7 @@ def test_a_cancelled_handler_is_told_by_every_method(start: Start, world: World)
     @world.tool
     def hang(call: Call) -> Any:
         begun.set()
-        happens(call.cancelled)
+        wait_for_event(call.cancelled)
         for act in (
             lambda: call.progress(1),
             lambda: call.notify("n"),
@@ -86,13 +86,13 @@ def test_a_cancelled_handler_is_told_by_every_method(start: Start, world: World)
     serving = start()
     with sansmcp_blocking.connect(serving.url) as client:
         pending = client.start_call("tools/call", {"name": "hang"})
-        happens(begun)
+        wait_for_event(begun)
         pending.cancel()
-        happens(all_ended)
+        wait_for_event(all_ended)
     assert len(ended) == 4
 
 
-def test_a_question_ends_when_its_call_is_cancelled(start: Start, world: World) -> None:
+def test_a_question_ends_when_its_call_is_cancelled(start: Start, world: ToolApp) -> None:
     ended = threading.Event()
 
     @world.tool
@@ -117,10 +117,10 @@ def test_a_question_ends_when_its_call_is_cancelled(start: Start, world: World) 
         pending = client.start_call("tools/call", {"name": "ask"})
         with pytest.raises(RequestCancelled):
             pending.result()
-        happens(ended)
+        wait_for_event(ended)
 
 
-def test_a_question_that_is_not_answered_in_time(start: Start, world: World) -> None:
+def test_a_question_that_is_not_answered_in_time(start: Start, world: ToolApp) -> None:
     gave_up = threading.Event()
 
     @world.tool
@@ -143,7 +143,7 @@ def test_a_question_that_is_not_answered_in_time(start: Start, world: World) -> 
         assert client.call_tool("ask")["gave"] == "up"
 
 
-def test_a_client_that_is_let_go_comes_back_for_the_rest(start: Start, world: World) -> None:
+def test_a_client_that_is_let_go_comes_back_for_the_rest(start: Start, world: ToolApp) -> None:
     @world.tool
     def work(call: Call) -> Any:
         call.progress(1)
@@ -191,7 +191,7 @@ def test_peers_that_leave_leave_nothing(start: Start, data: bytes) -> None:
     serving.wait_until(lambda: not serving.connections)
 
 
-def test_a_peer_that_takes_nothing_is_dropped(start: Start, world: World) -> None:
+def test_a_peer_that_takes_nothing_is_dropped(start: Start, world: ToolApp) -> None:
     @world.tool
     def chatter(call: Call) -> Any:
         for _ in range(100):
@@ -249,7 +249,7 @@ def test_a_state_file_lasts_as_long_as_the_server(start: Start, tmp_path: Path) 
 # The end
 
 
-def test_calls_that_run_get_a_moment_when_the_server_stops(start: Start, world: World) -> None:
+def test_calls_that_run_get_a_moment_when_the_server_stops(start: Start, world: ToolApp) -> None:
     @world.tool
     def work(call: Call) -> Any:
         serving.stop()
@@ -263,7 +263,7 @@ def test_calls_that_run_get_a_moment_when_the_server_stops(start: Start, world: 
 
 
 def test_the_server_stops_as_soon_as_a_call_ends_that_nobody_reads(
-    start: Start, world: World
+    start: Start, world: ToolApp
 ) -> None:
     away, go_on = threading.Event(), threading.Event()
 
@@ -272,13 +272,13 @@ def test_the_server_stops_as_soon_as_a_call_ends_that_nobody_reads(
         call.progress(1)
         call.disconnect(retry=PATIENCE)
         away.set()
-        happens(go_on)
+        wait_for_event(go_on)
         return {}
 
     serving = start(graceful_timeout=10 * PATIENCE, versions=("2025-11-25",))
     client = sansmcp_blocking.connect(serving.url, standalone_stream=False, close_timeout=0.1)
     client.start_call("tools/call", {"name": "work"}, on_progress=print)
-    happens(away)
+    wait_for_event(away)
     serving.stop()
     assert not serving.wait(0.05)
     go_on.set()
@@ -286,19 +286,19 @@ def test_the_server_stops_as_soon_as_a_call_ends_that_nobody_reads(
     client.close()
 
 
-def test_calls_that_run_for_longer_are_cancelled(start: Start, world: World) -> None:
+def test_calls_that_run_for_longer_are_cancelled(start: Start, world: ToolApp) -> None:
     begun, cancelled = threading.Event(), threading.Event()
 
     @world.tool
     def hang(call: Call) -> Any:
         begun.set()
-        happens(call.cancelled)
+        wait_for_event(call.cancelled)
         cancelled.set()
 
     serving = start(graceful_timeout=0.05)
     with sansmcp_blocking.connect(serving.url) as client:
         pending = client.start_call("tools/call", {"name": "hang"})
-        happens(begun)
+        wait_for_event(begun)
         serving.close()
         assert cancelled.is_set()
         with pytest.raises(sansmcp.CallError):
@@ -306,7 +306,7 @@ def test_calls_that_run_for_longer_are_cancelled(start: Start, world: World) -> 
 
 
 def test_a_handler_that_does_not_look_is_left_behind(
-    start: Start, world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    start: Start, world: ToolApp, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sansmcp_blocking._server._FINAL_FLUSH_TIMEOUT", 0.01)
     begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
@@ -314,16 +314,16 @@ def test_a_handler_that_does_not_look_is_left_behind(
     @world.tool
     def hang(call: Call) -> Any:
         begun.set()
-        happens(go_on)
+        wait_for_event(go_on)
         ended.set()
 
     serving = start(graceful_timeout=0.01)
     client = sansmcp_blocking.connect(serving.url, standalone_stream=False, close_timeout=0.1)
     client.start_call("tools/call", {"name": "hang"})
-    happens(begun)
+    wait_for_event(begun)
     serving.close()
     assert "a handler goes on" in caplog.text
     client.close()
     go_on.set()
-    happens(ended)
+    wait_for_event(ended)
     serving.join(PATIENCE)

@@ -13,10 +13,10 @@ from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp_blocking import Call
 from sansmcp_threads._driver import ThreadedServerCall
 
-from .conftest import PATIENCE, Start, World, happens
+from .conftest import PATIENCE, Start, ToolApp, wait_for_event
 
 
-def test_more_calls_than_threads_wait_their_turn(start: Start, world: World) -> None:
+def test_more_calls_than_threads_wait_their_turn(start: Start, world: ToolApp) -> None:
     running: list[int] = []
     lock = threading.Lock()
 
@@ -37,7 +37,7 @@ def test_more_calls_than_threads_wait_their_turn(start: Start, world: World) -> 
 
 
 def test_where_the_system_has_no_more_threads_those_that_there_are_suffice(
-    start: Start, world: World, monkeypatch: pytest.MonkeyPatch
+    start: Start, world: ToolApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @world.tool
     def work(call: Call) -> Any:
@@ -61,7 +61,7 @@ def test_where_the_system_has_no_more_threads_those_that_there_are_suffice(
 
 
 def test_a_thread_is_kept_for_the_next_call_and_not_for_longer(
-    start: Start, world: World, monkeypatch: pytest.MonkeyPatch
+    start: Start, world: ToolApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sansmcp_threads._thread_pool._IDLE_THREAD_TIMEOUT", 10 * PATIENCE)
     seen: set[threading.Thread] = set()
@@ -87,7 +87,7 @@ def test_a_thread_is_kept_for_the_next_call_and_not_for_longer(
 
 
 def test_a_thread_ends_that_gets_nothing_to_do(
-    start: Start, world: World, monkeypatch: pytest.MonkeyPatch
+    start: Start, world: ToolApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sansmcp_threads._thread_pool._IDLE_THREAD_TIMEOUT", 0.001)
     seen: list[threading.Thread] = []
@@ -106,7 +106,7 @@ def test_a_thread_ends_that_gets_nothing_to_do(
 
 
 def test_a_call_whose_turn_comes_too_late_is_not_begun(
-    start: Start, world: World, monkeypatch: pytest.MonkeyPatch
+    start: Start, world: ToolApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go_on, cancelled = threading.Event(), threading.Event(), threading.Event()
     come = threading.Semaphore(0)
@@ -116,7 +116,7 @@ def test_a_call_whose_turn_comes_too_late_is_not_begun(
     def work(call: Call) -> Any:
         worked.append(call.params["arguments"])
         begun.set()
-        happens(go_on)
+        wait_for_event(go_on)
         return {}
 
     class WatchedCall(ThreadedServerCall):
@@ -132,12 +132,12 @@ def test_a_call_whose_turn_comes_too_late_is_not_begun(
     serving = start(threads=1)
     with sansmcp_blocking.connect(serving.url, versions=HANDSHAKE_VERSIONS) as client:
         first = client.start_call("tools/call", {"name": "work", "arguments": 1})
-        happens(begun)
+        wait_for_event(begun)
         second = client.start_call("tools/call", {"name": "work", "arguments": 2})
         for _ in range(2):
             assert come.acquire(timeout=PATIENCE)
         second.cancel()
-        happens(cancelled)
+        wait_for_event(cancelled)
         go_on.set()
         first.result()
         client.call_tool("work")

@@ -22,7 +22,7 @@ ADAPTERS = ("asyncio", "blocking", "trio")
 
 
 @attrs.frozen
-class Ran:
+class CompletedCommand:
     """What came of a command."""
 
     status: int
@@ -34,7 +34,7 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "sansmcp_cli", *arguments]
 
 
-def run(*arguments: str, cwd: Path = ROOT, input: str = "") -> Ran:
+def run(*arguments: str, cwd: Path = ROOT, input: str = "") -> CompletedCommand:
     """Run the command to its end."""
     done = subprocess.run(
         command(*arguments),
@@ -46,15 +46,15 @@ def run(*arguments: str, cwd: Path = ROOT, input: str = "") -> Ran:
         encoding="utf-8",
         check=False,
     )
-    return Ran(done.returncode, done.stdout, done.stderr)
+    return CompletedCommand(done.returncode, done.stdout, done.stderr)
 
 
-def run_here(*arguments: str) -> Ran:
+def run_in_process(*arguments: str) -> CompletedCommand:
     """Run the command in this process: sooner done, where it makes no difference."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         status = main(list(arguments))
-    return Ran(status, out.getvalue(), err.getvalue())
+    return CompletedCommand(status, out.getvalue(), err.getvalue())
 
 
 def environment() -> dict[str, str]:
@@ -107,7 +107,7 @@ def text_of(output: str) -> str:
     return text
 
 
-def failed(ran: Ran) -> str:
+def failed(ran: CompletedCommand) -> str:
     """What a command says that could not do what it was told: one line and nothing else."""
     assert (ran.status, ran.out) == (1, "")
     assert ran.err.startswith("sansmcp: ")

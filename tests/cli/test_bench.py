@@ -8,14 +8,14 @@ import pytest
 
 from sansmcp import encode_event
 
-from .conftest import failed, run_here
+from .conftest import failed, run_in_process
 
 
 def test_a_recording_is_measured(tmp_path: Path) -> None:
     message = b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}'
     recording = tmp_path / "stream.txt"
     recording.write_bytes(encode_event(b"", id="1") + encode_event(message, id="2") * 3)
-    shown = run_here("bench", str(recording))
+    shown = run_in_process("bench", str(recording))
     assert (shown.status, shown.err) == (0, "")
     first, *rows = shown.out.splitlines()
     assert first.startswith("3 events, ")
@@ -30,4 +30,4 @@ def test_a_recording_is_measured(tmp_path: Path) -> None:
 def test_what_is_no_recording(tmp_path: Path, recording: bytes, reason: str) -> None:
     path = tmp_path / "stream.txt"
     path.write_bytes(recording)
-    assert reason in failed(run_here("bench", str(path)))
+    assert reason in failed(run_in_process("bench", str(path)))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import ADAPTERS, command, failed, run, run_here, text_of
+from .conftest import ADAPTERS, command, failed, run, run_in_process, text_of
 
 
 def test_the_result_is_json_on_stdout(url: str) -> None:
@@ -24,7 +24,7 @@ def test_the_result_is_json_on_stdout(url: str) -> None:
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_progress_and_disconnections_are_told_on_stderr(url: str, adapter: str) -> None:
     arguments = ("slow", '{"steps": 3, "delay": 0.05}', "--revision", "2025-11-25")
-    called = run_here("call", url, *arguments, "--adapter", adapter)
+    called = run_in_process("call", url, *arguments, "--adapter", adapter)
     assert called.status == 0
     assert text_of(called.out) == "3 steps done"
     assert "progress 1 of 3: step 1 of 3\n" in called.err
@@ -33,12 +33,14 @@ def test_progress_and_disconnections_are_told_on_stderr(url: str, adapter: str) 
 
 
 def test_a_big_result(url: str) -> None:
-    called = run_here("call", url, "big", '{"bytes": 3000000}')
+    called = run_in_process("call", url, "big", '{"bytes": 3000000}')
     assert len(text_of(called.out)) == 3_000_000
 
 
 def test_the_trace_shows_the_conversation_and_no_secret(url: str) -> None:
-    called = run_here("call", url, "echo", '{"text": "a"}', "--trace", "--header", "cookie: sesame")
+    called = run_in_process(
+        "call", url, "echo", '{"text": "a"}', "--trace", "--header", "cookie: sesame"
+    )
     assert "client #1 > POST /mcp" in called.err
     assert "sesame" not in called.err
     assert called.status == 0
@@ -46,7 +48,7 @@ def test_the_trace_shows_the_conversation_and_no_secret(url: str) -> None:
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_a_tool_that_fails(url: str, adapter: str) -> None:
-    called = run_here("call", url, "fail", '{"reason": "no paper"}', "--adapter", adapter)
+    called = run_in_process("call", url, "fail", '{"reason": "no paper"}', "--adapter", adapter)
     assert called.status == 1
     assert text_of(called.out) == "no paper"
 
@@ -54,9 +56,9 @@ def test_a_tool_that_fails(url: str, adapter: str) -> None:
 @pytest.mark.parametrize(("adapter", "server"), [*zip(ADAPTERS, reversed(ADAPTERS), strict=True)])
 def test_a_server_on_stdio(adapter: str, server: str) -> None:
     behind = ("--", *command("serve", "--stdio", "--adapter", server))
-    called = run_here("call", "add", '{"a": 1, "b": 2}', "--adapter", adapter, *behind)
+    called = run_in_process("call", "add", '{"a": 1, "b": 2}', "--adapter", adapter, *behind)
     assert (called.status, text_of(called.out)) == (0, "3")
-    called = run_here("call", "nosuch", "--adapter", adapter, *behind)
+    called = run_in_process("call", "nosuch", "--adapter", adapter, *behind)
     assert failed(called).startswith("There is no tool 'nosuch'")
 
 
@@ -78,13 +80,13 @@ def test_a_server_on_stdio(adapter: str, server: str) -> None:
     ],
 )
 def test_errors_are_one_line(url: str, arguments: tuple[str, ...], message: str) -> None:
-    said = failed(run_here("call", url, *arguments))
+    said = failed(run_in_process("call", url, *arguments))
     assert message in said
     assert "\n" not in said
 
 
 def test_a_wrong_path_is_told_with_the_servers_own_words(url: str) -> None:
-    called = run_here("call", url.replace("/mcp", "/other"), "echo")
+    called = run_in_process("call", url.replace("/mcp", "/other"), "echo")
     assert called.status == 1
     assert "/other was answered with HTTP 404: Nothing is served at this path" in called.err
     assert "the MCP endpoint is /mcp" in called.err
@@ -104,7 +106,7 @@ def test_a_wrong_path_is_told_with_the_servers_own_words(url: str) -> None:
     ],
 )
 def test_what_cannot_be_reached(url: str, message: str) -> None:
-    said = failed(run_here("call", "--timeout", "1", url, "echo"))
+    said = failed(run_in_process("call", "--timeout", "1", url, "echo"))
     assert message in said
     assert "\n" not in said
     assert "secret" not in said
@@ -112,7 +114,7 @@ def test_what_cannot_be_reached(url: str, message: str) -> None:
 
 def test_what_a_command_prints_that_is_no_server() -> None:
     """Row C10 of the review."""
-    called = run_here("call", "add", "{}", "--", "echo", "hello")
+    called = run_in_process("call", "add", "{}", "--", "echo", "hello")
     assert called.status == 1
     assert called.err.splitlines() == [
         "sansmcp: The server process 'echo' has ended with status 0:",
@@ -125,7 +127,7 @@ def test_what_a_command_prints_that_is_no_server() -> None:
 def test_what_a_command_prints_that_does_not_end() -> None:
     """Row C10 of the review."""
     script = "echo serving on port 8000; echo ready >&2; cat > /dev/null"
-    called = run_here("call", "--timeout", "5", "add", "{}", "--", "sh", "-c", script)
+    called = run_in_process("call", "--timeout", "5", "add", "{}", "--", "sh", "-c", script)
     assert called.err.splitlines() == [
         "sansmcp: initialize got no answer from the server process within 5 s:",
         "(stdout, not an MCP message) serving on port 8000",
@@ -159,7 +161,7 @@ def test_a_server_that_wants_credentials(path: str, said: str, do: str) -> None:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            called = run_here("call", f"http://127.0.0.1:{server.server_port}{path}", "add")
+            called = run_in_process("call", f"http://127.0.0.1:{server.server_port}{path}", "add")
         finally:
             server.shutdown()
             thread.join()
@@ -199,14 +201,14 @@ def test_the_environment_of_a_server(
     monkeypatch.setenv("OURS", "x")
     server = ("--", sys.executable, "-IS", "-c", TELLS)
     how = ("--revision", "2025-11-25", "--adapter", adapter)
-    called = run_here("call", *how, *options, "tell", *server)
+    called = run_in_process("call", *how, *options, "tell", *server)
     assert (called.status, called.err) == (0, "")
     assert json.loads(called.out)["found"] == found
 
 
 @pytest.mark.parametrize("variable", ["secret", "=secret"])
 def test_an_environment_that_makes_no_sense(variable: str) -> None:
-    said = failed(run_here("call", "--env", variable, "tell", "--", "true"))
+    said = failed(run_in_process("call", "--env", variable, "tell", "--", "true"))
     assert said == "--env takes NAME=VALUE"
-    said = failed(run_here("call", "--env", "A=secret", "http://localhost/", "tell"))
+    said = failed(run_in_process("call", "--env", "A=secret", "http://localhost/", "tell"))
     assert said.startswith("--env and --inherit-env are for a command")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import command, environment, failed, run, run_here, started, text_of
+from .conftest import command, environment, failed, run, run_in_process, started, text_of
 
 SERVER = ("--", *command("serve", "--stdio"))
 
@@ -27,25 +27,25 @@ def test_the_result_is_json_on_stdout() -> None:
 
 
 def test_options_of_the_server_are_not_ours() -> None:
-    called = run_here("call", "--timeout", "20", "echo", '{"text": "a"}', *SERVER, "--trace")
+    called = run_in_process("call", "--timeout", "20", "echo", '{"text": "a"}', *SERVER, "--trace")
     assert text_of(called.out) == "a"
     assert "client <" not in called.err
 
 
 def test_progress_is_told_on_stderr() -> None:
-    called = run_here("call", "slow", '{"steps": 3, "delay": 0.01}', *SERVER)
+    called = run_in_process("call", "slow", '{"steps": 3, "delay": 0.01}', *SERVER)
     assert text_of(called.out) == "3 steps done"
     assert called.err.count("progress") == 3
 
 
 def test_what_the_server_logs_is_told_on_stderr() -> None:
-    called = run_here("call", "echo", '{"text": "a"}', *SERVER, "--trace")
+    called = run_in_process("call", "echo", '{"text": "a"}', *SERVER, "--trace")
     assert text_of(called.out) == "a"
     assert re.search(r'^server: server < .*"tools/call"', called.err, re.MULTILINE)
 
 
 def test_the_trace_shows_the_process_and_its_end() -> None:
-    called = run_here("call", "--trace", "echo", '{"text": "a"}', *SERVER)
+    called = run_in_process("call", "--trace", "echo", '{"text": "a"}', *SERVER)
     shown = called.err.splitlines()
     assert shown[0].startswith(f"client > starts {sys.executable} -m sansmcp_cli serve --stdio")
     assert "client > end of input" in shown
@@ -53,13 +53,13 @@ def test_the_trace_shows_the_process_and_its_end() -> None:
 
 
 def test_a_tool_that_fails() -> None:
-    called = run_here("call", "fail", '{"reason": "no paper"}', *SERVER)
+    called = run_in_process("call", "fail", '{"reason": "no paper"}', *SERVER)
     assert (called.status, text_of(called.out)) == (1, "no paper")
 
 
 def test_noise_on_its_stdout_does_no_harm() -> None:
     noisy = shell(f"echo hello; {' '.join(SERVER[1:])}")
-    called = run_here("call", "echo", '{"text": "a"}', *noisy)
+    called = run_in_process("call", "echo", '{"text": "a"}', *noisy)
     assert text_of(called.out) == "a"
 
 
@@ -114,7 +114,7 @@ def test_errors_tell_what_to_do(
     arguments: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])  # for the server
-    assert failed(run_here("call", *arguments)) == said
+    assert failed(run_in_process("call", *arguments)) == said
 
 
 @pytest.mark.parametrize("adapter", ["asyncio", "blocking"])

@@ -23,7 +23,7 @@ from sansmcp_cli._faults import Faults, Mean, SeededFate
 
 from ..ports import free_port
 from ..tls import contexts
-from .conftest import run, run_here, started, text_of
+from .conftest import run, run_in_process, started, text_of
 
 TIMEOUT = 30
 
@@ -439,7 +439,7 @@ def test_a_call_through_chaos(url: str) -> None:
 def test_what_is_wrong_is_one_line(arguments: tuple[str, str], said: str, url: str) -> None:
     usual = {"--listen": "127.0.0.1:0", "--upstream": url}
     options = {**usual, arguments[0]: arguments[1]}
-    ran = run_here("chaos", *itertools.chain(*options.items()))
+    ran = run_in_process("chaos", *itertools.chain(*options.items()))
     assert (ran.status, ran.out) == (2, "")
     assert ran.err.startswith(f"sansmcp: {said}")
     assert ran.err.count("\n") == 1
@@ -447,7 +447,7 @@ def test_what_is_wrong_is_one_line(arguments: tuple[str, str], said: str, url: s
 
 def test_a_port_that_is_taken(url: str) -> None:
     taken = url.removeprefix("http://").removesuffix("/mcp")
-    ran = run_here("chaos", "--listen", taken, "--upstream", url)
+    ran = run_in_process("chaos", "--listen", taken, "--upstream", url)
     assert (ran.status, ran.out) == (2, "")
     assert ran.err == (
         f"sansmcp: Cannot listen at {taken}: Address already in use; "

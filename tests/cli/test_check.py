@@ -11,7 +11,7 @@ import sansmcp_check
 from sansmcp.testing.stores import STORE_CHECKS
 from sansmcp_check.check import Broken, Check
 
-from .conftest import run, run_here
+from .conftest import run, run_in_process
 
 STORES = """
 import sansmcp
@@ -118,7 +118,7 @@ def test_an_adapter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setattr(sansmcp_check, "client_checks", lambda: checks)
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
-    done = run_here("check-adapter", "my_subjects:Subject")
+    done = run_in_process("check-adapter", "my_subjects:Subject")
     assert done.status == 1
     assert done.out == (
         "pass  passes\n"

@@ -25,7 +25,16 @@ from sansmcp_cli._demo import Part
 from sansmcp_cli._output import print_error, print_line
 from sansmcp_local import ConnectSettings, ServeSettings
 
-from .conftest import ADAPTERS, ROOT, Ran, command, environment, failed, run, run_here
+from .conftest import (
+    ADAPTERS,
+    ROOT,
+    CompletedCommand,
+    command,
+    environment,
+    failed,
+    run,
+    run_in_process,
+)
 
 
 def test_the_version() -> None:
@@ -60,7 +69,7 @@ def test_wrong_usage_is_explained(arguments: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("arguments", [("serve",), ("serve", "--stdio"), ("demo",)])
 def test_the_command_of_a_server_is_for_those_who_call_it(arguments: tuple[str, ...]) -> None:
-    said = failed(run_here(*arguments, "--", "some", "server"))
+    said = failed(run_in_process(*arguments, "--", "some", "server"))
     assert said == "What is 'some server' for? Only call and probe take it"
 
 
@@ -127,7 +136,7 @@ def test_the_demonstration_tells_of_calls_that_fail(
     name: str, value: object, said: str, verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"sansmcp_cli._demo_input.{name}", value)
-    shown = run_here("demo", "--calls", "0", "--quiet")
+    shown = run_in_process("demo", "--calls", "0", "--quiet")
     assert shown.status == 1
     assert shown.out == f"demo: 3 calls, 0 disconnects, {verdict}\n"
     lines = shown.err.splitlines()
@@ -238,7 +247,7 @@ def test_an_interrupt_while_modules_are_imported(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.delitem(sys.modules, "sansmcp_cli._main")
     monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
-    assert run_here("--version") == Ran(130, "", "")
+    assert run_in_process("--version") == CompletedCommand(130, "", "")
 
 
 def test_an_interrupt_leaves_no_step_half_done(url: str) -> None:
@@ -301,7 +310,7 @@ def without_trio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_trio_is_needed_only_by_what_runs_on_it(adapter: str) -> None:
     server = command("serve", "--stdio", "--adapter", adapter)
     called = run("call", "echo", '{"text": "hi"}', "--adapter", adapter, "--", *server)
-    assert called == Ran(0, called.out, "")
+    assert called == CompletedCommand(0, called.out, "")
     assert run("probe", "--", *server).status == 0
 
 
@@ -309,7 +318,7 @@ def test_trio_is_needed_only_by_what_runs_on_it(adapter: str) -> None:
 def test_the_commands_need_nothing_but_the_package() -> None:
     """Row C1 of the review: they run after ``pip install .``, which does not install trio."""
     called = run("call", "echo", '{"text": "hi"}', "--", *command("serve", "--stdio"))
-    assert called == Ran(0, called.out, "")
+    assert called == CompletedCommand(0, called.out, "")
     assert run("demo", "--calls", "1", "--quiet").status == 0
 
 

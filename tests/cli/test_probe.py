@@ -15,7 +15,7 @@ import pytest
 
 from sansmcp_check.fake_server import Exchange, FakeServer
 
-from .conftest import Ran, command, environment, failed, run, run_here, serving
+from .conftest import CompletedCommand, command, environment, failed, run, run_in_process, serving
 
 OLD = "2025-11-25 2025-06-18 2025-03-26 2024-11-05"
 ALL = f"2026-07-28 {OLD}"
@@ -29,13 +29,13 @@ OFFERS = [
 WITH_GET_STREAM = [OFFERS[0], "    GET stream     yes", *OFFERS[1:]]
 
 
-def shown(ran: Ran, status: int = 0) -> list[str]:
+def shown(ran: CompletedCommand, status: int = 0) -> list[str]:
     """The lines of a table."""
     assert (ran.status, ran.err) == (status, "")
     return ran.out.splitlines()
 
 
-def found(ran: Ran, status: int = 0) -> dict[str, Any]:
+def found(ran: CompletedCommand, status: int = 0) -> dict[str, Any]:
     """What was found out about each transport."""
     assert (ran.status, ran.err) == (status, "")
     assert ran.out.count("\n") == 1
@@ -55,7 +55,7 @@ def test_a_server_on_stdio() -> None:
 
 
 def test_a_server_of_streamable_http(url: str) -> None:
-    assert shown(run_here("probe", url)) == [
+    assert shown(run_in_process("probe", url)) == [
         url,
         f"  streamable-http  yes  {ALL}",
         *WITH_GET_STREAM,
@@ -68,7 +68,7 @@ def test_a_server_of_streamable_http(url: str) -> None:
 def test_the_event_stream_of_a_server_of_both() -> None:
     with serving("--http-sse") as mcp_url:
         url = mcp_url.replace("/mcp", "/sse")
-        lines = shown(run_here("probe", url))
+        lines = shown(run_in_process("probe", url))
     assert lines == [
         url,
         f"  streamable-http  no   initialize was refused: POST {url} was answered with HTTP 405: "
@@ -81,7 +81,7 @@ def test_the_event_stream_of_a_server_of_both() -> None:
 
 def test_a_server_of_both_on_one_path() -> None:
     with serving("--http-sse", "/mcp") as url:
-        lines = shown(run_here("probe", url))
+        lines = shown(run_in_process("probe", url))
     assert lines == [
         url,
         f"  streamable-http  yes  {ALL}",
@@ -92,7 +92,7 @@ def test_a_server_of_both_on_one_path() -> None:
 
 
 def test_json_for_programs(url: str) -> None:
-    transports = found(run_here("probe", "--json", url))
+    transports = found(run_in_process("probe", "--json", url))
     assert list(transports) == ["streamable-http", "http+sse"]
     assert transports["streamable-http"] == {
         "works": True,
@@ -142,7 +142,7 @@ def limited(directory: Path, settings: str, last: int = 2) -> tuple[str, ...]:
 def test_a_server_that_speaks_some_revisions_and_offers_little(tmp_path: Path) -> None:
     server = limited(tmp_path, "stdio=True, versions=('2024-11-05', '2025-03-26')")
     refused = "The server speaks protocol version '2025-03-26', and not "
-    assert shown(run_here("probe", "--", *server)) == [
+    assert shown(run_in_process("probe", "--", *server)) == [
         " ".join(server),
         "  stdio            yes  2025-03-26 2024-11-05",
         "    2026-07-28     no   The server speaks 2025-03-26, 2024-11-05, and not 2026-07-28",
@@ -156,7 +156,7 @@ def test_a_server_that_speaks_some_revisions_and_offers_little(tmp_path: Path) -
 
 def test_a_list_that_cannot_be_had(tmp_path: Path) -> None:
     server = limited(tmp_path, "stdio=True", last=9)
-    assert shown(run_here("probe", "--", *server))[-1] == (
+    assert shown(run_in_process("probe", "--", *server))[-1] == (
         "    tools               no more today (code -32000)"
     )
 
@@ -169,8 +169,8 @@ def test_a_server_without_a_standalone_stream(tmp_path: Path) -> None:
         assert process.stderr is not None
         try:
             url = process.stderr.readline().split()[-1]  # the log line of the server
-            lines = shown(run_here("probe", url))
-            works = found(run_here("probe", "--json", url))["streamable-http"]
+            lines = shown(run_in_process("probe", url))
+            works = found(run_in_process("probe", "--json", url))["streamable-http"]
         finally:
             process.kill()
     streams = works["standalone_stream"]
@@ -189,7 +189,7 @@ def test_a_server_that_fails_at_what_it_does_not_know(status: int) -> None:
         "tools/list": lambda exchange: exchange.result({"tools": []}),
     }
     with FakeServer(scripts) as server:
-        works = found(run_here("probe", "--json", server.url))["streamable-http"]
+        works = found(run_in_process("probe", "--json", server.url))["streamable-http"]
     assert works["works"]
     spoken = [revision for revision, why in works["revisions"].items() if why is None]
     assert " ".join(spoken) == OLD
@@ -230,7 +230,7 @@ def website() -> Generator[str, None, None]:
 
 
 def test_a_website(website: str) -> None:
-    assert shown(run_here("probe", website), status=1) == [
+    assert shown(run_in_process("probe", website), status=1) == [
         website,
         f"  streamable-http  no   server/discover was refused: POST {website} was answered with "
         "HTTP 401: Log in first; the server requires authorization",
@@ -239,12 +239,12 @@ def test_a_website(website: str) -> None:
         "</html>",
         "Send credentials with --header 'Authorization: Bearer ...'",
     ]
-    transports = found(run_here("probe", "--json", website), status=1)
+    transports = found(run_in_process("probe", "--json", website), status=1)
     assert [one["works"] for one in transports.values()] == [False, False]
 
 
 def test_a_port_on_which_nobody_listens() -> None:
-    lines = shown(run_here("probe", "http://127.0.0.1:1/mcp"), status=1)
+    lines = shown(run_in_process("probe", "http://127.0.0.1:1/mcp"), status=1)
     assert lines[0] == "http://127.0.0.1:1/mcp"
     assert [line[:24] for line in lines[1:]] == [
         "  streamable-http  no   ",
@@ -261,7 +261,7 @@ NO_SERVER = (
 
 def test_a_url_beside_the_endpoint(url: str) -> None:
     """Row E6 of the review: the usual paths are tried, and no line speaks of the probe itself."""
-    lines = shown(run_here("probe", url.replace("/mcp", "/")), status=1)
+    lines = shown(run_in_process("probe", url.replace("/mcp", "/")), status=1)
     assert lines[-1] == f"{url} speaks MCP; try: sansmcp probe {url}"
     assert not any("this client" in line or "does without" in line for line in lines)
 
@@ -269,7 +269,7 @@ def test_a_url_beside_the_endpoint(url: str) -> None:
 def test_a_url_beside_an_event_stream() -> None:
     """Row E6 of the review."""
     with serving("--http-sse", "/sse", "--path", "/elsewhere") as url:
-        lines = shown(run_here("probe", url.replace("/elsewhere", "/nothing")), status=1)
+        lines = shown(run_in_process("probe", url.replace("/elsewhere", "/nothing")), status=1)
         url = url.replace("/elsewhere", "/sse")
     assert lines[-1] == f"{url} speaks MCP; try: sansmcp probe {url}"
 
@@ -278,7 +278,7 @@ def test_a_server_without_an_endpoint_at_the_usual_paths() -> None:
     """Row E6 of the review."""
     with serving("--path", "/elsewhere") as url:
         wrong, there = url.replace("elsewhere", "mcp"), url.replace("elsewhere", "sse")
-        lines = shown(run_here("probe", wrong), status=1)
+        lines = shown(run_in_process("probe", wrong), status=1)
     assert lines[-1].startswith(f"No MCP endpoint here, nor at {there}; ")
 
 
@@ -305,19 +305,19 @@ def test_a_server_without_an_endpoint_at_the_usual_paths() -> None:
     ],
 )
 def test_a_command_that_is_no_server(script: str, why: list[str]) -> None:
-    lines = shown(run_here("probe", "--", "sh", "-c", script), status=1)
+    lines = shown(run_in_process("probe", "--", "sh", "-c", script), status=1)
     assert lines == [f"sh -c {script}", f"  stdio            no   {why[0]}", *why[1:]]
 
 
 def test_a_command_that_says_nothing() -> None:
     server = ("sh", "-c", "cat > /dev/null")
-    lines = shown(run_here("probe", "--timeout", "0.2", "--", *server), status=1)
+    lines = shown(run_in_process("probe", "--timeout", "0.2", "--", *server), status=1)
     why = "initialize got no answer from the server process within 0.2 s"
     assert lines[1:] == [f"  stdio            no   {why}"]
 
 
 def test_a_command_that_does_not_exist() -> None:
-    lines = shown(run_here("probe", "--", "./nosuch"), status=1)
+    lines = shown(run_in_process("probe", "--", "./nosuch"), status=1)
     assert lines[1].startswith("  stdio            no   './nosuch' could not be started: ")
     assert len(lines) == 2
 
@@ -326,7 +326,7 @@ def test_a_command_that_does_not_exist() -> None:
 
 
 def test_headers_go_along_and_the_trace_shows_everything(url: str) -> None:
-    probed = run_here("probe", url, "--trace", "--header", "cookie: sesame")
+    probed = run_in_process("probe", url, "--trace", "--header", "cookie: sesame")
     assert probed.status == 0
     assert "client #1 > POST /mcp" in probed.err
     assert "sesame" not in probed.err
@@ -358,4 +358,4 @@ def test_headers_go_along_and_the_trace_shows_everything(url: str) -> None:
     ],
 )
 def test_wrong_usage_is_explained_in_one_line(arguments: tuple[str, ...], said: str) -> None:
-    assert failed(run_here("probe", *arguments)) == said
+    assert failed(run_in_process("probe", *arguments)) == said

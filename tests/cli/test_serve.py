@@ -16,7 +16,7 @@ import pytest
 
 import sansmcp
 
-from .conftest import ADAPTERS, failed, run, run_here, serving, started, text_of
+from .conftest import ADAPTERS, failed, run, run_in_process, serving, started, text_of
 
 APPLICATION = """
 import sansmcp
@@ -73,7 +73,7 @@ def test_it_ends_with_who_has_started_it_if_that_is_wanted(
 
 def test_an_application_of_the_current_directory(directory: Path) -> None:
     with serving("served:mine", cwd=directory) as url:
-        called = run_here("call", url, "hello")
+        called = run_in_process("call", url, "hello")
     assert json.loads(called.out)["structuredContent"] == {"name": "hello"}
 
 
@@ -110,7 +110,7 @@ def test_applications_that_are_none(
     ],
 )
 def test_addresses_that_are_none(arguments: tuple[str, ...], message: str) -> None:
-    said = failed(run_here("serve", *arguments))
+    said = failed(run_in_process("serve", *arguments))
     assert message in said
     assert "\n" not in said
 
@@ -126,14 +126,14 @@ def taken() -> Generator[int, None, None]:
 @pytest.mark.parametrize("ports", ["{0}", "{0}-{0}"])
 def test_a_port_that_is_taken(taken: int, ports: str, adapter: str) -> None:
     address = f"127.0.0.1:{ports.format(taken)}"
-    said = failed(run_here("serve", "--http", address, "--adapter", adapter))
+    said = failed(run_in_process("serve", "--http", address, "--adapter", adapter))
     assert re.fullmatch(rf"Cannot serve at {address}: .* in use.*", said)
 
 
 def test_the_first_free_port_of_a_range(taken: int) -> None:
     with serving("--http", f"127.0.0.1:{taken}-{taken + 20}") as url:
         assert taken < sansmcp.Url.parse(url).port <= taken + 20
-        assert run_here("call", url, "echo", '{"text": "a"}').status == 0
+        assert run_in_process("call", url, "echo", '{"text": "a"}').status == 0
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_http_sse_is_served_too(options: tuple[str, ...], path: str) -> None:
         asked = urllib.request.Request(stream_url, headers={"accept": "text/event-stream"})
         with urllib.request.urlopen(asked, timeout=30) as answer:
             assert answer.readline() == b"event: endpoint\n"
-        called = run_here("call", stream_url, "echo", '{"text": "over either"}')
+        called = run_in_process("call", stream_url, "echo", '{"text": "over either"}')
     assert text_of(called.out) == "over either"
 
 
@@ -161,5 +161,5 @@ def test_hosts_other_than_this_machine_have_to_be_allowed() -> None:
 
 def test_a_file_that_is_no_store(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("these are no streams, and no sessions" * 100)
-    ran = run_here("serve", "--store", str(tmp_path / "notes.txt"))
+    ran = run_in_process("serve", "--store", str(tmp_path / "notes.txt"))
     assert "Cannot use" in failed(ran)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import failed, run, run_here, serving, started, text_of
+from .conftest import failed, run, run_in_process, serving, started, text_of
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ def test_it_names_the_server_as_long_as_that_runs(state: Path) -> None:
 
 def test_the_commands_find_the_server_by_it(state: Path) -> None:
     with serving("--state-file", str(state)) as url:
-        called = run_here("call", "--state-file", str(state), "echo", '{"text": "found"}')
-        probed = run_here("probe", "--state-file", str(state), "--json")
+        called = run_in_process("call", "--state-file", str(state), "echo", '{"text": "found"}')
+        probed = run_in_process("probe", "--state-file", str(state), "--json")
     assert text_of(called.out) == "found"
     assert (probed.status, json.loads(probed.out)["target"]) == (0, url)
 
@@ -51,7 +51,7 @@ def test_it_names_the_http_side_of_a_dual_server(state: Path) -> None:
         assert server.stderr is not None
         server.stderr.readline()
         assert json.loads(state.read_text())["transports"] == ["streamable-http", "stdio"]
-        called = run_here("call", "--state-file", str(state), "add", '{"a": 1, "b": 2}')
+        called = run_in_process("call", "--state-file", str(state), "add", '{"a": 1, "b": 2}')
         server.terminate()
     assert text_of(called.out) == "3"
 
@@ -64,7 +64,7 @@ def test_a_server_on_stdio_alone_cannot_be_found_by_it(
         deadline = time.monotonic() + 20
         while not state.exists() and time.monotonic() < deadline:
             time.sleep(0.01)
-        said = failed(run_here(*command, "--state-file", str(state)))
+        said = failed(run_in_process(*command, "--state-file", str(state)))
         assert said.startswith(f"No running server with a URL in the state file {str(state)!r}; ")
         server.terminate()
 
@@ -75,13 +75,13 @@ def test_a_server_that_is_gone(state: Path, command: tuple[str, ...]) -> None:
         f"No running server with a URL in the state file {str(state)!r}; start one with: "
         f"sansmcp serve --state-file {state}"
     )
-    assert failed(run_here(*command, "--state-file", str(state))) == said
+    assert failed(run_in_process(*command, "--state-file", str(state))) == said
     with started("serve", "--http", "127.0.0.1:0", "--state-file", str(state)) as server:
         assert server.stdout is not None
         server.stdout.readline()
         server.kill()  # so that it cannot remove the file
     assert state.exists()
-    assert failed(run_here(*command, "--state-file", str(state))) == said
+    assert failed(run_in_process(*command, "--state-file", str(state))) == said
 
 
 @pytest.mark.parametrize("how", ["--stdio", "--dual"])

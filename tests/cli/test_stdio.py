@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import run, run_here, started, text_of
+from .conftest import run, run_in_process, started, text_of
 
 TALKATIVE = """
 import os, sys
@@ -130,7 +130,7 @@ def test_dual_serves_both_and_says_where_on_stderr() -> None:
         assert server.stderr is not None
         url = server.stderr.readline().strip()
         assert list(say_to(server, INITIALIZE)) == [0]
-        over_http = run_here("call", url, "echo", '{"text": "over HTTP"}')
+        over_http = run_in_process("call", url, "echo", '{"text": "over HTTP"}')
         assert text_of(over_http.out) == "over HTTP"
         on_stdio = say_to(server, INITIALIZED, call_of("echo", text="on stdio"))
         assert on_stdio[1]["result"]["content"][0]["text"] == "on stdio"
@@ -144,7 +144,7 @@ def test_dual_outlives_its_input() -> None:
         assert server.stderr is not None
         url = server.stderr.readline().strip()
         for _ in range(2):
-            assert run_here("call", url, "echo", '{"text": "a"}').status == 0
+            assert run_in_process("call", url, "echo", '{"text": "a"}').status == 0
         server.terminate()
         out, err = server.communicate(timeout=20)
     assert (server.returncode, out, err) == (0, "", "")
@@ -157,5 +157,5 @@ def test_dual_with_all_transports() -> None:
         url = server.stderr.readline().strip()
         assert list(say_to(server, INITIALIZE)) == [0]
         for one in (url, url.replace("/mcp", "/sse")):
-            assert run_here("call", one, "echo", '{"text": "a"}').status == 0
+            assert run_in_process("call", one, "echo", '{"text": "a"}').status == 0
         server.terminate()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from .bench import Bench
+from .harness import ClientHarness
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench().connect()
+def harness() -> ClientHarness:
+    return ClientHarness().connect()

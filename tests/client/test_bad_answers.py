@@ -6,22 +6,22 @@ import pytest
 
 from sansmcp import BodyData, CallError, Disconnected, InvalidResponse, Limits, RequestRefused
 
-from .bench import Bench, only_failure
-from .detection_bench import failure
+from .detection_harness import failure
+from .harness import ClientHarness, only_failure
 
 # Refusals
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 405, 406, 413, 429, 500, 503])
-def test_refusals_end_the_call_and_are_not_repeated(bench: Bench, status: int) -> None:
-    handle, asked = bench.call()
+def test_refusals_end_the_call_and_are_not_repeated(harness: ClientHarness, status: int) -> None:
+    handle, asked = harness.call()
     asked.refuse(status, b"because")
-    error = only_failure(bench, handle)
+    error = only_failure(harness, handle)
     assert isinstance(error, RequestRefused)
     assert (error.status, error.body) == (status, b"because")
     assert f"HTTP {status}: because" in str(error)
-    bench.wait(100)
-    assert bench.requests == []
+    harness.wait(100)
+    assert harness.requests == []
 
 
 @pytest.mark.parametrize(
@@ -31,22 +31,22 @@ def test_refusals_end_the_call_and_are_not_repeated(bench: Bench, status: int) -
         (403, 'the server does not permit this (Bearer realm="x", scope="a")'),
     ],
 )
-def test_a_challenge_is_shown(bench: Bench, status: int, said: str) -> None:
+def test_a_challenge_is_shown(harness: ClientHarness, status: int, said: str) -> None:
     """Row E5 of the review."""
     challenge = 'Bearer realm="x", scope="a"'
-    handle, asked = bench.call()
+    handle, asked = harness.call()
     asked.refuse(status, www_authenticate=challenge)
-    error = only_failure(bench, handle)
+    error = only_failure(harness, handle)
     assert isinstance(error, RequestRefused)
     assert error.challenges == (challenge,)
     assert str(error).endswith(f"was answered with HTTP {status}: {said}")
 
 
-def test_what_a_server_says_is_shown_on_one_line(bench: Bench) -> None:
+def test_what_a_server_says_is_shown_on_one_line(harness: ClientHarness) -> None:
     """Row B10 of the review."""
-    handle, asked = bench.call()
+    handle, asked = harness.call()
     asked.refuse(403, b"a\x1b[31m\x9b b", www_authenticate="x\x80" + "y" * 1000)
-    text = str(only_failure(bench, handle))
+    text = str(only_failure(harness, handle))
     assert "a\\u001b[31m" in text
     assert "\\u0080yyy" in text
     assert text.isprintable()
@@ -55,22 +55,22 @@ def test_what_a_server_says_is_shown_on_one_line(bench: Bench) -> None:
 
 def test_queries_are_not_shown() -> None:
     """Row B9 of the review: where to go, and where the server would have us go."""
-    bench = Bench(url="http://user.example/mcp?key=hunter2")
-    bench.do(bench.client.start)
-    bench.take().refuse(307, location="http://other.example/mcp?key=hunter2")
-    text = str(failure(bench))
+    harness = ClientHarness(url="http://user.example/mcp?key=hunter2")
+    harness.run_command(harness.client.start)
+    harness.take().refuse(307, location="http://other.example/mcp?key=hunter2")
+    text = str(failure(harness))
     assert "hunter2" not in text
     assert "http://user.example/mcp?..." in text
     assert "'http://other.example/mcp?...'" in text
 
 
-def test_a_long_refusal_is_cut(bench: Bench) -> None:
-    handle, asked = bench.call()
+def test_a_long_refusal_is_cut(harness: ClientHarness) -> None:
+    handle, asked = harness.call()
     asked.head(500)
     for _ in range(100):
         asked.feed(BodyData(b"x" * 10_000))
     asked.cut()
-    error = only_failure(bench, handle)
+    error = only_failure(harness, handle)
     assert isinstance(error, RequestRefused)
     assert len(error.body) == 64 * 1024
     assert len(str(error)) < 500
@@ -91,47 +91,47 @@ def test_a_long_refusal_is_cut(bench: Bench) -> None:
         (b'[{"jsonrpc":"2.0","id":1}]', InvalidResponse),
     ],
 )
-def test_json_that_is_no_answer(bench: Bench, body: bytes, kind: type[CallError]) -> None:
-    handle, asked = bench.call()
+def test_json_that_is_no_answer(harness: ClientHarness, body: bytes, kind: type[CallError]) -> None:
+    handle, asked = harness.call()
     assert asked.id == 1
     asked.answer(body)
-    assert isinstance(only_failure(bench, handle), kind)
+    assert isinstance(only_failure(harness, handle), kind)
 
 
 @pytest.mark.parametrize(
     "data", [b'{"jsonrpc":"2.0","id":1}', b'{"jsonrpc":"2.0","id":1,"result":1,"error":1}']
 )
-def test_an_event_that_should_have_been_the_answer(bench: Bench, data: bytes) -> None:
-    handle, asked = bench.call()
+def test_an_event_that_should_have_been_the_answer(harness: ClientHarness, data: bytes) -> None:
+    handle, asked = harness.call()
     asked.open_stream()
     asked.event(data)
-    assert isinstance(only_failure(bench, handle), InvalidResponse)
+    assert isinstance(only_failure(harness, handle), InvalidResponse)
     assert asked.aborted
 
 
 def test_answers_that_are_too_large() -> None:
-    bench = Bench(limits=Limits(max_message_bytes=1000)).connect()
-    handle, asked = bench.call()
+    harness = ClientHarness(limits=Limits(max_message_bytes=1000)).connect()
+    handle, asked = harness.call()
     asked.head(content_type="application/json")
     asked.feed(BodyData(b" " * 999))
-    assert bench.events == []
+    assert harness.events == []
     asked.feed(BodyData(b"  "))
-    error = only_failure(bench, handle)
+    error = only_failure(harness, handle)
     assert isinstance(error, InvalidResponse)
     assert "1000 bytes" in str(error)
     assert asked.aborted
-    handle, asked = bench.call()
+    handle, asked = harness.call()
     asked.open_stream()
     asked.event(b"x" * 1001, id="1")
-    assert isinstance(only_failure(bench, handle), InvalidResponse)
-    bench.wait(100)
-    assert bench.requests == []
+    assert isinstance(only_failure(harness, handle), InvalidResponse)
+    harness.wait(100)
+    assert harness.requests == []
 
 
-def test_parts_of_no_exchange_are_ignored(bench: Bench) -> None:
-    bench.client.receive_part(999, BodyData(b"x"), now=0)
-    _, asked = bench.call()
+def test_parts_of_no_exchange_are_ignored(harness: ClientHarness) -> None:
+    harness.client.receive_part(999, BodyData(b"x"), now=0)
+    _, asked = harness.call()
     asked.result()
     asked.feed(BodyData(b"x"))
     asked.cut()
-    assert len(bench.events) == 1
+    assert len(harness.events) == 1

@@ -17,8 +17,7 @@ from sansmcp import (
 )
 from sansmcp.events import CallFailed, Connected
 
-from .bench import POLICY, SESSION, URL, Bench, error, initialized
-from .detection_bench import (
+from .detection_harness import (
     JSON,
     NOT_ACCEPTABLE,
     SESSION_REQUIRED,
@@ -28,13 +27,14 @@ from .detection_bench import (
     failure,
     started,
 )
-from .sse_bench import tell_endpoint
+from .harness import POLICY, SESSION, URL, ClientHarness, error, initialized
+from .sse_harness import tell_endpoint
 
 requirement = pytest.mark.requirement
 
 
 @pytest.fixture
-def bench() -> Bench:
+def harness() -> ClientHarness:
     """A client that has sent ``initialize`` to a server of which nothing is known."""
     return started(KnownServers())
 
@@ -43,10 +43,10 @@ def bench() -> Bench:
 
 
 @requirement("LEGACYSSE-C-015", "LEGACYSSE-C-011")
-def test_a_result_means_streamable_http(bench: Bench) -> None:
-    by_streamable_http(bench)
-    assert bench.requests == []
-    _, asked = bench.call()
+def test_a_result_means_streamable_http(harness: ClientHarness) -> None:
+    by_streamable_http(harness)
+    assert harness.requests == []
+    _, asked = harness.call()
     assert asked.header("mcp-session-id") == SESSION
 
 
@@ -73,15 +73,15 @@ def test_a_result_means_streamable_http(bench: Bench) -> None:
     ],
 )
 def test_a_refusal_leads_to_a_get_of_the_same_url(
-    bench: Bench, status: int, body: bytes, headers: Mapping[str, str]
+    harness: ClientHarness, status: int, body: bytes, headers: Mapping[str, str]
 ) -> None:
-    bench.take().refuse(status, body, **headers)
-    (asked,) = bench.requests
+    harness.take().refuse(status, body, **headers)
+    (asked,) = harness.requests
     assert (asked.effect.url, asked.header("accept")) == (URL, "text/event-stream")
     assert asked.header("mcp-session-id") is None
     assert asked.header("mcp-protocol-version") is None
-    by_http_sse(bench)
-    _, asked = bench.call()
+    by_http_sse(harness)
+    _, asked = harness.call()
     assert asked.effect.url == "http://localhost:8000/messages?s=4f1c"
 
 
@@ -91,9 +91,9 @@ def test_a_refusal_leads_to_a_get_of_the_same_url(
 )
 def test_other_refusals_decide_nothing_and_are_reported_at_once(status: int) -> None:
     known_servers = KnownServers()
-    bench = started(known_servers)
-    bench.take().refuse(status, b"because")
-    error = failure(bench)
+    harness = started(known_servers)
+    harness.take().refuse(status, b"because")
+    error = failure(harness)
     assert isinstance(error, RequestRefused)
     assert (error.status, error.http_method, error.url) == (status, "POST", URL)
     assert f"POST {URL} was answered with HTTP {status}" in str(error)
@@ -104,10 +104,10 @@ def test_other_refusals_decide_nothing_and_are_reported_at_once(status: int) -> 
 @pytest.mark.parametrize("status", [200, 400, 404, 405])
 @pytest.mark.parametrize(("code", "id"), [(-32601, 0), (-32602, 0), (-32021, 0), (-32020, None)])
 def test_an_error_of_an_mcp_server_is_its_answer(
-    bench: Bench, status: int, code: int, id: int | None
+    harness: ClientHarness, status: int, code: int, id: int | None
 ) -> None:
-    bench.take().answer(error(id, code, "speak 2026-07-28"), status)
-    reported = failure(bench)
+    harness.take().answer(error(id, code, "speak 2026-07-28"), status)
+    reported = failure(harness)
     assert isinstance(reported, JsonRpcError)
     assert (reported.code, reported.message) == (code, "speak 2026-07-28")
     assert reported.http_status == (None if status == 200 else status)
@@ -124,67 +124,67 @@ def test_an_error_of_an_mcp_server_is_its_answer(
     ],
 )
 def test_a_server_of_newer_versions_only(
-    bench: Bench, id: int | None, supported: Any, theirs: str, said: str
+    harness: ClientHarness, id: int | None, supported: Any, theirs: str, said: str
 ) -> None:
     answer = error(id, -32022, "too old")
     answer["error"]["data"] = {"supported": supported}
-    bench.take().answer(answer, 400)
-    reported = failure(bench)
+    harness.take().answer(answer, 400)
+    reported = failure(harness)
     assert isinstance(reported, NegotiationFailed)
     ours = "2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25"
     assert str(reported) == f"The server speaks {theirs}, and not {ours}{said}"
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_a_server_out_of_reach_decides_nothing(bench: Bench, silent: bool) -> None:
-    asked = bench.take()
+def test_a_server_out_of_reach_decides_nothing(harness: ClientHarness, silent: bool) -> None:
+    asked = harness.take()
     if silent:
-        bench.wait(30)
+        harness.wait(30)
     else:
         asked.cut("connection refused")
-    assert isinstance(failure(bench), RequestTimeout if silent else Disconnected)
+    assert isinstance(failure(harness), RequestTimeout if silent else Disconnected)
 
 
 # The 406 story
 
 
-def test_a_server_of_http_sse_is_reached_by_a_detour(bench: Bench) -> None:
+def test_a_server_of_http_sse_is_reached_by_a_detour(harness: ClientHarness) -> None:
     """A server of 2024-11-05: POST to its stream is answered by 405."""
-    handle = bench.do(bench.client.call, "tools/list")
-    bench.take().refuse(405, SSE_URL_POSTED, **JSON, allow="GET")
-    assert bench.events == []  # nobody needs to know
-    stream = bench.take("GET")
+    handle = harness.run_command(harness.client.call, "tools/list")
+    harness.take().refuse(405, SSE_URL_POSTED, **JSON, allow="GET")
+    assert harness.events == []  # nobody needs to know
+    stream = harness.take("GET")
     stream.open_stream()
     tell_endpoint(stream)
-    asked = bench.take()
+    asked = harness.take()
     asked.accept()
     stream.event(initialized(asked.id, "2024-11-05"))
-    bench.take().accept()
-    (event,) = bench.take_events()
+    harness.take().accept()
+    (event,) = harness.take_events()
     assert isinstance(event, Connected)
     assert (event.transport, event.version) == ("http+sse", "2024-11-05")
-    asked = bench.take()
+    asked = harness.take()
     stream.event({"jsonrpc": "2.0", "id": asked.id, "result": {}})
-    (completed,) = bench.events
+    (completed,) = harness.events
     assert getattr(completed, "call", None) == handle
 
 
 def test_once_something_has_worked_the_detour_is_history() -> None:
-    bench = started(KnownServers(), policy=POLICY)
-    bench.take().refuse(405)
-    stream = by_http_sse(bench)
+    harness = started(KnownServers(), policy=POLICY)
+    harness.take().refuse(405)
+    stream = by_http_sse(harness)
     stream.cut()
-    bench.wait(0.5)
-    bench.take("GET").refuse(404)
-    assert isinstance(failure(bench), RequestRefused)
+    harness.wait(0.5)
+    harness.take("GET").refuse(404)
+    assert isinstance(failure(harness), RequestRefused)
 
 
 @requirement("LEGACYSSE-C-017")
-def test_when_all_fail_the_error_tells_every_attempt(bench: Bench) -> None:
-    handle = bench.do(bench.client.call, "tools/list")
-    bench.take().refuse(406, NOT_ACCEPTABLE, **JSON)
-    bench.take("GET").refuse(400, SESSION_REQUIRED, **JSON)
-    reported = failure(bench)
+def test_when_all_fail_the_error_tells_every_attempt(harness: ClientHarness) -> None:
+    handle = harness.run_command(harness.client.call, "tools/list")
+    harness.take().refuse(406, NOT_ACCEPTABLE, **JSON)
+    harness.take("GET").refuse(400, SESSION_REQUIRED, **JSON)
+    reported = failure(harness)
     assert isinstance(reported, NegotiationFailed)
     assert str(reported).split("\n") == [
         f"No transport of MCP works at {URL}:",
@@ -200,7 +200,7 @@ def test_when_all_fail_the_error_tells_every_attempt(bench: Bench) -> None:
     assert (get.http_method, get.url, get.status) == ("GET", URL, 400)
     assert get.reason == "session_required"
     assert (post.body, get.body) == (NOT_ACCEPTABLE, SESSION_REQUIRED)
-    failed = bench.events[0]
+    failed = harness.events[0]
     assert isinstance(failed, CallFailed)
     assert failed.call == handle
     assert failed.error.__cause__ is reported
@@ -220,9 +220,11 @@ def test_when_all_fail_the_error_tells_every_attempt(bench: Bench) -> None:
         ("origin", "another origin, http://evil.example"),
     ],
 )
-def test_whatever_the_get_brings_both_attempts_are_told(bench: Bench, how: str, part: str) -> None:
-    bench.take().refuse(404, b"nothing here")
-    asked = bench.take("GET")
+def test_whatever_the_get_brings_both_attempts_are_told(
+    harness: ClientHarness, how: str, part: str
+) -> None:
+    harness.take().refuse(404, b"nothing here")
+    asked = harness.take("GET")
     if how == "refused":
         asked.refuse(405)
     elif how == "html":
@@ -234,14 +236,14 @@ def test_whatever_the_get_brings_both_attempts_are_told(bench: Bench, how: str, 
     elif how == "cut":
         asked.cut()
     elif how == "silence":
-        bench.wait(30)
+        harness.wait(30)
     else:
         asked.open_stream()
         if how == "message":
             asked.event(b"{}")
         else:
             tell_endpoint(asked, "http://evil.example/")
-    reported = failure(bench)
+    reported = failure(harness)
     assert isinstance(reported, NegotiationFailed)
     assert len(reported.attempts) == 2
     for attempt, line in zip(reported.attempts, str(reported).split("\n")[1:], strict=True):
@@ -252,13 +254,13 @@ def test_whatever_the_get_brings_both_attempts_are_told(bench: Bench, how: str, 
 
 
 @pytest.mark.parametrize("status", [404, 503])
-def test_an_endpoint_that_does_not_take_initialize(bench: Bench, status: int) -> None:
-    bench.take().refuse(405)
-    stream = bench.take("GET")
+def test_an_endpoint_that_does_not_take_initialize(harness: ClientHarness, status: int) -> None:
+    harness.take().refuse(405)
+    stream = harness.take("GET")
     stream.open_stream()
     tell_endpoint(stream)
-    bench.take().refuse(status)
-    reported = failure(bench)
+    harness.take().refuse(status)
+    reported = failure(harness)
     assert stream.aborted
     assert isinstance(reported, NegotiationFailed)
     assert "/messages?... was answered with HTTP" in str(reported)
@@ -277,24 +279,24 @@ def test_an_endpoint_that_does_not_take_initialize(bench: Bench, status: int) ->
     ],
 )
 def test_a_success_that_is_no_answer(
-    bench: Bench, answer: bytes, headers: dict[str, str], said: str
+    harness: ClientHarness, answer: bytes, headers: dict[str, str], said: str
 ) -> None:
-    bench.take().refuse(200, answer, **headers)
-    assert str(failure(bench)).endswith(f"was answered with HTTP 200: {said}")
+    harness.take().refuse(200, answer, **headers)
+    assert str(failure(harness)).endswith(f"was answered with HTTP 200: {said}")
 
 
-def test_who_did_not_answer_is_told(bench: Bench) -> None:
-    bench.take().cut("cable cut")
-    assert str(failure(bench)) == f"initialize was not answered by {URL}: cable cut"
+def test_who_did_not_answer_is_told(harness: ClientHarness) -> None:
+    harness.take().cut("cable cut")
+    assert str(failure(harness)) == f"initialize was not answered by {URL}: cable cut"
 
 
-def test_who_was_silent_is_told(bench: Bench) -> None:
-    bench.take()
-    bench.wait(30)
-    assert str(failure(bench)) == f"initialize got no answer from {URL} within 30 s"
+def test_who_was_silent_is_told(harness: ClientHarness) -> None:
+    harness.take()
+    harness.wait(30)
+    assert str(failure(harness)) == f"initialize got no answer from {URL} within 30 s"
 
 
-def test_whose_answer_breaks_the_protocol_is_told(bench: Bench) -> None:
-    bench.take().refuse(200, b"hi", **JSON)
+def test_whose_answer_breaks_the_protocol_is_told(harness: ClientHarness) -> None:
+    harness.take().refuse(200, b"hi", **JSON)
     said = f"The answer to initialize from {URL} breaks the protocol: Not valid JSON"
-    assert str(failure(bench)).startswith(said)
+    assert str(failure(harness)).startswith(said)

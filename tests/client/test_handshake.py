@@ -21,14 +21,14 @@ from sansmcp.events import CallFailed, Closed, Connected, MessageUndelivered, Pr
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp.states import ClientState
 
-from .bench import (
+from .harness import (
     LATEST,
     ONCE,
     POLICY,
     SESSION,
     URL,
     Asked,
-    Bench,
+    ClientHarness,
     error,
     initialized,
     notification,
@@ -38,19 +38,19 @@ requirement = pytest.mark.requirement
 
 
 @pytest.fixture
-def bench() -> Bench:
-    bench = Bench(reconnect=ONCE)
-    bench.do(bench.client.start)
-    return bench
+def harness() -> ClientHarness:
+    harness = ClientHarness(reconnect=ONCE)
+    harness.run_command(harness.client.start)
+    return harness
 
 
-def failure(bench: Bench) -> CallError:
+def failure(harness: ClientHarness) -> CallError:
     """The client is closed, and says why."""
-    event = bench.events[-1]
+    event = harness.events[-1]
     assert isinstance(event, Closed)
     assert event.error is not None
-    assert bench.client.state is ClientState.CLOSED
-    assert bench.client.next_deadline() is None
+    assert harness.client.state is ClientState.CLOSED
+    assert harness.client.next_deadline() is None
     return event.error
 
 
@@ -65,14 +65,14 @@ def failure(bench: Bench) -> CallError:
     "SESSION-C-005",
 )
 def test_initialize_comes_first() -> None:
-    bench = Bench(
+    harness = ClientHarness(
         name="me",
         version="7",
         capabilities={"roots": {}},
         headers=((b"authorization", b"Bearer x"),),
     )
-    bench.do(bench.client.start)
-    asked = bench.take()
+    harness.run_command(harness.client.start)
+    asked = harness.take()
     assert asked.json == {
         "jsonrpc": "2.0",
         "id": 0,
@@ -97,22 +97,22 @@ def test_initialize_comes_first() -> None:
 @pytest.mark.parametrize("count", range(1, len(HANDSHAKE_VERSIONS) + 1))
 def test_the_newest_of_the_versions_that_were_set_is_offered(count: int) -> None:
     versions = HANDSHAKE_VERSIONS[:count]
-    bench = Bench(versions=versions)
-    bench.do(bench.client.start)
-    assert bench.take().json["params"]["protocolVersion"] == versions[-1]
+    harness = ClientHarness(versions=versions)
+    harness.run_command(harness.client.start)
+    assert harness.take().json["params"]["protocolVersion"] == versions[-1]
 
 
 @requirement("LIFECYCLE-C-002", "LIFECYCLE-C-003", "VERS-C-001", "VERS-C-002", "SESSION-C-002")
-def test_calls_wait_until_the_server_has_taken_the_notification(bench: Bench) -> None:
-    bench.do(bench.client.call, "tools/call", {"name": "x"})
-    bench.take_initialize()
-    confirmation = bench.take()
+def test_calls_wait_until_the_server_has_taken_the_notification(harness: ClientHarness) -> None:
+    harness.run_command(harness.client.call, "tools/call", {"name": "x"})
+    harness.take_initialize()
+    confirmation = harness.take()
     assert confirmation.json == {"jsonrpc": "2.0", "method": "notifications/initialized"}
     assert confirmation.header("mcp-session-id") == SESSION
     assert confirmation.header("mcp-protocol-version") == LATEST
-    assert bench.events == []
+    assert harness.events == []
     confirmation.accept()
-    assert bench.events == [
+    assert harness.events == [
         Connected(
             transport="streamable-http",
             version=LATEST,
@@ -121,7 +121,7 @@ def test_calls_wait_until_the_server_has_taken_the_notification(bench: Bench) ->
             instructions=None,
         )
     ]
-    asked = bench.take()
+    asked = harness.take()
     assert asked.json["method"] == "tools/call"
     assert asked.header("mcp-session-id") == SESSION
 
@@ -132,60 +132,62 @@ def test_calls_wait_until_the_server_has_taken_the_notification(bench: Bench) ->
     [("2024-11-05", None), ("2025-03-26", None), ("2025-06-18", "2025-06-18"), (LATEST, LATEST)],
 )
 def test_the_version_header_is_sent_where_it_exists(
-    bench: Bench, version: str, header: str | None
+    harness: ClientHarness, version: str, header: str | None
 ) -> None:
-    bench.take_initialize(version)
-    confirmation = bench.take()
+    harness.take_initialize(version)
+    confirmation = harness.take()
     assert confirmation.header("mcp-protocol-version") == header
     confirmation.accept()
-    assert isinstance(bench.events[-1], Connected)
-    assert bench.events[-1].version == version
+    assert isinstance(harness.events[-1], Connected)
+    assert harness.events[-1].version == version
 
 
-def test_a_server_without_sessions(bench: Bench) -> None:
-    bench.shake_hands(session=None)
-    _, asked = bench.call()
+def test_a_server_without_sessions(harness: ClientHarness) -> None:
+    harness.initialize(session=None)
+    _, asked = harness.call()
     assert asked.header("mcp-session-id") is None
-    bench.do(bench.client.close)
-    assert bench.requests == []
-    assert isinstance(bench.events[-1], Closed)
+    harness.run_command(harness.client.close)
+    assert harness.requests == []
+    assert isinstance(harness.events[-1], Closed)
 
 
-def test_the_answer_may_be_a_stream(bench: Bench) -> None:
-    asked = bench.take()
+def test_the_answer_may_be_a_stream(harness: ClientHarness) -> None:
+    asked = harness.take()
     asked.head(content_type="text/event-stream; charset=utf-8", mcp_session_id=SESSION)
     asked.event(notification("notifications/message", data=1))
     asked.event(b"not json")
     asked.event(initialized(asked.id))
-    assert bench.take().header("mcp-session-id") == SESSION
+    assert harness.take().header("mcp-session-id") == SESSION
     asked.end()
     assert not asked.aborted
-    assert isinstance(bench.events[-1], ProtocolViolation)
+    assert isinstance(harness.events[-1], ProtocolViolation)
 
 
 @pytest.mark.parametrize("status", [200, 202, 204])
-def test_any_success_takes_the_notification(bench: Bench, status: int) -> None:
-    bench.take_initialize()
-    bench.take().refuse(status, b"whatever", content_type="text/html")
-    assert isinstance(bench.events[-1], Connected)
+def test_any_success_takes_the_notification(harness: ClientHarness, status: int) -> None:
+    harness.take_initialize()
+    harness.take().refuse(status, b"whatever", content_type="text/html")
+    assert isinstance(harness.events[-1], Connected)
 
 
-def test_a_stream_as_the_answer_to_the_notification_is_not_waited_for(bench: Bench) -> None:
-    bench.take_initialize()
-    asked = bench.take()
+def test_a_stream_as_the_answer_to_the_notification_is_not_waited_for(
+    harness: ClientHarness,
+) -> None:
+    harness.take_initialize()
+    asked = harness.take()
     asked.open_stream()
     assert asked.aborted
-    assert isinstance(bench.events[-1], Connected)
+    assert isinstance(harness.events[-1], Connected)
 
 
-def test_instructions_are_told(bench: Bench) -> None:
-    asked = bench.take()
+def test_instructions_are_told(harness: ClientHarness) -> None:
+    asked = harness.take()
     message = initialized(asked.id)
     message["result"]["instructions"] = "be nice"
     message["result"]["serverInfo"] = "odd"
     asked.answer(message)
-    bench.take().accept()
-    (event,) = bench.events
+    harness.take().accept()
+    (event,) = harness.events
     assert isinstance(event, Connected)
     assert (event.instructions, event.server_info) == ("be nice", {})
 
@@ -195,33 +197,33 @@ def test_instructions_are_told(bench: Bench) -> None:
 
 @requirement("LIFECYCLE-C-006")
 @pytest.mark.parametrize("version", ["2026-07-28", "1.0", "draft"])
-def test_no_common_version(bench: Bench, version: str) -> None:
-    bench.take_initialize(version)
-    error = failure(bench)
+def test_no_common_version(harness: ClientHarness, version: str) -> None:
+    harness.take_initialize(version)
+    error = failure(harness)
     assert isinstance(error, NegotiationFailed)
     assert version in str(error)
     assert LATEST in str(error)
 
 
 @pytest.mark.parametrize("result", [{}, {"protocolVersion": 1}, [], None, "x"])
-def test_an_answer_without_a_version(bench: Bench, result: Any) -> None:
-    asked = bench.take()
+def test_an_answer_without_a_version(harness: ClientHarness, result: Any) -> None:
+    asked = harness.take()
     asked.answer({"jsonrpc": "2.0", "id": asked.id, "result": result})
-    assert isinstance(failure(bench), InvalidResponse)
+    assert isinstance(failure(harness), InvalidResponse)
 
 
 @pytest.mark.parametrize("session", ["", "a b", "\x01", "x" * 2000])
-def test_an_illegal_session_id(bench: Bench, session: str) -> None:
-    asked = bench.take()
+def test_an_illegal_session_id(harness: ClientHarness, session: str) -> None:
+    asked = harness.take()
     asked.answer(initialized(asked.id), mcp_session_id=session)
-    assert isinstance(failure(bench), InvalidResponse)
+    assert isinstance(failure(harness), InvalidResponse)
 
 
 @pytest.mark.parametrize("status", [200, 400, 500])
-def test_an_error_of_the_server(bench: Bench, status: int) -> None:
-    asked = bench.take()
+def test_an_error_of_the_server(harness: ClientHarness, status: int) -> None:
+    asked = harness.take()
     asked.answer(error(asked.id, -32602, "bad version"), status)
-    raised = failure(bench)
+    raised = failure(harness)
     assert isinstance(raised, JsonRpcError)
     assert (raised.code, raised.message) == (-32602, "bad version")
 
@@ -241,9 +243,9 @@ def test_an_error_of_the_server(bench: Bench, status: int) -> None:
         (204, b"", "HTTP 204"),
     ],
 )
-def test_no_mcp_server(bench: Bench, status: int, body: bytes, part: str) -> None:
-    bench.take().refuse(status, body, content_type="text/html")
-    error = failure(bench)
+def test_no_mcp_server(harness: ClientHarness, status: int, body: bytes, part: str) -> None:
+    harness.take().refuse(status, body, content_type="text/html")
+    error = failure(harness)
     assert isinstance(error, RequestRefused)
     assert part in str(error)
     assert f"POST {URL}" in str(error)
@@ -252,9 +254,9 @@ def test_no_mcp_server(bench: Bench, status: int, body: bytes, part: str) -> Non
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"null", b"[]", b'{"jsonrpc":"2.0","id":0}'])
-def test_an_answer_that_cannot_be_read(bench: Bench, body: bytes) -> None:
-    bench.take().answer(body)
-    error = failure(bench)
+def test_an_answer_that_cannot_be_read(harness: ClientHarness, body: bytes) -> None:
+    harness.take().answer(body)
+    error = failure(harness)
     if body == b"[]":
         assert isinstance(error, Disconnected)
     else:
@@ -264,54 +266,54 @@ def test_an_answer_that_cannot_be_read(bench: Bench, body: bytes) -> None:
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_connection_that_breaks(begun: bool) -> None:
-    bench = Bench(reconnect=POLICY if begun else ONCE)
-    bench.do(bench.client.start)
-    asked = bench.take()
+    harness = ClientHarness(reconnect=POLICY if begun else ONCE)
+    harness.run_command(harness.client.start)
+    asked = harness.take()
     if begun:
         asked.open_stream()
         asked.event(id="1")
     asked.cut("no route to host")
     if begun:  # an event id was seen: the answer can be fetched
-        bench.wait(0.5)
-        resumed = bench.take("GET")
+        harness.wait(0.5)
+        resumed = harness.take("GET")
         assert resumed.header("last-event-id") == "1"
         resumed.open_stream()
         resumed.event(initialized(asked.id))
-        assert bench.take().json["method"] == "notifications/initialized"
+        assert harness.take().json["method"] == "notifications/initialized"
     else:
-        error = failure(bench)
+        error = failure(harness)
         assert isinstance(error, Disconnected)
         assert "no route to host" in str(error)
 
 
 @requirement("CANCEL-C-001", "LIFECYCLE-B-003")
 @pytest.mark.parametrize("confirming", [False, True])
-def test_a_server_that_does_not_answer(bench: Bench, confirming: bool) -> None:
+def test_a_server_that_does_not_answer(harness: ClientHarness, confirming: bool) -> None:
     if confirming:
-        bench.take_initialize()
-    asked = bench.take()
-    bench.wait(29)
-    assert bench.events == []
-    bench.wait(1)
-    error = failure(bench)
+        harness.take_initialize()
+    asked = harness.take()
+    harness.wait(29)
+    assert harness.events == []
+    harness.wait(1)
+    error = failure(harness)
     assert isinstance(error, RequestTimeout)
     assert error.seconds == 30
     assert asked.aborted
-    assert bench.requests == []
+    assert harness.requests == []
 
 
 @pytest.mark.parametrize("status", [400, 403, 500])
-def test_a_server_that_does_not_take_the_notification(bench: Bench, status: int) -> None:
-    bench.take_initialize()
-    bench.take().refuse(status, b"no")
-    assert str(status) in str(failure(bench))
-    assert isinstance(bench.events[0], MessageUndelivered)
+def test_a_server_that_does_not_take_the_notification(harness: ClientHarness, status: int) -> None:
+    harness.take_initialize()
+    harness.take().refuse(status, b"no")
+    assert str(status) in str(failure(harness))
+    assert isinstance(harness.events[0], MessageUndelivered)
 
 
-def test_calls_that_wait_fail_with_the_handshake(bench: Bench) -> None:
-    handle = bench.do(bench.client.call, "tools/list")
-    bench.take().refuse(500)
-    (failed, closed) = bench.events
+def test_calls_that_wait_fail_with_the_handshake(harness: ClientHarness) -> None:
+    handle = harness.run_command(harness.client.call, "tools/list")
+    harness.take().refuse(500)
+    (failed, closed) = harness.events
     assert isinstance(failed, CallFailed)
     assert isinstance(closed, Closed)
     assert failed.call == handle
@@ -319,30 +321,32 @@ def test_calls_that_wait_fail_with_the_handshake(bench: Bench) -> None:
     assert failed.error.__cause__ is closed.error
 
 
-def test_a_question_during_the_handshake_finds_its_way(bench: Bench) -> None:
-    asked = bench.take()
+def test_a_question_during_the_handshake_finds_its_way(harness: ClientHarness) -> None:
+    asked = harness.take()
     asked.open_stream()
     asked.event({"jsonrpc": "2.0", "id": 1, "method": "ping"})
-    assert bench.take().json == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    assert harness.take().json == {"jsonrpc": "2.0", "id": 1, "result": {}}
 
 
 # Redirects
 
 
-def redirected(bench: Bench, status: int, location: str) -> Asked | None:
-    bench.take().refuse(status, location=location)
-    return bench.take() if bench.requests else None
+def redirected(harness: ClientHarness, status: int, location: str) -> Asked | None:
+    harness.take().refuse(status, location=location)
+    return harness.take() if harness.requests else None
 
 
 @requirement("SSE-C-029")
 @pytest.mark.parametrize("status", [307, 308])
 @pytest.mark.parametrize("location", ["/mcp/", "http://localhost:8000/mcp/", "mcp/", "?x=1"])
-def test_redirects_within_the_origin_are_followed(bench: Bench, status: int, location: str) -> None:
-    asked = redirected(bench, status, location)
+def test_redirects_within_the_origin_are_followed(
+    harness: ClientHarness, status: int, location: str
+) -> None:
+    asked = redirected(harness, status, location)
     assert asked is not None
     assert asked.json["method"] == "initialize"
     asked.answer(initialized(asked.id))
-    assert bench.take().effect.url == asked.effect.url  # it is remembered
+    assert harness.take().effect.url == asked.effect.url  # it is remembered
 
 
 @requirement("SESSION-C-001")
@@ -360,23 +364,23 @@ def test_redirects_within_the_origin_are_followed(bench: Bench, status: int, loc
         (303, "/mcp/"),
     ],
 )
-def test_other_redirects_are_not(bench: Bench, status: int, location: str) -> None:
-    assert redirected(bench, status, location) is None
-    error = failure(bench)
+def test_other_redirects_are_not(harness: ClientHarness, status: int, location: str) -> None:
+    assert redirected(harness, status, location) is None
+    error = failure(harness)
     assert isinstance(error, RequestRefused)
     assert location in str(error)
 
 
-def test_redirects_are_bounded(bench: Bench) -> None:
+def test_redirects_are_bounded(harness: ClientHarness) -> None:
     for _ in range(3):
-        bench.take().refuse(307, location="/mcp")
-    assert redirected(bench, 307, "/mcp") is None
-    assert isinstance(failure(bench), RequestRefused)
+        harness.take().refuse(307, location="/mcp")
+    assert redirected(harness, 307, "/mcp") is None
+    assert isinstance(failure(harness), RequestRefused)
 
 
-def test_a_redirect_without_a_location(bench: Bench) -> None:
-    bench.take().refuse(307)
-    assert isinstance(failure(bench), RequestRefused)
+def test_a_redirect_without_a_location(harness: ClientHarness) -> None:
+    harness.take().refuse(307)
+    assert isinstance(failure(harness), RequestRefused)
 
 
 # Holding it wrong
@@ -387,10 +391,10 @@ def test_what_cannot_be_done_is_refused_at_once() -> None:
         Client("localhost:8000", jitter=float)
     with pytest.raises(LocalProtocolError, match="version"):
         Client(URL, jitter=float, versions=("2025-11-25", "nope"))
-    bench = Bench()
+    harness = ClientHarness()
     with pytest.raises(LocalProtocolError, match="Connected"):
-        bench.client.notify("x", now=0)
-    bench.do(bench.client.start)
+        harness.client.notify("x", now=0)
+    harness.run_command(harness.client.start)
     with pytest.raises(LocalProtocolError):
-        bench.client.start(now=0)
-    assert len(bench.requests) == 1
+        harness.client.start(now=0)
+    assert len(harness.requests) == 1

@@ -29,11 +29,11 @@ from sansmcp.events import (
 from sansmcp.messages import Notification, Request
 from sansmcp.states import ClientState
 
-from .bench import (
+from .harness import (
     LATEST,
     ONCE,
     URL,
-    Bench,
+    ClientHarness,
     error,
     initialized,
     notification,
@@ -41,15 +41,15 @@ from .bench import (
     request,
     response,
 )
-from .sse_bench import ENDPOINT, SseBench, tell_endpoint
+from .sse_harness import ENDPOINT, SseHarness, tell_endpoint
 
 requirement = pytest.mark.requirement
 HOST = "http://localhost:8000"
 
 
 @pytest.fixture
-def bench() -> SseBench:
-    return SseBench(capabilities={"elicitation": {}, "roots": {}}).connect()
+def harness() -> SseHarness:
+    return SseHarness(capabilities={"elicitation": {}, "roots": {}}).connect()
 
 
 # The handshake
@@ -69,34 +69,34 @@ def bench() -> SseBench:
     [("2024-11-05", None), ("2025-03-26", None), ("2025-06-18", "2025-06-18"), (LATEST, LATEST)],
 )
 def test_the_handshake(version: str, header: str | None) -> None:
-    bench = SseBench().start()
-    stream = bench.take("GET")
+    harness = SseHarness().start()
+    stream = harness.take("GET")
     assert (stream.effect.url, stream.header("accept")) == (URL, "text/event-stream")
     stream.open_stream()
-    assert bench.requests == []
+    assert harness.requests == []
     tell_endpoint(stream)
-    asked = bench.take()
+    asked = harness.take()
     assert asked.effect.url == HOST + ENDPOINT
     assert asked.effect.head.target == ENDPOINT.encode()
-    elsewhere = Bench()
-    elsewhere.do(elsewhere.client.start)
+    elsewhere = ClientHarness()
+    elsewhere.run_command(elsewhere.client.start)
     assert asked.json == elsewhere.take().json  # as on Streamable HTTP
     assert asked.json["params"]["protocolVersion"] == LATEST
     assert asked.header("content-type") == "application/json"
     assert asked.header("mcp-protocol-version") is None
     asked.accept()
-    assert bench.requests == []
+    assert harness.requests == []
     stream.event(initialized(asked.id, version))
-    confirmation = bench.take()
+    confirmation = harness.take()
     assert confirmation.effect.url == HOST + ENDPOINT
     assert confirmation.json == {"jsonrpc": "2.0", "method": "notifications/initialized"}
     assert confirmation.header("mcp-protocol-version") == header
-    assert bench.events == []
+    assert harness.events == []
     confirmation.accept()
-    (event,) = bench.events
+    (event,) = harness.events
     assert isinstance(event, Connected)
     assert (event.transport, event.version) == ("http+sse", version)
-    _, asked = bench.call()
+    _, asked = harness.call()
     assert asked.effect.url == HOST + ENDPOINT
     assert asked.header("mcp-protocol-version") == header
     assert asked.header("mcp-session-id") is None
@@ -104,9 +104,9 @@ def test_the_handshake(version: str, header: str | None) -> None:
 
 @requirement("LEGACYSSE-C-009", "AUTH-C-001")
 def test_the_headers_of_the_application_are_sent_with_all_requests() -> None:
-    bench = SseBench(headers=((b"authorization", b"Bearer x"),)).start()
-    assert bench.requests[0].header("authorization") == "Bearer x"
-    assert bench.locate().header("authorization") == "Bearer x"
+    harness = SseHarness(headers=((b"authorization", b"Bearer x"),)).start()
+    assert harness.requests[0].header("authorization") == "Bearer x"
+    assert harness.locate().header("authorization") == "Bearer x"
 
 
 @requirement("LEGACYSSE-C-002")
@@ -122,141 +122,143 @@ def test_the_headers_of_the_application_are_sent_with_all_requests() -> None:
     ],
 )
 def test_the_endpoint_may_be_any_reference(endpoint: str, url: str) -> None:
-    assert SseBench().start().locate(endpoint).effect.url == url
+    assert SseHarness().start().locate(endpoint).effect.url == url
 
 
 @pytest.mark.parametrize("block", [b":\n\n", b"retry: 5\n\n", b"id: 1\n\n", b"event: x\n\n"])
 def test_blocks_that_the_standard_drops_are_no_first_event(block: bytes) -> None:
-    bench = SseBench().start()
-    stream = bench.take("GET")
+    harness = SseHarness().start()
+    stream = harness.take("GET")
     stream.open_stream()
     stream.feed(BodyData(block))
     tell_endpoint(stream)
-    assert bench.take().effect.url == HOST + ENDPOINT
+    assert harness.take().effect.url == HOST + ENDPOINT
 
 
 @requirement("LEGACYSSE-C-004")
 @pytest.mark.parametrize("status", [200, 201, 202, 204])
 @pytest.mark.parametrize("body", [b"", b"Accepted", b'{"jsonrpc":"2.0","id":1,"result":"no"}'])
-def test_any_success_acknowledges_a_post(bench: SseBench, status: int, body: bytes) -> None:
-    handle, asked = bench.call()
+def test_any_success_acknowledges_a_post(harness: SseHarness, status: int, body: bytes) -> None:
+    handle, asked = harness.call()
     asked.refuse(status, body, content_type="application/json")
-    assert bench.events == []
-    bench.say(response(asked.id, {"on": "the stream"}))
-    assert bench.events == [CallCompleted(handle, {"on": "the stream"})]
-    assert bench.client.next_deadline() is None
+    assert harness.events == []
+    harness.say(response(asked.id, {"on": "the stream"}))
+    assert harness.events == [CallCompleted(handle, {"on": "the stream"})]
+    assert harness.client.next_deadline() is None
 
 
-def test_a_stream_as_the_answer_to_a_post_is_not_waited_for(bench: SseBench) -> None:
-    _, asked = bench.call()
+def test_a_stream_as_the_answer_to_a_post_is_not_waited_for(harness: SseHarness) -> None:
+    _, asked = harness.call()
     asked.open_stream()
     assert asked.aborted
-    assert bench.events == []
+    assert harness.events == []
 
 
-def test_the_answer_may_come_before_the_acknowledgement(bench: SseBench) -> None:
-    handle, asked = bench.call()
-    bench.say(response(asked.id))
-    assert bench.events == [CallCompleted(handle, {})]
+def test_the_answer_may_come_before_the_acknowledgement(harness: SseHarness) -> None:
+    handle, asked = harness.call()
+    harness.say(response(asked.id))
+    assert harness.events == [CallCompleted(handle, {})]
     asked.cut()
-    assert len(bench.events) == 1
-    _, asked = bench.call()
-    bench.say(response(asked.id))
-    bench.wait(1)  # long enough for an acknowledgement that nobody needs
+    assert len(harness.events) == 1
+    _, asked = harness.call()
+    harness.say(response(asked.id))
+    harness.wait(1)  # long enough for an acknowledgement that nobody needs
     assert asked.aborted
-    assert bench.client.next_deadline() is None
+    assert harness.client.next_deadline() is None
 
 
 # A handshake that fails
 
 
 def test_initialize_is_refused() -> None:
-    bench = SseBench(reconnect=ONCE).start()
-    bench.locate().refuse(503, b"busy")
-    failure = bench.closed()
+    harness = SseHarness(reconnect=ONCE).start()
+    harness.locate().refuse(503, b"busy")
+    failure = harness.closed()
     assert isinstance(failure, RequestRefused)
     assert (failure.status, failure.url) == (503, HOST + ENDPOINT)
-    assert bench.stream.aborted
+    assert harness.stream.aborted
 
 
 @pytest.mark.parametrize("accepted", [True, False])
 def test_initialize_is_not_answered(accepted: bool) -> None:
-    bench = SseBench(connect_timeout=7).start()
-    asked = bench.locate()
+    harness = SseHarness(connect_timeout=7).start()
+    asked = harness.locate()
     if accepted:
         asked.accept()
-    bench.wait(7)
-    assert isinstance(bench.closed(), RequestTimeout)
-    assert bench.stream.aborted
+    harness.wait(7)
+    assert isinstance(harness.closed(), RequestTimeout)
+    assert harness.stream.aborted
     assert asked.aborted is not accepted
 
 
 def test_initialize_is_answered_by_an_error() -> None:
-    bench = SseBench().start()
-    asked = bench.locate()
-    bench.say(error(asked.id, -32602, "bad version"))
-    assert isinstance(bench.closed(), JsonRpcError)
+    harness = SseHarness().start()
+    asked = harness.locate()
+    harness.say(error(asked.id, -32602, "bad version"))
+    assert isinstance(harness.closed(), JsonRpcError)
 
 
 def test_the_connection_of_initialize_breaks() -> None:
-    bench = SseBench(reconnect=ONCE).start()
-    bench.locate().cut()
-    assert isinstance(bench.closed(), Disconnected)
+    harness = SseHarness(reconnect=ONCE).start()
+    harness.locate().cut()
+    assert isinstance(harness.closed(), Disconnected)
 
 
 @pytest.mark.parametrize("status", [400, 404, 500])
 def test_the_confirmation_is_refused(status: int) -> None:
-    bench = SseBench(reconnect=ONCE).start()
-    bench.take_initialize()
-    bench.take().refuse(status)
-    assert str(status) in str(bench.closed())
-    assert [type(event) for event in bench.events] == [MessageUndelivered]
+    harness = SseHarness(reconnect=ONCE).start()
+    harness.take_initialize()
+    harness.take().refuse(status)
+    assert str(status) in str(harness.closed())
+    assert [type(event) for event in harness.events] == [MessageUndelivered]
 
 
 # What a POST can bring about
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 413, 500])
-def test_a_refused_post_fails_its_call_only(bench: SseBench, status: int) -> None:
-    other, id = bench.make()
-    handle, asked = bench.call("tools/list")
+def test_a_refused_post_fails_its_call_only(harness: SseHarness, status: int) -> None:
+    other, id = harness.make()
+    handle, asked = harness.call("tools/list")
     asked.refuse(status, b"because")
-    failure = only_failure(bench, handle)
+    failure = only_failure(harness, handle)
     assert isinstance(failure, RequestRefused)
     assert (failure.status, failure.url, failure.body) == (status, HOST + ENDPOINT, b"because")
-    bench.say(response(id))
-    assert bench.events == [CallCompleted(other, {})]
-    assert bench.client.state is ClientState.READY
+    harness.say(response(id))
+    assert harness.events == [CallCompleted(other, {})]
+    assert harness.client.state is ClientState.READY
 
 
-def test_a_broken_post_fails_its_call_only(bench: SseBench) -> None:
-    other, id = bench.make()
-    handle, asked = bench.call("tools/list")
+def test_a_broken_post_fails_its_call_only(harness: SseHarness) -> None:
+    other, id = harness.make()
+    handle, asked = harness.call("tools/list")
     asked.cut()
-    failure = only_failure(bench, handle)
+    failure = only_failure(harness, handle)
     assert isinstance(failure, Disconnected)
     assert "cable cut" in str(failure)
-    bench.say(response(asked.id), response(id))  # the answer that nobody waits for any more
-    assert bench.events == [CallCompleted(other, {})]
+    harness.say(response(asked.id), response(id))  # the answer that nobody waits for any more
+    assert harness.events == [CallCompleted(other, {})]
 
 
-def test_an_error_with_the_id_of_the_call_is_its_answer_wherever_it_comes(bench: SseBench) -> None:
-    handle, asked = bench.call()
+def test_an_error_with_the_id_of_the_call_is_its_answer_wherever_it_comes(
+    harness: SseHarness,
+) -> None:
+    handle, asked = harness.call()
     asked.answer(error(asked.id, -5, "no"), 400)
-    failure = only_failure(bench, handle)
+    failure = only_failure(harness, handle)
     assert isinstance(failure, JsonRpcError)
     assert (failure.code, failure.http_status) == (-5, 400)
 
 
 @requirement("CANCEL-B-001", "LIFECYCLE-B-005")
-def test_timeouts_and_cancellations_are_posted(bench: SseBench) -> None:
-    handle, id = bench.make(timeout=5)
-    bench.wait(5)
-    assert isinstance(only_failure(bench, handle), RequestTimeout)
-    assert bench.take().json["params"]["requestId"] == id
-    handle, id = bench.make()
-    bench.do(bench.client.cancel, handle, "bored")
-    post = bench.take()
+def test_timeouts_and_cancellations_are_posted(harness: SseHarness) -> None:
+    handle, id = harness.make(timeout=5)
+    harness.wait(5)
+    assert isinstance(only_failure(harness, handle), RequestTimeout)
+    assert harness.take().json["params"]["requestId"] == id
+    handle, id = harness.make()
+    harness.run_command(harness.client.cancel, handle, "bored")
+    post = harness.take()
     assert post.json == notification("notifications/cancelled", requestId=id, reason="bored")
     assert post.effect.url == HOST + ENDPOINT
 
@@ -265,82 +267,82 @@ def test_timeouts_and_cancellations_are_posted(bench: SseBench) -> None:
 
 
 @requirement("JSONRPC-B-007", "JSONRPC-B-038")
-def test_answers_are_matched_by_id(bench: SseBench) -> None:
-    first, id1 = bench.make()
-    second, id2 = bench.make()
-    third, id3 = bench.make()
-    bench.say(response(id2), [error(id3, -5, "no"), {"bad": 1}, response(id1)], response(id1))
-    kinds = [type(event) for event in bench.events]
+def test_answers_are_matched_by_id(harness: SseHarness) -> None:
+    first, id1 = harness.make()
+    second, id2 = harness.make()
+    third, id3 = harness.make()
+    harness.say(response(id2), [error(id3, -5, "no"), {"bad": 1}, response(id1)], response(id1))
+    kinds = [type(event) for event in harness.events]
     assert kinds == [CallCompleted, CallFailed, ProtocolViolation, CallCompleted]
-    ends = [event.call for event in bench.events if isinstance(event, CallCompleted | CallFailed)]
+    ends = [event.call for event in harness.events if isinstance(event, CallCompleted | CallFailed)]
     assert ends == [second, third, first]
 
 
-def test_notifications_and_progress(bench: SseBench) -> None:
-    handle, id = bench.make(timeout=10)
-    bench.wait(9)
-    bench.say(notification("notifications/progress", progressToken=id, progress=1))
-    bench.say(notification("notifications/message", data="x"))
-    assert bench.take_events() == [
+def test_notifications_and_progress(harness: SseHarness) -> None:
+    handle, id = harness.make(timeout=10)
+    harness.wait(9)
+    harness.say(notification("notifications/progress", progressToken=id, progress=1))
+    harness.say(notification("notifications/message", data="x"))
+    assert harness.take_events() == [
         ProgressReceived(call=handle, progress=1),
         ServerNotified(None, Notification("notifications/message", {"data": "x"})),
     ]
-    bench.wait(9)
-    assert bench.events == []
+    harness.wait(9)
+    assert harness.events == []
 
 
 @requirement("LIFECYCLE-B-010")
-def test_questions_are_answered_by_posts_and_stop_all_clocks(bench: SseBench) -> None:
-    first, _ = bench.make(timeout=10)
-    second, _ = bench.make(timeout=20)
-    bench.say(request("q", "elicitation/create", message="?"))
+def test_questions_are_answered_by_posts_and_stop_all_clocks(harness: SseHarness) -> None:
+    first, _ = harness.make(timeout=10)
+    second, _ = harness.make(timeout=20)
+    harness.say(request("q", "elicitation/create", message="?"))
     asked = Request("q", "elicitation/create", {"message": "?"})
-    assert bench.take_events() == [ServerRequestReceived(None, asked)]
-    bench.wait(1000)
-    bench.do(bench.client.respond, "q", {"action": "decline"})
-    post = bench.take()
+    assert harness.take_events() == [ServerRequestReceived(None, asked)]
+    harness.wait(1000)
+    harness.run_command(harness.client.respond, "q", {"action": "decline"})
+    post = harness.take()
     assert post.json == response("q", {"action": "decline"})
     assert post.effect.url == HOST + ENDPOINT
     post.refuse(503)  # it may pass: the answer is sent again
-    bench.wait(1)
-    assert bench.take().json == post.json
-    bench.wait(9)
-    assert isinstance(only_failure(bench, first), RequestTimeout)
-    bench.take()
-    bench.wait(10)
-    assert isinstance(only_failure(bench, second), RequestTimeout)
+    harness.wait(1)
+    assert harness.take().json == post.json
+    harness.wait(9)
+    assert isinstance(only_failure(harness, first), RequestTimeout)
+    harness.take()
+    harness.wait(10)
+    assert isinstance(only_failure(harness, second), RequestTimeout)
 
 
-def test_a_question_may_come_when_no_call_is_running(bench: SseBench) -> None:
-    bench.say(request(1, "roots/list"), request(2, "ping"))
-    assert bench.events == [ServerRequestReceived(None, Request(1, "roots/list", {}))]
-    assert bench.take().json == response(2)
+def test_a_question_may_come_when_no_call_is_running(harness: SseHarness) -> None:
+    harness.say(request(1, "roots/list"), request(2, "ping"))
+    assert harness.events == [ServerRequestReceived(None, Request(1, "roots/list", {}))]
+    assert harness.take().json == response(2)
 
 
 @pytest.mark.parametrize("data", [b"hello", b"{", b'{"jsonrpc":"2.0"}'])
-def test_what_is_no_message_is_reported(bench: SseBench, data: bytes) -> None:
-    handle, id = bench.make()
-    bench.say(data, response(id))
-    violation, completed = bench.events
+def test_what_is_no_message_is_reported(harness: SseHarness, data: bytes) -> None:
+    handle, id = harness.make()
+    harness.say(data, response(id))
+    violation, completed = harness.events
     assert isinstance(violation, ProtocolViolation)
     assert completed == CallCompleted(handle, {})
 
 
-def test_an_invalid_answer_fails_its_call(bench: SseBench) -> None:
-    handle, id = bench.make()
-    bench.say({"jsonrpc": "2.0", "id": id})
-    assert isinstance(only_failure(bench, handle), InvalidResponse)
+def test_an_invalid_answer_fails_its_call(harness: SseHarness) -> None:
+    handle, id = harness.make()
+    harness.say({"jsonrpc": "2.0", "id": id})
+    assert isinstance(only_failure(harness, handle), InvalidResponse)
 
 
-def test_other_events_mean_nothing(bench: SseBench) -> None:
-    handle, id = bench.make()
-    tell_endpoint(bench.stream, "/elsewhere")
+def test_other_events_mean_nothing(harness: SseHarness) -> None:
+    handle, id = harness.make()
+    tell_endpoint(harness.stream, "/elsewhere")
     answer = b'{"jsonrpc":"2.0","id":%d,"result":1}' % id
-    bench.stream.feed(BodyData(encode_event(answer, event="other")))
-    bench.say(b"", notification("n"))
-    assert [type(event) for event in bench.events] == [ServerNotified]
-    bench.do(bench.client.cancel, handle)
-    assert bench.take().effect.url == HOST + ENDPOINT
+    harness.stream.feed(BodyData(encode_event(answer, event="other")))
+    harness.say(b"", notification("n"))
+    assert [type(event) for event in harness.events] == [ServerNotified]
+    harness.run_command(harness.client.cancel, handle)
+    assert harness.take().effect.url == HOST + ENDPOINT
 
 
 def test_any_chunking_gives_the_same_conversation() -> None:
@@ -348,24 +350,24 @@ def test_any_chunking_gives_the_same_conversation() -> None:
     data = b"".join(encode_event(json.dumps(message).encode()) for message in messages)
     told: list[str] = []
     for size in (1, 2, 3, 7, 1000):
-        bench = SseBench().connect()
-        bench.make()
-        bench.make()
+        harness = SseHarness().connect()
+        harness.make()
+        harness.make()
         for start in range(0, len(data), size):
-            bench.stream.feed(BodyData(data[start : start + size]))
-        told.append(repr(bench.events))
+            harness.stream.feed(BodyData(data[start : start + size]))
+        told.append(repr(harness.events))
     assert len(set(told)) == 1
 
 
 def test_an_application_that_takes_no_events_stops_the_reading() -> None:
-    bench = SseBench(limits=Limits(max_queued_events=3)).connect()
-    handle, id = bench.make()
-    bench.takes_events = False
-    bench.say(*[notification(f"n{number}") for number in range(10)], response(id))
-    bench.stream.end()
-    assert bench.is_paused
-    bench.takes_events = True
-    bench.settle()
-    names = [e.notification.method for e in bench.events if isinstance(e, ServerNotified)]
+    harness = SseHarness(limits=Limits(max_queued_events=3)).connect()
+    handle, id = harness.make()
+    harness.takes_events = False
+    harness.say(*[notification(f"n{number}") for number in range(10)], response(id))
+    harness.stream.end()
+    assert harness.is_paused
+    harness.takes_events = True
+    harness.run_pending()
+    names = [e.notification.method for e in harness.events if isinstance(e, ServerNotified)]
     assert names == [f"n{number}" for number in range(10)]
-    assert bench.events[10] == CallCompleted(handle, {})
+    assert harness.events[10] == CallCompleted(handle, {})

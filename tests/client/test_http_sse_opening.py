@@ -16,20 +16,20 @@ from sansmcp import (
     encode_event,
 )
 
-from .bench import (
+from .harness import (
     ONCE,
     URL,
     response,
 )
-from .sse_bench import SseBench, tell_endpoint
+from .sse_harness import SseHarness, tell_endpoint
 
 requirement = pytest.mark.requirement
 
 
 @pytest.fixture
-def opening() -> SseBench:
+def opening() -> SseHarness:
     """A client that asks for its first stream."""
-    return SseBench(connect_timeout=7, reconnect=ONCE).start()
+    return SseHarness(connect_timeout=7, reconnect=ONCE).start()
 
 
 @requirement("LEGACYSSE-C-017")
@@ -43,7 +43,7 @@ def opening() -> SseBench:
         "//evil.example/x",
     ],
 )
-def test_an_endpoint_of_another_origin_is_refused(opening: SseBench, endpoint: str) -> None:
+def test_an_endpoint_of_another_origin_is_refused(opening: SseHarness, endpoint: str) -> None:
     stream = opening.take("GET")
     stream.open_stream()
     tell_endpoint(stream, endpoint)
@@ -57,7 +57,7 @@ def test_an_endpoint_of_another_origin_is_refused(opening: SseBench, endpoint: s
 @pytest.mark.parametrize(
     "endpoint", ["file:///etc/passwd", "http://[::1", "http://u@localhost/", "\u00e4"]
 )
-def test_an_endpoint_that_is_no_url(opening: SseBench, endpoint: str) -> None:
+def test_an_endpoint_that_is_no_url(opening: SseHarness, endpoint: str) -> None:
     stream = opening.take("GET")
     stream.open_stream()
     tell_endpoint(stream, endpoint)
@@ -68,7 +68,7 @@ def test_an_endpoint_that_is_no_url(opening: SseBench, endpoint: str) -> None:
 
 @requirement("LEGACYSSE-C-017")
 @pytest.mark.parametrize(("event", "data"), [("message", b"{}"), ("endpoint", b""), ("ping", b"1")])
-def test_another_event_comes_first(opening: SseBench, event: str, data: bytes) -> None:
+def test_another_event_comes_first(opening: SseHarness, event: str, data: bytes) -> None:
     stream = opening.take("GET")
     stream.open_stream()
     stream.feed(BodyData(encode_event(data, event=event) + encode_event(b"/m", event="endpoint")))
@@ -80,7 +80,7 @@ def test_another_event_comes_first(opening: SseBench, event: str, data: bytes) -
 
 
 @pytest.mark.parametrize("messages", [response(1), [response(1), response(2)]])
-def test_json_is_no_stream(opening: SseBench, messages: Any) -> None:
+def test_json_is_no_stream(opening: SseHarness, messages: Any) -> None:
     opening.take("GET").answer(messages)
     failure = opening.failure()
     assert isinstance(failure, InvalidResponse)
@@ -88,14 +88,14 @@ def test_json_is_no_stream(opening: SseBench, messages: Any) -> None:
 
 
 @pytest.mark.parametrize("body", [b"{}", b"nonsense", b""])
-def test_json_that_is_no_message_is_no_stream_either(opening: SseBench, body: bytes) -> None:
+def test_json_that_is_no_message_is_no_stream_either(opening: SseHarness, body: bytes) -> None:
     opening.take("GET").answer(body)
     assert isinstance(opening.failure(), InvalidResponse)
 
 
 @requirement("LEGACYSSE-C-017")
 @pytest.mark.parametrize("status", [200, 202, 302, 400, 404, 405, 406])
-def test_the_stream_is_refused(opening: SseBench, status: int) -> None:
+def test_the_stream_is_refused(opening: SseHarness, status: int) -> None:
     opening.take("GET").refuse(status, b"<html>", content_type="text/html", location="http://x/")
     failure = opening.failure()
     assert isinstance(failure, RequestRefused)
@@ -105,7 +105,7 @@ def test_the_stream_is_refused(opening: SseBench, status: int) -> None:
 @requirement("AUTH-C-026")
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
 def test_a_refusal_that_says_nothing_about_the_transport_is_reported(
-    opening: SseBench, status: int
+    opening: SseHarness, status: int
 ) -> None:
     opening.take("GET").refuse(status)
     failure = opening.closed()
@@ -114,7 +114,7 @@ def test_a_refusal_that_says_nothing_about_the_transport_is_reported(
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_the_first_stream_breaks_before_it_says_anything(opening: SseBench, begun: bool) -> None:
+def test_the_first_stream_breaks_before_it_says_anything(opening: SseHarness, begun: bool) -> None:
     stream = opening.take("GET")
     if begun:
         stream.open_stream()
@@ -125,7 +125,7 @@ def test_the_first_stream_breaks_before_it_says_anything(opening: SseBench, begu
     assert opening.events == []
 
 
-def test_a_stream_that_ends_without_a_word_is_none_of_this_transport(opening: SseBench) -> None:
+def test_a_stream_that_ends_without_a_word_is_none_of_this_transport(opening: SseHarness) -> None:
     stream = opening.take("GET")
     stream.open_stream()
     stream.end()
@@ -133,7 +133,7 @@ def test_a_stream_that_ends_without_a_word_is_none_of_this_transport(opening: Ss
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_the_endpoint_does_not_come(opening: SseBench, begun: bool) -> None:
+def test_the_endpoint_does_not_come(opening: SseHarness, begun: bool) -> None:
     stream = opening.take("GET")
     if begun:
         stream.open_stream()
@@ -147,18 +147,18 @@ def test_the_endpoint_does_not_come(opening: SseBench, begun: bool) -> None:
 
 
 def test_the_first_event_is_too_large() -> None:
-    bench = SseBench(limits=Limits(max_message_bytes=100)).start()
-    stream = bench.take("GET")
+    harness = SseHarness(limits=Limits(max_message_bytes=100)).start()
+    stream = harness.take("GET")
     stream.open_stream()
     stream.feed(BodyData(b"data: " + b"x" * 100))
-    failure = bench.failure()
+    failure = harness.failure()
     assert isinstance(failure, InvalidResponse)
     assert "100 bytes" in str(failure)
 
 
 @requirement("SSE-C-029")
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_redirects_within_the_origin_are_followed(opening: SseBench, status: int) -> None:
+def test_redirects_within_the_origin_are_followed(opening: SseHarness, status: int) -> None:
     opening.take("GET").refuse(status, location="/v2/sse")
     assert opening.requests[0].effect.url == "http://localhost:8000/v2/sse"
     asked = opening.locate("messages")
@@ -166,9 +166,9 @@ def test_redirects_within_the_origin_are_followed(opening: SseBench, status: int
 
 
 def test_the_endpoint_may_move() -> None:
-    bench = SseBench().connect()
-    _, asked = bench.call()
+    harness = SseHarness().connect()
+    _, asked = harness.call()
     asked.refuse(307, location="/moved")
-    assert bench.take().effect.url == "http://localhost:8000/moved"
-    bench.do(bench.client.notify, "x")
-    assert bench.take().effect.url == "http://localhost:8000/moved"
+    assert harness.take().effect.url == "http://localhost:8000/moved"
+    harness.run_command(harness.client.notify, "x")
+    assert harness.take().effect.url == "http://localhost:8000/moved"

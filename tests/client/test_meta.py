@@ -9,49 +9,51 @@ import pytest
 
 from sansmcp import LocalProtocolError
 
-from .bench import Bench
-from .modern.bench import META, PREFIX, ModernBench, input_required
-from .process_bench import ProcessBench
+from .harness import ClientHarness
+from .modern.harness import META, PREFIX, ModernClientHarness, input_required
+from .process_harness import ProcessHarness
 
 TRACE = {"traceparent": "00-a-b-01"}
 
 
-def test_a_call_may_have_further_members_of_meta(bench: Bench) -> None:
+def test_a_call_may_have_further_members_of_meta(harness: ClientHarness) -> None:
     """Row C9 of the review: there was no meta= on calls."""
     params = {"name": "x", "_meta": {"a": 1, "b": 1}}
-    _, asked = bench.call(params=params, meta=MappingProxyType({"b": 2}))
+    _, asked = harness.call(params=params, meta=MappingProxyType({"b": 2}))
     assert asked.json["params"] == {
         "name": "x",
         "_meta": {"a": 1, "b": 2, "progressToken": asked.id},
     }
     assert params == {"name": "x", "_meta": {"a": 1, "b": 1}}
-    _, asked = bench.call("ping", meta=TRACE)
+    _, asked = harness.call("ping", meta=TRACE)
     assert asked.json["params"]["_meta"] == {**TRACE, "progressToken": asked.id}
 
 
 def test_at_the_stateless_revision_and_in_each_round() -> None:
-    bench = ModernBench().connect()
+    harness = ModernClientHarness().connect()
     meta = {**TRACE, PREFIX + "logLevel": "debug"}
-    _, asked = bench.call(meta=meta)
+    _, asked = harness.call(meta=meta)
     expected = {**META, **meta}
     for _ in range(3):
         assert asked.json["params"]["_meta"] == {**expected, "progressToken": asked.id}
         asked.result(input_required(None, "state"))
-        asked = bench.take()
+        asked = harness.take()
 
 
 def test_on_stdio() -> None:
-    bench = ProcessBench().connect()
-    bench.do(bench.client.call, "tools/call", meta=TRACE)
-    (message,) = bench.written
+    harness = ProcessHarness().connect()
+    harness.run_command(harness.client.call, "tools/call", meta=TRACE)
+    (message,) = harness.written
     assert message["params"]["_meta"] == {**TRACE, "progressToken": message["id"]}
 
 
-def test_a_notification_may_have_it(bench: Bench) -> None:
-    bench.do(bench.client.notify, "notifications/x", meta=TRACE)
-    assert bench.take().json["params"] == {"_meta": TRACE}
-    bench.do(bench.client.notify, "notifications/x", {"a": 1, "_meta": {"b": 1}}, meta=TRACE)
-    assert bench.requests.pop().json["params"] == {"a": 1, "_meta": {"b": 1, **TRACE}}
+def test_a_notification_may_have_it(harness: ClientHarness) -> None:
+    harness.run_command(harness.client.notify, "notifications/x", meta=TRACE)
+    assert harness.take().json["params"] == {"_meta": TRACE}
+    harness.run_command(
+        harness.client.notify, "notifications/x", {"a": 1, "_meta": {"b": 1}}, meta=TRACE
+    )
+    assert harness.requests.pop().json["params"] == {"a": 1, "_meta": {"b": 1, **TRACE}}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ def test_a_notification_may_have_it(bench: Bench) -> None:
     ],
 )
 @pytest.mark.parametrize("command", ["call", "notify"])
-def test_what_meta_cannot_be(bench: Bench, command: str, meta: Any, message: str) -> None:
+def test_what_meta_cannot_be(harness: ClientHarness, command: str, meta: Any, message: str) -> None:
     with pytest.raises(LocalProtocolError, match=message):
-        getattr(bench.client, command)("tools/x", meta=meta, now=0.0)
-    assert bench.client.next_effect().name == "NEED_DATA"  # type: ignore[union-attr]
+        getattr(harness.client, command)("tools/x", meta=meta, now=0.0)
+    assert harness.client.next_effect().name == "NEED_DATA"  # type: ignore[union-attr]

@@ -24,26 +24,26 @@ from sansmcp.events import (
     ServerRequestReceived,
 )
 
-from .bench import Asked, Bench, error, initialized, notification, request, response
+from .harness import Asked, ClientHarness, error, initialized, notification, request, response
 
 requirement = pytest.mark.requirement
 KEY = "sansmcp/multi-turn-sse"
 ELICIT = "elicitation/create"
 
 
-def new_bench(*, named: bool = True, version: str = "2025-11-25", **settings: Any) -> Bench:
+def new_bench(*, named: bool = True, version: str = "2025-11-25", **settings: Any) -> ClientHarness:
     """A client that offers multi-turn streams to a server, which may name them, too."""
     options: Any = {"capabilities": {"elicitation": {}}, "multi_turn": True, **settings}
-    bench = Bench(**options)
-    bench.do(bench.client.start)
-    asked = bench.take()
+    harness = ClientHarness(**options)
+    harness.run_command(harness.client.start)
+    asked = harness.take()
     answer = initialized(asked.id, version)
     if named:
         answer["result"]["capabilities"]["experimental"] = {KEY: {"sep": 1858}}
     asked.answer(answer, mcp_session_id="session-secret-0001")
-    bench.take().accept()
-    bench.events.clear()
-    return bench
+    harness.take().accept()
+    harness.events.clear()
+    return harness
 
 
 def say(asked: Asked, kind: str, id: str, data: bytes | None = None) -> None:
@@ -54,9 +54,9 @@ def ask(asked: Asked, number: int) -> None:
     asked.event(request(f"q{number}", ELICIT, message=number), id=f"e{number + 1}")
 
 
-def open_turn(bench: Bench, questions: int = 2, **options: Any) -> tuple[int, Asked]:
+def open_turn(harness: ClientHarness, questions: int = 2, **options: Any) -> tuple[int, Asked]:
     """A call in whose stream questions were asked; the turn is open."""
-    handle, asked = bench.call(**options)
+    handle, asked = harness.call(**options)
     asked.open_stream()
     say(asked, "buffer_input", "e0")
     for number in range(questions):
@@ -64,8 +64,10 @@ def open_turn(bench: Bench, questions: int = 2, **options: Any) -> tuple[int, As
     return handle, asked
 
 
-def answer(bench: Bench, number: int, result: Any = None) -> None:
-    assert bench.do(bench.client.respond, f"q{number}", {"n": number} if result is None else result)
+def answer(harness: ClientHarness, number: int, result: Any = None) -> None:
+    assert harness.run_command(
+        harness.client.respond, f"q{number}", {"n": number} if result is None else result
+    )
 
 
 def close_turn(asked: Asked, id: str = "e9") -> None:
@@ -82,34 +84,34 @@ def close_turn(asked: Asked, id: str = "e9") -> None:
     [{"named": False}, {"version": "2025-06-18"}, {"multi_turn": False}],
 )
 def test_without_an_agreement_the_events_mean_nothing(settings: Any) -> None:
-    bench = new_bench(**settings)
-    _, asked = open_turn(bench, 1)
-    answer(bench, 0)
-    assert bench.take().json == response("q0", {"n": 0})
+    harness = new_bench(**settings)
+    _, asked = open_turn(harness, 1)
+    answer(harness, 0)
+    assert harness.take().json == response("q0", {"n": 0})
     close_turn(asked)
-    assert any(isinstance(event, Reconnecting) for event in bench.events)
+    assert any(isinstance(event, Reconnecting) for event in harness.events)
 
 
 @pytest.mark.parametrize(("version", "agreed"), [("2025-11-25", True), ("2025-06-18", False)])
 def test_an_operator_may_know_that_the_server_takes_part(version: str, agreed: bool) -> None:
     """Row A19 of the review: the proposal asks for no capability, only for the revision."""
     settings = {"multi_turn": False, "assume_multi_turn": True}
-    bench = new_bench(named=False, version=version, **settings)
-    _, asked = open_turn(bench, 1)
-    answer(bench, 0)
-    assert bool(bench.requests) is not agreed
+    harness = new_bench(named=False, version=version, **settings)
+    _, asked = open_turn(harness, 1)
+    answer(harness, 0)
+    assert bool(harness.requests) is not agreed
     close_turn(asked)
-    assert bench.take().header("last-event-id") == ("e9" if agreed else None)
+    assert harness.take().header("last-event-id") == ("e9" if agreed else None)
 
 
 def test_it_is_offered_beside_other_experiments() -> None:
-    bench = Bench(multi_turn=True, capabilities={"experimental": {"mine": {}}})
-    bench.do(bench.client.start)
-    named = bench.take().json["params"]["capabilities"]
+    harness = ClientHarness(multi_turn=True, capabilities={"experimental": {"mine": {}}})
+    harness.run_command(harness.client.start)
+    named = harness.take().json["params"]["capabilities"]
     assert named == {"experimental": {"mine": {}, KEY: {"sep": 1858}}}
-    bench = Bench(multi_turn=True, versions=("2025-11-25", "2026-07-28"))
-    bench.do(bench.client.start)
-    assert KEY not in bench.take().effect.body.decode()
+    harness = ClientHarness(multi_turn=True, versions=("2025-11-25", "2026-07-28"))
+    harness.run_command(harness.client.start)
+    assert KEY not in harness.take().effect.body.decode()
 
 
 # A turn
@@ -118,14 +120,14 @@ def test_it_is_offered_beside_other_experiments() -> None:
 @requirement("MTURN-C-001", "MTURN-C-002", "MTURN-C-003", "MTURN-C-004", "MTURN-C-005")
 @pytest.mark.parametrize("form", ["stream", "json"])
 def test_a_turn(form: str) -> None:
-    bench = new_bench()
-    handle, asked = open_turn(bench)
-    assert len([e for e in bench.take_events() if isinstance(e, ServerRequestReceived)]) == 2
-    answer(bench, 1)
+    harness = new_bench()
+    handle, asked = open_turn(harness)
+    assert len([e for e in harness.take_events() if isinstance(e, ServerRequestReceived)]) == 2
+    answer(harness, 1)
     close_turn(asked)
-    assert (bench.requests, bench.events) == ([], [])
-    answer(bench, 0)
-    going_on = bench.take()
+    assert (harness.requests, harness.events) == ([], [])
+    answer(harness, 0)
+    going_on = harness.take()
     assert going_on.json == [response("q1", {"n": 1}), response("q0", {"n": 0})]
     assert going_on.header("last-event-id") == "e9"
     assert going_on.header("mcp-session-id") == "session-secret-0001"
@@ -134,112 +136,114 @@ def test_a_turn(form: str) -> None:
     else:
         going_on.open_stream()
         going_on.event(response(asked.id, {"done": True}), id="e10")
-    assert bench.take_events() == [CallCompleted(handle, {"done": True})]
-    assert bench.requests == []
+    assert harness.take_events() == [CallCompleted(handle, {"done": True})]
+    assert harness.requests == []
 
 
 def test_all_answers_may_be_there_before_the_turn_ends() -> None:
-    bench = new_bench()
-    _, asked = open_turn(bench)
-    answer(bench, 0)
-    answer(bench, 1)
-    assert bench.requests == []
+    harness = new_bench()
+    _, asked = open_turn(harness)
+    answer(harness, 0)
+    answer(harness, 1)
+    assert harness.requests == []
     close_turn(asked)
-    assert len(bench.take().json) == 2
+    assert len(harness.take().json) == 2
 
 
 @requirement("MTURN-B-001")
 def test_many_turns() -> None:
-    bench = new_bench()
-    handle, asked = open_turn(bench, 1)
+    harness = new_bench()
+    handle, asked = open_turn(harness, 1)
     request_id, going_on = asked.id, asked
     for turn in range(1, 5):
         close_turn(going_on, f"t{turn}")
-        answer(bench, turn - 1)
-        going_on = bench.take()
+        answer(harness, turn - 1)
+        going_on = harness.take()
         assert going_on.header("last-event-id") == f"t{turn}"
         going_on.open_stream()
         say(going_on, "buffer_input", f"b{turn}", b"")  # an empty data line does no harm
         ask(going_on, turn)
     close_turn(going_on, "last")
-    answer(bench, 4)
-    bench.take().answer(response(request_id))
-    assert bench.events[-1] == CallCompleted(handle, {})
+    answer(harness, 4)
+    harness.take().answer(response(request_id))
+    assert harness.events[-1] == CallCompleted(handle, {})
 
 
 def test_an_error_is_an_answer() -> None:
-    bench = new_bench()
-    _, asked = open_turn(bench, 1)
-    bench.do(bench.client.respond_exception, "q0", JsonRpcError(-1, "declined"))
+    harness = new_bench()
+    _, asked = open_turn(harness, 1)
+    harness.run_command(harness.client.respond_exception, "q0", JsonRpcError(-1, "declined"))
     close_turn(asked)
-    assert bench.take().json == [error("q0", -1, "declined")]
+    assert harness.take().json == [error("q0", -1, "declined")]
 
 
 def test_what_nobody_is_asked_is_answered_in_the_turn_too() -> None:
-    bench = new_bench()
-    _, asked = open_turn(bench, 0)
+    harness = new_bench()
+    _, asked = open_turn(harness, 0)
     asked.event(request("p", "ping"), id="e1")
     asked.event(request("s", "sampling/createMessage"), id="e2")
-    assert bench.requests == []
+    assert harness.requests == []
     close_turn(asked)
-    ping, sampling = bench.take().json
+    ping, sampling = harness.take().json
     assert ping == response("p")
     assert sampling["error"]["code"] == -32601
 
 
 def test_a_turn_without_questions() -> None:
-    bench = new_bench()
-    _, asked = open_turn(bench, 0)
+    harness = new_bench()
+    _, asked = open_turn(harness, 0)
     close_turn(asked)
-    assert bench.take().json == []
-    _, asked = bench.call()
+    assert harness.take().json == []
+    _, asked = harness.call()
     asked.open_stream()
     close_turn(asked)
-    assert bench.take().json == []
+    assert harness.take().json == []
 
 
 def test_other_streams_are_not_concerned() -> None:
-    bench = new_bench()
-    open_turn(bench, 1)
-    _, other = bench.call()
+    harness = new_bench()
+    open_turn(harness, 1)
+    _, other = harness.call()
     other.open_stream()
     other.event(request("other", ELICIT), id="o1")
-    bench.do(bench.client.respond, "other", {})
-    assert bench.take().json == response("other")
+    harness.run_command(harness.client.respond, "other", {})
+    assert harness.take().json == response("other")
 
 
 # Accidents
 
 
 def test_a_turn_is_read_on_by_get() -> None:
-    bench = new_bench()
-    _, asked = open_turn(bench, 1)
-    answer(bench, 0)
+    harness = new_bench()
+    _, asked = open_turn(harness, 1)
+    answer(harness, 0)
     say(asked, "buffer_input", "again")
     asked.cut()
-    bench.wait(20)
-    resumed = bench.take("GET")
+    harness.wait(20)
+    resumed = harness.take("GET")
     assert resumed.header("last-event-id") == "again"
     resumed.open_stream()
     ask(resumed, 0)  # known by the id of its event
     resumed.event(request("q0", ELICIT), id="other")  # known by its own
     ask(resumed, 1)
     close_turn(resumed)
-    assert [e.request.id for e in bench.take_events() if isinstance(e, ServerRequestReceived)] == [
+    assert [
+        e.request.id for e in harness.take_events() if isinstance(e, ServerRequestReceived)
+    ] == [
         "q0",
         "q1",
     ]
-    answer(bench, 1)
-    assert [each["id"] for each in bench.take().json] == ["q0", "q1"]
+    answer(harness, 1)
+    assert [each["id"] for each in harness.take().json] == ["q0", "q1"]
 
 
 @pytest.mark.parametrize("accident", ["refused", "cut", "cut early", "503"])
 def test_the_same_answers_are_sent_again(accident: str) -> None:
-    bench = new_bench()
-    handle, asked = open_turn(bench, 1)
+    harness = new_bench()
+    handle, asked = open_turn(harness, 1)
     close_turn(asked)
-    answer(bench, 0)
-    sent = bench.take()
+    answer(harness, 0)
+    sent = harness.take()
     if accident == "503":
         sent.refuse(503)
     elif accident == "cut":
@@ -248,90 +252,90 @@ def test_the_same_answers_are_sent_again(accident: str) -> None:
         sent.cut()
     else:
         sent.cut()
-    bench.wait(20)
-    again = bench.take()
+    harness.wait(20)
+    again = harness.take()
     assert (again.json, again.header("last-event-id")) == (sent.json, "e9")
     again.open_stream()
     again.event(notification("notifications/x"), id="e10")
     again.cut()
-    bench.wait(20)
-    resumed = bench.take("GET")
+    harness.wait(20)
+    resumed = harness.take("GET")
     assert resumed.header("last-event-id") == "e10"
     resumed.open_stream()
     resumed.event(response(asked.id), id="e11")
-    assert bench.events[-1] == CallCompleted(handle, {})
+    assert harness.events[-1] == CallCompleted(handle, {})
 
 
 def test_answers_that_are_refused_end_the_call() -> None:
-    bench = new_bench()
-    handle, asked = open_turn(bench, 1)
+    harness = new_bench()
+    handle, asked = open_turn(harness, 1)
     close_turn(asked)
-    answer(bench, 0)
-    bench.take().refuse(400)
-    event = bench.events[-1]
+    answer(harness, 0)
+    harness.take().refuse(400)
+    event = harness.events[-1]
     assert isinstance(event, CallFailed)
     assert isinstance(event.error, Disconnected)
     assert event.call == handle
 
 
 def test_an_idempotent_call_begins_again() -> None:
-    bench = new_bench()
-    _, asked = open_turn(bench, 1, idempotent=True)
+    harness = new_bench()
+    _, asked = open_turn(harness, 1, idempotent=True)
     close_turn(asked)
-    answer(bench, 0)
-    bench.take().refuse(400)
-    bench.wait(20)
-    again = bench.take()
+    answer(harness, 0)
+    harness.take().refuse(400)
+    harness.wait(20)
+    again = harness.take()
     assert again.json["method"] == "tools/call"
     again.open_stream()
     say(again, "buffer_input", "x0")
     ask(again, 5)
     close_turn(again)
-    answer(bench, 5)
-    assert [each["id"] for each in bench.take().json] == ["q5"]
+    answer(harness, 5)
+    assert [each["id"] for each in harness.take().json] == ["q5"]
 
 
 @pytest.mark.parametrize("closed", [False, True])
 @pytest.mark.parametrize("answered", [False, True])
 def test_a_call_is_cancelled_in_a_turn(closed: bool, answered: bool) -> None:
-    bench = new_bench()
-    handle, asked = open_turn(bench)
+    harness = new_bench()
+    handle, asked = open_turn(harness)
     if answered:
-        answer(bench, 0)
+        answer(harness, 0)
     if closed:
         close_turn(asked)
-    bench.do(bench.client.cancel, handle)
-    (cancelled,) = bench.requests
+    harness.run_command(harness.client.cancel, handle)
+    (cancelled,) = harness.requests
     assert cancelled.json["method"] == "notifications/cancelled"
-    failed = [event for event in bench.events if isinstance(event, CallFailed)]
+    failed = [event for event in harness.events if isinstance(event, CallFailed)]
     assert [type(event.error) for event in failed] == [RequestCancelled]
-    withdrawn = [event for event in bench.events if isinstance(event, ServerRequestCancelled)]
+    withdrawn = [event for event in harness.events if isinstance(event, ServerRequestCancelled)]
     assert len(withdrawn) == (1 if answered else 2)
-    assert bench.do(bench.client.respond, "q1", {}) is False
-    assert len(bench.requests) == 1
+    assert harness.run_command(harness.client.respond, "q1", {}) is False
+    assert len(harness.requests) == 1
 
 
 def test_a_call_is_cancelled_while_it_goes_on() -> None:
-    bench = new_bench()
-    handle, asked = open_turn(bench, 1)
+    harness = new_bench()
+    handle, asked = open_turn(harness, 1)
     close_turn(asked)
-    answer(bench, 0)
-    going_on = bench.take()
-    bench.do(bench.client.cancel, handle)
+    answer(harness, 0)
+    going_on = harness.take()
+    harness.run_command(harness.client.cancel, handle)
     assert going_on.aborted
 
 
 def test_the_call_keeps_its_timeout() -> None:
-    bench = new_bench(limits=Limits(stream_idle_timeout=1000))
-    handle, asked = open_turn(bench, 1, timeout=10)
-    bench.wait(100)  # somebody thinks about the answer
-    answer(bench, 0)
+    harness = new_bench(limits=Limits(stream_idle_timeout=1000))
+    handle, asked = open_turn(harness, 1, timeout=10)
+    harness.wait(100)  # somebody thinks about the answer
+    answer(harness, 0)
     close_turn(asked)
-    bench.wait(9)
-    bench.take().open_stream()
-    assert not any(isinstance(event, CallFailed) for event in bench.events)
-    bench.wait(2)
-    event = bench.events[-1]
+    harness.wait(9)
+    harness.take().open_stream()
+    assert not any(isinstance(event, CallFailed) for event in harness.events)
+    harness.wait(2)
+    event = harness.events[-1]
     assert isinstance(event, CallFailed)
     assert isinstance(event.error, RequestTimeout)
     assert event.call == handle
@@ -339,32 +343,32 @@ def test_the_call_keeps_its_timeout() -> None:
 
 @pytest.mark.parametrize("limits", [Limits(max_batch_messages=2), Limits(max_message_bytes=1000)])
 def test_what_is_kept_back_is_limited(limits: Limits) -> None:
-    bench = new_bench(limits=limits)
-    handle, asked = open_turn(bench, 2)
+    harness = new_bench(limits=limits)
+    handle, asked = open_turn(harness, 2)
     if limits.max_batch_messages == 2:
         ask(asked, 2)
     else:
-        answer(bench, 0, {"long": "x" * 500})
-        answer(bench, 1, {"long": "x" * 500})
-    failed = [event for event in bench.events if isinstance(event, CallFailed)]
+        answer(harness, 0, {"long": "x" * 500})
+        answer(harness, 1, {"long": "x" * 500})
+    failed = [event for event in harness.events if isinstance(event, CallFailed)]
     assert [event.call for event in failed] == [handle]
     assert isinstance(failed[0].error, InvalidResponse)
     assert asked.aborted
-    assert [each for each in bench.requests if each.method == "POST"] == []
+    assert [each for each in harness.requests if each.method == "POST"] == []
 
 
 def test_a_request_that_is_made_again_begins_without_a_turn() -> None:
     """A stream without event ids is broken in a turn: the new one knows nothing of it."""
-    bench = new_bench()
-    handle, asked = bench.call(idempotent=True)
+    harness = new_bench()
+    handle, asked = harness.call(idempotent=True)
     asked.open_stream()
     asked.feed(BodyData(encode_event(None, event="buffer_input")))
     asked.event(request("q0", ELICIT))
     asked.cut()
-    bench.wait(1.0)
-    again = bench.take()
+    harness.wait(1.0)
+    again = harness.take()
     assert again.json["method"] == "tools/call"
-    answer(bench, 0)
-    assert bench.take().json == response("q0", {"n": 0})
+    answer(harness, 0)
+    assert harness.take().json == response("q0", {"n": 0})
     again.result()
-    assert bench.events[-1] == CallCompleted(handle, {})
+    assert harness.events[-1] == CallCompleted(handle, {})

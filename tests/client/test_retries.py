@@ -7,7 +7,7 @@ import pytest
 from sansmcp import Disconnected, ReconnectPolicy, RequestTimeout
 from sansmcp.events import CallCompleted, CallFailed, Reconnecting
 
-from .bench import Bench, notification, only_failure, open_call, response
+from .harness import ClientHarness, notification, only_failure, open_call, response
 
 requirement = pytest.mark.requirement
 
@@ -16,46 +16,46 @@ requirement = pytest.mark.requirement
 
 
 @requirement("POLL-C-003", "SSE-C-017", "SSE-C-025")
-def test_the_server_says_how_long_to_wait_at_least(bench: Bench) -> None:
-    _, asked = open_call(bench)
+def test_the_server_says_how_long_to_wait_at_least(harness: ClientHarness) -> None:
+    _, asked = open_call(harness)
     asked.event(id="e2", retry=3000)
     asked.cut()
-    (event,) = bench.events
+    (event,) = harness.events
     assert isinstance(event, Reconnecting)
     assert event.delay == 3.5
-    bench.wait(3.4)
-    assert bench.requests == []
-    bench.wait(0.2)
-    resumed = bench.take("GET")
+    harness.wait(3.4)
+    assert harness.requests == []
+    harness.wait(0.2)
+    resumed = harness.take("GET")
     resumed.open_stream()
     resumed.cut()  # still in force
-    last = bench.events[-1]
+    last = harness.events[-1]
     assert isinstance(last, Reconnecting)
     assert last.delay == 4.0
 
 
 def test_no_retry_before_the_minimum_whatever_chance_says() -> None:
     for jitter in (0.0, 0.999):
-        bench = Bench(jitter=jitter).connect()
-        _, asked = open_call(bench)
+        harness = ClientHarness(jitter=jitter).connect()
+        _, asked = open_call(harness)
         asked.event(id="e2", retry=2000)
         asked.cut()
-        (event,) = bench.events
+        (event,) = harness.events
         assert isinstance(event, Reconnecting)
         assert 2.0 <= event.delay < 3.0
 
 
-def test_delays_grow_to_a_cap_and_the_stream_is_given_up(bench: Bench) -> None:
-    handle, asked = open_call(bench)
+def test_delays_grow_to_a_cap_and_the_stream_is_given_up(harness: ClientHarness) -> None:
+    handle, asked = open_call(harness)
     asked.cut()
     delays: list[tuple[int, float]] = []
     while True:
-        event = bench.events.pop()
+        event = harness.events.pop()
         if not isinstance(event, Reconnecting):
             break
         delays.append((event.attempt, event.delay))
-        bench.wait(event.delay)
-        resumed = bench.take("GET")
+        harness.wait(event.delay)
+        resumed = harness.take("GET")
         resumed.open_stream()  # opening is no progress
         resumed.cut()
     assert delays == [(1, 0.5), (2, 1.0), (3, 2.0), (4, 4.0)]
@@ -63,8 +63,8 @@ def test_delays_grow_to_a_cap_and_the_stream_is_given_up(bench: Bench) -> None:
     assert event.call == handle
     assert isinstance(event.error, Disconnected)
     assert "given up after 4 attempts without progress" in str(event.error)
-    bench.wait(1000)
-    assert bench.requests == []
+    harness.wait(1000)
+    assert harness.requests == []
 
 
 def test_the_cap() -> None:
@@ -81,17 +81,17 @@ def test_the_cap() -> None:
 
 
 @pytest.mark.parametrize("progress", ["id", "message", "same id", "retry", "comment"])
-def test_only_progress_starts_the_count_again(bench: Bench, progress: str) -> None:
-    _, asked = open_call(bench)
+def test_only_progress_starts_the_count_again(harness: ClientHarness, progress: str) -> None:
+    _, asked = open_call(harness)
     asked.cut()
     attempts: list[int] = []
     for number in range(12):
-        event = bench.events.pop()
+        event = harness.events.pop()
         if not isinstance(event, Reconnecting):
             break
         attempts.append(event.attempt)
-        bench.wait(event.delay)
-        resumed = bench.take("GET")
+        harness.wait(event.delay)
+        resumed = harness.take("GET")
         resumed.open_stream()
         if progress == "id":
             resumed.event(id=f"e{number + 2}")
@@ -107,88 +107,92 @@ def test_only_progress_starts_the_count_again(bench: Bench, progress: str) -> No
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
-def test_a_resumption_that_may_work_later_is_tried_again(bench: Bench, status: int) -> None:
-    handle, asked = open_call(bench)
+def test_a_resumption_that_may_work_later_is_tried_again(
+    harness: ClientHarness, status: int
+) -> None:
+    handle, asked = open_call(harness)
     asked.cut()
     for attempt in (1, 2, 3):
-        event = bench.events.pop()
+        event = harness.events.pop()
         assert isinstance(event, Reconnecting)
         assert event.attempt == attempt
-        bench.wait(event.delay)
-        bench.take("GET").refuse(status)
-    bench.wait(5)
-    resumed = bench.take("GET")
+        harness.wait(event.delay)
+        harness.take("GET").refuse(status)
+    harness.wait(5)
+    resumed = harness.take("GET")
     resumed.open_stream()
     resumed.event(response(asked.id))
-    assert bench.events[-1] == CallCompleted(handle, {})
+    assert harness.events[-1] == CallCompleted(handle, {})
 
 
-def test_a_call_that_waits_for_its_next_attempt_can_time_out_and_be_cancelled(bench: Bench) -> None:
-    handle, asked = open_call(bench, timeout=5)
+def test_a_call_that_waits_for_its_next_attempt_can_time_out_and_be_cancelled(
+    harness: ClientHarness,
+) -> None:
+    handle, asked = open_call(harness, timeout=5)
     asked.event(id="e2", retry=60_000)
     asked.end()
-    bench.wait(5)
-    assert isinstance(only_failure(bench, handle), RequestTimeout)
-    assert bench.take().json["method"] == "notifications/cancelled"
-    handle, asked = open_call(bench)
+    harness.wait(5)
+    assert isinstance(only_failure(harness, handle), RequestTimeout)
+    assert harness.take().json["method"] == "notifications/cancelled"
+    handle, asked = open_call(harness)
     asked.cut()
-    bench.do(bench.client.cancel, handle)
-    bench.take()
-    bench.wait(1000)
-    assert bench.requests == []
+    harness.run_command(harness.client.cancel, handle)
+    harness.take()
+    harness.wait(1000)
+    assert harness.requests == []
 
 
 # Calls that may be repeated
 
 
-def test_a_lost_call_that_may_be_repeated_is(bench: Bench) -> None:
-    handle, asked = bench.call(idempotent=True)
+def test_a_lost_call_that_may_be_repeated_is(harness: ClientHarness) -> None:
+    handle, asked = harness.call(idempotent=True)
     asked.cut()
-    (event,) = bench.take_events()
+    (event,) = harness.take_events()
     assert isinstance(event, Reconnecting)
-    bench.wait(event.delay)
-    again = bench.take()
+    harness.wait(event.delay)
+    again = harness.take()
     assert again.json["method"] == "tools/call"
     assert again.id != asked.id
     assert again.json["params"]["_meta"]["progressToken"] == again.id
     again.answer(response(again.id, {"a": 1}))
-    assert bench.events == [CallCompleted(handle, {"a": 1})]
+    assert harness.events == [CallCompleted(handle, {"a": 1})]
 
 
 @pytest.mark.parametrize("method", ["tools/list", "resources/read", "prompts/get", "ping"])
-def test_methods_that_merely_read_are_repeated(bench: Bench, method: str) -> None:
-    _, asked = bench.call(method)
+def test_methods_that_merely_read_are_repeated(harness: ClientHarness, method: str) -> None:
+    _, asked = harness.call(method)
     asked.cut()
-    bench.wait(1)
-    assert bench.take().json["method"] == method
+    harness.wait(1)
+    assert harness.take().json["method"] == method
 
 
-def test_they_need_not_be(bench: Bench) -> None:
-    handle, asked = bench.call("tools/list", idempotent=False)
+def test_they_need_not_be(harness: ClientHarness) -> None:
+    handle, asked = harness.call("tools/list", idempotent=False)
     asked.cut()
-    assert isinstance(only_failure(bench, handle), Disconnected)
+    assert isinstance(only_failure(harness, handle), Disconnected)
 
 
-def test_repetitions_are_bounded(bench: Bench) -> None:
-    handle, asked = bench.call(idempotent=True)
+def test_repetitions_are_bounded(harness: ClientHarness) -> None:
+    handle, asked = harness.call(idempotent=True)
     for _ in range(4):
         asked.cut("again")
-        bench.wait(4)
-        asked = bench.take()
+        harness.wait(4)
+        asked = harness.take()
     asked.cut("again")
-    assert "given up after 4 attempts" in str(only_failure(bench, handle))
-    assert bench.requests == []
+    assert "given up after 4 attempts" in str(only_failure(harness, handle))
+    assert harness.requests == []
 
 
-def test_what_cannot_be_resumed_is_repeated_if_it_may_be(bench: Bench) -> None:
-    handle, asked = open_call(bench, idempotent=True)
+def test_what_cannot_be_resumed_is_repeated_if_it_may_be(harness: ClientHarness) -> None:
+    handle, asked = open_call(harness, idempotent=True)
     asked.cut()
-    bench.wait(1)
-    bench.take("GET").refuse(400)
-    bench.wait(2)
-    again = bench.take()
+    harness.wait(1)
+    harness.take("GET").refuse(400)
+    harness.wait(2)
+    again = harness.take()
     again.answer(response(again.id))
-    assert bench.events[-1] == CallCompleted(handle, {})
+    assert harness.events[-1] == CallCompleted(handle, {})
 
 
 @pytest.mark.parametrize(
@@ -206,23 +210,23 @@ def test_what_cannot_be_resumed_is_repeated_if_it_may_be(bench: Bench) -> None:
     ],
 )
 def test_a_server_that_is_busy_says_how_long_to_wait_at_least(
-    bench: Bench, value: str, seconds: float
+    harness: ClientHarness, value: str, seconds: float
 ) -> None:
     """The answer to a resumption; dates and nonsense are as good as nothing."""
-    _, asked = open_call(bench)
+    _, asked = open_call(harness)
     asked.cut()
-    bench.wait(0.5)
-    bench.take("GET").refuse(503, retry_after=value)
-    event = bench.events[-1]
+    harness.wait(0.5)
+    harness.take("GET").refuse(503, retry_after=value)
+    event = harness.events[-1]
     assert isinstance(event, Reconnecting)
     assert event.delay == seconds + 1.0
 
 
-def test_a_refused_request_is_not_repeated(bench: Bench) -> None:
-    _, asked = bench.call(idempotent=True)
+def test_a_refused_request_is_not_repeated(harness: ClientHarness) -> None:
+    _, asked = harness.call(idempotent=True)
     asked.refuse(503)
-    bench.wait(1000)
-    assert bench.requests == []
+    harness.wait(1000)
+    assert harness.requests == []
 
 
 def test_reconnections_spread_out() -> None:

@@ -13,16 +13,16 @@ from sansmcp import InvalidResponse, Limits
 from sansmcp.events import CallCompleted, InvalidLine, ProtocolViolation, ServerNotified
 from sansmcp.process import StdoutClosed, StdoutData
 
-from .bench import Bench, initialized, notification, only_failure, request, response
-from .process_bench import ProcessBench, line
+from .harness import ClientHarness, initialized, notification, only_failure, request, response
+from .process_harness import ProcessHarness, line
 
 requirement = pytest.mark.requirement
 ABLE: dict[str, Any] = {"elicitation": {}}
 
 
 @pytest.fixture
-def bench() -> ProcessBench:
-    return ProcessBench(capabilities=ABLE).connect()
+def harness() -> ProcessHarness:
+    return ProcessHarness(capabilities=ABLE).connect()
 
 
 # What is no message
@@ -41,10 +41,12 @@ def bench() -> ProcessBench:
         (b"[" * 1000, None),
     ],
 )
-def test_noise_is_shown_and_skipped(bench: ProcessBench, noise: bytes, reason: str | None) -> None:
-    handle, id = bench.make()
-    bench.say(noise, response(id))
-    shown, completed = bench.events
+def test_noise_is_shown_and_skipped(
+    harness: ProcessHarness, noise: bytes, reason: str | None
+) -> None:
+    handle, id = harness.make()
+    harness.say(noise, response(id))
+    shown, completed = harness.events
     assert isinstance(shown, InvalidLine)
     assert shown.line == noise[:200]
     assert reason in (None, shown.error.reason)
@@ -52,53 +54,53 @@ def test_noise_is_shown_and_skipped(bench: ProcessBench, noise: bytes, reason: s
 
 
 def test_a_line_that_is_too_long_is_skipped() -> None:
-    bench = ProcessBench(limits=Limits(max_message_bytes=300)).connect()
-    handle, id = bench.make()
-    bench.say(b"x" * 301, response(id))
-    shown, completed = bench.events
+    harness = ProcessHarness(limits=Limits(max_message_bytes=300)).connect()
+    handle, id = harness.make()
+    harness.say(b"x" * 301, response(id))
+    shown, completed = harness.events
     assert isinstance(shown, InvalidLine)
     assert (shown.line, shown.error.reason) == (b"", "message_too_large")
     assert completed == CallCompleted(handle, {})
 
 
-def test_blank_lines_and_windows_line_ends_are_no_noise(bench: ProcessBench) -> None:
-    handle, id = bench.make()
-    bench.feed(StdoutData(b"\n \r\n\r\n" + line(response(id)).replace(b"\n", b"\r\n")))
-    assert bench.events == [CallCompleted(handle, {})]
+def test_blank_lines_and_windows_line_ends_are_no_noise(harness: ProcessHarness) -> None:
+    handle, id = harness.make()
+    harness.feed(StdoutData(b"\n \r\n\r\n" + line(response(id)).replace(b"\n", b"\r\n")))
+    assert harness.events == [CallCompleted(handle, {})]
 
 
 @pytest.mark.parametrize("answer", [{}, {"result": 1, "error": {}}, {"error": "x"}])
-def test_an_invalid_answer_fails_its_call(bench: ProcessBench, answer: Any) -> None:
-    other, id1 = bench.make()
-    handle, id2 = bench.make()
-    bench.say({"jsonrpc": "2.0", "id": id2, **answer})
-    failure = only_failure(bench, handle)
+def test_an_invalid_answer_fails_its_call(harness: ProcessHarness, answer: Any) -> None:
+    other, id1 = harness.make()
+    handle, id2 = harness.make()
+    harness.say({"jsonrpc": "2.0", "id": id2, **answer})
+    failure = only_failure(harness, handle)
     assert isinstance(failure, InvalidResponse)
     assert failure.__cause__ is not None
-    bench.say(response(id1))
-    assert bench.events == [CallCompleted(other, {})]
+    harness.say(response(id1))
+    assert harness.events == [CallCompleted(other, {})]
 
 
-def test_an_invalid_request_of_the_server_fails_no_call(bench: ProcessBench) -> None:
-    handle, id = bench.make()
+def test_an_invalid_request_of_the_server_fails_no_call(harness: ProcessHarness) -> None:
+    handle, id = harness.make()
     bad = {"jsonrpc": "2.0", "id": id, "method": "roots/list", "params": None}
-    bench.say(bad, [bad], response(id))
-    assert [type(event) for event in bench.events] == [
+    harness.say(bad, [bad], response(id))
+    assert [type(event) for event in harness.events] == [
         InvalidLine,
         ProtocolViolation,
         CallCompleted,
     ]
-    assert bench.events[-1] == CallCompleted(handle, {})
+    assert harness.events[-1] == CallCompleted(handle, {})
 
 
 def test_nor_does_it_on_the_stream_of_a_call() -> None:
-    bench = Bench().connect()
-    handle, asked = bench.call()
+    harness = ClientHarness().connect()
+    handle, asked = harness.call()
     asked.open_stream()
     asked.event({"jsonrpc": "2.0", "id": asked.id, "method": "roots/list", "params": None})
     asked.event(response(asked.id))
-    assert [type(event) for event in bench.events] == [ProtocolViolation, CallCompleted]
-    assert bench.events[-1] == CallCompleted(handle, {})
+    assert [type(event) for event in harness.events] == [ProtocolViolation, CallCompleted]
+    assert harness.events[-1] == CallCompleted(handle, {})
 
 
 # Any chunking, and an application that is slow
@@ -118,13 +120,13 @@ OUTPUT = b"".join(
 
 
 def converse(pieces: list[bytes]) -> tuple[list[str], bytes]:
-    bench = ProcessBench(capabilities=ABLE, limits=Limits(max_message_bytes=300)).start()
+    harness = ProcessHarness(capabilities=ABLE, limits=Limits(max_message_bytes=300)).start()
     for _ in range(3):
-        bench.do(bench.client.call, "tools/call")
+        harness.run_command(harness.client.call, "tools/call")
     for piece in pieces:
-        bench.feed(StdoutData(piece))
-    bench.feed(StdoutClosed())
-    return [repr(event) for event in bench.events], bench.input
+        harness.feed(StdoutData(piece))
+    harness.feed(StdoutClosed())
+    return [repr(event) for event in harness.events], harness.input
 
 
 @given(st.lists(st.integers(0, len(OUTPUT)), max_size=30))
@@ -135,20 +137,20 @@ def test_any_chunking_gives_the_same_conversation(cuts: list[int]) -> None:
 
 
 def test_an_application_that_takes_no_events_stops_the_reading() -> None:
-    bench = ProcessBench(limits=Limits(max_queued_events=3)).connect()
-    handle, id = bench.make()
-    bench.takes_events = False
+    harness = ProcessHarness(limits=Limits(max_queued_events=3)).connect()
+    handle, id = harness.make()
+    harness.takes_events = False
     lines = [notification(f"n{number}") for number in range(10)]
-    bench.say(*lines[:5], b"noise", *lines[5:], response(id))
-    bench.exit(1)
-    assert bench.is_paused
-    assert bench.events == []
-    bench.wait(50)
-    assert bench.done == ["StartProcess"]  # what it has written is not read yet
-    bench.takes_events = True
-    bench.settle()
-    assert not bench.is_paused
-    names = [e.notification.method for e in bench.events if isinstance(e, ServerNotified)]
+    harness.say(*lines[:5], b"noise", *lines[5:], response(id))
+    harness.exit(1)
+    assert harness.is_paused
+    assert harness.events == []
+    harness.wait(50)
+    assert harness.done == ["StartProcess"]  # what it has written is not read yet
+    harness.takes_events = True
+    harness.run_pending()
+    assert not harness.is_paused
+    names = [e.notification.method for e in harness.events if isinstance(e, ServerNotified)]
     assert names == [f"n{number}" for number in range(10)]
-    assert CallCompleted(handle, {}) in bench.events
-    assert bench.closed() is not None
+    assert CallCompleted(handle, {}) in harness.events
+    assert harness.closed() is not None

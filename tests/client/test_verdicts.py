@@ -11,8 +11,7 @@ from sansmcp import (
     RequestRefused,
 )
 
-from .bench import URL, Bench
-from .detection_bench import (
+from .detection_harness import (
     JSON,
     SESSION_REQUIRED,
     by_http_sse,
@@ -20,17 +19,18 @@ from .detection_bench import (
     failure,
     started,
 )
-from .process_bench import ProcessBench
-from .sse_bench import tell_endpoint
+from .harness import URL, ClientHarness
+from .process_harness import ProcessHarness
+from .sse_harness import tell_endpoint
 
 
 @pytest.fixture
 def known_servers() -> KnownServers:
     """What is remembered after a server of HTTP+SSE was found out."""
     known_servers = KnownServers()
-    bench = started(known_servers)
-    bench.take().refuse(405)
-    by_http_sse(bench)
+    harness = started(known_servers)
+    harness.take().refuse(405)
+    by_http_sse(harness)
     return known_servers
 
 
@@ -43,8 +43,8 @@ def test_the_next_client_begins_with_what_worked(known_servers: KnownServers) ->
 @pytest.mark.parametrize("how", ["400", "404", "405", "406", "stream", "initialize"])
 def test_when_that_fails_the_rest_is_tried(known_servers: KnownServers, how: str) -> None:
     """The server was replaced by one of Streamable HTTP."""
-    bench = started(known_servers)
-    asked = bench.take("GET")
+    harness = started(known_servers)
+    asked = harness.take("GET")
     if how.isdigit():
         asked.refuse(int(how), SESSION_REQUIRED, **JSON)
     else:
@@ -53,18 +53,18 @@ def test_when_that_fails_the_rest_is_tried(known_servers: KnownServers, how: str
             asked.event(b"{}")
         else:
             tell_endpoint(asked)
-            bench.take().refuse(404)
-    assert bench.requests[0].effect.url == URL
-    by_streamable_http(bench)
+            harness.take().refuse(404)
+    assert harness.requests[0].effect.url == URL
+    by_streamable_http(harness)
     again = started(known_servers)
     by_streamable_http(again)
 
 
 def test_what_failed_is_told_in_the_order_of_the_attempts(known_servers: KnownServers) -> None:
-    bench = started(known_servers)
-    bench.take("GET").refuse(406)
-    bench.take().refuse(404)
-    reported = failure(bench)
+    harness = started(known_servers)
+    harness.take("GET").refuse(406)
+    harness.take().refuse(404)
+    reported = failure(harness)
     assert isinstance(reported, NegotiationFailed)
     methods = [a.http_method for a in reported.attempts if isinstance(a, RequestRefused)]
     assert methods == ["GET", "POST"]
@@ -72,9 +72,9 @@ def test_what_failed_is_told_in_the_order_of_the_attempts(known_servers: KnownSe
 
 @pytest.mark.parametrize("status", [401, 503])
 def test_what_decides_nothing_changes_nothing(known_servers: KnownServers, status: int) -> None:
-    bench = started(known_servers)
-    bench.take("GET").refuse(status)
-    assert isinstance(failure(bench), RequestRefused)
+    harness = started(known_servers)
+    harness.take("GET").refuse(status)
+    assert isinstance(failure(harness), RequestRefused)
     by_http_sse(started(known_servers))
 
 
@@ -91,14 +91,14 @@ def test_what_is_remembered_is_bounded() -> None:
 
 
 def test_clients_that_share_nothing_remember_nothing(known_servers: KnownServers) -> None:
-    bench = Bench()
-    bench.do(bench.client.start)
-    assert bench.take().method == "POST"
+    harness = ClientHarness()
+    harness.run_command(harness.client.start)
+    assert harness.take().method == "POST"
 
 
 def test_commands_are_remembered_too() -> None:
     known_servers = KnownServers()
-    ProcessBench(known_servers=known_servers).connect()
+    ProcessHarness(known_servers=known_servers).connect()
     assert known_servers.era("python server.py") is Era.LEGACY
     assert known_servers.era("python") is None
 
@@ -115,15 +115,15 @@ def test_commands_are_remembered_too() -> None:
     ],
 )
 def test_only_what_is_allowed_is_tried(names: list[str], methods: list[str]) -> None:
-    bench = Bench(transports=tuple(names))
-    bench.do(bench.client.start)
+    harness = ClientHarness(transports=tuple(names))
+    harness.run_command(harness.client.start)
     for method in methods:
-        bench.take(method).refuse(404)
-    error = failure(bench)
+        harness.take(method).refuse(404)
+    error = failure(harness)
     assert isinstance(error, RequestRefused if len(names) == 1 else NegotiationFailed)
 
 
 def test_what_is_remembered_does_not_allow_it(known_servers: KnownServers) -> None:
-    bench = Bench(known_servers=known_servers, transports=("streamable-http",))
-    bench.do(bench.client.start)
-    by_streamable_http(bench)
+    harness = ClientHarness(known_servers=known_servers, transports=("streamable-http",))
+    harness.run_command(harness.client.start)
+    by_streamable_http(harness)

@@ -14,9 +14,9 @@ from sansmcp_check import ClientUnderTest
 from sansmcp_check.clients import connected, start
 from sansmcp_check.fake_server import Exchange, FakeServer, echo
 
-from ..asyncio.subject import AsyncioClients
-from ..blocking.subject import BlockingClients
-from ..trio.subject import TrioClients
+from ..asyncio.adapter_under_test import AsyncioClients
+from ..blocking.adapter_under_test import BlockingClients
+from ..trio.adapter_under_test import TrioClients
 from .plants import Plant, Planted, public_names
 
 CLIENTS: dict[str, Callable[[], ClientUnderTest]] = {

@@ -31,7 +31,7 @@ _COVERAGE = re.compile(r"cov: (\d+) ft: (\d+)")
 
 
 @attrs.frozen
-class Ran:
+class CompletedCommand:
     """What came of fuzzing one target."""
 
     target: str
@@ -46,7 +46,7 @@ class Ran:
         return "\n".join(filter(None, (f"{text}{self.features} features", self.finding)))
 
 
-def fuzz(target: str, seconds: float) -> Ran:
+def fuzz(target: str, seconds: float) -> CompletedCommand:
     """Fuzz one target for so long, or until something is found."""
     grown, findings, log = BUILD / "corpus" / target, BUILD / "findings", BUILD / f"{target}.log"
     for folder in (grown, findings):
@@ -75,7 +75,7 @@ def fuzz(target: str, seconds: float) -> Ran:
         inputs = sorted(set(findings.iterdir()) - before)
         finding = "\n".join(_explained(target, path) for path in inputs)
         finding = finding or f"ended with status {done.returncode}; see {log}"
-    return Ran(target, int(executions[-1]), int(edges), int(features), finding)
+    return CompletedCommand(target, int(executions[-1]), int(edges), int(features), finding)
 
 
 def _explained(target: str, path: Path) -> str:

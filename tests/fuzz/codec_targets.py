@@ -42,7 +42,7 @@ from sansmcp.http11_parser import Http11Parser
 
 from .inputs import seeded
 from .mutations import Mutator
-from .server_bench import Peer, World
+from .server_harness import Peer, World
 
 Outcome: TypeAlias = tuple[str, Any]
 """What a function gives, or why it refuses, in a form that can be compared."""
@@ -436,7 +436,7 @@ def pumps(data: bytes) -> None:
         for piece in pieces:
             peer.machine.receive_data(piece, now=0.0)
             peer.pull()
-            world.settle()
+            world.run_pending()
         sent.append(_IN_TIME.sub(b"", bytes(peer.sent)))
         read.append(recorded.found)
     _is_same_beginning(sent[0], sent[1])

@@ -25,10 +25,10 @@ from sansmcp.process import StderrData, StdoutData
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
 from sansmcp.states import ClientState
 
-from .client_bench import FuzzClient, http_client
+from .client_harness import FuzzClient, http_client
 from .inputs import Said, in_parts
 from .mutations import Mutator, with_length
-from .server_bench import (
+from .server_harness import (
     CLIENT,
     MODERN,
     Bystander,
@@ -130,7 +130,7 @@ def client_http(data: bytes) -> None:
     world = http_client(random, (h11_parser, httptools_parser)[seed % 2].HTTP11)
     world.damage = 0.0
     world.client.start(now=world.now)
-    world.settle()
+    world.run_pending()
     calls: list[int | None] = []
     for part in parts:
         if not world.open or random.random() < 0.1:
@@ -152,7 +152,7 @@ def client_stdio(data: bytes) -> None:
     versions = (HANDSHAKE_VERSIONS, tuple(REVISIONS), (MODERN,))[seed % 3]
     world = FuzzClient(random, target=("server",), versions=versions)
     world.client.start(now=world.now)
-    world.settle()
+    world.run_pending()
     calls: list[int | None] = []
     for part in parts:
         if not world.input or random.random() < 0.1:
@@ -169,7 +169,7 @@ def client_stdio(data: bytes) -> None:
             for piece in random.pieces(output):
                 kind = StdoutData if random.random() < 0.95 else StderrData
                 world.client.receive_process_part(kind(piece), now=world.now)
-                world.settle()
+                world.run_pending()
         _wait_for(world, random, world.answer_lines)
     _end(world, calls, world.answer_lines)
 
@@ -190,7 +190,7 @@ def _wait_for(world: FuzzClient, random: Mutator, answered: Any) -> None:
             world.pass_time(60.0, lambda: None)
         case 2:
             world.answer_questions()
-            world.settle()
+            world.run_pending()
         case _:
             pass
 
@@ -202,7 +202,7 @@ def _end(world: FuzzClient, calls: list[int | None], answered: Any) -> None:
         assert call is None or world.ended[call] == 1, f"ended {world.ended[call]} times"
     if not world.is_closed:
         world.client.close(now=world.now)
-        world.settle()
+        world.run_pending()
         world.pass_time(100.0, answered)
         if world.is_stopping:
             world.exit()

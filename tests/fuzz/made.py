@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from sansmcp import encode_event
 
-from .client_bench import messages, responses, stream
+from .client_harness import messages, responses, stream
 from .inputs import joined
-from .server_bench import LEGACY_MESSAGES, MODERN_MESSAGES, http_corpus, initialize, message, post
+from .server_harness import LEGACY_MESSAGES, MODERN_MESSAGES, http_corpus, initialize, message, post
 from .targets import CORPUS
 
 SESSION = (b"mcp-session-id: SESSION", b"mcp-protocol-version: 2025-11-25")

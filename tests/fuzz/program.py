@@ -21,9 +21,9 @@ from sansmcp_check import ServerUnderTest
 
 from ..asgi.conftest import Host as AsgiHost
 from ..asgi.test_check_adapter import AsgiServers
-from ..asyncio.subject import AsyncioServers
-from ..blocking.subject import BlockingServers
-from ..trio.subject import TrioServers
+from ..asyncio.adapter_under_test import AsyncioServers
+from ..blocking.adapter_under_test import BlockingServers
+from ..trio.adapter_under_test import TrioServers
 from ..wsgi.conftest import Host as WsgiHost
 from ..wsgi.test_check_adapter import WsgiServers
 

@@ -33,7 +33,7 @@ from sansmcp_cli import example
 
 from ..cli.conftest import ROOT, environment
 from ..interop import asking
-from ..interop.conftest import ANSWERS, CAPABILITIES, SDK_SERVER, Person, serve
+from ..interop.conftest import ANSWERS, CAPABILITIES, SDK_SERVER, FakeUser, serve
 from ..interop.stateless import MODERN, elicit, served, use_their_tools
 from ..interop.test_stateless import LOCAL, OURS, run_theirs, use_ours
 from ..node import NODE, install
@@ -138,7 +138,7 @@ async def python_client(url: str) -> None:
 
 
 async def python_client_that_answers(url: str) -> None:
-    person = Person()
+    person = FakeUser()
     async with mcp.Client(url, mode="legacy", **person.settings) as client:
         await person.converse(client)
 

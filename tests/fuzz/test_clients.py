@@ -12,9 +12,9 @@ from sansmcp.process import StderrData, StdoutData
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
 from sansmcp.states import ClientState
 
-from .client_bench import FuzzClient, http_client, messages
+from .client_harness import FuzzClient, http_client, messages
 from .mutations import SEEDS, Mutator
-from .server_bench import MODERN
+from .server_harness import MODERN
 from .test_servers import check
 
 
@@ -27,7 +27,7 @@ def over_http(seed: int, count: int, http11: Any) -> Iterator[tuple[int, bytes]]
         if world is None or world.is_closed:
             world = http_client(random, http11)
             world.client.start(now=world.now)
-            world.settle()
+            world.run_pending()
         handle = world.call()
         if world.open:
             effect = random.choice(list(world.open.values()))
@@ -40,7 +40,7 @@ def over_http(seed: int, count: int, http11: Any) -> Iterator[tuple[int, bytes]]
             continue
         if random.random() < 0.1:
             world.client.close(now=world.now)
-            world.settle()
+            world.run_pending()
         world.pass_time(2000.0, world.answer_requests)
         assert world.ended[handle] == 1, f"ended {world.ended[handle]} times"
         if world.is_closed:
@@ -57,7 +57,7 @@ def over_process(seed: int, count: int) -> Iterator[tuple[int, bytes]]:
             versions = random.choice((HANDSHAKE_VERSIONS, tuple(REVISIONS), (MODERN,)))
             world = FuzzClient(random, target=("server",), versions=versions)
             world.client.start(now=world.now)
-            world.settle()
+            world.run_pending()
         if random.random() < 0.8:
             world.answer_lines()
         handle = world.call()
@@ -67,7 +67,7 @@ def over_process(seed: int, count: int) -> Iterator[tuple[int, bytes]]:
         for piece in random.pieces(data):
             kind = StdoutData if random.random() < 0.95 else StderrData
             world.client.receive_process_part(kind(piece), now=world.now)
-            world.settle()
+            world.run_pending()
         if random.random() < 0.05:
             world.exit()
         if handle is None:

@@ -27,7 +27,7 @@ from sansmcp_check.raw_client import Connection, RawPeer, result_of
 from ..thorough import in_seeds
 from .mutations import Mutator
 from .program import OWN_HTTP, SERVERS
-from .server_bench import (
+from .server_harness import (
     chunked,
     get,
     http_corpus,

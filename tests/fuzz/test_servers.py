@@ -10,7 +10,7 @@ import pytest
 from sansmcp import ServerConnection, ServerPipe, h11_parser, httptools_parser
 
 from .mutations import SEEDS, with_length
-from .server_bench import (
+from .server_harness import (
     LEGACY_MESSAGES,
     MODERN_MESSAGES,
     Bystander,

@@ -14,9 +14,9 @@ from sansmcp import Entry, Limits, MemoryStore, Store, StreamKey
 from sansmcp.events import SessionOpened
 from sansmcp.meta_keys import LISTEN
 from sansmcp_stores import SqliteStore
-from tests.client.bench import Bench as ClientBench
-from tests.server.bench import Talk, initialize, notification
-from tests.server.modern.bench import ModernBench, meta, modern, modern_app
+from tests.client.harness import ClientHarness as ClientHarness
+from tests.server.harness import RawExchange, initialize, notification
+from tests.server.modern.harness import ModernServerHarness, meta, modern, modern_app
 
 from .test_many_timers import cost
 from .work import seconds
@@ -42,10 +42,10 @@ def assert_flat(few: tuple[int, int], many: tuple[int, int]) -> None:
 # A server
 
 
-class Streams(ModernBench):
+class Streams(ModernServerHarness):
     """A server with open streams, on each of which something was said."""
 
-    talk: Talk
+    talk: RawExchange
     """The last stream that was opened."""
 
     def __init__(self, streams: int) -> None:
@@ -66,13 +66,13 @@ class Streams(ModernBench):
         assert deadline is not None
         self.now = deadline
         self.server.handle_timeout(now=deadline)
-        self.settle()
+        self.run_pending()
 
     def time_out_early(self) -> None:
-        self.do(self.server.handle_timeout)
+        self.run_action(self.server.handle_timeout)
 
     def replace_one(self) -> None:
-        self.talk.gone()
+        self.talk.lose_connection()
         self.open_one(-1)
         self.say_something()
         self.events.clear()
@@ -92,7 +92,7 @@ class Sessions(Streams):
         self.say_something()
 
     def say_something(self) -> None:
-        assert self.do(self.session.notify, "notifications/message")
+        assert self.run_action(self.session.notify, "notifications/message")
 
 
 class Calls(Streams):
@@ -106,7 +106,7 @@ class Calls(Streams):
 
     def say_something(self) -> None:
         self.done += 1
-        assert self.do(self.running.progress, self.done)
+        assert self.run_action(self.running.progress, self.done)
 
 
 class Subscribers(Streams):
@@ -120,7 +120,7 @@ class Subscribers(Streams):
 
     def say_something(self) -> None:
         before = len(self.talk.body)
-        self.do(self.server.publish, "notifications/resources/updated", {"uri": self.uri})
+        self.run_action(self.server.publish, "notifications/resources/updated", {"uri": self.uri})
         assert len(self.talk.body) > before
 
 
@@ -149,7 +149,7 @@ def test_an_event_of_a_server_costs_the_same_among_many(kind: str, action: str) 
 # A client
 
 
-class Busy(ClientBench):
+class Busy(ClientHarness):
     """A client with calls that are answered by event streams, each of which has said something."""
 
     def __init__(self, calls: int) -> None:
@@ -176,7 +176,7 @@ class Busy(ClientBench):
 
     def call_and_cancel(self) -> None:
         handle, _ = self.call()
-        assert self.do(self.client.cancel, handle)
+        assert self.run_command(self.client.cancel, handle)
         self.requests.clear()
         self.events.clear()
 
@@ -184,12 +184,12 @@ class Busy(ClientBench):
         deadline = self.client.next_deadline()
         assert deadline is not None
         self.client.handle_timeout(now=deadline)
-        self.settle()
+        self.run_pending()
         assert self.take_events()
         self.requests.clear()
 
     def time_out_early(self) -> None:
-        self.do(self.client.handle_timeout)
+        self.run_command(self.client.handle_timeout)
 
 
 @functools.cache

@@ -10,10 +10,10 @@ import pytest
 from sansmcp import Limits, Server
 from sansmcp.server.calls import CallOwner
 from sansmcp.timers import Timer, TimerTable
-from tests.client.bench import Asked
-from tests.client.bench import Bench as ClientBench
-from tests.server.bench import Bench as ServerBench
-from tests.server.bench import notification, request
+from tests.client.harness import Asked
+from tests.client.harness import ClientHarness as ClientHarness
+from tests.server.harness import ServerHarness as ServerHarness
+from tests.server.harness import notification, request
 
 from .decoders import NOTIFICATION
 from .work import allocated, steps, tracing
@@ -43,7 +43,7 @@ def assert_same(few: tuple[int, int], many: tuple[int, int]) -> None:
 # A server with many sessions
 
 
-class Crowd(ServerBench):
+class Crowd(ServerHarness):
     """A server with idle sessions, of which one is used; each was opened a second later."""
 
     def __init__(self, sessions: int) -> None:
@@ -57,8 +57,8 @@ class Crowd(ServerBench):
 
     def run_a_call(self) -> None:
         talk, call = self.call(self.session, token=1)
-        self.do(call.progress, 1)
-        self.do(call.respond, {})
+        self.run_action(call.progress, 1)
+        self.run_action(call.respond, {})
         assert talk.ended
         self.server.next_deadline()
 
@@ -73,7 +73,7 @@ class Crowd(ServerBench):
         assert self.send("DELETE", {"mcp-session-id": session}).status == 200
 
     def listen_and_leave(self) -> None:
-        self.get(self.session).gone()
+        self.get(self.session).lose_connection()
 
     def ask_for_the_deadline(self) -> None:
         assert self.server.next_deadline() is not None
@@ -85,7 +85,7 @@ class Crowd(ServerBench):
         deadline = self.server.next_deadline()
         assert deadline is not None
         self.server.handle_timeout(now=deadline)
-        self.settle()
+        self.run_pending()
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_ending_one_session_costs_the_same_among_many() -> None:
     def ended(sessions: int) -> tuple[int, int]:
         crowd = Crowd(sessions)
         ending = list(crowd.server.sessions[:7])
-        return cost(lambda: crowd.do(crowd.server.end_session, ending.pop(), "test"))
+        return cost(lambda: crowd.run_action(crowd.server.end_session, ending.pop(), "test"))
 
     assert_same(ended(FEW), ended(MANY))
 
@@ -125,7 +125,7 @@ def test_ending_one_session_costs_the_same_among_many() -> None:
 # A client with many calls
 
 
-class Busy(ClientBench):
+class Busy(ClientHarness):
     """A client with many calls, of which the streams are open."""
 
     def __init__(self, calls: int) -> None:
@@ -146,7 +146,7 @@ class Busy(ClientBench):
 
     def call_and_cancel(self) -> None:
         handle, _ = self.call()
-        assert self.do(self.client.cancel, handle)
+        assert self.run_command(self.client.cancel, handle)
         self.requests.clear()
         self.events.clear()
 
@@ -165,7 +165,7 @@ class Busy(ClientBench):
         deadline = self.client.next_deadline()
         assert deadline is not None
         self.client.handle_timeout(now=deadline)
-        self.settle()
+        self.run_pending()
         self.requests.clear()
         self.events.clear()
 

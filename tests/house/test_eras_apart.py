@@ -10,36 +10,36 @@ import pytest
 from sansmcp import ServerCall
 from sansmcp.meta_keys import LISTEN
 
-from ..server.bench import Bench, example_app, initialize, notification, request
-from ..server.modern.bench import ModernBench, heard, meta, modern, modern_app
-from ..server.pipe_bench import Pipe
-from ..server.sse_bench import SseClient
+from ..server.harness import ServerHarness, example_app, initialize, notification, request
+from ..server.modern.harness import ModernServerHarness, meta, modern, modern_app, notification_from
+from ..server.pipe_harness import Pipe
+from ..server.sse_harness import SseClient
 from .message_path import trace
 
 
-def answer(bench: Bench, call: ServerCall) -> None:
-    bench.do(call.progress, 1)
-    bench.do(call.notify, "notifications/message", {"level": "info", "data": 1})
-    bench.do(call.respond, {"content": []})
+def answer(harness: ServerHarness, call: ServerCall) -> None:
+    harness.run_action(call.progress, 1)
+    harness.run_action(call.notify, "notifications/message", {"level": "info", "data": 1})
+    harness.run_action(call.respond, {"content": []})
 
 
 def modern_http() -> Callable[[], None]:
-    bench = ModernBench(modern_app())
+    harness = ModernServerHarness(modern_app())
 
     def conversation() -> None:
-        bench.ask(modern(1, "server/discover"))
-        bench.ask(heard("notifications/roots/list_changed"))
+        harness.ask(modern(1, "server/discover"))
+        harness.ask(notification_from("notifications/roots/list_changed"))
         for large in ("", "x" * 100_000):
             about = {**meta(logLevel="debug"), "progressToken": 1}
-            talk, call = bench.start(modern(2, about=about, arguments={"text": large}))
-            answer(bench, call)
+            talk, call = harness.start(modern(2, about=about, arguments={"text": large}))
+            answer(harness, call)
             assert talk.ended
-        talk, call = bench.start()
-        talk.gone()
+        talk, call = harness.start()
+        talk.lose_connection()
         assert not call.is_running
-        listener = bench.ask(modern(4, LISTEN, notifications={"toolsListChanged": True}))
-        listener.gone()
-        bench.ask(modern(5, "tools/nothing"))  # refused
+        listener = harness.ask(modern(4, LISTEN, notifications={"toolsListChanged": True}))
+        listener.lose_connection()
+        harness.ask(modern(5, "tools/nothing"))  # refused
 
     return conversation
 
@@ -50,7 +50,7 @@ def modern_stdio() -> Callable[[], None]:
     def conversation() -> None:
         pipe.say(modern(1, "server/discover"))
         pipe.say(modern(2, about={**meta(), "progressToken": 1}))
-        answer(pipe.bench, pipe.bench.last_call())
+        answer(pipe.harness, pipe.harness.last_call())
         pipe.say(modern(3), notification("notifications/cancelled", requestId=3))
         pipe.say(modern(4, LISTEN, notifications={"toolsListChanged": True}))
         pipe.say(notification("notifications/cancelled", requestId=4), modern(5, "tools/nothing"))
@@ -60,24 +60,24 @@ def modern_stdio() -> Callable[[], None]:
 
 
 def legacy_http() -> Callable[[], None]:
-    bench = Bench(example_app())
+    harness = ServerHarness(example_app())
 
     def conversation() -> None:
         for version in ("2025-03-26", "2025-06-18", "2025-11-25"):
-            session = bench.open_session(version)
-            talk, call = bench.call(session, token=1, version=version)
-            answer(bench, call)
+            session = harness.open_session(version)
+            talk, call = harness.call(session, token=1, version=version)
+            answer(harness, call)
             assert talk.ended
-            _, call = bench.call(session, 7, version=version)
+            _, call = harness.call(session, 7, version=version)
             cancellation = notification("notifications/cancelled", requestId=7)
-            assert bench.post(cancellation, session, version).status == 202
+            assert harness.post(cancellation, session, version).status == 202
             assert not call.is_running
-            bench.get(session).gone()
-            bench.post(request(8, "tools/nothing"), session, version)  # refused
-        bench.post(
-            [request(1, "ping"), request(2, "ping")], session=bench.open_session("2025-03-26")
+            harness.get(session).lose_connection()
+            harness.post(request(8, "tools/nothing"), session, version)  # refused
+        harness.post(
+            [request(1, "ping"), request(2, "ping")], session=harness.open_session("2025-03-26")
         )
-        bench.send("DELETE", {"mcp-session-id": session})
+        harness.send("DELETE", {"mcp-session-id": session})
 
     return conversation
 
@@ -95,13 +95,13 @@ def legacy_stdio() -> Callable[[], None]:
 
 
 def legacy_http_sse() -> Callable[[], None]:
-    bench = Bench(example_app(), http_sse="/sse")
+    harness = ServerHarness(example_app(), http_sse="/sse")
 
     def conversation() -> None:
-        client = SseClient(bench).open("2024-11-05")
+        client = SseClient(harness).open("2024-11-05")
         client.say(request(1, "ping"), request(2))
-        answer(bench, bench.last_call())
-        client.stream.gone()
+        answer(harness, harness.last_call())
+        client.stream.lose_connection()
 
     return conversation
 

@@ -27,7 +27,7 @@ class Token(httpx.Auth):
 app = sansmcp.App("httpx-tests", "1")
 
 
-class Web:
+class FakeWebServer:
     """The MCP application as a web application that remembers who has asked."""
 
     def __init__(self) -> None:
@@ -63,12 +63,12 @@ async def call_tool(call: Call) -> Any:
 
 
 @pytest.fixture(scope="module")
-def web() -> Web:
-    return Web()
+def web() -> FakeWebServer:
+    return FakeWebServer()
 
 
 @pytest.fixture(scope="module")
-def url(web: Web) -> Generator[str, None, None]:
+def url(web: FakeWebServer) -> Generator[str, None, None]:
     with Host("hypercorn-asyncio").serve(web) as url:
         yield f"{url}/mcp"
 

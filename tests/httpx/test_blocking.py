@@ -17,8 +17,8 @@ from sansmcp.events import ClientEvent, ServerNotified
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
 from sansmcp_httpx import BlockingClient, connect_blocking
 
-from ..blocking.conftest import PATIENCE, happens
-from .conftest import Token, Web
+from ..blocking.conftest import PATIENCE, wait_for_event
+from .conftest import FakeWebServer, Token
 
 ASKING: dict[str, Any] = {"versions": HANDSHAKE_VERSIONS, "capabilities": {"elicitation": {}}}
 
@@ -41,7 +41,7 @@ def test_every_revision(http: httpx.Client, url: str, version: str) -> None:
     assert reports == [1, 2, 3]
 
 
-def test_the_settings_of_httpx_hold(url: str, web: Web) -> None:
+def test_the_settings_of_httpx_hold(url: str, web: FakeWebServer) -> None:
     web.seen.clear()
     with httpx.Client(auth=Token(), headers={"x-tenant": "acme"}) as http:
         with connect_blocking(url, http) as client:
@@ -117,7 +117,7 @@ def test_another_thread_has_to_wait(http: httpx.Client, url: str) -> None:
 
     def answer(request: ServerRequest) -> Any:
         asked.set()
-        happens(go_on)
+        wait_for_event(go_on)
         return {"action": "decline"}
 
     def call(client: BlockingClient) -> None:
@@ -127,7 +127,7 @@ def test_another_thread_has_to_wait(http: httpx.Client, url: str) -> None:
     with connect_blocking(url, http, request_handlers=answers, **ASKING) as client:
         thread = threading.Thread(target=call, args=(client,))
         thread.start()
-        happens(asked)
+        wait_for_event(asked)
         with pytest.raises(LocalProtocolError, match="thread"):
             client.call_tool("any")
         go_on.set()

@@ -17,31 +17,31 @@ from sansmcp import CallError, LocalProtocolError, ReconnectPolicy
 from sansmcp_loop import current_loop
 
 from ..asgi.loops import Run, tasks, until
-from ..blocking.conftest import World
+from ..blocking.conftest import ToolApp
 from ..blocking.test_cancelling import Conversation, go_through
-from ..leftovers import freeze_what_is_there, nothing_left
-from ..stepping import in_shares, stepping, wherever
+from ..leak_check import freeze_what_is_there, no_leaks
+from ..stepping import in_shares, run_with_steps, wherever
 
 VERSIONS = ["2025-11-25", "2026-07-28"]
 AT_ONCE = ReconnectPolicy(initial_delay=0.001, max_attempts=3)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def old_things() -> None:
+def freeze_garbage() -> None:
     freeze_what_is_there()
 
 
 @contextmanager
 def served(version: str) -> Generator[str, None, None]:
     """A server whose tool does much; gives its URL."""
-    world = World()
+    world = ToolApp()
     world.tool(Conversation(version).work)
     settings: dict[str, Any] = {
         "http": ("127.0.0.1", 0),
         "versions": (version,),
         "graceful_timeout": 0.1,
     }
-    with nothing_left(), sansmcp_blocking.serve(world.app, **settings) as serving:
+    with no_leaks(), sansmcp_blocking.serve(world.app, **settings) as serving:
         yield serving.url
         serving.wait_until(lambda: not serving.core.is_busy)
 
@@ -64,7 +64,7 @@ class Disturbance:
 
         async def stay() -> None:
             try:
-                await stepping(work, self._wait)
+                await run_with_steps(work, self._wait)
             except (CallError, LocalProtocolError) as error:
                 assert self._kind == "close", error
             except BaseException as error:

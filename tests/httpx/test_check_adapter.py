@@ -17,8 +17,8 @@ import sansmcp_httpx
 from sansmcp.events import ClientEvent, Connected
 from sansmcp_check import Check, ClientUnderTest, Feature, client_checks
 
-from ..asyncio.subject import AsyncioClients
-from ..trio.subject import TrioClients
+from ..asyncio.adapter_under_test import AsyncioClients
+from ..trio.adapter_under_test import TrioClients
 
 LACKS: Mapping[Feature, str] = {Feature.STDIO: "httpx is for HTTP"}
 

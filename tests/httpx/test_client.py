@@ -21,12 +21,12 @@ from sansmcp_loop import current_loop
 
 from ..asgi.conftest import Host
 from ..asgi.loops import Run, until
-from .conftest import Token, Web
+from .conftest import FakeWebServer, Token
 
 ASKING: dict[str, Any] = {"versions": HANDSHAKE_VERSIONS, "capabilities": {"elicitation": {}}}
 
 
-def test_the_settings_of_httpx_hold(run: Run, url: str, web: Web) -> None:
+def test_the_settings_of_httpx_hold(run: Run, url: str, web: FakeWebServer) -> None:
     hooked: list[str] = []
 
     async def hook(request: httpx.Request) -> None:
@@ -102,7 +102,7 @@ def test_timeouts_are_those_of_the_call(run: Run, url: str) -> None:
 
 @pytest.mark.parametrize("wait", [0.01, None])
 def test_too_few_connections(
-    run: Run, url: str, web: Web, wait: float | None, monkeypatch: pytest.MonkeyPatch
+    run: Run, url: str, web: FakeWebServer, wait: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
         limits = httpx.Limits(max_connections=1)
@@ -179,7 +179,7 @@ def test_an_httpx_client_that_is_closed_too_early(run: Run, url: str) -> None:
     run(main)
 
 
-def test_closing_while_calls_run(run: Run, url: str, web: Web) -> None:
+def test_closing_while_calls_run(run: Run, url: str, web: FakeWebServer) -> None:
     async def main() -> None:
         ended: list[Exception] = []
 
@@ -227,7 +227,7 @@ def test_a_block_that_is_cancelled(run: Run, url: str) -> None:
     run(main)
 
 
-def test_answers_that_are_compressed(run: Run, web: Web) -> None:
+def test_answers_that_are_compressed(run: Run, web: FakeWebServer) -> None:
     async def main() -> None:
         async with httpx.AsyncClient() as http, sansmcp_httpx.connect(url, http) as client:
             text = "x" * 10_000

@@ -81,7 +81,7 @@ def said(result: mcp_types.CallToolResult) -> str:
 # Our client, their server
 
 
-async def use_their_server(client: sansmcp_loop.Client) -> None:
+async def exercise_sdk_server(client: sansmcp_loop.Client) -> None:
     """All that ``sdk_server.py`` offers and that needs no answers of ours."""
     assert client.connected.server_info["name"] == "official"
     assert text(await client.call_tool("echo", {"text": "hällo\u2028"})) == "hällo\u2028"
@@ -126,15 +126,15 @@ ANSWERS = {
 CAPABILITIES: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
 
 
-async def answer_their_questions(client: sansmcp_loop.Client) -> None:
+async def answer_sdk_requests(client: sansmcp_loop.Client) -> None:
     """All that ``sdk_server.py`` may ask; the client has our ANSWERS and CAPABILITIES."""
-    await hear_their_announcements(client)  # the stream that some questions come on is open now
+    await receive_sdk_notifications(client)  # the stream that some questions come on is open now
     assert text(await client.call_tool("ask")) == "Ada"
     assert text(await client.call_tool("sample")) == "5"
     assert text(await client.call_tool("roots")) == "file:///a, file:///b"
 
 
-async def hear_their_announcements(client: sansmcp_loop.Client) -> None:
+async def receive_sdk_notifications(client: sansmcp_loop.Client) -> None:
     """A tool logs, and says that tools have changed: both arrive, maybe on two streams.
 
     They keep nothing for a stream that opens later, so we ask until ours is there.
@@ -157,7 +157,7 @@ async def hear_their_announcements(client: sansmcp_loop.Client) -> None:
 # Their client, our server
 
 
-async def use_our_server(client: mcp.Client) -> None:
+async def exercise_our_server(client: mcp.Client) -> None:
     """All that the example application offers, but for disconnections."""
     tools = await client.list_tools()
     assert [tool.name for tool in tools.tools] == ["echo", "add", "slow", "big", "ask", "fail"]
@@ -195,7 +195,7 @@ async def follow_our_progress(client: mcp.Client) -> None:
     assert reports == [1, 2, 3, 4]
 
 
-class Person:
+class FakeUser:
     """Answers for their client all that our asking application asks, and hears what it says."""
 
     def __init__(self) -> None:

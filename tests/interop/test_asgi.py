@@ -12,7 +12,7 @@ from sansmcp_cli import example
 
 from ..asgi.conftest import HOSTS, Host
 from . import asking
-from .conftest import VERSIONS, Person, follow_our_progress, in_versions, use_our_server
+from .conftest import VERSIONS, FakeUser, exercise_our_server, follow_our_progress, in_versions
 
 
 @pytest.mark.parametrize("kind", HOSTS)
@@ -22,7 +22,7 @@ async def test_their_client_uses_our_server(kind: str, version: str) -> None:
     with Host(kind).serve(asgi_app(example.app, versions=(version,))) as url:
         async with mcp.Client(f"{url}/mcp", mode=mode) as client:
             assert client.protocol_version == version
-            await use_our_server(client)
+            await exercise_our_server(client)
 
 
 @in_versions
@@ -35,7 +35,7 @@ async def test_their_client_follows_our_streams(version: str) -> None:
 
 @pytest.mark.parametrize("kind", HOSTS)
 async def test_their_client_answers_our_questions(kind: str) -> None:
-    person = Person()
+    person = FakeUser()
     with Host(kind).serve(asgi_app(asking.app)) as url:
         async with mcp.Client(f"{url}/mcp", mode="legacy", **person.settings) as client:
             await person.converse(client)

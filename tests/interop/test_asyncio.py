@@ -16,12 +16,12 @@ from .conftest import (
     CAPABILITIES,
     SDK_SERVER,
     VERSIONS,
-    Person,
-    answer_their_questions,
+    FakeUser,
+    answer_sdk_requests,
+    exercise_our_server,
+    exercise_sdk_server,
     follow_our_progress,
     in_versions,
-    use_our_server,
-    use_their_server,
 )
 
 LOCAL = ("127.0.0.1", 0)
@@ -35,7 +35,7 @@ def test_our_client_uses_their_server(sdk_url: str, version: str) -> None:
     async def use() -> None:
         async with sansmcp_asyncio.connect(sdk_url, versions=(version,)) as client:
             assert client.connected.version == version
-            await use_their_server(client)
+            await exercise_sdk_server(client)
 
     asyncio.run(use())
 
@@ -48,7 +48,7 @@ def test_our_client_answers_their_questions(sdk_url: str, transport: str) -> Non
         client = await sansmcp_asyncio.connect(
             target, request_handlers=ANSWERS, capabilities=CAPABILITIES, versions=tuple(VERSIONS)
         )
-        await answer_their_questions(client)
+        await answer_sdk_requests(client)
         await client.aclose()
 
     asyncio.run(answer())
@@ -65,14 +65,14 @@ def test_their_client_uses_our_server(version: str) -> None:
             mcp.Client(serving.url, mode="legacy") as client,
         ):
             assert client.protocol_version == version
-            await use_our_server(client)
+            await exercise_our_server(client)
             await follow_our_progress(client)
 
     asyncio.run(use())
 
 
 def test_their_client_answers_our_questions() -> None:
-    person = Person()
+    person = FakeUser()
 
     async def converse() -> None:
         async with (

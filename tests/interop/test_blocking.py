@@ -23,14 +23,14 @@ from .conftest import (
     CAPABILITIES,
     SDK_SERVER,
     VERSIONS,
-    Person,
-    answer_their_questions,
+    FakeUser,
+    answer_sdk_requests,
+    exercise_our_server,
+    exercise_sdk_server,
     follow_our_progress,
-    hear_their_announcements,
+    receive_sdk_notifications,
     sdk_server,
     text,
-    use_our_server,
-    use_their_server,
 )
 
 HOSTS = ["blocking", "waitress"]
@@ -57,7 +57,7 @@ async def test_their_client_uses_our_server(host: str, version: str) -> None:
     with served(host, example.blocking_app, versions=(version,)) as started:
         async with mcp.Client(mcp_url(started), mode=mode) as client:
             assert client.protocol_version == version
-            await use_our_server(client)
+            await exercise_our_server(client)
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -69,7 +69,7 @@ async def test_their_client_follows_our_streams(host: str) -> None:
 
 @pytest.mark.parametrize("host", HOSTS)
 async def test_their_client_answers_our_questions(host: str) -> None:
-    person = Person()
+    person = FakeUser()
     with served(host, asking.blocking_app) as started:
         async with mcp.Client(mcp_url(started), mode="legacy", **person.settings) as client:
             await person.converse(client)
@@ -135,8 +135,8 @@ async def test_our_client_uses_their_server(target: str | list[str]) -> None:
     reports: list[ProgressReceived] = []
     with sansmcp_blocking.connect(target, **OLD) as client:
         shown: Any = AsIfAsync(client)
-        await use_their_server(shown)
-        await answer_their_questions(shown)
+        await exercise_sdk_server(shown)
+        await answer_sdk_requests(shown)
         result = client.call_tool("slow", {"steps": 6}, on_progress=reports.append)
         assert text(result) == "done"
         assert [report.progress for report in reports] == [1, 2, 3, 4, 5, 6]
@@ -152,4 +152,4 @@ async def test_our_client_uses_their_server(target: str | list[str]) -> None:
 async def test_our_client_hears_their_announcements(target: str | list[str]) -> None:
     with sansmcp_blocking.connect(target, **OLD) as client:
         shown: Any = AsIfAsync(client)
-        await hear_their_announcements(shown)
+        await receive_sdk_notifications(shown)

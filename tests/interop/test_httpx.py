@@ -12,10 +12,10 @@ from sansmcp_httpx import connect, connect_blocking
 from .conftest import (
     ANSWERS,
     CAPABILITIES,
-    answer_their_questions,
+    answer_sdk_requests,
+    exercise_sdk_server,
     in_versions,
     text,
-    use_their_server,
 )
 
 
@@ -26,7 +26,7 @@ async def test_our_client_uses_their_server(sdk_url: str, version: str) -> None:
         connect(sdk_url, http, versions=(version,)) as client,
     ):
         assert client.connected.version == version
-        await use_their_server(client)
+        await exercise_sdk_server(client)
 
 
 async def test_our_client_answers_their_questions(sdk_url: str) -> None:
@@ -40,7 +40,7 @@ async def test_our_client_answers_their_questions(sdk_url: str) -> None:
             capabilities=CAPABILITIES,
         ) as client,
     ):
-        await answer_their_questions(client)
+        await answer_sdk_requests(client)
 
 
 @in_versions

@@ -19,14 +19,14 @@ from . import asking
 from .conftest import (
     ANSWERS,
     CAPABILITIES,
-    Person,
-    answer_their_questions,
+    FakeUser,
+    answer_sdk_requests,
+    exercise_our_server,
+    exercise_sdk_server,
     follow_our_progress,
     in_versions,
     serve,
     text,
-    use_our_server,
-    use_their_server,
 )
 
 POLICY = ReconnectPolicy(initial_delay=0.02)
@@ -39,7 +39,7 @@ POLICY = ReconnectPolicy(initial_delay=0.02)
 async def test_our_client_uses_their_server(sdk_url: str, version: str) -> None:
     async with sansmcp_trio.connect(sdk_url, versions=(version,)) as client:
         assert client.connected.version == version
-        await use_their_server(client)
+        await exercise_sdk_server(client)
 
 
 @in_versions
@@ -69,7 +69,7 @@ async def test_our_client_answers_their_questions(sdk_url: str) -> None:
     async with sansmcp_trio.connect(
         sdk_url, versions=("2025-11-25",), request_handlers=ANSWERS, capabilities=CAPABILITIES
     ) as client:
-        await answer_their_questions(client)
+        await answer_sdk_requests(client)
 
 
 async def test_a_call_to_their_server_times_out(sdk_url: str) -> None:
@@ -89,7 +89,7 @@ async def test_their_client_uses_our_server(version: str, mode: Any) -> None:
         serving = await serve(nursery, example.app, versions=(version,))
         async with mcp.Client(serving.url, mode=mode) as client:
             assert client.protocol_version == version
-            await use_our_server(client)
+            await exercise_our_server(client)
         serving.stop()
 
 
@@ -104,7 +104,7 @@ async def test_their_client_follows_our_streams(version: str) -> None:
 
 
 async def test_their_client_answers_our_questions() -> None:
-    person = Person()
+    person = FakeUser()
     async with trio.open_nursery() as nursery:
         serving = await serve(nursery, asking.app)
         async with mcp.Client(serving.url, mode="legacy", **person.settings) as client:

@@ -21,16 +21,16 @@ from . import asking
 from .conftest import (
     ANSWERS,
     CAPABILITIES,
-    Person,
-    answer_their_questions,
+    FakeUser,
+    answer_sdk_requests,
+    exercise_our_server,
+    exercise_sdk_server,
     follow_our_progress,
-    hear_their_announcements,
     in_versions,
+    receive_sdk_notifications,
     sdk_server,
     serve,
     text,
-    use_our_server,
-    use_their_server,
 )
 
 
@@ -50,7 +50,7 @@ async def test_our_client_uses_their_server(sdk_url: str, version: str) -> None:
         sdk_url, transports=("http+sse",), versions=(version,)
     ) as client:
         assert client.connected.version == version
-        await use_their_server(client)
+        await exercise_sdk_server(client)
 
 
 async def test_our_client_finds_out_what_their_server_speaks(sdk_url: str) -> None:
@@ -65,14 +65,14 @@ async def test_our_client_hears_their_progress_and_notifications(sdk_url: str) -
         result = await client.call_tool("slow", {"steps": 6}, on_progress=reports.append)
         assert text(result) == "done"
         assert [report.progress for report in reports] == [1, 2, 3, 4, 5, 6]
-        await hear_their_announcements(client)
+        await receive_sdk_notifications(client)
 
 
 async def test_our_client_answers_their_questions(sdk_url: str) -> None:
     async with sansmcp_trio.connect(
         sdk_url, request_handlers=ANSWERS, capabilities=CAPABILITIES
     ) as client:
-        await answer_their_questions(client)
+        await answer_sdk_requests(client)
 
 
 async def test_a_call_to_their_server_times_out_and_the_next_one_works(sdk_url: str) -> None:
@@ -107,7 +107,7 @@ def http_sse(request: pytest.FixtureRequest) -> str:
 async def test_their_client_uses_our_server(http_sse: str, version: str) -> None:
     async with their_client(example.app, http_sse) as client:
         assert client.protocol_version == version
-        await use_our_server(client)
+        await exercise_our_server(client)
 
 
 async def test_their_client_hears_our_progress(http_sse: str) -> None:
@@ -116,7 +116,7 @@ async def test_their_client_hears_our_progress(http_sse: str) -> None:
 
 
 async def test_their_client_answers_our_questions(http_sse: str) -> None:
-    person = Person()
+    person = FakeUser()
     async with their_client(asking.app, http_sse, **person.settings) as client:
         await person.converse(client)
 
@@ -153,6 +153,6 @@ async def test_clients_of_both_transports_share_our_server(http_sse: str) -> Non
             mcp.Client(sse_client(url), mode="legacy") as old,
             mcp.Client(serving.url, mode="legacy") as new,
         ):
-            await use_our_server(old)
-            await use_our_server(new)
+            await exercise_our_server(old)
+            await exercise_our_server(new)
         serving.stop()

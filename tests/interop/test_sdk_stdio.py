@@ -22,14 +22,14 @@ from .conftest import (
     ANSWERS,
     CAPABILITIES,
     SDK_SERVER,
-    Person,
-    answer_their_questions,
+    FakeUser,
+    answer_sdk_requests,
+    exercise_our_server,
+    exercise_sdk_server,
     follow_our_progress,
-    hear_their_announcements,
     in_versions,
+    receive_sdk_notifications,
     text,
-    use_our_server,
-    use_their_server,
 )
 
 THEIR_SERVER = [*SDK_SERVER, "stdio"]
@@ -42,7 +42,7 @@ THEIR_SERVER = [*SDK_SERVER, "stdio"]
 async def test_our_client_uses_their_server(version: str) -> None:
     async with sansmcp_trio.connect(THEIR_SERVER, versions=(version,)) as client:
         assert (client.connected.transport, client.connected.version) == ("stdio", version)
-        await use_their_server(client)
+        await exercise_sdk_server(client)
 
 
 async def test_our_client_hears_their_progress_and_notifications() -> None:
@@ -51,14 +51,14 @@ async def test_our_client_hears_their_progress_and_notifications() -> None:
         result = await client.call_tool("slow", {"steps": 6}, on_progress=reports.append)
         assert text(result) == "done"
         assert [report.progress for report in reports] == [1, 2, 3, 4, 5, 6]
-        await hear_their_announcements(client)
+        await receive_sdk_notifications(client)
 
 
 async def test_our_client_answers_their_questions() -> None:
     async with sansmcp_trio.connect(
         THEIR_SERVER, versions=("2025-11-25",), request_handlers=ANSWERS, capabilities=CAPABILITIES
     ) as client:
-        await answer_their_questions(client)
+        await answer_sdk_requests(client)
 
 
 async def test_a_call_to_their_server_times_out_and_the_next_one_works() -> None:
@@ -105,13 +105,13 @@ def log(tmp_path: Path) -> Path:
 async def test_their_client_uses_our_server(log: Path, version: str) -> None:
     async with their_client(log, mode="legacy") as client:
         assert client.protocol_version == version
-        await use_our_server(client)
+        await exercise_our_server(client)
 
 
 async def test_their_client_finds_out_that_our_server_needs_no_handshake(log: Path) -> None:
     async with their_client(log, mode="auto") as client:
         assert client.protocol_version == "2026-07-28"
-        await use_our_server(client)
+        await exercise_our_server(client)
 
 
 async def test_their_client_hears_our_progress(log: Path) -> None:
@@ -120,7 +120,7 @@ async def test_their_client_hears_our_progress(log: Path) -> None:
 
 
 async def test_their_client_answers_our_questions(log: Path) -> None:
-    person = Person()
+    person = FakeUser()
     async with their_client(
         log, "tests.interop.asking", mode="legacy", **person.settings
     ) as client:

@@ -22,7 +22,7 @@ from sansmcp import JsonRpcError
 from sansmcp.events import ClientEvent, ProgressReceived, ServerNotified
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 
-from ..cli.conftest import run_here
+from ..cli.conftest import run_in_process
 from ..node import NODE, install_or_skip
 from ..ports import free_port
 from .conftest import ANSWERS, CAPABILITIES, text
@@ -220,7 +220,7 @@ async def hear_it(client: sansmcp_trio.Client) -> None:
 
 
 def test_probe_finds_everything_out(server: Running) -> None:
-    probed = run_here("probe", "--json", *server.words)
+    probed = run_in_process("probe", "--json", *server.words)
     assert (probed.status, probed.err) == (0, "")
     found = {one["transport"]: one for one in json.loads(probed.out)["transports"]}
     works = found.pop(server.transport)
@@ -240,6 +240,6 @@ def test_probe_finds_everything_out(server: Running) -> None:
 def test_call_reaches_its_tools(server: Running) -> None:
     tool = ("echo", '{"message": "hi"}')
     is_command = server.words[0] == "--"
-    called = run_here("call", *(tool + server.words if is_command else server.words + tool))
+    called = run_in_process("call", *(tool + server.words if is_command else server.words + tool))
     assert called.status == 0
     assert text(json.loads(called.out)) == "Echo: hi"

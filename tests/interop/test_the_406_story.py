@@ -23,7 +23,7 @@ import sansmcp
 import sansmcp_trio
 from sansmcp_cli import example
 
-from .conftest import sdk_server, serve, text, use_our_server
+from .conftest import exercise_our_server, sdk_server, serve, text
 
 Served = Callable[..., Awaitable[sansmcp_trio.RunningServer]]
 
@@ -200,7 +200,7 @@ async def test_their_old_client_works_where_both_are_served(served: Served, http
     serving = await served(http_sse=http_sse)
     url = serving.url.replace("/mcp", http_sse)
     async with mcp.Client(sse_client(url), mode="legacy") as client:
-        await use_our_server(client)
+        await exercise_our_server(client)
 
 
 # What our client makes of the servers of others

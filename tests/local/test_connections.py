@@ -20,10 +20,10 @@ from sansmcp_check.servers import begun, serving
 from sansmcp_check.tools import Tools
 from sansmcp_local import set_options
 
-from ..asyncio.subject import AsyncioClients, AsyncioServers
-from ..blocking.subject import BlockingClients, BlockingServers
+from ..asyncio.adapter_under_test import AsyncioClients, AsyncioServers
+from ..blocking.adapter_under_test import BlockingClients, BlockingServers
 from ..tls import contexts
-from ..trio.subject import TrioClients, TrioServers
+from ..trio.adapter_under_test import TrioClients, TrioServers
 
 ADAPTERS: dict[str, tuple[Callable[[], ClientUnderTest], Callable[[], ServerUnderTest]]] = {
     "asyncio": (lambda: AsyncioClients("asyncio"), lambda: AsyncioServers("asyncio")),

@@ -13,10 +13,10 @@ import sansmcp
 import sansmcp_blocking
 from sansmcp import ConnectionInfo, RequestHead
 
-from ..asyncio.subject import AsyncioServers
-from ..blocking.subject import BlockingServers
+from ..asyncio.adapter_under_test import AsyncioServers
+from ..blocking.adapter_under_test import BlockingServers
 from ..tls import show, trust
-from ..trio.subject import TrioServers
+from ..trio.adapter_under_test import TrioServers
 
 SUBJECTS: dict[str, Callable[[], Any]] = {
     "asyncio": lambda: AsyncioServers("asyncio"),

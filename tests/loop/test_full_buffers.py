@@ -17,9 +17,9 @@ import sansmcp
 from sansmcp_blocking import _server
 from sansmcp_loop import _serving
 
-from ..asyncio.subject import AsyncioServers
-from ..blocking.subject import BlockingServers
-from ..trio.subject import TrioServers
+from ..asyncio.adapter_under_test import AsyncioServers
+from ..blocking.adapter_under_test import BlockingServers
+from ..trio.adapter_under_test import TrioServers
 
 PATIENCE = 60.0
 BUFFER = 65_536

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from .bench import Bench
+from .harness import ServerHarness
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def harness() -> ServerHarness:
+    return ServerHarness()

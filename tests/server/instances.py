@@ -8,17 +8,17 @@ from typing import Any
 from sansmcp import Limits, MemoryStore, ServerCall
 from sansmcp.events import CallReceived
 
-from .bench import LATEST, Bench
+from .harness import LATEST, ServerHarness
 
 
-class Instances(list[Bench]):
+class Instances(list[ServerHarness]):
     """Instances on the bench; the first one opens the sessions."""
 
     def __init__(self, count: int = 2, limits: Limits | None = None, **settings: Any) -> None:
         limits = limits or Limits()
         self.store = MemoryStore(limits)
         super().__init__(
-            Bench(
+            ServerHarness(
                 store=self.store,
                 tokens=f"instance-{number}",
                 shared_store=True,
@@ -36,8 +36,8 @@ class Instances(list[Bench]):
     def wait(self, seconds: float) -> None:
         """Let time pass for all, a little at a time."""
         for _ in range(round(seconds / 0.25)):
-            for bench in self:
-                bench.wait(0.25)
+            for harness in self:
+                harness.wait(0.25)
 
     def grow_old(self, seconds: float) -> None:
         """Let time pass while others store something: what a store keeps ages by that."""
@@ -49,7 +49,7 @@ class Instances(list[Bench]):
     def entered(self) -> list[ServerCall]:
         """The calls whose handlers are to be entered, anywhere, since the last look."""
         calls: list[ServerCall] = []
-        for bench in self:
-            calls += [event.call for event in bench.events if isinstance(event, CallReceived)]
-            bench.events.clear()
+        for harness in self:
+            calls += [event.call for event in harness.events if isinstance(event, CallReceived)]
+            harness.events.clear()
         return calls

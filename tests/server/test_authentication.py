@@ -9,39 +9,39 @@ import pytest
 from sansmcp import ConnectionInfo, LocalProtocolError, Refusal, RemoteProtocolError
 from sansmcp.events import CallReceived
 
-from .bench import Bench, expect, initialize, request
+from .harness import ServerHarness, expect, initialize, request
 
 TOO_LARGE = {"content-length": "100000000"}
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench(authentication=True)
+def harness() -> ServerHarness:
+    return ServerHarness(authentication=True)
 
 
-def tell(bench: Bench, outcome: Any) -> None:
+def tell(harness: ServerHarness, outcome: Any) -> None:
     """Answer the last question of the machine."""
-    bench.server.authenticated(bench.asked.pop(), outcome, now=bench.now)
-    bench.settle()
+    harness.server.authenticated(harness.asked.pop(), outcome, now=harness.now)
+    harness.run_pending()
 
 
-def test_nothing_becomes_of_a_request_before_its_principal_is_known(bench: Bench) -> None:
+def test_nothing_becomes_of_a_request_before_its_principal_is_known(harness: ServerHarness) -> None:
     """Row C9 of the review: servers on sockets of ours had no hook for who is calling."""
-    talk = bench.post(initialize("2025-11-25", {}))
-    assert (talk.head, bench.server.sessions, len(bench.asked)) == (None, (), 1)
-    assert [*bench.asked[0].head.values(b"host")] == [b"localhost"]
-    tell(bench, "ada")
+    talk = harness.post(initialize("2025-11-25", {}))
+    assert (talk.head, harness.server.sessions, len(harness.asked)) == (None, (), 1)
+    assert [*harness.asked[0].head.values(b"host")] == [b"localhost"]
+    tell(harness, "ada")
     assert talk.status == 200
-    assert [session.principal for session in bench.server.sessions] == ["ada"]
+    assert [session.principal for session in harness.server.sessions] == ["ada"]
     session = talk.header("mcp-session-id")
-    call = bench.post(request(1), session)
-    tell(bench, "ada")
-    (event,) = [event for event in bench.events if isinstance(event, CallReceived)]
+    call = harness.post(request(1), session)
+    tell(harness, "ada")
+    (event,) = [event for event in harness.events if isinstance(event, CallReceived)]
     event.call.respond({}, now=0)
-    bench.settle()
+    harness.run_pending()
     assert call.status == 200
-    stranger = bench.post(request(2), session)
-    tell(bench, "eve")
+    stranger = harness.post(request(2), session)
+    tell(harness, "eve")
     assert stranger.status == 404
 
 
@@ -55,23 +55,23 @@ def test_nothing_becomes_of_a_request_before_its_principal_is_known(bench: Bench
     ],
 )
 def test_a_refusal(
-    bench: Bench, refusal: Refusal, status: int, reason: str, challenge: str | None
+    harness: ServerHarness, refusal: Refusal, status: int, reason: str, challenge: str | None
 ) -> None:
-    talk = bench.post(initialize("2025-11-25", {}))
-    tell(bench, refusal)
+    talk = harness.post(initialize("2025-11-25", {}))
+    tell(harness, refusal)
     expect(talk, status, reason)
     assert talk.header("www-authenticate") == challenge
     assert talk.error["message"] == refusal.message
 
 
 @pytest.mark.parametrize("outcome", ["", None, b"ada", True, 1])
-def test_what_is_no_principal(bench: Bench, outcome: Any) -> None:
-    talk = bench.post(initialize("2025-11-25", {}))
+def test_what_is_no_principal(harness: ServerHarness, outcome: Any) -> None:
+    talk = harness.post(initialize("2025-11-25", {}))
     with pytest.raises(LocalProtocolError, match="must return a principal"):
-        bench.server.authenticated(bench.asked[0], outcome, now=0)
+        harness.server.authenticated(harness.asked[0], outcome, now=0)
     assert talk.head is None
-    bench.server.authentication_failed(bench.asked[0], now=0)
-    bench.settle()
+    harness.server.authentication_failed(harness.asked[0], now=0)
+    harness.run_pending()
     expect(talk, 500, "authentication_failed", -32603)
 
 
@@ -79,51 +79,53 @@ def test_what_is_no_principal(bench: Bench, outcome: Any) -> None:
     ("headers", "status"), [({"host": "evil"}, 403), ({"origin": "http://evil"}, 403)]
 )
 def test_pages_of_others_are_refused_before(
-    bench: Bench, headers: dict[str, str], status: int
+    harness: ServerHarness, headers: dict[str, str], status: int
 ) -> None:
-    talk = bench.post(initialize("2025-11-25", {}), headers=headers)
-    assert (talk.status, bench.asked) == (status, [])
+    talk = harness.post(initialize("2025-11-25", {}), headers=headers)
+    assert (talk.status, harness.asked) == (status, [])
 
 
-def test_everything_else_is_refused_afterwards(bench: Bench) -> None:
+def test_everything_else_is_refused_afterwards(harness: ServerHarness) -> None:
     """Not even which paths there are is told to strangers."""
-    talk = bench.send("GET", {"accept": "a/b"}, target="/nothing")
-    tell(bench, Refusal())
+    talk = harness.send("GET", {"accept": "a/b"}, target="/nothing")
+    tell(harness, Refusal())
     assert talk.status == 401
-    talk = bench.send("GET", {"accept": "a/b"}, target="/nothing")
-    tell(bench, "ada")
+    talk = harness.send("GET", {"accept": "a/b"}, target="/nothing")
+    tell(harness, "ada")
     assert talk.status == 404
 
 
 @pytest.mark.parametrize("outcome", ["ada", Refusal(), None])
-def test_a_client_that_leaves_meanwhile(bench: Bench, outcome: str | Refusal | None) -> None:
-    talk = bench.post(initialize("2025-11-25", {}))
-    talk.gone()
+def test_a_client_that_leaves_meanwhile(
+    harness: ServerHarness, outcome: str | Refusal | None
+) -> None:
+    talk = harness.post(initialize("2025-11-25", {}))
+    talk.lose_connection()
     for _ in range(2):
         if outcome is None:
-            bench.server.authentication_failed(bench.asked[0], now=0)
+            harness.server.authentication_failed(harness.asked[0], now=0)
         else:
-            bench.server.authenticated(bench.asked[0], outcome, now=0)
-        bench.settle()
-    assert (talk.head, bench.server.sessions) == (None, ())
+            harness.server.authenticated(harness.asked[0], outcome, now=0)
+        harness.run_pending()
+    assert (talk.head, harness.server.sessions) == (None, ())
 
 
-def test_a_server_that_ends_meanwhile(bench: Bench) -> None:
-    talk = bench.post(initialize("2025-11-25", {}))
-    bench.server.shut_down(now=0)
-    bench.settle()
+def test_a_server_that_ends_meanwhile(harness: ServerHarness) -> None:
+    talk = harness.post(initialize("2025-11-25", {}))
+    harness.server.shut_down(now=0)
+    harness.run_pending()
     expect(talk, 503, "shutting_down")
-    tell(bench, "ada")
-    assert bench.server.sessions == ()
+    tell(harness, "ada")
+    assert harness.server.sessions == ()
 
 
 def test_a_server_that_ends_after_a_request_was_given_up() -> None:
-    bench = Bench(authentication=True)
-    talk = bench.post(initialize("2025-11-25", {}))
+    harness = ServerHarness(authentication=True)
+    talk = harness.post(initialize("2025-11-25", {}))
     error = RemoteProtocolError("Too slow", reason="request_timeout", http_status=408)
-    bench.server.refuse(talk.exchange, error, now=0)
-    bench.server.shut_down(now=0)
-    bench.settle()
+    harness.server.refuse(talk.exchange, error, now=0)
+    harness.server.shut_down(now=0)
+    harness.run_pending()
     expect(talk, 408, "request_timeout")
 
 

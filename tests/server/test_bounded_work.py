@@ -10,9 +10,9 @@ from sansmcp import Limits
 from sansmcp.effects import StoreRead
 from sansmcp.http import BodyData, BodyEnd, RequestHead
 
-from .bench import BOTH, JSON, PING, Bench, Talk, expect, initialize, request
+from .harness import BOTH, JSON, PING, RawExchange, ServerHarness, expect, initialize, request
 from .instances import Instances
-from .pipe_bench import Pipe
+from .pipe_harness import Pipe
 
 MODERN = "2026-07-28"
 
@@ -36,10 +36,10 @@ def head(session: str | None, *headers: tuple[str, str], principal: str = "") ->
 )
 def test_requests_have_a_bound_of_their_own(limits: Limits, most: int) -> None:
     """Row B5 of the review: requests had the bound of answers, 32 MiB."""
-    bench = Bench(limits=limits)
-    expect(bench.post(b"[" + b" " * (most - 1)), 400, "malformed_json", -32700)
-    expect(bench.post(b"[" + b" " * most), 413, "message_too_large")
-    talk = Talk(bench).feed(head(None)).feed(BodyData(b" " * most))
+    harness = ServerHarness(limits=limits)
+    expect(harness.post(b"[" + b" " * (most - 1)), 400, "malformed_json", -32700)
+    expect(harness.post(b"[" + b" " * most), 413, "message_too_large")
+    talk = RawExchange(harness).feed(head(None)).feed(BodyData(b" " * most))
     assert not talk.ended
     expect(talk.feed(BodyData(b" ")), 413, "message_too_large")
 
@@ -54,31 +54,31 @@ def test_lines_of_stdio_have_the_same_bound() -> None:
 @pytest.mark.parametrize("filling", [b"1,", b"[],", b'"",', b'{"":1},'])
 def test_values_are_bounded(filling: bytes) -> None:
     """Row B5 of the review: 32 MiB of nested arrays took 10 s and 1.6 GiB."""
-    bench = Bench(limits=Limits(max_values=1000))
-    expect(bench.post(b"[" + filling * 1000 + b"1]"), 400, "too_many_values", -32700)
-    in_a_string = bench.post(b'["' + b"[1,2]," * 1000 + b'"]')
+    harness = ServerHarness(limits=Limits(max_values=1000))
+    expect(harness.post(b"[" + filling * 1000 + b"1]"), 400, "too_many_values", -32700)
+    in_a_string = harness.post(b'["' + b"[1,2]," * 1000 + b'"]')
     assert in_a_string.error["data"]["reason"] != "too_many_values"
 
 
 @pytest.mark.parametrize("length", [None, "70000"])
 def test_an_unknown_session_is_refused_from_the_head(length: str | None) -> None:
     """Row B5 of the review: the whole body was read and decoded before the session was found."""
-    bench = Bench()
-    session = bench.open_session(principal="alice")
+    harness = ServerHarness()
+    session = harness.open_session(principal="alice")
     headers = () if length is None else (("content-length", length),)
     for unknown, principal in (("nope", "alice"), (session, "eve")):
-        talk = Talk(bench).feed(head(unknown, *headers, principal=principal))
+        talk = RawExchange(harness).feed(head(unknown, *headers, principal=principal))
         expect(talk, 404, "session_not_found")
         talk.feed(BodyData(b"x" * 1000)).feed(BodyEnd())
-    assert not Talk(bench).feed(head(session, *headers, principal="alice")).ended
+    assert not RawExchange(harness).feed(head(session, *headers, principal="alice")).ended
     modern = ("mcp-protocol-version", MODERN)
-    assert not Talk(bench).feed(head("nope", modern, *headers)).ended
+    assert not RawExchange(harness).feed(head("nope", modern, *headers)).ended
 
 
 def test_an_initialize_is_no_request_of_an_unknown_session() -> None:
     """Nor is it where instances share a store, and its body is long."""
-    for bench in (Bench(), *Instances()):
-        talk = Talk(bench).feed(head(None)).feed(BodyData(b" " * 100_000))
+    for harness in (ServerHarness(), *Instances()):
+        talk = RawExchange(harness).feed(head(None)).feed(BodyData(b" " * 100_000))
         talk.feed(BodyData(json.dumps(initialize("2025-11-25", {})).encode())).feed(BodyEnd())
         assert talk.status == 200
 
@@ -87,20 +87,20 @@ def test_a_store_is_asked_for_a_session_before_a_long_body_has_come() -> None:
     """Row B5 of the review: instances that share a store look there first."""
     first, second = Instances()
     session = first.open_session()
-    known = Talk(second).feed(head(session)).feed(BodyData(b" " * 100_000))
+    known = RawExchange(second).feed(head(session)).feed(BodyData(b" " * 100_000))
     assert not known.ended
-    expect(Talk(second).feed(head("nope")), 404, "session_not_found")
+    expect(RawExchange(second).feed(head("nope")), 404, "session_not_found")
 
 
 def test_a_slow_store_holds_no_body_up() -> None:
     """Row B5 of the review: what is complete before the store has told is looked up as ever."""
     _, second = Instances()
     second.store_works = False
-    short = Talk(second).feed(head("nope")).feed(BodyData(PING)).feed(BodyEnd())
+    short = RawExchange(second).feed(head("nope")).feed(BodyData(PING)).feed(BodyEnd())
     for _ in range(2):
         assert not short.ended
         assert isinstance(second.use_store_once(), StoreRead)
     expect(short, 404, "session_not_found", id=7)
-    unsure = Talk(second).feed(head("nope"))
+    unsure = RawExchange(second).feed(head("nope"))
     second.fail_store_once()
     assert not unsure.ended

@@ -13,7 +13,7 @@ from sansmcp.events import CallReceived, ClientNotified
 from sansmcp.messages import Notification
 from sansmcp.states import CallState
 
-from .bench import LATEST, STREAM, Bench, Talk, notification, request
+from .harness import LATEST, STREAM, RawExchange, ServerHarness, notification, request
 
 requirement = pytest.mark.requirement
 VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", LATEST]
@@ -24,30 +24,30 @@ VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", LATEST]
 
 @requirement("SHTTP-S-005", "JSONRPC-B-007", "JSONRPC-B-010")
 @pytest.mark.parametrize("id", [1, "1", "", 2**70])
-def test_a_quick_answer_is_plain_json(bench: Bench, id: int | str) -> None:
-    talk, call = bench.call(bench.open_session(), id)
+def test_a_quick_answer_is_plain_json(harness: ServerHarness, id: int | str) -> None:
+    talk, call = harness.call(harness.open_session(), id)
     assert call.request.id == id
-    assert bench.do(call.respond, {"a": 1}) is True
+    assert harness.run_action(call.respond, {"a": 1}) is True
     assert talk.status == 200
     assert talk.json == {"jsonrpc": "2.0", "id": id, "result": {"a": 1}}
     assert talk.ended
-    assert bench.store.count == 0
+    assert harness.store.count == 0
     assert call.state is CallState.ANSWERED
 
 
 @requirement("SHTTP-S-005", "SHTTP-S-007", "SHTTP-S-015", "POLL-S-001", "POLL-S-002", "SSE-S-002")
-def test_an_answer_that_takes_time_is_a_stream_at_once(bench: Bench) -> None:
+def test_an_answer_that_takes_time_is_a_stream_at_once(harness: ServerHarness) -> None:
     """Row A2 of the review: it was one after 50 ms, and could not be resumed before."""
-    talk, call = bench.call(bench.open_session())
+    talk, call = harness.call(harness.open_session())
     assert talk.head is None
-    assert bench.server.next_deadline() == bench.now
-    bench.wait(0)
+    assert harness.server.next_deadline() == harness.now
+    harness.wait(0)
     assert talk.status == 200
     assert talk.header("cache-control") == "no-cache, no-transform"
     assert talk.header("x-accel-buffering") == "no"
     (primer,) = talk.events
     assert (primer.data, bool(primer.id)) == ("", True)
-    bench.do(call.respond, {})
+    harness.run_action(call.respond, {})
     assert talk.messages == [{"jsonrpc": "2.0", "id": call.request.id, "result": {}}]
     assert talk.ended
 
@@ -55,33 +55,33 @@ def test_an_answer_that_takes_time_is_a_stream_at_once(bench: Bench) -> None:
 @requirement("POLL-S-008")
 @pytest.mark.parametrize("version", VERSIONS[:-1])
 def test_older_clients_get_ids_but_no_primer(version: str) -> None:
-    bench = Bench(stream_after=0)
-    talk, call = bench.call(bench.open_session(version), version=None)
+    harness = ServerHarness(stream_after=0)
+    talk, call = harness.call(harness.open_session(version), version=None)
     assert talk.status == 200
     assert talk.events == []
-    bench.do(call.respond, {})
+    harness.run_action(call.respond, {})
     (event,) = talk.events
     assert event.id
 
 
 @requirement("SHTTP-S-018")
 def test_without_a_store_there_are_no_ids() -> None:
-    bench = Bench(resumable=False, stream_after=0)
-    talk, call = bench.call(bench.open_session())
-    bench.do(call.notify, "notifications/x")
-    bench.do(call.respond, {})
+    harness = ServerHarness(resumable=False, stream_after=0)
+    talk, call = harness.call(harness.open_session())
+    harness.run_action(call.notify, "notifications/x")
+    harness.run_action(call.respond, {})
     assert [event.id for event in talk.events] == [None, None]
-    assert bench.do(call.disconnect) is False
+    assert harness.run_action(call.disconnect) is False
 
 
 @requirement("SHTTP-S-009", "SHTTP-S-010", "SHTTP-S-011")
-def test_what_is_said_before_makes_it_a_stream(bench: Bench) -> None:
-    talk, call = bench.call(bench.open_session())
-    assert bench.do(call.notify, "notifications/message", {"level": "info"}) is True
-    bench.do(call.respond, {})
+def test_what_is_said_before_makes_it_a_stream(harness: ServerHarness) -> None:
+    talk, call = harness.call(harness.open_session())
+    assert harness.run_action(call.notify, "notifications/message", {"level": "info"}) is True
+    harness.run_action(call.respond, {})
     assert [message.get("method") for message in talk.messages] == ["notifications/message", None]
     assert [event.event for event in talk.events] == ["message"] * 3
-    bench.wait(100)
+    harness.wait(100)
     assert talk.ended
 
 
@@ -89,11 +89,11 @@ def test_what_is_said_before_makes_it_a_stream(bench: Bench) -> None:
 @pytest.mark.parametrize("resumable", [True, False])
 def test_a_large_answer_that_is_there_at_once_is_json(version: str, resumable: bool) -> None:
     """Row E3 of the review: it was an event that some clients refuse, and was stored for nobody."""
-    bench = Bench(resumable=resumable)
-    talk, call = bench.call(bench.open_session(version), version=None)
-    bench.do(call.respond, {"text": "x" * 2_000_000})
+    harness = ServerHarness(resumable=resumable)
+    talk, call = harness.call(harness.open_session(version), version=None)
+    harness.run_action(call.respond, {"text": "x" * 2_000_000})
     assert len(talk.json["result"]["text"]) == 2_000_000
-    assert bench.store.count == 0
+    assert harness.store.count == 0
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,12 @@ def test_a_large_answer_that_is_there_at_once_is_json(version: str, resumable: b
 )
 def test_when_it_becomes_a_stream(settings: Any, version: str, seconds: float) -> None:
     """Row A2 of the review: at once where that lets the client come back, else a little later."""
-    bench = Bench(**settings)
-    talk, _ = bench.call(bench.open_session(version), version=None)
+    harness = ServerHarness(**settings)
+    talk, _ = harness.call(harness.open_session(version), version=None)
     if seconds:
-        bench.wait(seconds - 0.01)
+        harness.wait(seconds - 0.01)
         assert talk.head is None
-    bench.wait(0.01)
+    harness.wait(0.01)
     assert talk.header("content-type") == STREAM
 
 
@@ -121,12 +121,12 @@ def test_when_it_becomes_a_stream(settings: Any, version: str, seconds: float) -
 def test_a_handler_may_have_its_own_time(own: float | None, seconds: float) -> None:
     app = App("own")
     app.handler("tools/call", stream_after=own)(lambda: None)
-    bench = Bench(app, stream_after=0.3)
-    talk, _ = bench.call(bench.open_session())
+    harness = ServerHarness(app, stream_after=0.3)
+    talk, _ = harness.call(harness.open_session())
     assert (talk.head is not None) is (own == 0)
-    bench.wait(seconds - 0.01 if seconds else 0)
+    harness.wait(seconds - 0.01 if seconds else 0)
     assert (talk.head is not None) is (own == 0)
-    bench.wait(0.02)
+    harness.wait(0.02)
     assert talk.header("content-type") == STREAM
 
 
@@ -139,78 +139,78 @@ def test_a_handler_has_no_time_that_is_none(wrong: Any) -> None:
 
 
 @requirement("JSONRPC-B-026", "JSONRPC-B-027")
-def test_errors_are_answers(bench: Bench) -> None:
-    session = bench.open_session()
-    talk, call = bench.call(session)
-    bench.do(call.respond_error, -32602, "bad", {"x": 1})
+def test_errors_are_answers(harness: ServerHarness) -> None:
+    session = harness.open_session()
+    talk, call = harness.call(session)
+    harness.run_action(call.respond_error, -32602, "bad", {"x": 1})
     assert (talk.status, talk.error) == (200, {"code": -32602, "message": "bad", "data": {"x": 1}})
-    talk, call = bench.call(session)
-    bench.do(call.respond_exception, JsonRpcError(5, "own"))
+    talk, call = harness.call(session)
+    harness.run_action(call.respond_exception, JsonRpcError(5, "own"))
     assert talk.error == {"code": 5, "message": "own"}
-    talk, call = bench.call(session)
-    bench.do(call.respond_exception, RuntimeError("secret"))
+    talk, call = harness.call(session)
+    harness.run_action(call.respond_exception, RuntimeError("secret"))
     assert talk.error == {"code": -32603, "message": "Internal error"}
 
 
 @pytest.mark.parametrize("result", [math.nan, object(), "\ud800"])
-def test_a_result_that_is_no_json_changes_nothing(bench: Bench, result: Any) -> None:
-    talk, call = bench.call(bench.open_session())
+def test_a_result_that_is_no_json_changes_nothing(harness: ServerHarness, result: Any) -> None:
+    talk, call = harness.call(harness.open_session())
     with pytest.raises(LocalProtocolError):
         call.respond(result, now=0)
     with pytest.raises(LocalProtocolError):
         call.notify("x", {"a": result}, now=0)
     assert call.is_running
-    bench.do(call.respond, {})
+    harness.run_action(call.respond, {})
     assert talk.json["result"] == {}
 
 
 @requirement("LIFECYCLE-B-011")
-def test_ping_needs_no_application(bench: Bench) -> None:
-    talk = bench.post(request("p", "ping"), bench.open_session())
+def test_ping_needs_no_application(harness: ServerHarness) -> None:
+    talk = harness.post(request("p", "ping"), harness.open_session())
     assert talk.json == {"jsonrpc": "2.0", "id": "p", "result": {}}
-    assert bench.events == []
+    assert harness.events == []
 
 
-def test_notifications_reach_the_application(bench: Bench) -> None:
-    session = bench.open_session()
-    bench.post(notification("notifications/roots/list_changed", a=1), session)
-    (event,) = bench.events
+def test_notifications_reach_the_application(harness: ServerHarness) -> None:
+    session = harness.open_session()
+    harness.post(notification("notifications/roots/list_changed", a=1), session)
+    (event,) = harness.events
     assert isinstance(event, ClientNotified)
     assert event.notification == Notification("notifications/roots/list_changed", {"a": 1})
-    assert event.peer is bench.server.sessions[0]
+    assert event.peer is harness.server.sessions[0]
 
 
 # Ids and bounds
 
 
 @requirement("JSONRPC-B-005")
-def test_an_id_that_is_running_is_refused_and_the_first_is_unharmed(bench: Bench) -> None:
-    session = bench.open_session()
-    first, call = bench.call(session, 5)
-    second = bench.post(request(5), session)
+def test_an_id_that_is_running_is_refused_and_the_first_is_unharmed(harness: ServerHarness) -> None:
+    session = harness.open_session()
+    first, call = harness.call(session, 5)
+    second = harness.post(request(5), session)
     assert (second.status, second.error["data"]["reason"]) == (400, "duplicate_request_id")
     assert second.json["id"] == 5
-    assert bench.post(request("5"), session).head is None  # another id
-    bench.do(call.respond, {})
+    assert harness.post(request("5"), session).head is None  # another id
+    harness.run_action(call.respond, {})
     assert first.json["result"] == {}
 
 
-def test_equal_ids_of_two_sessions_are_different_calls(bench: Bench) -> None:
-    talks = [bench.call(bench.open_session(), 1) for _ in range(5)]
+def test_equal_ids_of_two_sessions_are_different_calls(harness: ServerHarness) -> None:
+    talks = [harness.call(harness.open_session(), 1) for _ in range(5)]
     for number, (_, call) in enumerate(talks):
-        bench.do(call.respond, {"number": number})
+        harness.run_action(call.respond, {"number": number})
     assert [talk.json["result"]["number"] for talk, _ in talks] == [0, 1, 2, 3, 4]
 
 
 def test_calls_of_a_session_are_bounded() -> None:
-    bench = Bench(limits=Limits(max_calls_per_session=2))
-    session = bench.open_session()
-    (_, first), _ = bench.call(session, 1), bench.call(session, 2)
-    third = bench.post(request(3), session)
+    harness = ServerHarness(limits=Limits(max_calls_per_session=2))
+    session = harness.open_session()
+    (_, first), _ = harness.call(session, 1), harness.call(session, 2)
+    third = harness.post(request(3), session)
     assert (third.status, third.error["data"]) == (429, {"reason": "too_many_requests", "limit": 2})
-    bench.do(first.respond, {})
-    assert bench.post(request(3), session).head is None
-    assert bench.post(request(1), bench.open_session()).head is None  # another session
+    harness.run_action(first.respond, {})
+    assert harness.post(request(3), session).head is None
+    assert harness.post(request(1), harness.open_session()).head is None  # another session
 
 
 # Progress
@@ -218,11 +218,11 @@ def test_calls_of_a_session_are_bounded() -> None:
 
 @requirement("PROGRESS-B-001", "PROGRESS-B-004", "PROGRESS-B-006", "PROGRESS-B-008")
 @pytest.mark.parametrize("token", [0, 7, "t", ""])
-def test_progress_has_the_token_of_the_request(bench: Bench, token: int | str) -> None:
-    talk, call = bench.call(bench.open_session(), token=token)
-    assert bench.do(call.progress, 0.5)
-    assert bench.do(call.progress, 1, 2.5, "half")
-    bench.do(call.respond, {})
+def test_progress_has_the_token_of_the_request(harness: ServerHarness, token: int | str) -> None:
+    talk, call = harness.call(harness.open_session(), token=token)
+    assert harness.run_action(call.progress, 0.5)
+    assert harness.run_action(call.progress, 1, 2.5, "half")
+    harness.run_action(call.respond, {})
     assert [message.get("params") for message in talk.messages[:-1]] == [
         {"progressToken": token, "progress": 0.5},
         {"progressToken": token, "progress": 1, "total": 2.5, "message": "half"},
@@ -231,9 +231,9 @@ def test_progress_has_the_token_of_the_request(bench: Bench, token: int | str) -
 
 @requirement("PROGRESS-B-005")
 @pytest.mark.parametrize("next_progress", [2, 1.5, -1])
-def test_progress_grows(bench: Bench, next_progress: float) -> None:
-    talk, call = bench.call(bench.open_session(), token=1)
-    bench.do(call.progress, 2)
+def test_progress_grows(harness: ServerHarness, next_progress: float) -> None:
+    talk, call = harness.call(harness.open_session(), token=1)
+    harness.run_action(call.progress, 2)
     with pytest.raises(LocalProtocolError):
         call.progress(next_progress, now=0)
     assert len(talk.messages) == 1
@@ -243,42 +243,42 @@ def test_progress_grows(bench: Bench, next_progress: float) -> None:
     "PROGRESS-B-001", "PROGRESS-B-008", "PROGRESS-B-009", "PROGRESS-B-012", "PROGRESS-B-010"
 )
 @pytest.mark.parametrize("token", [None, True, 1.5, [1]])
-def test_no_progress_without_a_token_or_after_the_end(bench: Bench, token: Any) -> None:
-    talk, call = bench.call(bench.open_session(), token=token)
-    assert bench.do(call.progress, 1) is False
-    bench.do(call.respond, {})
+def test_no_progress_without_a_token_or_after_the_end(harness: ServerHarness, token: Any) -> None:
+    talk, call = harness.call(harness.open_session(), token=token)
+    assert harness.run_action(call.progress, 1) is False
+    harness.run_action(call.respond, {})
     assert talk.json["result"] == {}
-    _, call = bench.call(bench.open_session(), token=1)
-    bench.do(call.respond, {})
-    assert bench.do(call.progress, 1) is False
+    _, call = harness.call(harness.open_session(), token=1)
+    harness.run_action(call.respond, {})
+    assert harness.run_action(call.progress, 1) is False
 
 
 # Without sessions
 
 
 def test_without_sessions_every_request_stands_alone() -> None:
-    bench = Bench(sessions=False)
-    talk = bench.post(request(0, "initialize", protocolVersion="2025-06-18"))
+    harness = ServerHarness(sessions=False)
+    talk = harness.post(request(0, "initialize", protocolVersion="2025-06-18"))
     assert talk.header("mcp-session-id") is None
     assert talk.json["result"]["protocolVersion"] == "2025-06-18"
-    assert bench.post(notification("notifications/initialized")).status == 202
-    first, call = bench.call(None, 1)
-    second, other = bench.call(None, 1)
+    assert harness.post(notification("notifications/initialized")).status == 202
+    first, call = harness.call(None, 1)
+    second, other = harness.call(None, 1)
     with pytest.raises(LocalProtocolError, match="session"):
         call.ask("ping", timeout=1, now=0)
     assert call.peer.notify("x", now=0) is False
-    bench.do(call.respond, {"first": True})
-    bench.do(other.respond, {"first": False})
+    harness.run_action(call.respond, {"first": True})
+    harness.run_action(other.respond, {"first": False})
     assert (first.json["result"]["first"], second.json["result"]["first"]) == (True, False)
 
 
 def test_without_sessions_streams_can_be_resumed() -> None:
-    bench = Bench(sessions=False)
-    talk, call = bench.call(None, headers={"mcp-protocol-version": LATEST})
-    bench.do(call.notify, "x")
-    talk.gone()
-    bench.do(call.respond, {})
-    resumed = bench.get(None, talk.events[0].id, {"mcp-protocol-version": LATEST})
+    harness = ServerHarness(sessions=False)
+    talk, call = harness.call(None, headers={"mcp-protocol-version": LATEST})
+    harness.run_action(call.notify, "x")
+    talk.lose_connection()
+    harness.run_action(call.respond, {})
+    resumed = harness.get(None, talk.events[0].id, {"mcp-protocol-version": LATEST})
     assert [message.get("method") for message in resumed.messages] == ["x", None]
     assert resumed.ended
 
@@ -288,55 +288,55 @@ def test_without_sessions_streams_can_be_resumed() -> None:
 
 @requirement("RESUME-S-004")
 def test_without_sessions_event_ids_are_unique_over_all_streams() -> None:
-    bench = Bench(sessions=False)
+    harness = ServerHarness(sessions=False)
     ids: list[str | None] = []
     for _ in range(10):
-        talk, call = bench.call(None, 1, headers={"mcp-protocol-version": LATEST})
-        bench.do(call.notify, "x")
-        bench.do(call.respond, {})
+        talk, call = harness.call(None, 1, headers={"mcp-protocol-version": LATEST})
+        harness.run_action(call.notify, "x")
+        harness.run_action(call.respond, {})
         ids += [event.id for event in talk.events]
     assert len(ids) == len(set(ids)) == 30
     assert None not in ids
 
 
-def test_calls_show_what_they_are(bench: Bench) -> None:
-    session = bench.open_session()
-    _, call = bench.call(session, 9)
+def test_calls_show_what_they_are(harness: ServerHarness) -> None:
+    session = harness.open_session()
+    _, call = harness.call(session, 9)
     assert repr(call) == "<call 9 tools/call: running>"
     assert session not in repr(call.peer)
     assert LATEST in repr(call.peer)
-    assert "exchange" in repr(bench.server.open_exchange())
+    assert "exchange" in repr(harness.server.open_exchange())
 
 
-def test_the_application_may_be_slow(bench: Bench) -> None:
+def test_the_application_may_be_slow(harness: ServerHarness) -> None:
     """When events pile up, no further request is read until some are taken."""
-    bench = Bench(limits=Limits(max_queued_events=2))
-    session = bench.open_session()
-    bench.takes_events = False
-    first, second = bench.post(request(1), session), bench.post(request(2), session)
+    harness = ServerHarness(limits=Limits(max_queued_events=2))
+    session = harness.open_session()
+    harness.takes_events = False
+    first, second = harness.post(request(1), session), harness.post(request(2), session)
     assert (first.paused, second.paused) == (False, False)
-    waiting = Talk(bench)
+    waiting = RawExchange(harness)
     waiting.pull()
     assert waiting.paused
-    bench.takes_events = True
-    bench.settle()
+    harness.takes_events = True
+    harness.run_pending()
     assert not waiting.paused
-    assert [type(event) for event in bench.events] == [CallReceived, CallReceived]
-    waiting.gone()
+    assert [type(event) for event in harness.events] == [CallReceived, CallReceived]
+    waiting.lose_connection()
 
 
 def test_who_has_waited_longest_is_read_first() -> None:
-    bench = Bench(limits=Limits(max_queued_events=1))
-    session = bench.open_session()
-    bench.takes_events = False
-    bench.post(request(1), session)
-    waiting = [Talk(bench) for _ in range(20)]
+    harness = ServerHarness(limits=Limits(max_queued_events=1))
+    session = harness.open_session()
+    harness.takes_events = False
+    harness.post(request(1), session)
+    waiting = [RawExchange(harness) for _ in range(20)]
     for talk in waiting:
         talk.pull()
-    bench.server.next_event()
+    harness.server.next_event()
     woken: list[Any] = []
-    while isinstance(effect := bench.server.next_effect(), Wake):
+    while isinstance(effect := harness.server.next_effect(), Wake):
         woken.append(effect.exchange)
     assert woken == [talk.exchange for talk in waiting]
     for talk in waiting:
-        talk.gone()
+        talk.lose_connection()

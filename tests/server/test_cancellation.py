@@ -10,7 +10,7 @@ from sansmcp import LocalProtocolError
 from sansmcp.events import CallCancelled, ResponseUndelivered
 from sansmcp.states import CallState
 
-from .bench import Bench, notification
+from .harness import ServerHarness, notification
 
 requirement = pytest.mark.requirement
 
@@ -19,52 +19,52 @@ requirement = pytest.mark.requirement
 
 
 @requirement("CANCEL-B-003", "CANCEL-B-006", "CANCEL-B-007")
-def test_a_cancelled_call_gets_no_answer_but_its_request_ends(bench: Bench) -> None:
-    session = bench.open_session()
-    talk, call = bench.call(session, 5)
-    cancel = bench.post(
+def test_a_cancelled_call_gets_no_answer_but_its_request_ends(harness: ServerHarness) -> None:
+    session = harness.open_session()
+    talk, call = harness.call(session, 5)
+    cancel = harness.post(
         notification("notifications/cancelled", requestId=5, reason="bored"), session
     )
     assert cancel.status == 202
-    assert bench.events == [CallCancelled(call, "bored")]
+    assert harness.events == [CallCancelled(call, "bored")]
     assert (talk.status, talk.messages, talk.ended) == (200, [], True)
     assert call.state is CallState.CANCELLED
     for say in (call.respond, call.notify):
-        assert bench.do(say, "x") is False
-    assert bench.do(call.progress, 1) is False
-    assert bench.do(call.disconnect) is False
+        assert harness.run_action(say, "x") is False
+    assert harness.run_action(call.progress, 1) is False
+    assert harness.run_action(call.disconnect) is False
     assert talk.messages == []
     with pytest.raises(LocalProtocolError):
         call.ask("ping", timeout=1, now=0)
 
 
 @requirement("CANCEL-B-004", "CANCEL-B-006", "CANCEL-B-008")
-def test_cancelling_what_has_ended_changes_nothing(bench: Bench) -> None:
-    session = bench.open_session()
-    talk, call = bench.call(session, 5)
-    bench.do(call.respond, {})
-    assert bench.post(notification("notifications/cancelled", requestId=5), session).status == 202
-    assert bench.events == []
-    assert bench.do(call.respond, {"second": True}) is False
+def test_cancelling_what_has_ended_changes_nothing(harness: ServerHarness) -> None:
+    session = harness.open_session()
+    talk, call = harness.call(session, 5)
+    harness.run_action(call.respond, {})
+    assert harness.post(notification("notifications/cancelled", requestId=5), session).status == 202
+    assert harness.events == []
+    assert harness.run_action(call.respond, {"second": True}) is False
     assert talk.json["result"] == {}
 
 
-def test_a_cancelled_stream_ends(bench: Bench) -> None:
-    session = bench.open_session()
-    talk, call = bench.call(session, "a")
-    bench.do(call.notify, "x")
-    bench.post(notification("notifications/cancelled", requestId="a"), session)
+def test_a_cancelled_stream_ends(harness: ServerHarness) -> None:
+    session = harness.open_session()
+    talk, call = harness.call(session, "a")
+    harness.run_action(call.notify, "x")
+    harness.post(notification("notifications/cancelled", requestId="a"), session)
     assert [message["method"] for message in talk.messages] == ["x"]
     assert talk.ended
     assert call.state is CallState.CANCELLED
 
 
 @pytest.mark.parametrize("id", [1.0, True, "5", None, {}])
-def test_a_cancellation_has_to_name_the_id_exactly(bench: Bench, id: Any) -> None:
-    session = bench.open_session()
-    _, call = bench.call(session, 1)
-    _, other = bench.call(session, 5)
-    bench.post(notification("notifications/cancelled", requestId=id), session)
+def test_a_cancellation_has_to_name_the_id_exactly(harness: ServerHarness, id: Any) -> None:
+    session = harness.open_session()
+    _, call = harness.call(session, 1)
+    _, other = harness.call(session, 5)
+    harness.post(notification("notifications/cancelled", requestId=id), session)
     assert call.is_running
     assert other.is_running
 
@@ -73,51 +73,51 @@ def test_a_cancellation_has_to_name_the_id_exactly(bench: Bench, id: Any) -> Non
 
 
 @requirement("SHTTP-S-017")
-def test_a_broken_connection_is_no_cancellation(bench: Bench) -> None:
-    talk, call = bench.call(bench.open_session())
-    bench.do(call.notify, "x")
-    talk.gone()
+def test_a_broken_connection_is_no_cancellation(harness: ServerHarness) -> None:
+    talk, call = harness.call(harness.open_session())
+    harness.run_action(call.notify, "x")
+    talk.lose_connection()
     assert call.is_running
-    assert bench.do(call.notify, "y") is True
-    assert bench.do(call.respond, {}) is True
+    assert harness.run_action(call.notify, "y") is True
+    assert harness.run_action(call.respond, {}) is True
 
 
-def test_an_answer_that_nobody_can_get_is_reported(bench: Bench) -> None:
-    talk, call = bench.call(bench.open_session())
-    talk.gone()
+def test_an_answer_that_nobody_can_get_is_reported(harness: ServerHarness) -> None:
+    talk, call = harness.call(harness.open_session())
+    talk.lose_connection()
     assert call.is_running
-    bench.wait(1)
-    assert bench.do(call.notify, "x") is False
-    assert bench.do(call.disconnect) is False
+    harness.wait(1)
+    assert harness.run_action(call.notify, "x") is False
+    assert harness.run_action(call.disconnect) is False
     with pytest.raises(LocalProtocolError):
-        call.ask("ping", timeout=1, now=bench.now)
-    assert bench.do(call.respond, {}) is False
-    assert bench.events == [
+        call.ask("ping", timeout=1, now=harness.now)
+    assert harness.run_action(call.respond, {}) is False
+    assert harness.events == [
         ResponseUndelivered(call, "the client left before it could be answered")
     ]
-    assert bench.store.count == 0
+    assert harness.store.count == 0
 
 
-def test_a_call_whose_client_has_left_can_be_cancelled(bench: Bench) -> None:
-    session = bench.open_session()
-    talk, call = bench.call(session, 5)
-    talk.gone()
-    bench.post(notification("notifications/cancelled", requestId=5), session)
-    assert bench.events == [CallCancelled(call, "cancelled by the client")]
+def test_a_call_whose_client_has_left_can_be_cancelled(harness: ServerHarness) -> None:
+    session = harness.open_session()
+    talk, call = harness.call(session, 5)
+    talk.lose_connection()
+    harness.post(notification("notifications/cancelled", requestId=5), session)
+    assert harness.events == [CallCancelled(call, "cancelled by the client")]
     assert talk.head is None
 
 
 def test_without_a_store_a_lost_reader_loses_the_answer() -> None:
-    bench = Bench(resumable=False)
-    talk, call = bench.call(bench.open_session())
-    bench.do(call.notify, "x")
-    talk.gone()
-    assert bench.do(call.notify, "y") is False
-    assert bench.do(call.respond, {}) is False
-    assert isinstance(bench.events[-1], ResponseUndelivered)
+    harness = ServerHarness(resumable=False)
+    talk, call = harness.call(harness.open_session())
+    harness.run_action(call.notify, "x")
+    talk.lose_connection()
+    assert harness.run_action(call.notify, "y") is False
+    assert harness.run_action(call.respond, {}) is False
+    assert isinstance(harness.events[-1], ResponseUndelivered)
 
 
-def test_a_client_that_leaves_before_its_large_answer(bench: Bench) -> None:
-    talk, call = bench.call(bench.open_session())
-    talk.gone()
-    assert bench.do(call.respond, {"text": "x" * 20_000}) is False
+def test_a_client_that_leaves_before_its_large_answer(harness: ServerHarness) -> None:
+    talk, call = harness.call(harness.open_session())
+    talk.lose_connection()
+    assert harness.run_action(call.respond, {"text": "x" * 20_000}) is False

@@ -11,7 +11,18 @@ from sansmcp.events import CallReceived
 from sansmcp.server.legacy.session_validation import VALIDATORS
 from sansmcp.server.validation import MCP_PATH, POST
 
-from .bench import BOTH, JSON, PING, STREAM, Bench, Talk, expect, initialize, methods, request
+from .harness import (
+    BOTH,
+    JSON,
+    PING,
+    STREAM,
+    RawExchange,
+    ServerHarness,
+    expect,
+    initialize,
+    methods,
+    request,
+)
 
 requirement = pytest.mark.requirement
 
@@ -51,43 +62,43 @@ def names(rows: Iterable[Callable[..., object]]) -> list[str]:
 
 
 @pytest.mark.parametrize("target", ["/", "/mcp2", "/mcp/x", "*", "//mcp"])
-def test_another_path(bench: Bench, target: str) -> None:
-    expect(bench.send("POST", {"accept": BOTH}, PING, target=target), 404, "not_found")
+def test_another_path(harness: ServerHarness, target: str) -> None:
+    expect(harness.send("POST", {"accept": BOTH}, PING, target=target), 404, "not_found")
 
 
 @pytest.mark.parametrize("target", ["/mcp", "/mcp/", "/mcp?x=1"])
-def test_the_path_with_and_without_slash(bench: Bench, target: str) -> None:
-    expect(bench.send("POST", {}, PING, target=target), 415, "unsupported_media_type")
+def test_the_path_with_and_without_slash(harness: ServerHarness, target: str) -> None:
+    expect(harness.send("POST", {}, PING, target=target), 415, "unsupported_media_type")
 
 
 @requirement("SEC-S-001", "SEC-S-002", "SEC-S-003", "JSONRPC-B-016")
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE", "PUT"])
-def test_origin_and_host(bench: Bench, method: str) -> None:
-    expect(bench.send(method, {"origin": "http://evil.example"}), 403, "origin_not_allowed")
-    expect(bench.send(method, {"host": "evil.example"}), 403, "host_not_allowed")
-    expect(bench.send(method, {"host": None}), 403, "host_not_allowed")
+def test_origin_and_host(harness: ServerHarness, method: str) -> None:
+    expect(harness.send(method, {"origin": "http://evil.example"}), 403, "origin_not_allowed")
+    expect(harness.send(method, {"host": "evil.example"}), 403, "host_not_allowed")
+    expect(harness.send(method, {"host": None}), 403, "host_not_allowed")
 
 
 def test_what_the_policy_allows() -> None:
-    bench = Bench(policy=SecurityPolicy(allowed_hosts=("mcp.example",)))
-    allowed = bench.send("GET", {"host": "mcp.example", "origin": "https://mcp.example"})
+    harness = ServerHarness(policy=SecurityPolicy(allowed_hosts=("mcp.example",)))
+    allowed = harness.send("GET", {"host": "mcp.example", "origin": "https://mcp.example"})
     expect(allowed, 400, "session_required")
 
 
 @pytest.mark.parametrize("length", ["1001", "9" * 30, "-1", "x", "1_0"])
 def test_a_body_that_says_it_is_too_large_is_not_read(length: str) -> None:
-    bench = Bench(limits=Limits(max_message_bytes=1000))
+    harness = ServerHarness(limits=Limits(max_message_bytes=1000))
     head = RequestHead(
         method=b"POST",
         target=b"/mcp",
         headers=((b"host", b"localhost"), (b"content-length", length.encode())),
     )
-    expect(Talk(bench).feed(head), 413, "message_too_large")
+    expect(RawExchange(harness).feed(head), 413, "message_too_large")
 
 
 @pytest.mark.parametrize("size", [1, 100, 1001])
 def test_a_body_that_turns_out_too_large(size: int) -> None:
-    bench = Bench(limits=Limits(max_message_bytes=1000))
+    harness = ServerHarness(limits=Limits(max_message_bytes=1000))
     head = RequestHead(
         method=b"POST",
         target=b"/mcp",
@@ -97,7 +108,7 @@ def test_a_body_that_turns_out_too_large(size: int) -> None:
             (b"content-type", JSON.encode()),
         ),
     )
-    talk = Talk(bench).feed(head)
+    talk = RawExchange(harness).feed(head)
     for _ in range(1001 // size + 1):
         talk.feed(BodyData(b" " * size))
     expect(talk, 413, "message_too_large")
@@ -107,20 +118,20 @@ def test_a_body_that_turns_out_too_large(size: int) -> None:
 
 
 def test_a_body_just_within_the_limit() -> None:
-    bench = Bench(limits=Limits(max_message_bytes=1000))
-    expect(bench.post(b" " * 1000), 400, "malformed_json", -32700)
+    harness = ServerHarness(limits=Limits(max_message_bytes=1000))
+    expect(harness.post(b" " * 1000), 400, "malformed_json", -32700)
 
 
 @pytest.mark.parametrize("method", ["PUT", "OPTIONS", "PATCH", "TRACE", "get"])
-def test_http_methods(bench: Bench, method: str) -> None:
-    talk = bench.send(method)
+def test_http_methods(harness: ServerHarness, method: str) -> None:
+    talk = harness.send(method)
     expect(talk, 405, "method_not_allowed")
     assert talk.header("allow") == "POST, GET, DELETE"
 
 
-def test_the_answer_to_head_has_the_length_of_a_body_and_none(bench: Bench) -> None:
+def test_the_answer_to_head_has_the_length_of_a_body_and_none(harness: ServerHarness) -> None:
     """Row B15 of the review: a body breaks what reads the next answer."""
-    talk, other = bench.send("HEAD"), bench.send("PUT")
+    talk, other = harness.send("HEAD"), harness.send("PUT")
     assert (talk.status, talk.header("allow")) == (405, "POST, GET, DELETE")
     assert int(talk.header("content-length") or 0) > 0 == len(talk.body)
     assert len(other.body) == int(other.header("content-length") or 0)
@@ -131,59 +142,59 @@ def test_the_answer_to_head_has_the_length_of_a_body_and_none(bench: Bench) -> N
 
 @requirement("SHTTP-C-010", "SHTTP-S-019")
 @pytest.mark.parametrize("accept", [None, "*/*", "text/*", f"text/html, {STREAM};q=0.1"])
-def test_get_may_ask_for_a_stream_in_many_ways(bench: Bench, accept: str | None) -> None:
+def test_get_may_ask_for_a_stream_in_many_ways(harness: ServerHarness, accept: str | None) -> None:
     """Row E2 of the review: plain tools say that they take anything, or nothing at all."""
-    talk = bench.get(bench.open_session(), headers={"accept": accept})
+    talk = harness.get(harness.open_session(), headers={"accept": accept})
     assert (talk.status, talk.header("content-type")) == (200, STREAM)
 
 
 @requirement("SHTTP-C-010", "SHTTP-S-019")
 @pytest.mark.parametrize("accept", [JSON, f"{STREAM};q=0", f"*/*, {STREAM};q=0", "text/html"])
-def test_get_must_not_exclude_a_stream(bench: Bench, accept: str | None) -> None:
-    talk = bench.get(None, headers={"accept": accept})
+def test_get_must_not_exclude_a_stream(harness: ServerHarness, accept: str | None) -> None:
+    talk = harness.get(None, headers={"accept": accept})
     expect(talk, 406, "not_acceptable")
     assert talk.error["message"] == "GET here opens an event stream: send Accept: text/event-stream"
     assert talk.error["data"]["required"] == [STREAM]
 
 
 @requirement("SHTTP-S-001")
-def test_one_path_is_for_everything(bench: Bench) -> None:
-    session = bench.open_session()
-    assert bench.post(request(1, "ping"), session).status == 200
-    assert bench.get(session).status == 200
-    assert bench.send("DELETE", {"mcp-session-id": session}).status == 200
+def test_one_path_is_for_everything(harness: ServerHarness) -> None:
+    session = harness.open_session()
+    assert harness.post(request(1, "ping"), session).status == 200
+    assert harness.get(session).status == 200
+    assert harness.send("DELETE", {"mcp-session-id": session}).status == 200
 
 
 @pytest.mark.parametrize("accept", [STREAM, "text/*", f"{JSON}, {STREAM}; charset=utf-8"])
-def test_get_that_does(bench: Bench, accept: str) -> None:
-    assert bench.get(bench.open_session(), headers={"accept": accept}).status == 200
+def test_get_that_does(harness: ServerHarness, accept: str) -> None:
+    assert harness.get(harness.open_session(), headers={"accept": accept}).status == 200
 
 
 @requirement("SESSION-S-006", "SESSION-S-011")
-def test_unknown_and_foreign_sessions(bench: Bench) -> None:
-    expect(bench.get("nope"), 404, "session_not_found")
-    session = bench.open_session(principal="alice")
-    expect(bench.get(session), 404, "session_not_found")
-    expect(bench.get(session, principal="bob"), 404, "session_not_found")
-    expect(bench.get(session, "x-1", principal="bob"), 404, "session_not_found")
-    assert bench.get(session, principal="alice").status == 200
+def test_unknown_and_foreign_sessions(harness: ServerHarness) -> None:
+    expect(harness.get("nope"), 404, "session_not_found")
+    session = harness.open_session(principal="alice")
+    expect(harness.get(session), 404, "session_not_found")
+    expect(harness.get(session, principal="bob"), 404, "session_not_found")
+    expect(harness.get(session, "x-1", principal="bob"), 404, "session_not_found")
+    assert harness.get(session, principal="alice").status == 200
 
 
 @pytest.mark.parametrize("cursor", ["", "nonsense", "unknown-token-0001-3", "a b-1", "ÿ-1"])
-def test_unknown_cursors(bench: Bench, cursor: str) -> None:
-    expect(bench.get(bench.open_session(), cursor), 400, "unknown_event_id")
+def test_unknown_cursors(harness: ServerHarness, cursor: str) -> None:
+    expect(harness.get(harness.open_session(), cursor), 400, "unknown_event_id")
 
 
 @requirement("SHTTP-S-019")
 def test_no_listener_offered() -> None:
-    bench = Bench(standalone_streams=False)
-    talk = bench.get(bench.open_session())
+    harness = ServerHarness(standalone_streams=False)
+    talk = harness.get(harness.open_session())
     expect(talk, 405, "method_not_allowed")
     assert talk.header("allow") == "POST"
 
 
-def test_no_session(bench: Bench) -> None:
-    talk = bench.get(None)
+def test_no_session(harness: ServerHarness) -> None:
+    talk = harness.get(None)
     expect(talk, 400, "session_required")
     assert talk.error["message"] == (
         "No Mcp-Session-Id: POST initialize to this URL first, then GET with the id it returns. "
@@ -197,15 +208,15 @@ def test_no_session(bench: Bench) -> None:
 
 
 def test_without_sessions_there_is_nothing_to_listen_to() -> None:
-    expect(Bench(sessions=False).get(None), 405, "method_not_allowed")
+    expect(ServerHarness(sessions=False).get(None), 405, "method_not_allowed")
 
 
 @requirement("VERS-S-002")
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-def test_an_unknown_version_on_get_and_delete(bench: Bench, method: str) -> None:
-    session = bench.open_session()
+def test_an_unknown_version_on_get_and_delete(harness: ServerHarness, method: str) -> None:
+    session = harness.open_session()
     headers = {"accept": STREAM, "mcp-session-id": session, "mcp-protocol-version": "draft"}
-    expect(bench.send(method, headers), 400, "unsupported_version", -32022)
+    expect(harness.send(method, headers), 400, "unsupported_version", -32022)
 
 
 # DELETE
@@ -213,54 +224,54 @@ def test_an_unknown_version_on_get_and_delete(bench: Bench, method: str) -> None
 
 @requirement("SESSION-S-007")
 def test_nothing_to_delete_without_sessions() -> None:
-    talk = Bench(sessions=False).send("DELETE")
+    talk = ServerHarness(sessions=False).send("DELETE")
     expect(talk, 405, "method_not_allowed")
     assert talk.header("allow") == "POST"
 
 
 @requirement("SESSION-S-004", "SESSION-S-006")
-def test_delete(bench: Bench) -> None:
-    session = bench.open_session()
-    expect(bench.send("DELETE"), 400, "session_required")
-    expect(bench.send("DELETE", {"mcp-session-id": "nope"}), 404, "session_not_found")
-    foreign = bench.send("DELETE", {"mcp-session-id": session}, principal="eve")
+def test_delete(harness: ServerHarness) -> None:
+    session = harness.open_session()
+    expect(harness.send("DELETE"), 400, "session_required")
+    expect(harness.send("DELETE", {"mcp-session-id": "nope"}), 404, "session_not_found")
+    foreign = harness.send("DELETE", {"mcp-session-id": session}, principal="eve")
     expect(foreign, 404, "session_not_found")
-    done = bench.send("DELETE", {"mcp-session-id": session})
+    done = harness.send("DELETE", {"mcp-session-id": session})
     assert (done.status, done.body) == (200, b"")
-    expect(bench.send("DELETE", {"mcp-session-id": session}), 404, "session_not_found")
+    expect(harness.send("DELETE", {"mcp-session-id": session}), 404, "session_not_found")
 
 
 # Any refusal
 
 
-def test_after_every_refusal_the_server_serves(bench: Bench) -> None:
-    session = bench.open_session()
+def test_after_every_refusal_the_server_serves(harness: ServerHarness) -> None:
+    session = harness.open_session()
     for body in (b"", b"{", b"[]", b"\xff", b'{"jsonrpc":"2.0","id":1,"method":1}'):
-        bench.post(body, session)
-        assert bench.post(PING, session).json == {"jsonrpc": "2.0", "id": 7, "result": {}}
-        assert bench.post(initialize()).status == 200
+        harness.post(body, session)
+        assert harness.post(PING, session).json == {"jsonrpc": "2.0", "id": 7, "result": {}}
+        assert harness.post(initialize()).status == 200
 
 
-def test_a_request_that_was_refused_by_its_head_is_not_read(bench: Bench) -> None:
+def test_a_request_that_was_refused_by_its_head_is_not_read(harness: ServerHarness) -> None:
     head = RequestHead(method=b"POST", target=b"/nope", headers=((b"host", b"localhost"),))
-    talk = Talk(bench).feed(head)
+    talk = RawExchange(harness).feed(head)
     expect(talk, 404, "not_found")
-    talk.feed(BodyData(PING)).feed(BodyEnd()).gone()
-    assert not any(isinstance(event, CallReceived) for event in bench.events)
+    talk.feed(BodyData(PING)).feed(BodyEnd()).lose_connection()
+    assert not any(isinstance(event, CallReceived) for event in harness.events)
 
 
-def test_a_server_that_shuts_down_takes_nothing_new(bench: Bench) -> None:
-    session = bench.open_session()
-    bench.do(bench.server.drain)
-    expect(bench.post(PING, session), 503, "shutting_down", id=7)
+def test_a_server_that_shuts_down_takes_nothing_new(harness: ServerHarness) -> None:
+    session = harness.open_session()
+    harness.run_action(harness.server.drain)
+    expect(harness.post(PING, session), 503, "shutting_down", id=7)
 
 
-def test_a_server_that_shuts_down_still_hears_about_what_runs(bench: Bench) -> None:
-    session = bench.open_session(capabilities={"elicitation": {}})
-    talk, call = bench.call(session, 1)
-    id = bench.do(call.ask, "elicitation/create", {}, timeout=60.0)
-    bench.do(bench.server.drain)
-    assert bench.post({"jsonrpc": "2.0", "id": id, "result": {}}, session).status == 202
-    bench.do(call.respond, {})
+def test_a_server_that_shuts_down_still_hears_about_what_runs(harness: ServerHarness) -> None:
+    session = harness.open_session(capabilities={"elicitation": {}})
+    talk, call = harness.call(session, 1)
+    id = harness.run_action(call.ask, "elicitation/create", {}, timeout=60.0)
+    harness.run_action(harness.server.drain)
+    assert harness.post({"jsonrpc": "2.0", "id": id, "result": {}}, session).status == 202
+    harness.run_action(call.respond, {})
     assert methods(talk) == ["elicitation/create", "answer"]
-    expect(bench.get(session), 503, "shutting_down")
+    expect(harness.get(session), 503, "shutting_down")

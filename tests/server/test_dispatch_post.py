@@ -9,13 +9,13 @@ import pytest
 from sansmcp import REVISIONS
 from sansmcp.events import ClientNotified
 
-from .bench import (
+from .harness import (
     BOTH,
     JSON,
     LATEST,
     PING,
     STREAM,
-    Bench,
+    ServerHarness,
     expect,
     initialize,
     notification,
@@ -38,8 +38,10 @@ requirement = pytest.mark.requirement
         (f"*/*, {JSON};q=0", [JSON]),
     ],
 )
-def test_post_has_to_accept_both_forms(bench: Bench, accept: str, missing: list[str]) -> None:
-    talk = bench.post(PING, headers={"accept": accept})
+def test_post_has_to_accept_both_forms(
+    harness: ServerHarness, accept: str, missing: list[str]
+) -> None:
+    talk = harness.post(PING, headers={"accept": accept})
     expect(talk, 406, "not_acceptable")
     names = " and ".join(missing)
     assert talk.error["message"] == (
@@ -50,18 +52,18 @@ def test_post_has_to_accept_both_forms(bench: Bench, accept: str, missing: list[
 
 
 @pytest.mark.parametrize("accept", [None, "*/*", "text/*, application/*", BOTH.upper()])
-def test_wildcards_count(bench: Bench, accept: str | None) -> None:
-    assert bench.post(initialize(), headers={"accept": accept}).status == 200
+def test_wildcards_count(harness: ServerHarness, accept: str | None) -> None:
+    assert harness.post(initialize(), headers={"accept": accept}).status == 200
 
 
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", ""])
-def test_media_type(bench: Bench, kind: str | None) -> None:
-    expect(bench.post(PING, headers={"content-type": kind}), 415, "unsupported_media_type")
+def test_media_type(harness: ServerHarness, kind: str | None) -> None:
+    expect(harness.post(PING, headers={"content-type": kind}), 415, "unsupported_media_type")
 
 
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON"])
-def test_parameters_and_case_do_not_matter(bench: Bench, kind: str) -> None:
-    assert bench.post(initialize(), headers={"content-type": kind}).status == 200
+def test_parameters_and_case_do_not_matter(harness: ServerHarness, kind: str) -> None:
+    assert harness.post(initialize(), headers={"content-type": kind}).status == 200
 
 
 @requirement("JSONRPC-B-023", "SHTTP-S-004", "JSONRPC-B-016")
@@ -74,8 +76,8 @@ def test_parameters_and_case_do_not_matter(bench: Bench, kind: str) -> None:
         (b"[" * 9999, "too_deep"),
     ],
 )
-def test_not_json(bench: Bench, body: bytes, reason: str) -> None:
-    expect(bench.post(body, bench.open_session()), 400, reason, -32700)
+def test_not_json(harness: ServerHarness, body: bytes, reason: str) -> None:
+    expect(harness.post(body, harness.open_session()), 400, reason, -32700)
 
 
 @requirement("JSONRPC-B-031", "JSONRPC-B-035", "SHTTP-C-004")
@@ -89,26 +91,26 @@ def test_not_json(bench: Bench, body: bytes, reason: str) -> None:
         [request(1), initialize()],
     ],
 )
-def test_batches_that_2025_03_26_does_not_allow(bench: Bench, batch: Any) -> None:
-    session = bench.open_session("2025-03-26")
-    expect(bench.post(batch, session, None), 400, "bad_batch")
+def test_batches_that_2025_03_26_does_not_allow(harness: ServerHarness, batch: Any) -> None:
+    session = harness.open_session("2025-03-26")
+    expect(harness.post(batch, session, None), 400, "bad_batch")
 
 
 @requirement("JSONRPC-B-039", "SHTTP-C-005")
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", LATEST])
-def test_arrays_are_no_messages_elsewhere(bench: Bench, version: str) -> None:
-    session = bench.open_session(version)
-    expect(bench.post([request(1)], session, None), 400, "batch_not_allowed")
-    expect(bench.post([], session, None), 400, "batch_not_allowed")
+def test_arrays_are_no_messages_elsewhere(harness: ServerHarness, version: str) -> None:
+    session = harness.open_session(version)
+    expect(harness.post([request(1)], session, None), 400, "batch_not_allowed")
+    expect(harness.post([], session, None), 400, "batch_not_allowed")
 
 
 @requirement("VERS-S-001")
 def test_without_a_session_the_header_decides() -> None:
-    bench = Bench(sessions=False)
+    harness = ServerHarness(sessions=False)
     version = {"mcp-protocol-version": LATEST}
-    expect(bench.post([request(1)], headers=version), 400, "batch_not_allowed")
-    assert bench.post([notification("x")]).status == 202  # 2025-03-26 is assumed
-    newer = Bench(sessions=False, versions=("2025-06-18", LATEST))
+    expect(harness.post([request(1)], headers=version), 400, "batch_not_allowed")
+    assert harness.post([notification("x")]).status == 202  # 2025-03-26 is assumed
+    newer = ServerHarness(sessions=False, versions=("2025-06-18", LATEST))
     expect(newer.post([notification("x")]), 400, "batch_not_allowed")
 
 
@@ -116,14 +118,14 @@ def test_without_a_session_the_header_decides() -> None:
 @pytest.mark.parametrize(
     ("message", "id"), [(1, None), ({}, None), ({"jsonrpc": "2.0", "id": 5, "method": 1}, 5)]
 )
-def test_no_message(bench: Bench, message: Any, id: int | None) -> None:
-    expect(bench.post(message, bench.open_session()), 400, "invalid_message", id=id)
+def test_no_message(harness: ServerHarness, message: Any, id: int | None) -> None:
+    expect(harness.post(message, harness.open_session()), 400, "invalid_message", id=id)
 
 
 @requirement("VERS-S-002", "VERS-S-003", "VERS-S-004", "VERS-S-005")
 @pytest.mark.parametrize("version", ["2030-01-01", "latest", "2025-11-25, 2025-06-18", "\xff"])
-def test_a_version_nobody_knows(bench: Bench, version: str) -> None:
-    talk = bench.post(PING, bench.open_session(), version)
+def test_a_version_nobody_knows(harness: ServerHarness, version: str) -> None:
+    talk = harness.post(PING, harness.open_session(), version)
     expect(talk, 400, "unsupported_version", -32022, id=7)
     assert talk.error["data"]["supported"] == list(reversed(REVISIONS))
     assert talk.error["data"]["requested"] == version
@@ -132,45 +134,48 @@ def test_a_version_nobody_knows(bench: Bench, version: str) -> None:
 # The handshake revisions
 
 
-def test_initialize_within_a_session(bench: Bench) -> None:
-    session = bench.open_session()
-    expect(bench.post(initialize(), session), 400, "initialize_in_session", id=0)
+def test_initialize_within_a_session(harness: ServerHarness) -> None:
+    session = harness.open_session()
+    expect(harness.post(initialize(), session), 400, "initialize_in_session", id=0)
 
 
 def test_what_a_newer_client_says_in_the_header_does_not_keep_it_from_negotiating(
-    bench: Bench,
+    harness: ServerHarness,
 ) -> None:
-    talk = bench.post(initialize("2026-07-28"), headers={"mcp-protocol-version": "2026-07-28"})
+    talk = harness.post(initialize("2026-07-28"), headers={"mcp-protocol-version": "2026-07-28"})
     assert talk.status == 200
     assert talk.json["result"]["protocolVersion"] == LATEST
 
 
 @requirement("VERS-S-002")
 def test_a_known_version_that_is_not_served() -> None:
-    bench = Bench(versions=("2025-06-18", LATEST))
-    talk = bench.post(PING, bench.open_session(), "2025-03-26")
+    harness = ServerHarness(versions=("2025-06-18", LATEST))
+    talk = harness.post(PING, harness.open_session(), "2025-03-26")
     expect(talk, 400, "unsupported_version", id=7)
     assert talk.error["data"]["supported"] == ["2025-06-18", LATEST]
 
 
-def test_another_served_version_is_accepted(bench: Bench) -> None:
-    assert bench.post(PING, bench.open_session(), "2025-06-18").status == 200
-    assert bench.post(PING, bench.open_session(), None).status == 200
+def test_another_served_version_is_accepted(harness: ServerHarness) -> None:
+    assert harness.post(PING, harness.open_session(), "2025-06-18").status == 200
+    assert harness.post(PING, harness.open_session(), None).status == 200
 
 
 @requirement("SESSION-S-004", "SESSION-S-006")
-def test_sessions(bench: Bench) -> None:
-    session = bench.open_session(principal="alice")
-    expect(bench.post(PING), 400, "session_required", id=7)
-    expect(bench.post(notification("notifications/initialized")), 400, "session_required")
-    expect(bench.post(PING, "nope"), 404, "session_not_found", id=7)
-    expect(bench.post(PING, session), 404, "session_not_found", id=7)
-    expect(bench.post(notification("x"), "nope"), 404, "session_not_found")
+def test_sessions(harness: ServerHarness) -> None:
+    session = harness.open_session(principal="alice")
+    expect(harness.post(PING), 400, "session_required", id=7)
+    expect(harness.post(notification("notifications/initialized")), 400, "session_required")
+    expect(harness.post(PING, "nope"), 404, "session_not_found", id=7)
+    expect(harness.post(PING, session), 404, "session_not_found", id=7)
+    expect(harness.post(notification("x"), "nope"), 404, "session_not_found")
     twice = {"mcp-session-id": f"{session}, {session}x"}
     expect(
-        bench.post(PING, session, headers=twice, principal="alice"), 404, "session_not_found", id=7
+        harness.post(PING, session, headers=twice, principal="alice"),
+        404,
+        "session_not_found",
+        id=7,
     )
-    assert bench.post(PING, session, principal="alice").status == 200
+    assert harness.post(PING, session, principal="alice").status == 200
 
 
 @requirement("SHTTP-S-002", "JSONRPC-B-018")
@@ -186,8 +191,8 @@ def test_sessions(bench: Bench) -> None:
         notification("notifications/cancelled"),
     ],
 )
-def test_notifications_and_answers_are_accepted(bench: Bench, message: Any) -> None:
-    talk = bench.post(message, bench.open_session())
+def test_notifications_and_answers_are_accepted(harness: ServerHarness, message: Any) -> None:
+    talk = harness.post(message, harness.open_session())
     assert (talk.status, talk.body, talk.ended) == (202, b"", True)
     assert talk.header("content-type") is None
 
@@ -196,17 +201,17 @@ def test_notifications_and_answers_are_accepted(bench: Bench, message: Any) -> N
 @pytest.mark.parametrize(
     "message", [notification("notifications/x"), {"jsonrpc": "2.0", "id": 1, "result": {}}]
 )
-def test_notifications_and_answers_that_are_refused(bench: Bench, message: Any) -> None:
-    session = bench.open_session()
-    expect(bench.post(message), 400, "session_required")
-    expect(bench.post(message, "unknown"), 404, "session_not_found")
-    expect(bench.post(message, session, "1900-01-01"), 400, "unsupported_version", -32022)
-    malformed = bench.post({**message, "jsonrpc": "1.0"}, session)
+def test_notifications_and_answers_that_are_refused(harness: ServerHarness, message: Any) -> None:
+    session = harness.open_session()
+    expect(harness.post(message), 400, "session_required")
+    expect(harness.post(message, "unknown"), 404, "session_not_found")
+    expect(harness.post(message, session, "1900-01-01"), 400, "unsupported_version", -32022)
+    malformed = harness.post({**message, "jsonrpc": "1.0"}, session)
     expect(malformed, 400, "invalid_message", id=message.get("id"))
-    assert not any(isinstance(event, ClientNotified) for event in bench.events)
+    assert not any(isinstance(event, ClientNotified) for event in harness.events)
 
 
 @requirement("JSONRPC-B-025")
-def test_an_unknown_method_is_no_404(bench: Bench) -> None:
-    talk = bench.post(request(3, "nope"), bench.open_session())
+def test_an_unknown_method_is_no_404(harness: ServerHarness) -> None:
+    talk = harness.post(request(3, "nope"), harness.open_session())
     expect(talk, 200, "method_not_found", -32601, id=3)

@@ -11,9 +11,17 @@ from sansmcp import ErrorResponse, InputRequired, Limits, Response, ServerCall
 from sansmcp.effects import StoreAppend, StoreRead
 from sansmcp.events import CallCancelled, CallReceived, ClientResponseReceived
 
-from .bench import LATEST, PING, Bench, Talk, methods, notification, say
+from .harness import (
+    LATEST,
+    PING,
+    RawExchange,
+    ServerHarness,
+    methods,
+    notification,
+    report_progress_all,
+)
 from .instances import Instances
-from .pipe_bench import result
+from .pipe_harness import result
 from .test_multi_turn import BOTH, answers_to, new_instances, send
 from .test_rounds import ACCEPTED, ALL, NAME
 
@@ -25,10 +33,12 @@ def cancelled(id: Any, **more: Any) -> dict[str, Any]:
     return notification("notifications/cancelled", requestId=id, **more)
 
 
-def ask(bench: Bench, session: str, version: str = LATEST) -> tuple[Talk, ServerCall, int]:
+def ask(
+    harness: ServerHarness, session: str, version: str = LATEST
+) -> tuple[RawExchange, ServerCall, int]:
     """A call whose handler waits for an answer; the stream, the call, and the question's id."""
-    talk, call = bench.call(session, version=version)
-    id: int = bench.do(call.ask, "elicitation/create", timeout=30)
+    talk, call = harness.call(session, version=version)
+    id: int = harness.run_action(call.ask, "elicitation/create", timeout=30)
     return talk, call, id
 
 
@@ -44,7 +54,7 @@ def test_an_answer_reaches_the_handler_that_waits(version: str) -> None:
     assert first.events == []
     instances.wait(0.25)
     assert first.events == [ClientResponseReceived(call, id, Response(id, ACCEPTED))]
-    first.do(call.respond, {})
+    first.run_action(call.respond, {})
     assert methods(talk) == ["elicitation/create", "answer"]
 
 
@@ -62,8 +72,8 @@ def test_the_first_answer_counts() -> None:
     instances = Instances(3)
     session = instances.open_session(capabilities=ALL)
     _, call, id = ask(instances[0], session)
-    for bench, content in zip(instances[1:], ("a", "b"), strict=True):
-        assert bench.post(result(id, content), session).status == 202
+    for harness, content in zip(instances[1:], ("a", "b"), strict=True):
+        assert harness.post(result(id, content), session).status == 202
     instances.wait(0.5)
     assert instances[0].post(result(id, "c"), session).status == 202
     instances.wait(0.5)
@@ -73,14 +83,14 @@ def test_the_first_answer_counts() -> None:
 def test_questions_of_all_instances_have_different_ids() -> None:
     instances = Instances(3)
     session = instances.open_session(capabilities=ALL)
-    asked = [ask(bench, session) for bench in instances for _ in range(2)]
+    asked = [ask(harness, session) for harness in instances for _ in range(2)]
     ids = [id for _, _, id in asked]
     assert len(set(ids)) == 6
     assert all(0 < id < 2**53 for id in ids)
     for id in ids:
         instances[1].post(result(id, {"of": id}), session)
     instances.wait(0.5)
-    given = [event for bench in instances for event in bench.events]
+    given = [event for harness in instances for event in harness.events]
     assert {(e.call, e.request_id) for e in given if isinstance(e, ClientResponseReceived)} == {
         (call, id) for _, call, id in asked
     }
@@ -109,7 +119,7 @@ def test_an_answer_that_cannot_be_stored_may_be_sent_again() -> None:
     talk, gone = second.post(result(id), session), second.post(result(id), session)
     for _ in ("session", "session", "question", "question"):
         assert isinstance(second.use_store_once(), StoreRead)
-    gone.gone()
+    gone.lose_connection()
     for _ in range(2):
         assert isinstance(second.waiting[0], StoreAppend)
         second.fail_store_once()
@@ -130,7 +140,7 @@ def test_an_answer_is_stored_before_the_client_may_forget_it() -> None:
     talk, gone = second.post(result(id), session), second.post(result(id), session)
     for _ in ("session", "session", "question", "question"):
         second.use_store_once()
-    gone.gone()
+    gone.lose_connection()
     assert talk.head is None
     for _ in range(2):
         second.use_store_once()
@@ -159,8 +169,8 @@ def test_cancellations_of_requests_that_never_were_write_nothing() -> None:
     second.post(PING, session)
     count, size = instances.store.count, instances.store.size
     for number in range(300):
-        bench = instances[number % 2]
-        assert bench.post(cancelled(f"{number} {'x' * 1000}"), session).status == 202
+        harness = instances[number % 2]
+        assert harness.post(cancelled(f"{number} {'x' * 1000}"), session).status == 202
     instances.wait(2)
     assert (instances.store.count, instances.store.size) == (count, size)
 
@@ -189,7 +199,7 @@ def test_a_cancellation_reaches_the_handler_that_runs(version: str) -> None:
     first, second = instances = Instances()
     session = instances.open_session(version)
     talk, call = first.call(session, "a", version=version)
-    say(first, call, "x")
+    report_progress_all(first, call, "x")
     assert second.post(cancelled("a", reason="bored"), session, version).status == 202
     assert call.is_running
     instances.wait(1)
@@ -224,49 +234,49 @@ def test_a_cancellation_is_for_one_request_of_one_session(id: Any) -> None:
 
 
 def test_who_looks_for_a_cancellation_does_so_while_the_call_runs() -> None:
-    bench = Bench(shared_store=True, stream_after=math.inf)
-    session = bench.open_session()
-    talk, call = bench.call(session)
-    bench.store_works = False
-    bench.wait(0.25)
-    assert isinstance(bench.use_store_once(), StoreAppend)  # that somebody waits
+    harness = ServerHarness(shared_store=True, stream_after=math.inf)
+    session = harness.open_session()
+    talk, call = harness.call(session)
+    harness.store_works = False
+    harness.wait(0.25)
+    assert isinstance(harness.use_store_once(), StoreAppend)  # that somebody waits
     for _ in range(3):
-        bench.wait(0.25)
-        assert len(bench.waiting) == 1  # not twice at the same time
-        bench.wait(0.5)
-        assert isinstance(bench.use_store_once(), StoreRead)
-    bench.wait(0.25)
-    bench.fail_store_once()
-    bench.wait(0.25)
-    (read,) = bench.waiting
-    bench.events.clear()
-    bench.post(cancelled(call.request.id), session)
-    bench.use_store_once()
-    while bench.waiting:
-        bench.use_store_once()
-    assert bench.events == [CallCancelled(call, "cancelled by the client")]
+        harness.wait(0.25)
+        assert len(harness.waiting) == 1  # not twice at the same time
+        harness.wait(0.5)
+        assert isinstance(harness.use_store_once(), StoreRead)
+    harness.wait(0.25)
+    harness.fail_store_once()
+    harness.wait(0.25)
+    (read,) = harness.waiting
+    harness.events.clear()
+    harness.post(cancelled(call.request.id), session)
+    harness.use_store_once()
+    while harness.waiting:
+        harness.use_store_once()
+    assert harness.events == [CallCancelled(call, "cancelled by the client")]
     assert isinstance(read, StoreRead)
     assert talk.ended
 
 
 def test_nobody_looks_for_calls_that_have_ended() -> None:
-    bench = Bench(shared_store=True)
-    session = bench.open_session()
-    _, call = bench.call(session)
-    bench.wait(0.2)
-    bench.do(call.respond, {})
-    bench.store_works = False
-    bench.wait(1)
-    assert bench.waiting == []
-    bench.store_works = True
-    _, call = bench.call(session)
-    bench.store_works = False
-    bench.wait(0.25)
-    bench.do(call.respond, {})
-    while bench.waiting:
-        bench.use_store_once()
-    bench.wait(1)
-    assert bench.waiting == []
+    harness = ServerHarness(shared_store=True)
+    session = harness.open_session()
+    _, call = harness.call(session)
+    harness.wait(0.2)
+    harness.run_action(call.respond, {})
+    harness.store_works = False
+    harness.wait(1)
+    assert harness.waiting == []
+    harness.store_works = True
+    _, call = harness.call(session)
+    harness.store_works = False
+    harness.wait(0.25)
+    harness.run_action(call.respond, {})
+    while harness.waiting:
+        harness.use_store_once()
+    harness.wait(1)
+    assert harness.waiting == []
 
 
 def test_what_is_found_too_late_changes_nothing() -> None:
@@ -278,7 +288,7 @@ def test_what_is_found_too_late_changes_nothing() -> None:
     first.store_works = False
     first.wait(0.25)
     assert [type(effect) for effect in first.waiting] == [StoreRead]
-    first.do(call.respond, {})
+    first.run_action(call.respond, {})
     while first.waiting:
         first.use_store_once()
     assert first.events == []
@@ -293,13 +303,13 @@ def test_a_call_that_waits_for_answers_is_cancelled(version: str, where: int) ->
     instances = Instances()
     session = instances.open_session(version, ALL)
     talk, call = instances[0].call(session, 5, version=version)
-    instances[0].do(call.respond, InputRequired({"a": NAME, "b": NAME}))
+    instances[0].run_action(call.respond, InputRequired({"a": NAME, "b": NAME}))
     a, b = answers_to(talk.messages)
     instances[1 - where].post(a, session, version)
     assert instances[where].post(cancelled(5), session, version).status == 202
     assert not talk.ended
-    for bench in instances:
-        assert bench.post(b, session, version).status == 202
+    for harness in instances:
+        assert harness.post(b, session, version).status == 202
     instances.wait(0.5)
     assert talk.ended
     assert methods(talk) == [NAME.method] * 2
@@ -310,30 +320,32 @@ def test_so_is_one_that_is_continued_by_one_array() -> None:
     instances = new_instances()
     session = instances.open_session(capabilities=BOTH)
     talk, call = instances[0].call(session, 5)
-    instances[0].do(call.respond, InputRequired({"a": NAME}))
+    instances[0].run_action(call.respond, InputRequired({"a": NAME}))
     instances[1].post(cancelled(5), session)
-    given = [send(bench, session, talk.last_id, answers_to(talk.messages)) for bench in instances]
+    given = [
+        send(harness, session, talk.last_id, answers_to(talk.messages)) for harness in instances
+    ]
     instances.wait(0.25)
     for answer in given:
         assert (answer.status, answer.messages, answer.ended) == (200, [], True)
     assert instances.entered == []
 
 
-def test_an_instance_that_is_alone_does_the_same(bench: Bench) -> None:
-    session = bench.open_session(capabilities=ALL)
-    talk, call = bench.call(session, 5)
-    bench.do(call.respond, InputRequired({"a": NAME}))
-    assert bench.post(cancelled(5), session).status == 202
-    bench.post(answers_to(talk.messages)[0], session)
+def test_an_instance_that_is_alone_does_the_same(harness: ServerHarness) -> None:
+    session = harness.open_session(capabilities=ALL)
+    talk, call = harness.call(session, 5)
+    harness.run_action(call.respond, InputRequired({"a": NAME}))
+    assert harness.post(cancelled(5), session).status == 202
+    harness.post(answers_to(talk.messages)[0], session)
     assert talk.ended
-    assert not any(isinstance(event, CallReceived) for event in bench.events)
+    assert not any(isinstance(event, CallReceived) for event in harness.events)
 
 
 def test_a_call_that_goes_on_is_cancelled_where_it_runs() -> None:
     instances = Instances(3)
     session = instances.open_session(capabilities=ALL)
     talk, call = instances[0].call(session, 5)
-    instances[0].do(call.respond, InputRequired({"a": NAME}))
+    instances[0].run_action(call.respond, InputRequired({"a": NAME}))
     instances[1].post(answers_to(talk.messages)[0], session)
     (call,) = instances.entered
     instances[2].post(cancelled(5), session)
@@ -350,13 +362,15 @@ def test_the_answers_of_a_call_that_goes_on_may_come_again_after_its_cancellatio
     first, second = instances
     session = instances.open_session(capabilities=BOTH)
     talk, call = first.call(session, 5)
-    first.do(call.respond, InputRequired({"a": NAME}))
+    first.run_action(call.respond, InputRequired({"a": NAME}))
     going_on = send(second, session, talk.last_id, answers_to(talk.messages))
     (call,) = instances.entered
-    say(second, call, "x")
+    report_progress_all(second, call, "x")
     first.post(cancelled(5), session)
-    again = [send(bench, session, talk.last_id, answers_to(talk.messages)) for bench in instances]
-    say(second, call, "y")
+    again = [
+        send(harness, session, talk.last_id, answers_to(talk.messages)) for harness in instances
+    ]
+    report_progress_all(second, call, "y")
     instances.wait(0.75)
     assert second.events == [CallCancelled(call, "cancelled by the client")]
     assert methods(going_on) == ["x"]

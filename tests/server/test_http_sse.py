@@ -19,19 +19,19 @@ from sansmcp.events import (
 )
 from sansmcp.states import SessionState
 
-from .bench import (
+from .harness import (
     LATEST,
     PING,
     STREAM,
-    Bench,
-    Talk,
+    RawExchange,
+    ServerHarness,
     expect,
     initialize,
     notification,
     request,
 )
-from .pipe_bench import reason, result
-from .sse_bench import SseClient
+from .pipe_harness import reason, result
+from .sse_harness import SseClient
 
 requirement = pytest.mark.requirement
 
@@ -44,13 +44,13 @@ def path(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def bench(path: str) -> Bench:
-    return Bench(http_sse=path)
+def harness(path: str) -> ServerHarness:
+    return ServerHarness(http_sse=path)
 
 
 @pytest.fixture
-def client(bench: Bench, path: str) -> SseClient:
-    return SseClient(bench, path)
+def client(harness: ServerHarness, path: str) -> SseClient:
+    return SseClient(harness, path)
 
 
 # The stream
@@ -58,7 +58,7 @@ def client(bench: Bench, path: str) -> SseClient:
 
 @requirement("LEGACYSSE-S-001", "LEGACYSSE-S-002", "SSE-S-001", "SSE-S-002")
 def test_the_stream_begins_with_the_uri_for_messages(
-    bench: Bench, client: SseClient, path: str
+    harness: ServerHarness, client: SseClient, path: str
 ) -> None:
     assert client.stream.header("cache-control") == "no-cache, no-transform"
     (event,) = client.stream.events
@@ -67,8 +67,8 @@ def test_the_stream_begins_with_the_uri_for_messages(
     assert (uri.scheme, uri.netloc) == ("", "")
     assert uri.path == {"/sse": "/messages", "/mcp": "/mcp"}[path]
     assert len(uri.query) > len("session_id=") + 16
-    assert bench.events == []
-    assert bench.server.sessions == ()
+    assert harness.events == []
+    assert harness.server.sessions == ()
 
 
 @pytest.mark.parametrize(
@@ -76,17 +76,17 @@ def test_the_stream_begins_with_the_uri_for_messages(
     [("/sse/", "/messages"), ("/a/b/sse", "/a/b/messages"), ("/", "/messages")],
 )
 def test_messages_go_beside_the_stream(http_sse: str, messages: str) -> None:
-    bench = Bench(http_sse=http_sse)
-    client = SseClient(bench, http_sse)
+    harness = ServerHarness(http_sse=http_sse)
+    client = SseClient(harness, http_sse)
     assert urlsplit(client.uri).path == messages
     client.open()
-    assert bench.send("GET", {"accept": STREAM}, target=f"{http_sse}/").status == 200
-    assert bench.get(None).error["data"]["httpSseUrl"] == (http_sse.rstrip("/") or "/")
+    assert harness.send("GET", {"accept": STREAM}, target=f"{http_sse}/").status == 200
+    assert harness.get(None).error["data"]["httpSseUrl"] == (http_sse.rstrip("/") or "/")
 
 
 @requirement("LEGACYSSE-S-006", "SESSION-S-002")
-def test_each_stream_has_its_own_unguessable_uri(bench: Bench, path: str) -> None:
-    clients = [SseClient(bench, path) for _ in range(10)]
+def test_each_stream_has_its_own_unguessable_uri(harness: ServerHarness, path: str) -> None:
+    clients = [SseClient(harness, path) for _ in range(10)]
     assert len({client.uri for client in clients}) == 10
     for number, client in enumerate(clients):
         client.open().say(request(number, "ping"))
@@ -95,12 +95,12 @@ def test_each_stream_has_its_own_unguessable_uri(bench: Bench, path: str) -> Non
 
 
 @requirement("SSE-S-006")
-def test_a_quiet_stream_is_kept_alive(bench: Bench, client: SseClient) -> None:
+def test_a_quiet_stream_is_kept_alive(harness: ServerHarness, client: SseClient) -> None:
     size = len(client.stream.body)
-    bench.wait(46)
+    harness.wait(46)
     assert client.stream.body[size:] == KEEP_ALIVE * 3
-    client.open().stream.gone()
-    assert bench.server.next_deadline() is None
+    client.open().stream.lose_connection()
+    assert harness.server.next_deadline() is None
 
 
 # Conversations
@@ -120,7 +120,7 @@ def test_the_handshake(client: SseClient, version: str) -> None:
         },
     )
     session = client.session
-    assert client.bench.events == [SessionOpened(session)]
+    assert client.harness.events == [SessionOpened(session)]
     assert (session.id, session.revision.name) == (None, version)
     client.say(notification("notifications/initialized"))
     assert session.state is SessionState.READY
@@ -129,12 +129,12 @@ def test_the_handshake(client: SseClient, version: str) -> None:
 
 @requirement("LEGACYSSE-S-003", "LEGACYSSE-S-004", "LEGACYSSE-S-005")
 def test_calls_are_answered_on_the_stream(client: SseClient) -> None:
-    bench = client.open().bench
+    harness = client.open().harness
     call = client.call(1, _meta={"progressToken": "t"})
-    bench.do(call.progress, 1, 2)
-    bench.do(call.notify, "notifications/message", {"data": "a\nb"})
-    assert bench.do(call.disconnect) is False
-    assert bench.do(call.respond, {"text": "ü\u2028"})
+    harness.run_action(call.progress, 1, 2)
+    harness.run_action(call.notify, "notifications/message", {"data": "a\nb"})
+    assert harness.run_action(call.disconnect) is False
+    assert harness.run_action(call.respond, {"text": "ü\u2028"})
     client.say(request(2, "ping"), request(3, "nope"), initialize())
     said = client.said
     assert [message.get("method") or message["id"] for message in said] == [
@@ -153,10 +153,10 @@ def test_calls_are_answered_on_the_stream(client: SseClient) -> None:
 
 
 def test_notifications_questions_and_cancellations(client: SseClient) -> None:
-    bench = client.open(capabilities={"elicitation": {}}).bench
+    harness = client.open(capabilities={"elicitation": {}}).harness
     call = client.call(1)
-    id = bench.do(call.ask, "elicitation/create", {"message": "?"}, timeout=30)
-    bench.do(client.session.notify, "notifications/tools/list_changed")
+    id = harness.run_action(call.ask, "elicitation/create", {"message": "?"}, timeout=30)
+    harness.run_action(client.session.notify, "notifications/tools/list_changed")
     assert [message["method"] for message in client.said] == [
         "elicitation/create",
         "notifications/tools/list_changed",
@@ -166,11 +166,11 @@ def test_notifications_questions_and_cancellations(client: SseClient) -> None:
         notification("notifications/x"),
         notification("notifications/cancelled", requestId=1, reason="bored"),
     )
-    answered, notified, cancelled = bench.events
+    answered, notified, cancelled = harness.events
     assert answered == ClientResponseReceived(call, id, Response(id, {"action": "decline"}))
     assert isinstance(notified, ClientNotified)
     assert cancelled == CallCancelled(call, "bored")
-    assert bench.do(call.respond, {}) is False
+    assert harness.run_action(call.respond, {}) is False
     assert client.said == []
 
 
@@ -178,7 +178,7 @@ def test_notifications_questions_and_cancellations(client: SseClient) -> None:
 def test_a_batch_is_answered_by_one_event(client: SseClient) -> None:
     client.open("2025-03-26").say([request(1), request(2, "ping")])
     assert client.said == []
-    client.bench.do(client.bench.last_call().respond, {})
+    client.harness.run_action(client.harness.last_call().respond, {})
     assert client.said == [[result(2), result(1)]]
 
 
@@ -209,13 +209,13 @@ def test_what_is_no_message_is_refused(client: SseClient, body: bytes, code: int
 
 
 def test_a_message_that_is_too_large(path: str) -> None:
-    client = SseClient(Bench(http_sse=path, limits=Limits(max_message_bytes=1000)), path)
+    client = SseClient(ServerHarness(http_sse=path, limits=Limits(max_message_bytes=1000)), path)
     expect(client.post(b" " * 1001), 413, "message_too_large")
     expect(client.post(PING, {"content-length": "1001"}), 413, "message_too_large")
     assert client.say(PING).said == [result(7)]
 
 
-def test_an_unknown_token(bench: Bench, client: SseClient) -> None:
+def test_an_unknown_token(harness: ServerHarness, client: SseClient) -> None:
     client.uri += "x"
     talk = client.post(PING)
     expect(talk, 404, "session_not_found")
@@ -223,8 +223,8 @@ def test_an_unknown_token(bench: Bench, client: SseClient) -> None:
 
 
 @requirement("SESSION-S-011", "SESSION-S-009")
-def test_a_stream_is_of_no_use_to_another_principal(bench: Bench, path: str) -> None:
-    client = SseClient(bench, path, principal="alice").open()
+def test_a_stream_is_of_no_use_to_another_principal(harness: ServerHarness, path: str) -> None:
+    client = SseClient(harness, path, principal="alice").open()
     for principal in ("bob", ""):
         client.principal = principal
         expect(client.post(PING), 404, "session_not_found")
@@ -233,12 +233,14 @@ def test_a_stream_is_of_no_use_to_another_principal(bench: Bench, path: str) -> 
 
 
 @requirement("SEC-S-001", "SEC-S-002")
-def test_origin_and_host_count_here_too(bench: Bench, client: SseClient, path: str) -> None:
+def test_origin_and_host_count_here_too(
+    harness: ServerHarness, client: SseClient, path: str
+) -> None:
     evil = {"origin": "http://evil.example", "accept": STREAM}
-    expect(bench.send("GET", evil, target=path), 403, "origin_not_allowed")
+    expect(harness.send("GET", evil, target=path), 403, "origin_not_allowed")
     expect(client.post(PING, evil), 403, "origin_not_allowed")
     rebound = {"host": "evil.example", "accept": STREAM}
-    expect(bench.send("GET", rebound, target=path), 403, "host_not_allowed")
+    expect(harness.send("GET", rebound, target=path), 403, "host_not_allowed")
     expect(client.post(PING, rebound), 403, "host_not_allowed")
 
 
@@ -246,35 +248,35 @@ def test_origin_and_host_count_here_too(bench: Bench, client: SseClient, path: s
 
 
 def test_when_the_stream_is_gone_so_is_everything_else(client: SseClient) -> None:
-    bench = client.open(capabilities={"roots": {}}).bench
+    harness = client.open(capabilities={"roots": {}}).harness
     call = client.call()
-    bench.do(call.ask, "roots/list", timeout=60)
+    harness.run_action(call.ask, "roots/list", timeout=60)
     session = client.session
-    client.stream.gone()
-    assert [type(event) for event in bench.events] == [
+    client.stream.lose_connection()
+    assert [type(event) for event in harness.events] == [
         CallCancelled,
         ClientResponseReceived,
         SessionClosed,
     ]
-    assert bench.events[-1] == SessionClosed(session, "the client has closed its stream")
-    assert bench.server.sessions == ()
-    assert bench.do(call.respond, {}) is False
-    assert bench.do(session.notify, "x") is False
+    assert harness.events[-1] == SessionClosed(session, "the client has closed its stream")
+    assert harness.server.sessions == ()
+    assert harness.run_action(call.respond, {}) is False
+    assert harness.run_action(session.notify, "x") is False
     expect(client.post(PING), 404, "session_not_found")
-    assert bench.server.next_deadline() is None
+    assert harness.server.next_deadline() is None
 
 
 def test_a_stream_that_is_gone_before_initialize(client: SseClient) -> None:
-    client.stream.gone()
+    client.stream.lose_connection()
     expect(client.post(initialize()), 404, "session_not_found")
-    assert [type(event) for event in client.bench.events] == [RefusalSent]
+    assert [type(event) for event in client.harness.events] == [RefusalSent]
 
 
 def test_the_application_can_end_the_session(client: SseClient) -> None:
-    bench = client.open().bench
+    harness = client.open().harness
     call = client.call()
     client.stream.reads = False
-    bench.do(bench.server.end_session, client.session, "no more credit")
+    harness.run_action(harness.server.end_session, client.session, "no more credit")
     # The end of the stream is not sent yet, and the session has ended all the same.
     for late in (notification("notifications/initialized"), request(2)):
         expect(client.post(late), 404, "session_not_found")
@@ -282,49 +284,49 @@ def test_the_application_can_end_the_session(client: SseClient) -> None:
     client.stream.pull()
     assert (client.stream.ended, client.stream.aborted) == (True, False)
     assert not call.is_running
-    assert not any(isinstance(event, ResponseUndelivered) for event in bench.events)
+    assert not any(isinstance(event, ResponseUndelivered) for event in harness.events)
 
 
 @pytest.mark.parametrize("initialized", [True, False])
 def test_shutting_down_ends_the_stream_properly(client: SseClient, initialized: bool) -> None:
-    bench = client.bench
+    harness = client.harness
     if initialized:
         client.open().call()
-    bench.do(bench.server.shut_down)
+    harness.run_action(harness.server.shut_down)
     assert (client.stream.ended, client.stream.aborted) == (True, False)
     kinds = [CallCancelled, SessionClosed] if initialized else []
-    assert [type(event) for event in bench.events] == kinds
+    assert [type(event) for event in harness.events] == kinds
     expect(client.post(PING), 404, "session_not_found")
-    expect(bench.send("GET", {"accept": STREAM}, target=client.path), 503, "shutting_down")
-    assert bench.server.sessions == ()
-    assert bench.server.next_deadline() is None
+    expect(harness.send("GET", {"accept": STREAM}, target=client.path), 503, "shutting_down")
+    assert harness.server.sessions == ()
+    assert harness.server.next_deadline() is None
 
 
 # Bounds
 
 
 def test_streams_are_bounded_as_sessions_are(path: str) -> None:
-    bench = Bench(http_sse=path, limits=Limits(max_sessions=2))
-    first, second = SseClient(bench, path), SseClient(bench, path).open()
+    harness = ServerHarness(http_sse=path, limits=Limits(max_sessions=2))
+    first, second = SseClient(harness, path), SseClient(harness, path).open()
     get = {"accept": STREAM}
-    expect(bench.send("GET", get, target=path), 503, "too_many_sessions")
-    bench.post(PING, bench.open_session())
+    expect(harness.send("GET", get, target=path), 503, "too_many_sessions")
+    harness.post(PING, harness.open_session())
     (refused,) = first.say(initialize()).said
     assert reason(refused) == (-32600, "too_many_sessions")
-    first.stream.gone()
-    expect(bench.send("GET", get, target=path), 503, "too_many_sessions")
-    second.stream.gone()
-    assert bench.send("GET", get, target=path).status == 200
+    first.stream.lose_connection()
+    expect(harness.send("GET", get, target=path), 503, "too_many_sessions")
+    second.stream.lose_connection()
+    assert harness.send("GET", get, target=path).status == 200
 
 
 def test_a_slow_reader_makes_handlers_wait(path: str) -> None:
-    bench = Bench(http_sse=path, limits=Limits(max_unsent_bytes=1000))
-    client = SseClient(bench, path).open()
+    harness = ServerHarness(http_sse=path, limits=Limits(max_unsent_bytes=1000))
+    client = SseClient(harness, path).open()
     call = client.call()
     client.stream.reads = False
     said = 0
     while not call.is_above_high_water:
-        assert bench.do(call.notify, "notifications/message", {"data": "x" * 100})
+        assert harness.run_action(call.notify, "notifications/message", {"data": "x" * 100})
         said += 1
     assert 5 < said < 10
     # Whoever does not read the answers may not ask for more, but may still notify.
@@ -339,8 +341,8 @@ def test_a_slow_reader_makes_handlers_wait(path: str) -> None:
     assert client.say(PING).said == [result(7)]
 
 
-def test_a_stream_that_is_lost_before_it_is_sent(bench: Bench, path: str) -> None:
-    talk = Talk(bench)
+def test_a_stream_that_is_lost_before_it_is_sent(harness: ServerHarness, path: str) -> None:
+    talk = RawExchange(harness)
     talk.reads = False
     head = RequestHead(
         method=b"GET",

@@ -6,23 +6,23 @@ import pytest
 
 from sansmcp import LocalProtocolError
 
-from .bench import BOTH, JSON, LATEST, PING, STREAM, Bench, expect, initialize, request
-from .pipe_bench import result
-from .sse_bench import SseClient
+from .harness import BOTH, JSON, LATEST, PING, STREAM, ServerHarness, expect, initialize, request
+from .pipe_harness import result
+from .sse_harness import SseClient
 
 requirement = pytest.mark.requirement
 
 
 @pytest.fixture
-def apart() -> Bench:
+def apart() -> ServerHarness:
     """Both transports, on paths of their own."""
-    return Bench(http_sse="/sse")
+    return ServerHarness(http_sse="/sse")
 
 
 @pytest.fixture
-def shared() -> Bench:
+def shared() -> ServerHarness:
     """Both transports on one path."""
-    return Bench(http_sse="/mcp")
+    return ServerHarness(http_sse="/mcp")
 
 
 # Paths of its own
@@ -32,12 +32,12 @@ def shared() -> Bench:
 @pytest.mark.parametrize("path", ["/sse", "/mcp"])
 def test_get_may_ask_for_a_stream_in_many_ways(path: str, accept: str | None) -> None:
     """Row E2 of the review: 2024-11-05 asks for no Accept header, and some tools send none."""
-    talk = Bench(http_sse=path).send("GET", {"accept": accept}, target=path)
+    talk = ServerHarness(http_sse=path).send("GET", {"accept": accept}, target=path)
     assert (talk.status, talk.events[0].event) == (200, "endpoint")
 
 
 @pytest.mark.parametrize("accept", [JSON, f"{STREAM};q=0", "text/html"])
-def test_get_must_not_exclude_a_stream(apart: Bench, accept: str | None) -> None:
+def test_get_must_not_exclude_a_stream(apart: ServerHarness, accept: str | None) -> None:
     talk = apart.send("GET", {"accept": accept}, target="/sse")
     expect(talk, 406, "not_acceptable")
     assert talk.error["data"]["required"] == [STREAM]
@@ -45,7 +45,7 @@ def test_get_must_not_exclude_a_stream(apart: Bench, accept: str | None) -> None
 
 @requirement("LEGACYSSE-S-001")
 @pytest.mark.parametrize("method", ["POST", "DELETE", "PUT"])
-def test_a_post_to_the_stream_is_told_the_mcp_path(apart: Bench, method: str) -> None:
+def test_a_post_to_the_stream_is_told_the_mcp_path(apart: ServerHarness, method: str) -> None:
     talk = apart.send(method, {"accept": BOTH, "content-type": JSON}, PING, target="/sse")
     expect(talk, 405, "http_sse_stream_url")
     assert talk.header("allow") == "GET"
@@ -54,13 +54,13 @@ def test_a_post_to_the_stream_is_told_the_mcp_path(apart: Bench, method: str) ->
 
 
 @pytest.mark.parametrize("query", ["", "?session_id=", "?x=1", "?session_id=a&session_id=b"])
-def test_a_post_without_a_token(apart: Bench, query: str) -> None:
+def test_a_post_without_a_token(apart: ServerHarness, query: str) -> None:
     expect(apart.send("POST", {}, PING, target=f"/messages{query}"), 400, "message_token_required")
 
 
 @requirement("LEGACYSSE-S-001")
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
-def test_messages_are_posted(apart: Bench, method: str) -> None:
+def test_messages_are_posted(apart: ServerHarness, method: str) -> None:
     client = SseClient(apart)
     talk = apart.send(method, {"accept": STREAM}, target=client.uri)
     expect(talk, 405, "method_not_allowed")
@@ -71,22 +71,22 @@ def test_messages_are_posted(apart: Bench, method: str) -> None:
 def test_it_is_not_served_unless_asked_for() -> None:
     for target in ("/sse", "/messages", "/messages?session_id=x"):
         for method in ("GET", "POST"):
-            expect(Bench().send(method, {"accept": BOTH}, target=target), 404, "not_found")
+            expect(ServerHarness().send(method, {"accept": BOTH}, target=target), 404, "not_found")
 
 
-def test_a_server_tells_what_it_speaks(apart: Bench, shared: Bench) -> None:
+def test_a_server_tells_what_it_speaks(apart: ServerHarness, shared: ServerHarness) -> None:
     both = ("streamable-http", "http+sse")
-    for bench in (apart, shared):
-        assert bench.server.transports(http=True, stdio=False) == both
-        assert bench.server.transports(http=True, stdio=True) == (*both, "stdio")
-        assert bench.server.transports(http=False, stdio=True) == ("stdio",)
-    assert Bench().server.transports(http=True, stdio=False) == ("streamable-http",)
+    for harness in (apart, shared):
+        assert harness.server.transports(http=True, stdio=False) == both
+        assert harness.server.transports(http=True, stdio=True) == (*both, "stdio")
+        assert harness.server.transports(http=False, stdio=True) == ("stdio",)
+    assert ServerHarness().server.transports(http=True, stdio=False) == ("streamable-http",)
 
 
 @pytest.mark.parametrize("http_sse", ["", "sse", "http://x/sse", "/sse?x", "/s se", "/sse\r\n"])
 def test_what_is_no_path_is_refused(http_sse: str) -> None:
     with pytest.raises(LocalProtocolError, match="path"):
-        Bench(http_sse=http_sse)
+        ServerHarness(http_sse=http_sse)
 
 
 # The hint
@@ -95,9 +95,9 @@ def test_what_is_no_path_is_refused(http_sse: str) -> None:
 @requirement("SESSION-S-004")
 @pytest.mark.parametrize("http_sse", ["/sse", "/mcp"])
 def test_without_a_session_the_hint_names_the_other_transport(http_sse: str) -> None:
-    bench = Bench(http_sse=http_sse)
+    harness = ServerHarness(http_sse=http_sse)
     versioned = {"mcp-protocol-version": LATEST}
-    for talk in (bench.get(None, headers=versioned), bench.post(request(1))):
+    for talk in (harness.get(None, headers=versioned), harness.post(request(1))):
         assert (talk.status, talk.error["data"]) == (
             400,
             {
@@ -114,16 +114,16 @@ def test_without_a_session_the_hint_names_the_other_transport(http_sse: str) -> 
 
 @requirement("LEGACYSSE-S-009")
 @pytest.mark.parametrize("target", ["/mcp", "/mcp/", "/mcp?x=1"])
-def test_a_get_that_names_nothing_is_of_http_sse(shared: Bench, target: str) -> None:
+def test_a_get_that_names_nothing_is_of_http_sse(shared: ServerHarness, target: str) -> None:
     assert SseClient(shared, target).open().say(PING).said == [result(7)]
 
 
 @pytest.mark.parametrize("accept", [JSON, "text/html"])
-def test_it_must_not_exclude_a_stream(shared: Bench, accept: str | None) -> None:
+def test_it_must_not_exclude_a_stream(shared: ServerHarness, accept: str | None) -> None:
     expect(shared.send("GET", {"accept": accept}), 406, "not_acceptable")
 
 
-def test_a_get_that_names_something_is_of_streamable_http(shared: Bench) -> None:
+def test_a_get_that_names_something_is_of_streamable_http(shared: ServerHarness) -> None:
     session = shared.open_session()
     assert shared.get(session).events[0].event == "message"
     expect(shared.get("unknown"), 404, "session_not_found")
@@ -133,14 +133,14 @@ def test_a_get_that_names_something_is_of_streamable_http(shared: Bench) -> None
 
 def test_only_where_there_are_sessions() -> None:
     with pytest.raises(LocalProtocolError, match="sessions"):
-        Bench(http_sse="/mcp", sessions=False)
-    apart = Bench(http_sse="/sse", sessions=False)
+        ServerHarness(http_sse="/mcp", sessions=False)
+    apart = ServerHarness(http_sse="/sse", sessions=False)
     assert SseClient(apart).open().say(PING).said == [result(7)]
     expect(apart.get(None), 405, "method_not_allowed")
 
 
 @requirement("LEGACYSSE-S-009")
-def test_a_post_with_a_token_is_of_http_sse(shared: Bench) -> None:
+def test_a_post_with_a_token_is_of_http_sse(shared: ServerHarness) -> None:
     client = SseClient(shared, "/mcp").open()
     talk = client.post(PING, {"accept": None, "content-type": None, "mcp-session-id": "x"})
     assert (talk.status, talk.body) == (202, b"")
@@ -148,13 +148,13 @@ def test_a_post_with_a_token_is_of_http_sse(shared: Bench) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "?session_id=", "?x=1", "?session_id=a&session_id=b"])
-def test_a_post_without_a_token_is_of_streamable_http(shared: Bench, query: str) -> None:
+def test_a_post_without_a_token_is_of_streamable_http(shared: ServerHarness, query: str) -> None:
     talk = shared.send("POST", {"accept": JSON}, PING, target=f"/mcp{query}")
     expect(talk, 406, "not_acceptable")
 
 
 @pytest.mark.parametrize("method", ["DELETE", "PUT"])
-def test_other_methods_are_of_streamable_http(shared: Bench, method: str) -> None:
+def test_other_methods_are_of_streamable_http(shared: ServerHarness, method: str) -> None:
     client = SseClient(shared, "/mcp").open()
     refused = shared.send(method, target=client.uri)
     assert refused.status == {"DELETE": 400, "PUT": 405}[method]
@@ -163,18 +163,18 @@ def test_other_methods_are_of_streamable_http(shared: Bench, method: str) -> Non
 
 @pytest.mark.parametrize("path", ["/messages", "/messages/"])
 def test_the_mcp_path_can_be_the_one_for_messages(path: str) -> None:
-    bench = Bench(path=path, http_sse="/sse")
-    client = SseClient(bench).open()
+    harness = ServerHarness(path=path, http_sse="/sse")
+    client = SseClient(harness).open()
     assert client.say(PING).said == [result(7)]
-    expect(bench.send("GET", {"accept": STREAM}, target=path), 400, "session_required")
-    talk = bench.send("POST", {"accept": BOTH, "content-type": JSON}, PING, target=path)
+    expect(harness.send("GET", {"accept": STREAM}, target=path), 400, "session_required")
+    talk = harness.send("POST", {"accept": BOTH, "content-type": JSON}, PING, target=path)
     expect(talk, 400, "session_required", id=7)
 
 
 def test_the_stream_can_be_opened_where_messages_are_posted() -> None:
-    bench = Bench(http_sse="/messages")
-    assert SseClient(bench, "/messages").open().say(PING).said == [result(7)]
-    expect(bench.send("POST", {}, PING, target="/messages"), 400, "message_token_required")
+    harness = ServerHarness(http_sse="/messages")
+    assert SseClient(harness, "/messages").open().say(PING).said == [result(7)]
+    expect(harness.send("POST", {}, PING, target="/messages"), 400, "message_token_required")
 
 
 # Both at the same time
@@ -183,16 +183,16 @@ def test_the_stream_can_be_opened_where_messages_are_posted() -> None:
 @requirement("LEGACYSSE-S-008")
 @pytest.mark.parametrize("path", ["/sse", "/mcp"])
 def test_both_transports_serve_at_the_same_time_and_do_not_mix(path: str) -> None:
-    bench = Bench(http_sse=path)
-    client = SseClient(bench, path).open("2024-11-05")
-    session = bench.open_session()
-    listener = bench.get(session)
+    harness = ServerHarness(http_sse=path)
+    client = SseClient(harness, path).open("2024-11-05")
+    session = harness.open_session()
+    listener = harness.get(session)
     old = client.call(1)
-    talk, new = bench.call(session, 1)
-    bench.do(old.respond, {"for": "old"})
-    bench.do(new.respond, {"for": "new"})
-    for each in bench.server.sessions:
-        bench.do(each.notify, f"notifications/{each.revision.name}")
+    talk, new = harness.call(session, 1)
+    harness.run_action(old.respond, {"for": "old"})
+    harness.run_action(new.respond, {"for": "new"})
+    for each in harness.server.sessions:
+        harness.run_action(each.notify, f"notifications/{each.revision.name}")
     assert talk.json == result(1, {"for": "new"})
     assert client.said == [
         result(1, {"for": "old"}),
@@ -201,15 +201,15 @@ def test_both_transports_serve_at_the_same_time_and_do_not_mix(path: str) -> Non
     assert [message["method"] for message in listener.messages] == [f"notifications/{LATEST}"]
     # A token is no session id, and a session id no token.
     token = client.uri.rpartition("=")[2]
-    expect(bench.post(PING, token), 404, "session_not_found", id=7)
+    expect(harness.post(PING, token), 404, "session_not_found", id=7)
     client.uri = client.uri.replace(token, session)
     expect(client.post(PING), 404, "session_not_found")
-    client.stream.gone()
-    assert len(bench.server.sessions) == 1
-    assert bench.post(PING, session).json == result(7)
+    client.stream.lose_connection()
+    assert len(harness.server.sessions) == 1
+    assert harness.post(PING, session).json == result(7)
 
 
-def test_the_end_of_a_session_leaves_the_other_transport_alone(shared: Bench) -> None:
+def test_the_end_of_a_session_leaves_the_other_transport_alone(shared: ServerHarness) -> None:
     client = SseClient(shared, "/mcp").open()
     session = shared.open_session()
     shared.send("DELETE", {"mcp-session-id": session})
@@ -221,11 +221,11 @@ def test_the_end_of_a_session_leaves_the_other_transport_alone(shared: Bench) ->
 
 
 def test_a_server_that_is_mounted_tells_the_whole_path() -> None:
-    bench = Bench(http_sse="/sse")
-    stream = bench.send("GET", {"accept": STREAM}, target="/sse", root="/api/v1")
+    harness = ServerHarness(http_sse="/sse")
+    stream = harness.send("GET", {"accept": STREAM}, target="/sse", root="/api/v1")
     assert (stream.events[0].data or "").startswith("/api/v1/messages?session_id=")
     headers = {"accept": BOTH, "content-type": JSON}
-    talk = bench.send("POST", headers, PING, target="/sse", root="/api/v1")
+    talk = harness.send("POST", headers, PING, target="/sse", root="/api/v1")
     assert talk.error["data"]["mcpUrl"] == "/api/v1/mcp"
-    talk = bench.send("POST", headers, PING, root="/api/v1")
+    talk = harness.send("POST", headers, PING, root="/api/v1")
     assert talk.error["data"]["httpSseUrl"] == "/api/v1/sse"

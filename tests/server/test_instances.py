@@ -16,9 +16,18 @@ from sansmcp.effects import StoreAppend
 from sansmcp.events import SessionClosed
 from sansmcp.testing import sequential_tokens
 
-from .bench import LATEST, PING, Bench, Talk, expect, initialize, methods, say
+from .harness import (
+    LATEST,
+    PING,
+    RawExchange,
+    ServerHarness,
+    expect,
+    initialize,
+    methods,
+    report_progress_all,
+)
 from .instances import Instances
-from .pipe_bench import result
+from .pipe_harness import result
 from .test_rounds import ALL
 
 requirement = pytest.mark.requirement
@@ -31,9 +40,9 @@ OLDER = ["2025-03-26", "2025-06-18", "2025-11-25"]
 def test_a_session_is_known_everywhere() -> None:
     instances = Instances(3)
     session = instances.open_session(capabilities=ALL)
-    for bench in instances:
-        assert bench.post(PING, session).status == 200
-        (known,) = bench.server.sessions
+    for harness in instances:
+        assert harness.post(PING, session).status == 200
+        (known,) = harness.server.sessions
         assert (known.revision.name, known.client_capabilities) == (LATEST, ALL)
         assert known.client_info == {"name": "bench", "version": "1"}
 
@@ -59,41 +68,41 @@ def test_what_has_ended_anywhere_has_ended_everywhere() -> None:
 
 
 def test_the_client_learns_the_id_when_others_can_find_the_session() -> None:
-    bench = Bench(store_works=False, shared_store=True)
-    talk = bench.post(initialize())
+    harness = ServerHarness(store_works=False, shared_store=True)
+    talk = harness.post(initialize())
     assert talk.head is None
-    bench.use_store_once()
+    harness.use_store_once()
     assert talk.status == 200
-    gone = bench.post(initialize()).gone()
-    bench.use_store_once()
+    gone = harness.post(initialize()).lose_connection()
+    harness.use_store_once()
     assert gone.head is None
 
 
 def test_a_session_that_cannot_be_stored_is_none() -> None:
-    bench = Bench(store_works=False, shared_store=True)
-    talk, gone = bench.post(initialize()), bench.post(initialize()).gone()
+    harness = ServerHarness(store_works=False, shared_store=True)
+    talk, gone = harness.post(initialize()), harness.post(initialize()).lose_connection()
     for _ in range(2):
-        bench.fail_store_once()
+        harness.fail_store_once()
     assert talk.status == 503
     assert talk.error["data"]["reason"] == "store_failed"
     assert gone.head is None
-    assert bench.server.sessions == ()
+    assert harness.server.sessions == ()
 
 
 def test_a_request_waits_until_its_session_is_looked_up() -> None:
-    bench = Bench(store_works=False, shared_store=True)
-    opened = bench.post(initialize())
-    bench.use_store_once()
+    harness = ServerHarness(store_works=False, shared_store=True)
+    opened = harness.post(initialize())
+    harness.use_store_once()
     session = opened.header("mcp-session-id")
-    talk = bench.post(PING, session)
+    talk = harness.post(PING, session)
     assert talk.head is None
-    bench.use_store_once()
+    harness.use_store_once()
     assert talk.json == result(7)
-    gone = bench.post(PING, session).gone()
-    bench.use_store_once()
+    gone = harness.post(PING, session).lose_connection()
+    harness.use_store_once()
     assert gone.head is None
-    failed = bench.post(PING, session)
-    bench.fail_store_once()
+    failed = harness.post(PING, session)
+    harness.fail_store_once()
     assert failed.status == 503
 
 
@@ -144,7 +153,7 @@ def test_an_idle_instance_forgets_it_and_finds_it_again() -> None:
 def test_an_instance_that_shuts_down_ends_no_session_of_others() -> None:
     first, second = Instances()
     session = first.open_session()
-    first.do(first.server.shut_down)
+    first.run_action(first.server.shut_down)
     assert second.post(PING, session).status == 200
 
 
@@ -156,12 +165,12 @@ def test_a_store_that_is_shared_is_used() -> None:
 # Streams
 
 
-def left(bench: Bench) -> tuple[str, Talk, ServerCall]:
+def left(harness: ServerHarness) -> tuple[str, RawExchange, ServerCall]:
     """A session, the stream of a call that has said "a" before its client left, and the call."""
-    session = bench.open_session()
-    talk, call = bench.call(session)
-    say(bench, call, "a")
-    talk.gone()
+    session = harness.open_session()
+    talk, call = harness.call(session)
+    report_progress_all(harness, call, "a")
+    talk.lose_connection()
     return session, talk, call
 
 
@@ -170,11 +179,11 @@ def test_a_stream_is_followed_at_another_instance() -> None:
     session, talk, call = left(first)
     resumed = second.get(session, talk.events[0].id)
     assert methods(resumed) == ["a"]
-    say(first, call, "b")
+    report_progress_all(first, call, "b")
     assert methods(resumed) == ["a"]
     instances.wait(0.5)
     assert methods(resumed) == ["a", "b"]
-    first.do(call.respond, {})
+    first.run_action(call.respond, {})
     instances.wait(0.5)
     assert methods(resumed) == ["a", "b", "answer"]
     assert resumed.ended
@@ -194,7 +203,7 @@ def test_a_stream_that_is_being_read_is_not_looked_at_as_well() -> None:
     (reading,) = second.waiting
     instances.wait(1)
     assert second.waiting.count(reading) == 1
-    say(first, call, "b")
+    report_progress_all(first, call, "b")
     second.use_store_once()
     assert methods(resumed) == ["b"]
 
@@ -205,14 +214,14 @@ def test_each_instance_tells_those_whose_stream_it_has_opened() -> None:
     session = instances.open_session()
     second.post(PING, session)
     listener = first.get(session)
-    second.do(second.server.publish, changed)
+    second.run_action(second.server.publish, changed)
     instances.wait(0.5)
     assert methods(listener) == []
-    first.do(first.server.publish, changed)
+    first.run_action(first.server.publish, changed)
     assert methods(listener) == [changed]
-    listener.gone()
+    listener.lose_connection()
     moved = second.get(session, listener.last_id)
-    first.do(first.server.publish, changed)
+    first.run_action(first.server.publish, changed)
     instances.wait(0.5)
     assert methods(moved) == [changed]
 
@@ -221,16 +230,16 @@ def test_two_instances_write_a_session_down_at_the_same_time() -> None:
     instances = Instances(3, limits=Limits(max_stored_age=90))
     session = instances.open_session()
     instances.wait(40)
-    for bench in instances[1:]:
-        bench.store_works = False
-        bench.post(PING, session)
-        bench.use_store_once()
-    for bench in instances[1:]:
-        assert isinstance(bench.use_store_once(), StoreAppend)
-        assert bench.waiting == []
+    for harness in instances[1:]:
+        harness.store_works = False
+        harness.post(PING, session)
+        harness.use_store_once()
+    for harness in instances[1:]:
+        assert isinstance(harness.use_store_once(), StoreAppend)
+        assert harness.waiting == []
 
 
 def test_completions_of_nothing_change_nothing() -> None:
-    bench = Bench(shared_store=True)
-    bench.server.append_conflicted(StoreAppend(stream=StreamKey("", "", ""), entries=()), now=0)
-    assert bench.events == []
+    harness = ServerHarness(shared_store=True)
+    harness.server.append_conflicted(StoreAppend(stream=StreamKey("", "", ""), entries=()), now=0)
+    assert harness.events == []

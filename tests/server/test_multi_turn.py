@@ -9,9 +9,9 @@ import pytest
 from sansmcp import App, InputRequired, Limits, LocalProtocolError, Server
 from sansmcp.testing import sequential_tokens
 
-from .bench import LATEST, Bench, Talk, expect, initialize, methods, request
+from .harness import LATEST, RawExchange, ServerHarness, expect, initialize, methods, request
 from .instances import Instances
-from .pipe_bench import Pipe, result
+from .pipe_harness import Pipe, result
 from .test_rounds import ACCEPTED, ALL, NAME
 
 requirement = pytest.mark.requirement
@@ -19,12 +19,14 @@ KEY = "sansmcp/multi-turn-sse"
 BOTH: dict[str, Any] = {**ALL, "experimental": {KEY: {"sep": 1858}}}
 
 
-def ask(instances: Instances, *names: str) -> tuple[str, Talk, list[Any]]:
+def ask(instances: Instances, *names: str) -> tuple[str, RawExchange, list[Any]]:
     """A call at the first instance that asks; its stream, and the questions."""
     session = instances.open_session(capabilities=BOTH)
     talk, call = instances[0].call(session, "original", token=7)
-    instances[0].do(call.progress, 1)
-    instances[0].do(call.respond, InputRequired(dict.fromkeys(names or ("name",), NAME), [1]))
+    instances[0].run_action(call.progress, 1)
+    instances[0].run_action(
+        call.respond, InputRequired(dict.fromkeys(names or ("name",), NAME), [1])
+    )
     return session, talk, talk.messages[1:]
 
 
@@ -32,9 +34,11 @@ def new_instances(count: int = 2, **settings: Any) -> Instances:
     return Instances(count, multi_turn=True, **settings)
 
 
-def send(bench: Bench, session: str, cursor: str | None, answers: list[Any]) -> Talk:
+def send(
+    harness: ServerHarness, session: str, cursor: str | None, answers: list[Any]
+) -> RawExchange:
     """The answers, in one POST."""
-    return bench.post(answers, session, headers={"last-event-id": cursor})
+    return harness.post(answers, session, headers={"last-event-id": cursor})
 
 
 def answers_to(questions: list[Any]) -> list[Any]:
@@ -60,16 +64,18 @@ def answers_to(questions: list[Any]) -> list[Any]:
 def test_both_sides_must_name_it(
     offered: bool, capabilities: dict[str, Any], version: str, agreed: bool
 ) -> None:
-    bench = Bench(App("x", capabilities={"experimental": {"mine": {}}}), multi_turn=offered)
-    bench.server.app.handler("tools/call")(lambda: None)
-    talk = bench.post(initialize(version, capabilities))
+    harness = ServerHarness(
+        App("x", capabilities={"experimental": {"mine": {}}}), multi_turn=offered
+    )
+    harness.server.app.handler("tools/call")(lambda: None)
+    talk = harness.post(initialize(version, capabilities))
     named: dict[str, Any] = {"mine": {}}
     if agreed:
         named[KEY] = {"sep": 1858}
     assert talk.json["result"]["capabilities"]["experimental"] == named
     session = talk.header("mcp-session-id")
-    talk, call = bench.call(session, version=version)
-    bench.do(call.respond, InputRequired({"name": NAME}))
+    talk, call = harness.call(session, version=version)
+    harness.run_action(call.respond, InputRequired({"name": NAME}))
     kinds = [event.event for event in talk.events if event.data != ""]
     if agreed:
         assert kinds == ["buffer_input", "message", "input_required"]
@@ -77,7 +83,7 @@ def test_both_sides_must_name_it(
     else:
         assert kinds == ["message"]
         assert not talk.ended
-        refused = send(bench, session or "", talk.last_id, answers_to(talk.messages))
+        refused = send(harness, session or "", talk.last_id, answers_to(talk.messages))
         assert refused.status == (202 if version == "2025-03-26" else 400)
 
 
@@ -86,16 +92,16 @@ def test_both_sides_must_name_it(
 )
 def test_an_operator_may_know_that_clients_take_part(version: str, agreed: bool) -> None:
     """Row A19 of the review: the proposal asks for no capability, only for the revision."""
-    bench = Bench(assume_multi_turn=True)
-    session = bench.open_session(version, ALL)
-    assert "experimental" not in bench.server.app.initialize_result(version)["capabilities"]
-    talk, call = bench.call(session, version=version)
-    bench.do(call.respond, InputRequired({"name": NAME}))
+    harness = ServerHarness(assume_multi_turn=True)
+    session = harness.open_session(version, ALL)
+    assert "experimental" not in harness.server.app.initialize_result(version)["capabilities"]
+    talk, call = harness.call(session, version=version)
+    harness.run_action(call.respond, InputRequired({"name": NAME}))
     kinds = [event.event for event in talk.events if event.data != ""]
     if agreed:
         assert kinds == ["buffer_input", "message", "input_required"]
-        going_on = send(bench, session, talk.last_id, answers_to(talk.messages))
-        bench.do(bench.last_call().respond, {})
+        going_on = send(harness, session, talk.last_id, answers_to(talk.messages))
+        harness.run_action(harness.last_call().respond, {})
         assert methods(going_on) == ["answer"]
     else:
         assert kinds == ["message"]
@@ -108,8 +114,8 @@ def test_the_response_to_the_answers_is_primed() -> None:
     going_on = send(instances[1], session, talk.last_id, answers_to(questions))
     assert [(event.id, event.data) for event in going_on.events] == [(talk.last_id, "")]
     (call,) = instances.entered
-    resumed = instances[0].get(session, going_on.gone().last_id)
-    instances[1].do(call.respond, {"done": True})
+    resumed = instances[0].get(session, going_on.lose_connection().last_id)
+    instances[1].run_action(call.respond, {"done": True})
     instances.wait(0.5)
     assert resumed.messages == [result("original", {"done": True})]
 
@@ -118,8 +124,8 @@ def test_it_is_not_for_other_transports_and_eras() -> None:
     pipe = Pipe(multi_turn=False)
     (answer,) = pipe.say(initialize(capabilities=BOTH)).said
     assert "experimental" not in answer["result"]["capabilities"]
-    bench = Bench(multi_turn=True, sessions=False)
-    talk = bench.post(initialize(capabilities=BOTH))
+    harness = ServerHarness(multi_turn=True, sessions=False)
+    talk = harness.post(initialize(capabilities=BOTH))
     assert "experimental" not in talk.json["result"]["capabilities"]
 
 
@@ -149,11 +155,11 @@ def test_the_questions_stand_between_two_events_without_data() -> None:
 
 @requirement("MTURN-S-008")
 def test_what_is_needed_is_stored_before_the_client_is_told() -> None:
-    bench = Bench(multi_turn=True, store_works=False)
-    talk, call = bench.call(bench.open_session(capabilities=BOTH))
-    bench.do(call.respond, InputRequired({"name": NAME}, [1]))
+    harness = ServerHarness(multi_turn=True, store_works=False)
+    talk, call = harness.call(harness.open_session(capabilities=BOTH))
+    harness.run_action(call.respond, InputRequired({"name": NAME}, [1]))
     assert methods(talk) == []
-    bench.use_store_once()
+    harness.use_store_once()
     assert talk.events[-1].event == "input_required"
 
 
@@ -168,8 +174,8 @@ def test_the_call_goes_on_in_the_response_to_the_answers(names: tuple[str], wher
     (call,) = instances.entered
     assert (call.request.id, call.handler_input.state) == ("original", [1])
     assert dict(call.handler_input.input_responses) == dict.fromkeys(names, ACCEPTED)
-    instances[where].do(call.progress, 2)
-    instances[where].do(call.respond, {"done": True})
+    instances[where].run_action(call.progress, 2)
+    instances[where].run_action(call.respond, {"done": True})
     report, answer = going_on.messages
     assert report["params"] == {"progressToken": 7, "progress": 2}
     assert answer == result("original", {"done": True})
@@ -181,29 +187,29 @@ def test_many_turns_each_at_another_instance() -> None:
     instances = new_instances(3)
     session, talk, questions = ask(instances)
     for number in (1, 2, 0, 0, 1):
-        bench = instances[number]
-        talk = send(bench, session, talk.last_id, answers_to(questions))
-        bench.do(bench.last_call().respond, InputRequired({"again": NAME}))
+        harness = instances[number]
+        talk = send(harness, session, talk.last_id, answers_to(questions))
+        harness.run_action(harness.last_call().respond, InputRequired({"again": NAME}))
         assert talk.ended
         questions = talk.messages
     talk = send(instances[2], session, talk.last_id, answers_to(questions))
-    instances[2].do(instances[2].last_call().respond, {})
+    instances[2].run_action(instances[2].last_call().respond, {})
     assert talk.messages == [result("original")]
 
 
 def test_without_questions_nothing_is_said_of_turns() -> None:
-    bench = Bench(multi_turn=True)
-    talk, call = bench.call(bench.open_session(capabilities=BOTH))
-    bench.do(call.respond, InputRequired(state=1))
-    bench.do(bench.last_call().respond, {})
+    harness = ServerHarness(multi_turn=True)
+    talk, call = harness.call(harness.open_session(capabilities=BOTH))
+    harness.run_action(call.respond, InputRequired(state=1))
+    harness.run_action(harness.last_call().respond, {})
     assert talk.json == result(1)
-    talk, call = bench.call(bench.open_session(capabilities=BOTH))
-    bench.do(call.respond, InputRequired({"name": NAME}))
-    session = bench.server.sessions[-1].id
+    talk, call = harness.call(harness.open_session(capabilities=BOTH))
+    harness.run_action(call.respond, InputRequired({"name": NAME}))
+    session = harness.server.sessions[-1].id
     assert session is not None
-    talk = send(bench, session.reveal(), talk.last_id, answers_to(talk.messages))
-    bench.do(bench.last_call().respond, InputRequired(state=1))
-    bench.do(bench.last_call().respond, {})
+    talk = send(harness, session.reveal(), talk.last_id, answers_to(talk.messages))
+    harness.run_action(harness.last_call().respond, InputRequired(state=1))
+    harness.run_action(harness.last_call().respond, {})
     assert talk.messages == [result(2)]
 
 
@@ -234,11 +240,11 @@ def test_a_turn_whose_stream_broke_is_read_by_get() -> None:
 def test_the_same_answers_again_do_not_run_it_twice() -> None:
     instances = new_instances(3)
     session, talk, questions = ask(instances)
-    cut = send(instances[1], session, talk.last_id, answers_to(questions)).gone()
+    cut = send(instances[1], session, talk.last_id, answers_to(questions)).lose_connection()
     (call,) = instances.entered
     again = send(instances[2], session, talk.last_id, answers_to(questions))
     newest = send(instances[1], session, talk.last_id, answers_to(questions))
-    instances[1].do(call.respond, {"done": True})
+    instances[1].run_action(call.respond, {"done": True})
     instances.wait(0.5)
     for reader in (again, newest, send(instances[0], session, talk.last_id, answers_to(questions))):
         assert reader.messages == [result("original", {"done": True})]
@@ -284,8 +290,8 @@ def test_one_answer_that_comes_alone_is_none() -> None:
     instances = new_instances()
     session, talk, questions = ask(instances, "a", "b")
     answers = answers_to(questions)
-    for bench, answer in zip(instances, answers, strict=True):
-        assert bench.post(answer, session).status == 202
+    for harness, answer in zip(instances, answers, strict=True):
+        assert harness.post(answer, session).status == 202
     assert instances.entered == []
     assert send(instances[1], session, talk.last_id, answers).status == 200
     assert len(instances.entered) == 1
@@ -341,18 +347,18 @@ def test_other_arrays_are_no_answers(body: list[Any]) -> None:
 
 
 def test_a_client_that_leaves_too_early_finds_the_result() -> None:
-    bench = Bench(multi_turn=True, store_works=False)
-    session = bench.open_session(capabilities=BOTH)
-    talk, call = bench.call(session)
-    bench.do(call.respond, InputRequired({"name": NAME}))
-    bench.use_store_once()
-    gone = send(bench, session, talk.last_id, answers_to(talk.messages)).gone()
+    harness = ServerHarness(multi_turn=True, store_works=False)
+    session = harness.open_session(capabilities=BOTH)
+    talk, call = harness.call(session)
+    harness.run_action(call.respond, InputRequired({"name": NAME}))
+    harness.use_store_once()
+    gone = send(harness, session, talk.last_id, answers_to(talk.messages)).lose_connection()
     for _ in range(5):
-        bench.use_store_once()
+        harness.use_store_once()
     assert gone.head is None
-    bench.store_works = True
-    bench.do(bench.last_call().respond, {})
-    again = send(bench, session, talk.last_id, answers_to(talk.messages))
+    harness.store_works = True
+    harness.run_action(harness.last_call().respond, {})
+    again = send(harness, session, talk.last_id, answers_to(talk.messages))
     assert again.messages == [result(1)]
 
 
@@ -363,7 +369,7 @@ def test_a_call_that_goes_on_is_a_call_like_others() -> None:
     (call,) = instances.entered
     assert instances[1].server.is_busy
     assert not call.is_above_high_water
-    assert instances[1].do(call.disconnect, retry=1) is True
+    assert instances[1].run_action(call.disconnect, retry=1) is True
     assert going_on.ended
     cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
     params = {"requestId": "original"}

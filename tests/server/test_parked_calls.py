@@ -18,22 +18,24 @@ from sansmcp import (
 from sansmcp.effects import StoreAppend, StoreRead
 from sansmcp.events import CallReceived, RefusalSent, ResponseUndelivered, StoreFailed
 
-from .bench import LATEST, PING, Bench, Talk, expect, methods, say
+from .harness import LATEST, PING, RawExchange, ServerHarness, expect, methods, report_progress_all
 from .instances import Instances
-from .pipe_bench import result
+from .pipe_harness import result
 from .test_rounds import ACCEPTED, ALL, NAME, ROOTS
 
 requirement = pytest.mark.requirement
 OLDER = ["2025-03-26", "2025-06-18", "2025-11-25"]
 
 
-def ask(instances: Instances, *names: str, version: str = LATEST) -> tuple[str, Talk, list[Any]]:
+def ask(
+    instances: Instances, *names: str, version: str = LATEST
+) -> tuple[str, RawExchange, list[Any]]:
     """A call at the first instance that is parked; its stream, and the questions."""
     session = instances.open_session(version, ALL)
     talk, call = instances[0].call(session, "original", version=version, token=7)
-    instances[0].do(call.progress, 1)
+    instances[0].run_action(call.progress, 1)
     required = InputRequired(dict.fromkeys(names or ("name",), NAME), {"saved": [1]})
-    assert instances[0].do(call.respond, required) is True
+    assert instances[0].run_action(call.respond, required) is True
     return session, talk, talk.messages[1:]
 
 
@@ -54,8 +56,8 @@ def test_an_answer_at_another_instance_goes_on_there(version: str) -> None:
     assert call.handler_input.state == {"saved": [1]}
     with pytest.raises(LocalProtocolError, match="grow"):
         call.progress(1, now=second.now)
-    second.do(call.progress, 2)
-    second.do(call.respond, {"done": True})
+    second.run_action(call.progress, 2)
+    second.run_action(call.respond, {"done": True})
     assert not talk.ended
     instances.wait(0.5)
     assert talk.messages[2]["params"] == {"progressToken": 7, "progress": 2}
@@ -67,14 +69,14 @@ def test_rounds_at_one_instance_after_the_other() -> None:
     instances = Instances(3)
     session, talk, questions = ask(instances)
     for number in (1, 2, 0, 0, 1):
-        bench = instances[number]
-        bench.post(answer_to(questions[-1]), session)
-        call = bench.last_call()
-        bench.do(call.respond, InputRequired({"again": NAME}))
+        harness = instances[number]
+        harness.post(answer_to(questions[-1]), session)
+        call = harness.last_call()
+        harness.run_action(call.respond, InputRequired({"again": NAME}))
         instances.wait(0.5)
         questions = talk.messages[1:]
     instances[2].post(answer_to(questions[-1]), session)
-    instances[2].do(instances[2].last_call().respond, {})
+    instances[2].run_action(instances[2].last_call().respond, {})
     instances.wait(0.5)
     assert talk.messages[-1] == result("original")
     assert talk.ended
@@ -87,7 +89,7 @@ def test_the_rounds_of_a_parked_call_are_limited() -> None:
     instances = Instances(limits=Limits(max_rounds=2))
     session, talk, questions = ask(instances)
     instances[1].post(answer_to(questions[-1]), session)
-    instances[1].do(instances[1].last_call().respond, InputRequired({"again": NAME}))
+    instances[1].run_action(instances[1].last_call().respond, InputRequired({"again": NAME}))
     instances.wait(0.5)
     instances[0].post(answer_to(talk.messages[-1]), session)
     call = instances[0].last_call()
@@ -99,13 +101,13 @@ def test_the_rounds_of_a_parked_call_are_limited() -> None:
 def test_answers_at_several_instances_enter_the_handler_once() -> None:
     instances = Instances(3)
     session, _, questions = ask(instances, "a", "b", "c")
-    for bench, question in zip(instances, questions, strict=True):
+    for harness, question in zip(instances, questions, strict=True):
         assert instances.entered == []
-        bench.post(answer_to(question), session)
+        harness.post(answer_to(question), session)
     assert set(instances[2].last_call().handler_input.input_responses) == {"a", "b", "c"}
-    for bench in instances:
+    for harness in instances:
         for question in questions:
-            assert bench.post(answer_to(question), session).status == 202
+            assert harness.post(answer_to(question), session).status == 202
     assert instances.entered == []
 
 
@@ -114,13 +116,13 @@ def test_two_instances_add_an_answer_at_the_same_time() -> None:
     instances = Instances(3)
     session, _, (a, b) = ask(instances, "a", "b")
     first, second = instances[1:]
-    for bench in (first, second):
-        bench.post(PING, session)
-        bench.store_works = False
+    for harness in (first, second):
+        harness.post(PING, session)
+        harness.store_works = False
     talks = first.post(answer_to(a), session), second.post(answer_to(b), session)
-    for bench in (first, second):
+    for harness in (first, second):
         for _ in ("session", "turn", "answers", "cancellation"):
-            assert isinstance(bench.use_store_once(), StoreRead)
+            assert isinstance(harness.use_store_once(), StoreRead)
     assert isinstance(first.use_store_once(), StoreAppend)
     assert (talks[0].status, talks[1].status) == (202, None)
     assert isinstance(second.use_store_once(), StoreAppend)
@@ -135,11 +137,11 @@ def test_two_instances_add_an_answer_at_the_same_time() -> None:
 def test_the_asking_instance_is_killed() -> None:
     first, second, third = instances = Instances(3)
     session, talk, (question,) = ask(instances)
-    talk.gone()
+    talk.lose_connection()
     instances.remove(first)
     resumed = third.get(session, talk.last_id)
     second.post(answer_to(question), session)
-    second.do(second.last_call().respond, {})
+    second.run_action(second.last_call().respond, {})
     instances.wait(0.5)
     assert resumed.messages == [result("original")]
     assert resumed.ended
@@ -160,8 +162,8 @@ def test_answers_may_be_as_deep_as_all_that_comes() -> None:
     deep: dict[str, Any] = {}
     for _ in range(8):
         deep = {"x": deep}
-    for bench, question in zip(instances, questions, strict=True):
-        assert bench.post(result(question["id"], deep), session).status == 202
+    for harness, question in zip(instances, questions, strict=True):
+        assert harness.post(result(question["id"], deep), session).status == 202
     (call,) = instances.entered
     assert dict(call.handler_input.input_responses) == {"a": deep, "b": deep}
 
@@ -227,38 +229,38 @@ def test_a_lost_turn_of_the_only_instance_ends_its_call(is_read: bool) -> None:
 
     A reader that is not there is not told, and finds out when it comes back.
     """
-    bench = Bench(limits=Limits(max_stored_entries=3))
-    session = bench.open_session(capabilities=ALL)
-    talk, call = bench.call(session)
-    bench.do(call.respond, InputRequired({"name": NAME}))
+    harness = ServerHarness(limits=Limits(max_stored_entries=3))
+    session = harness.open_session(capabilities=ALL)
+    talk, call = harness.call(session)
+    harness.run_action(call.respond, InputRequired({"name": NAME}))
     (question,) = talk.messages
     if not is_read:
-        talk.gone()
-    _, other = bench.call(session)
-    say(bench, other, "a", "b", "c", "d")
-    expect(bench.post(answer_to(question), session), 400, "unknown_turn")
+        talk.lose_connection()
+    _, other = harness.call(session)
+    report_progress_all(harness, other, "a", "b", "c", "d")
+    expect(harness.post(answer_to(question), session), 400, "unknown_turn")
     assert talk.aborted is is_read
-    expect(bench.get(session, talk.last_id), 400, "unknown_event_id")
+    expect(harness.get(session, talk.last_id), 400, "unknown_event_id")
 
 
 def test_answers_that_are_late_are_still_ignored() -> None:
-    bench = Bench()
-    session = bench.open_session(capabilities=ALL)
-    talk, call = bench.call(session)
-    bench.do(call.respond, InputRequired({"name": NAME}))
+    harness = ServerHarness()
+    session = harness.open_session(capabilities=ALL)
+    talk, call = harness.call(session)
+    harness.run_action(call.respond, InputRequired({"name": NAME}))
     (question,) = talk.messages
-    bench.post(answer_to(question), session)
-    bench.do(bench.last_call().respond, {})
-    assert bench.post(answer_to(question), session).status == 202
+    harness.post(answer_to(question), session)
+    harness.run_action(harness.last_call().respond, {})
+    assert harness.post(answer_to(question), session).status == 202
     assert methods(talk)[-1] == "answer"
 
 
 def test_lost_turns_are_told_to_the_application_where_nobody_waits() -> None:
-    bench = Bench()
-    session = bench.open_session("2025-03-26", ALL)
+    harness = ServerHarness()
+    session = harness.open_session("2025-03-26", ALL)
     answers = [result("nothing-here-at-all-1.0", ACCEPTED)]
-    assert bench.post(answers, session, "2025-03-26").status == 202
-    event = bench.events[-1]
+    assert harness.post(answers, session, "2025-03-26").status == 202
+    event = harness.events[-1]
     assert isinstance(event, RefusalSent)
     assert event.error.reason == "unknown_turn"
 
@@ -277,7 +279,7 @@ def test_a_store_that_fails_lets_the_client_answer_again() -> None:
         assert (talk.status, talk.error["data"]["reason"]) == (503, "store_failed")
     lost = second.post(answer_to(question), session)
     second.use_store_once()
-    lost.gone()
+    lost.lose_connection()
     second.fail_store_once()
     assert lost.head is None
     second.store_works = True
@@ -295,12 +297,12 @@ def test_an_instance_that_has_stopped_takes_no_more_answers() -> None:
     answered = second.post(answer_to(question), session)
     for _ in ("session", "turn", "answers"):
         second.use_store_once()
-    second.do(second.server.shut_down)
+    second.run_action(second.server.shut_down)
     while second.waiting:
         second.use_store_once()
     assert (answered.status, answered.error["data"]["reason"]) == (503, "shutting_down")
     assert third.post(answer_to(question), session).status == 202
-    third.do(third.last_call().respond, {})
+    third.run_action(third.last_call().respond, {})
     instances.wait(0.5)
     assert talk.messages[-1] == result("original")
 
@@ -314,7 +316,7 @@ def test_a_call_whose_last_answer_is_stored_by_an_instance_that_has_stopped_ends
     second.post(answer_to(question), session)
     for _ in ("session", "turn", "answers", "cancellation"):
         second.use_store_once()
-    second.do(second.server.shut_down)
+    second.run_action(second.server.shut_down)
     while second.waiting:
         second.use_store_once()
     instances.wait(0.5)
@@ -324,13 +326,13 @@ def test_a_call_whose_last_answer_is_stored_by_an_instance_that_has_stopped_ends
 
 
 def test_a_store_that_fails_while_a_call_is_parked_loses_the_call() -> None:
-    bench = Bench(store_works=False)
-    session = bench.open_session(capabilities=ALL)
-    talk, call = bench.call(session)
-    bench.do(call.respond, InputRequired({"name": NAME}))
-    bench.fail_store_once()
+    harness = ServerHarness(store_works=False)
+    session = harness.open_session(capabilities=ALL)
+    talk, call = harness.call(session)
+    harness.run_action(call.respond, InputRequired({"name": NAME}))
+    harness.fail_store_once()
     assert talk.aborted
-    (event,) = bench.events
+    (event,) = harness.events
     assert isinstance(event, StoreFailed)
     assert event.lost
 
@@ -338,53 +340,53 @@ def test_a_store_that_fails_while_a_call_is_parked_loses_the_call() -> None:
 @pytest.mark.parametrize("is_read", [True, False])
 def test_a_call_goes_on_that_was_parked_though_the_store_seemed_to_fail(is_read: bool) -> None:
     """The reply of a store can get lost. The client has the questions by another way: the log."""
-    bench = Bench(store_works=False)
-    session = bench.open_session(capabilities=ALL)
-    talk, call = bench.call(session)
-    bench.do(call.respond, InputRequired({"name": NAME}))
-    append = bench.waiting[0]
+    harness = ServerHarness(store_works=False)
+    session = harness.open_session(capabilities=ALL)
+    talk, call = harness.call(session)
+    harness.run_action(call.respond, InputRequired({"name": NAME}))
+    append = harness.waiting[0]
     if not is_read:
-        talk.gone()
+        talk.lose_connection()
     assert isinstance(append, StoreAppend)
-    assert bench.store.append(append.stream, append.entries, now=bench.now)
-    bench.fail_store_once()
+    assert harness.store.append(append.stream, append.entries, now=harness.now)
+    harness.fail_store_once()
     assert talk.aborted is is_read
-    bench.use_store_once()  # where a cancellation would be left
-    bench.store_works = True
+    harness.use_store_once()  # where a cancellation would be left
+    harness.store_works = True
     question = json.loads(append.entries[0].data)
-    assert bench.post(answer_to(question), session).status == 202
-    bench.do(bench.last_call().respond, {"done": True})
-    (answer,) = bench.get(session, f"{append.stream.stream}-1").messages
+    assert harness.post(answer_to(question), session).status == 202
+    harness.run_action(harness.last_call().respond, {"done": True})
+    (answer,) = harness.get(session, f"{append.stream.stream}-1").messages
     assert answer == result(1, {"done": True})
 
 
 def test_without_a_store_any_more_the_call_waits_in_memory() -> None:
-    bench = Bench(store_works=False)
-    session = bench.open_session(capabilities=ALL)
-    talk, call = bench.call(session)
-    say(bench, call, "a")
-    bench.fail_store_once()
-    bench.do(call.respond, InputRequired({"name": NAME, "roots": ROOTS}))
+    harness = ServerHarness(store_works=False)
+    session = harness.open_session(capabilities=ALL)
+    talk, call = harness.call(session)
+    report_progress_all(harness, call, "a")
+    harness.fail_store_once()
+    harness.run_action(call.respond, InputRequired({"name": NAME, "roots": ROOTS}))
     for question in talk.messages[1:]:
-        bench.post(answer_to(question), session)
-    bench.do(bench.last_call().respond, {})
+        harness.post(answer_to(question), session)
+    harness.run_action(harness.last_call().respond, {})
     assert talk.messages[-1] == result(1)
 
 
 def test_a_session_that_ends_takes_its_parked_calls_along() -> None:
-    bench = Bench(store_works=False)
-    session = bench.open_session(capabilities=ALL)
-    talk, call = bench.call(session)
-    bench.do(call.respond, InputRequired({"name": NAME}))
-    bench.use_store_once()
+    harness = ServerHarness(store_works=False)
+    session = harness.open_session(capabilities=ALL)
+    talk, call = harness.call(session)
+    harness.run_action(call.respond, InputRequired({"name": NAME}))
+    harness.use_store_once()
     (question,) = talk.messages
-    bench.post(answer_to(question), session)
-    bench.use_store_once()
-    bench.send("DELETE", {"mcp-session-id": session})
-    while bench.waiting:
-        bench.use_store_once()
+    harness.post(answer_to(question), session)
+    harness.use_store_once()
+    harness.send("DELETE", {"mcp-session-id": session})
+    while harness.waiting:
+        harness.use_store_once()
     assert talk.ended
-    assert not any(isinstance(event, CallReceived) for event in bench.events)
+    assert not any(isinstance(event, CallReceived) for event in harness.events)
 
 
 def test_what_another_instance_goes_on_with_is_not_written_here_any_more() -> None:
@@ -392,7 +394,7 @@ def test_what_another_instance_goes_on_with_is_not_written_here_any_more() -> No
     first, second = instances = Instances()
     session = instances.open_session()
     talk, call = first.call(session)
-    say(first, call, "a")
+    report_progress_all(first, call, "a")
     cursor = EventId.decode(talk.last_id)
     assert cursor is not None
     log = StreamKey("", session, cursor.stream)
@@ -400,8 +402,8 @@ def test_what_another_instance_goes_on_with_is_not_written_here_any_more() -> No
     entry = Entry(cursor.seq + 1, final, final=True)
     assert instances.store.append(log, (entry,), now=0)
     assert not instances.store.append(log, (entry,), now=0)
-    say(first, call, "b")
-    assert first.do(call.respond, {}) is False
+    report_progress_all(first, call, "b")
+    assert first.run_action(call.respond, {}) is False
     assert isinstance(first.events[-1], ResponseUndelivered)
     instances.wait(0.5)
     assert methods(talk) == ["a", "answer"]
@@ -410,8 +412,8 @@ def test_what_another_instance_goes_on_with_is_not_written_here_any_more() -> No
 
 
 def test_there_are_only_so_many_questions_at_once() -> None:
-    bench = Bench(limits=Limits(max_batch_messages=2))
-    _, call = bench.call(bench.open_session(capabilities=ALL))
+    harness = ServerHarness(limits=Limits(max_batch_messages=2))
+    _, call = harness.call(harness.open_session(capabilities=ALL))
     with pytest.raises(LocalProtocolError, match="More than 2"):
         call.respond(InputRequired(dict.fromkeys("abc", NAME)), now=0)
     assert call.is_running

@@ -11,7 +11,7 @@ from sansmcp import App, Client, Limits, LocalProtocolError, MemoryStore, Server
 from sansmcp.events import CallCompleted, CallFailed
 from sansmcp.testing import Link, Pair, sequential_tokens
 
-from .bench import LATEST, Bench, Talk, methods, request, say
+from .harness import LATEST, RawExchange, ServerHarness, methods, report_progress_all, request
 from .instances import Instances
 
 
@@ -54,25 +54,27 @@ def test_who_delays_the_stream_pays_for_it() -> None:
 # What is primed
 
 
-def test_every_response_of_a_stream_is_primed(bench: Bench) -> None:
+def test_every_response_of_a_stream_is_primed(harness: ServerHarness) -> None:
     """Row A12 of the review: a GET that resumes got an id with the next message only."""
-    session = bench.open_session()
-    talk, call = bench.call(session)
-    bench.wait(0)
-    say(bench, call, "a")
-    for reader in (talk, bench.get(session, talk.last_id)):
-        again = bench.get(session, reader.last_id)
+    session = harness.open_session()
+    talk, call = harness.call(session)
+    harness.wait(0)
+    report_progress_all(harness, call, "a")
+    for reader in (talk, harness.get(session, talk.last_id)):
+        again = harness.get(session, reader.last_id)
         (event,) = again.events
         assert (event.data, event.id) == ("", talk.last_id)
 
 
-def test_before_the_first_message_a_stream_is_resumed_at_its_beginning(bench: Bench) -> None:
-    session = bench.open_session()
-    talk, call = bench.call(session)
-    bench.wait(0)
-    resumed = bench.get(session, talk.gone().last_id)
+def test_before_the_first_message_a_stream_is_resumed_at_its_beginning(
+    harness: ServerHarness,
+) -> None:
+    session = harness.open_session()
+    talk, call = harness.call(session)
+    harness.wait(0)
+    resumed = harness.get(session, talk.lose_connection().last_id)
     assert [event.id for event in resumed.events] == [talk.last_id]
-    bench.do(call.respond, {})
+    harness.run_action(call.respond, {})
     assert methods(resumed) == ["answer"]
     assert resumed.ended
 
@@ -88,65 +90,65 @@ def test_an_id_means_the_same_to_every_instance() -> None:
     first.wait(0)
     (primer,) = talk.events
     assert primer.data == ""
-    resumed = second.get(session, talk.gone().last_id)
+    resumed = second.get(session, talk.lose_connection().last_id)
     assert [event.id for event in resumed.events] == [primer.id]
-    first.do(call.respond, {})
+    first.run_action(call.respond, {})
     instances.wait(0.5)
     assert methods(resumed) == ["answer"]
     assert resumed.ended
 
 
-def opening() -> tuple[Bench, Talk, ServerCall]:
+def opening() -> tuple[ServerHarness, RawExchange, ServerCall]:
     """A call at one of several instances; its store has just been asked to note the stream."""
-    bench = Bench(shared_store=True)
-    session = bench.open_session()
-    bench.store_works = False
-    talk = bench.post(request(1), session)
-    bench.use_store_once()
-    call = bench.last_call()
-    bench.wait(0)
+    harness = ServerHarness(shared_store=True)
+    session = harness.open_session()
+    harness.store_works = False
+    talk = harness.post(request(1), session)
+    harness.use_store_once()
+    call = harness.last_call()
+    harness.wait(0)
     assert (talk.status, talk.body) == (200, b"")
-    return bench, talk, call
+    return harness, talk, call
 
 
 def test_among_instances_no_id_is_told_before_it_is_stored() -> None:
-    bench, talk, call = opening()
-    bench.use_store_once()
+    harness, talk, call = opening()
+    harness.use_store_once()
     assert [event.data for event in talk.events] == [""]
-    bench.do(call.respond, {})
+    harness.run_action(call.respond, {})
     assert methods(talk) == []
-    bench.use_store_once()
+    harness.use_store_once()
     assert methods(talk) == ["answer"]
 
 
 def test_among_instances_a_client_is_let_go_when_it_has_an_id() -> None:
     """Found by an attack on row A1: it was let go with no id, and could not come back."""
-    bench, talk, call = opening()
-    assert bench.do(call.disconnect, retry=1) is True
+    harness, talk, call = opening()
+    assert harness.run_action(call.disconnect, retry=1) is True
     assert not talk.ended
-    say(bench, call, "a")
-    bench.use_store_once()
+    report_progress_all(harness, call, "a")
+    harness.use_store_once()
     assert [(bool(event.id), event.retry) for event in talk.events] == [(True, None), (True, 1000)]
     assert talk.ended
 
 
 def test_among_instances_a_client_that_never_gets_an_id_stays() -> None:
-    bench, talk, call = opening()
-    assert bench.do(call.disconnect, retry=1) is True
-    bench.fail_store_once()
-    bench.do(call.respond, {})
+    harness, talk, call = opening()
+    assert harness.run_action(call.disconnect, retry=1) is True
+    harness.fail_store_once()
+    harness.run_action(call.respond, {})
     assert methods(talk) == ["answer"]
-    standalone = Bench(shared_store=True)
+    standalone = ServerHarness(shared_store=True)
     reader = standalone.get(standalone.open_session())
-    assert standalone.do(standalone.server.disconnect_streams) == 0
+    assert standalone.run_action(standalone.server.disconnect_streams) == 0
     assert not reader.ended
 
 
 def test_without_the_store_no_id_is_told() -> None:
-    bench, talk, call = opening()
-    bench.fail_store_once()
+    harness, talk, call = opening()
+    harness.fail_store_once()
     assert talk.events == []
-    bench.do(call.respond, {})
+    harness.run_action(call.respond, {})
     assert [(event.id, bool(event.data)) for event in talk.events] == [(None, True)]
     assert talk.ended
 
@@ -156,70 +158,70 @@ def test_without_the_store_no_id_is_told() -> None:
 
 def test_each_response_says_once_when_to_come_back() -> None:
     """Row A1 of the review: a server could say it only in the moment it sent a client away."""
-    bench = Bench(retry=1.5)
-    session = bench.open_session()
-    talk, call = bench.call(session)
-    say(bench, call, "a", "b")
-    standalone = bench.get(session)
-    for reader in (talk, standalone, bench.get(session, talk.events[0].id)):
+    harness = ServerHarness(retry=1.5)
+    session = harness.open_session()
+    talk, call = harness.call(session)
+    report_progress_all(harness, call, "a", "b")
+    standalone = harness.get(session)
+    for reader in (talk, standalone, harness.get(session, talk.events[0].id)):
         assert [event.retry for event in reader.events][:1] == [1500]
         assert [event.retry for event in reader.events][1:] == [None] * (len(reader.events) - 1)
 
 
 @pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18"])
 def test_older_clients_are_told_with_the_first_message(version: str) -> None:
-    bench = Bench(retry=0.25)
-    session = bench.open_session(version)
-    talk, call = bench.call(session, version=None)
-    say(bench, call, "a", "b")
+    harness = ServerHarness(retry=0.25)
+    session = harness.open_session(version)
+    talk, call = harness.call(session, version=None)
+    report_progress_all(harness, call, "a", "b")
     assert [event.retry for event in talk.events] == [250, None]
-    assert [event.retry for event in bench.get(session, talk.events[0].id).events] == [250]
+    assert [event.retry for event in harness.get(session, talk.events[0].id).events] == [250]
 
 
 def test_without_a_store_nobody_can_come_back() -> None:
-    bench = Bench(retry=1, resumable=False)
-    talk, call = bench.call(bench.open_session())
-    say(bench, call, "a")
+    harness = ServerHarness(retry=1, resumable=False)
+    talk, call = harness.call(harness.open_session())
+    report_progress_all(harness, call, "a")
     assert [event.retry for event in talk.events] == [None]
 
 
 @pytest.mark.parametrize("wrong", [-1, float("inf"), float("nan"), "1", True])
 def test_nobody_comes_back_at_no_time(wrong: Any) -> None:
     with pytest.raises(LocalProtocolError, match="retry must"):
-        Bench(retry=wrong)
+        ServerHarness(retry=wrong)
 
 
 def test_standalone_streams_are_let_go() -> None:
     """Row A1 of the review: only the streams of calls could be polled."""
-    bench = Bench(retry=2)
-    session, idle = bench.open_session(), bench.open_session()
-    talk, call = bench.call(session)
-    say(bench, call, "a")
-    standalone = bench.get(session)
-    older = bench.get(bench.open_session("2025-06-18"))
-    assert bench.do(bench.server.disconnect_streams) == 1
+    harness = ServerHarness(retry=2)
+    session, idle = harness.open_session(), harness.open_session()
+    talk, call = harness.call(session)
+    report_progress_all(harness, call, "a")
+    standalone = harness.get(session)
+    older = harness.get(harness.open_session("2025-06-18"))
+    assert harness.run_action(harness.server.disconnect_streams) == 1
     assert (standalone.ended, standalone.aborted) == (True, False)
     assert [(event.data, event.retry) for event in standalone.events] == [("", 2000), ("", 2000)]
     assert not talk.ended
     assert not older.ended
-    bench.do(bench.server.publish, "notifications/tools/list_changed")
-    back = bench.get(session, standalone.last_id)
+    harness.run_action(harness.server.publish, "notifications/tools/list_changed")
+    back = harness.get(session, standalone.last_id)
     assert methods(back) == ["notifications/tools/list_changed"]
-    assert bench.do(bench.server.disconnect_streams, retry=0.5) == 1
+    assert harness.run_action(harness.server.disconnect_streams, retry=0.5) == 1
     assert back.events[-1].retry == 500
-    assert bench.get(idle).status == 200
+    assert harness.get(idle).status == 200
 
 
 def test_there_are_no_streams_to_be_let_go() -> None:
-    unstored = Bench(resumable=False)
+    unstored = ServerHarness(resumable=False)
     standalone = unstored.get(unstored.open_session())
-    assert unstored.do(unstored.server.disconnect_streams) == 0
+    assert unstored.run_action(unstored.server.disconnect_streams) == 0
     assert not standalone.ended
-    modern = Bench(versions=("2026-07-28",))
-    assert modern.do(modern.server.disconnect_streams) == 0
-    modern.do(modern.server.publish, "notifications/tools/list_changed")
+    modern = ServerHarness(versions=("2026-07-28",))
+    assert modern.run_action(modern.server.disconnect_streams) == 0
+    modern.run_action(modern.server.publish, "notifications/tools/list_changed")
     with pytest.raises(LocalProtocolError, match="retry must"):
-        modern.do(modern.server.disconnect_streams, retry=-1)
+        modern.run_action(modern.server.disconnect_streams, retry=-1)
 
 
 def test_a_planned_stop_says_when_to_come_back() -> None:
@@ -227,14 +229,14 @@ def test_a_planned_stop_says_when_to_come_back() -> None:
     first, second = instances = Instances(retry=3)
     session = instances.open_session()
     talk, call = first.call(session)
-    say(first, call, "a")
-    talk.gone()
-    first.do(call.respond, {})
+    report_progress_all(first, call, "a")
+    talk.lose_connection()
+    first.run_action(call.respond, {})
     other, parked = second.call(session)
     standalone = first.get(session)
-    say(first, first.server.sessions[0], "x")
+    report_progress_all(first, first.server.sessions[0], "x")
     following = first.get(session, talk.last_id)
-    first.do(first.server.shut_down)
+    first.run_action(first.server.shut_down)
     for reader in (standalone,):
         assert (reader.ended, reader.aborted) == (True, False)
         assert reader.events[-1].retry == 3000
@@ -246,8 +248,8 @@ def test_a_planned_stop_says_when_to_come_back() -> None:
 
 
 def test_without_other_instances_nobody_is_told_to_come_back() -> None:
-    bench = Bench(retry=3)
-    standalone = bench.get(bench.open_session())
-    bench.do(bench.server.shut_down)
+    harness = ServerHarness(retry=3)
+    standalone = harness.get(harness.open_session())
+    harness.run_action(harness.server.shut_down)
     assert [event.retry for event in standalone.events] == [3000]
     assert standalone.ended

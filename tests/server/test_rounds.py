@@ -17,8 +17,8 @@ from sansmcp import (
 )
 from sansmcp.events import CallCancelled, CallReceived, ResponseUndelivered
 
-from .bench import Bench, Talk, methods, notification, request
-from .pipe_bench import Pipe, result
+from .harness import RawExchange, ServerHarness, methods, notification, request
+from .pipe_harness import Pipe, result
 
 requirement = pytest.mark.requirement
 ALL: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
@@ -32,28 +32,30 @@ class Peer:
 
     def __init__(self, kind: str, capabilities: dict[str, Any], **settings: Any) -> None:
         self.pipe = Pipe(**settings).open(capabilities=capabilities) if kind == "stdio" else None
-        self.bench = self.pipe.bench if self.pipe else Bench(resumable=kind == "store", **settings)
-        self.session = "" if self.pipe else self.bench.open_session(capabilities=capabilities)
-        self.talk: Talk | None = None
+        self.harness = (
+            self.pipe.harness if self.pipe else ServerHarness(resumable=kind == "store", **settings)
+        )
+        self.session = "" if self.pipe else self.harness.open_session(capabilities=capabilities)
+        self.talk: RawExchange | None = None
         self.heard: list[Any] = []
 
     def call(self, method: str = "tools/call", id: Any = 1) -> ServerCall:
         if self.pipe is not None:
             return self.pipe.call(id, method)
-        self.talk, call = self.bench.call(self.session, id, method=method)
+        self.talk, call = self.harness.call(self.session, id, method=method)
         return call
 
     def say(self, message: dict[str, Any]) -> None:
         if self.pipe is not None:
             self.pipe.say(message)
         else:
-            assert self.bench.post(message, self.session).status == 202
+            assert self.harness.post(message, self.session).status == 202
 
     @property
     def messages(self) -> list[Any]:
         """What the server has said since the last look."""
         if self.pipe is not None:
-            return self.pipe.settle().said
+            return self.pipe.run_pending().said
         assert self.talk is not None
         if self.talk.header("content-type") == "application/json":
             return [self.talk.json]
@@ -62,12 +64,12 @@ class Peer:
 
     def entered(self) -> ServerCall:
         """The call whose handler was just entered again."""
-        event = self.bench.events.pop()
+        event = self.harness.events.pop()
         assert isinstance(event, CallReceived)
         return event.call
 
     def do(self, action: Callable[..., Any], *arguments: Any) -> Any:
-        return self.bench.do(action, *arguments)
+        return self.harness.run_action(action, *arguments)
 
 
 @pytest.fixture(params=["store", "no store", "stdio"])
@@ -88,14 +90,14 @@ def test_the_questions_are_requests_and_the_handler_is_entered_again(peer: Peer)
     assert (name["method"], name["params"]) == (NAME.method, NAME.params)
     assert (roots["method"], roots["params"]) == ("roots/list", {})
     peer.say(result(roots["id"], {"roots": []}))
-    assert peer.bench.events == []
+    assert peer.harness.events == []
     peer.say(result(name["id"], ACCEPTED))
     call = peer.entered()
     assert call.handler_input.input_responses == {"name": ACCEPTED, "roots": {"roots": []}}
     assert call.handler_input.state == {"n": 1}
     peer.do(call.respond, {"content": []})
     assert peer.messages == [result(1, {"content": []})]
-    assert peer.bench.server.is_busy is False
+    assert peer.harness.server.is_busy is False
 
 
 def test_many_rounds(peer: Peer) -> None:
@@ -142,7 +144,7 @@ def test_answers_that_come_twice_count_once(peer: Peer) -> None:
     for _ in range(2):
         peer.say(result(asked["id"], ACCEPTED))
     peer.entered()
-    assert peer.bench.events == []
+    assert peer.harness.events == []
 
 
 def test_a_client_that_cannot_be_asked_is_told(kind: str) -> None:
@@ -204,7 +206,7 @@ def test_answers_that_never_come(kind: str) -> None:
     peer.do(call.respond, InputRequired({"name": NAME, "roots": ROOTS}))
     name, roots = peer.messages
     peer.say(result(roots["id"]))
-    (peer.pipe or peer.bench).wait(60)
+    (peer.pipe or peer.harness).wait(60)
     withdrawn, answer = peer.messages
     assert (withdrawn["method"], withdrawn["params"]["requestId"]) == (
         "notifications/cancelled",
@@ -212,7 +214,7 @@ def test_answers_that_never_come(kind: str) -> None:
     )
     assert answer["error"]["data"]["reason"] == "no_input"
     peer.say(result(name["id"], ACCEPTED))
-    assert peer.bench.events == []
+    assert peer.harness.events == []
     assert not call.is_running
 
 
@@ -223,35 +225,35 @@ def test_a_call_is_cancelled_while_it_waits(kind: str) -> None:
     peer.do(call.respond, InputRequired({"name": NAME}))
     (asked,) = peer.messages
     peer.say(notification("notifications/cancelled", requestId=1))
-    assert isinstance(peer.bench.events.pop(), CallCancelled)
+    assert isinstance(peer.harness.events.pop(), CallCancelled)
     peer.say(result(asked["id"], ACCEPTED))
-    assert peer.bench.events == []
-    assert peer.bench.server.is_busy is False
+    assert peer.harness.events == []
+    assert peer.harness.server.is_busy is False
 
 
 def test_a_client_that_has_left_cannot_be_asked() -> None:
     peer = Peer("no store", ALL)
     call = peer.call()
     assert peer.talk is not None
-    peer.talk.gone()
+    peer.talk.lose_connection()
     assert peer.do(call.respond, InputRequired({"name": NAME})) is False
-    (event,) = peer.bench.events
+    (event,) = peer.harness.events
     assert isinstance(event, ResponseUndelivered)
     assert not call.is_running
 
 
 def test_calls_of_a_batch_ask_together() -> None:
-    bench = Bench()
-    session = bench.open_session("2025-03-26", ALL)
-    talk = bench.post([request(1), request(2)], session, "2025-03-26")
-    calls = [event.call for event in bench.events if isinstance(event, CallReceived)]
-    bench.events.clear()
+    harness = ServerHarness()
+    session = harness.open_session("2025-03-26", ALL)
+    talk = harness.post([request(1), request(2)], session, "2025-03-26")
+    calls = [event.call for event in harness.events if isinstance(event, CallReceived)]
+    harness.events.clear()
     for call in calls:
-        bench.do(call.respond, InputRequired({"name": NAME}))
+        harness.run_action(call.respond, InputRequired({"name": NAME}))
     assert methods(talk) == ["elicitation/create"] * 2
     answers = [result(message["id"], ACCEPTED) for message in talk.messages]
-    bench.post(answers, session, "2025-03-26")
+    harness.post(answers, session, "2025-03-26")
     for _ in range(2):
-        bench.do(bench.last_call().respond, {})
+        harness.run_action(harness.last_call().respond, {})
     assert sorted(message["id"] for message in talk.messages[2:]) == [1, 2]
     assert talk.ended

@@ -19,8 +19,8 @@ from sansmcp.events import (
 from sansmcp.server.calls import CallOwner
 from sansmcp.states import SessionState
 
-from .bench import LATEST, Bench, initialize, notification, request
-from .pipe_bench import Pipe, reason, result
+from .harness import LATEST, ServerHarness, initialize, notification, request
+from .pipe_harness import Pipe, reason, result
 
 requirement = pytest.mark.requirement
 OLDER = ["2024-11-05", "2025-03-26", "2025-06-18"]
@@ -46,7 +46,7 @@ def test_the_handshake(version: str) -> None:
         )
     ]
     session = pipe.session
-    assert pipe.bench.events == [SessionOpened(session)]
+    assert pipe.harness.events == [SessionOpened(session)]
     assert session.id is None
     assert session.revision.name == version
     assert session.client_info == {"name": "bench", "version": "1"}
@@ -69,7 +69,7 @@ def test_an_unknown_version_is_answered_with_the_newest(version: str) -> None:
 def test_initialize_without_a_version_can_be_mended() -> None:
     pipe = Pipe().say(request(0, "initialize"))
     assert reason(pipe.said[0]) == (-32602, "invalid_params")
-    assert pipe.bench.server.sessions == ()
+    assert pipe.harness.server.sessions == ()
     pipe.open()
 
 
@@ -83,10 +83,10 @@ def test_a_second_initialize_is_refused_and_changes_nothing() -> None:
 
 def test_sessions_are_bounded_over_all_pipes() -> None:
     pipe = Pipe(limits=Limits(max_sessions=1))
-    pipe.bench.post(PING, pipe.bench.open_session())
+    pipe.harness.post(PING, pipe.harness.open_session())
     (answer,) = pipe.say(initialize()).said
     assert reason(answer) == (-32600, "too_many_sessions")
-    assert len(pipe.bench.server.sessions) == 1
+    assert len(pipe.harness.server.sessions) == 1
 
 
 # Before the handshake
@@ -132,7 +132,7 @@ def test_a_call_is_answered_with_its_own_id(id: int | str) -> None:
     pipe = Pipe().open()
     call = pipe.call(id, name="echo")
     assert call.request == Request(id, "tools/call", {"name": "echo"})
-    assert pipe.bench.do(call.respond, {"text": "ü"})
+    assert pipe.harness.run_action(call.respond, {"text": "ü"})
     (answer,) = pipe.said
     assert answer == result(id, {"text": "ü"})
     assert type(answer["id"]) is type(id)
@@ -143,9 +143,9 @@ def test_a_call_is_answered_with_its_own_id(id: int | str) -> None:
 def test_answers_are_sent_when_they_are_there() -> None:
     pipe = Pipe().open()
     first, second = pipe.call(1), pipe.call(2)
-    pipe.bench.do(second.respond, {})
+    pipe.harness.run_action(second.respond, {})
     assert pipe.said == [result(2)]
-    pipe.bench.do(first.respond_error, -32002, "no such thing", {"uri": "x"})
+    pipe.harness.run_action(first.respond_error, -32002, "no such thing", {"uri": "x"})
     (answer,) = pipe.said
     assert answer["error"] == {"code": -32002, "message": "no such thing", "data": {"uri": "x"}}
 
@@ -163,7 +163,7 @@ def test_the_id_of_a_running_call_is_refused_and_free_again_after_it() -> None:
     call = pipe.call(1)
     (answer,) = pipe.say(request(1)).said
     assert reason(answer) == (-32600, "duplicate_request_id")
-    pipe.bench.do(call.respond, {})
+    pipe.harness.run_action(call.respond, {})
     assert pipe.said == [result(1)]
     assert pipe.call(1).is_running
 
@@ -182,7 +182,7 @@ def test_line_ends_within_strings_do_not_end_lines() -> None:
     text = "a\nb\rc\r\nd\u2028\u2029\x85\0e"
     call = pipe.call(1, text=text)
     assert call.request.params == {"text": text}
-    pipe.bench.do(call.respond, {"text": text})
+    pipe.harness.run_action(call.respond, {"text": text})
     assert pipe.said == [result(1, {"text": text})]
 
 
@@ -192,13 +192,13 @@ def test_line_ends_within_strings_do_not_end_lines() -> None:
 def test_notifications_go_both_ways() -> None:
     pipe = Pipe().open()
     pipe.say(notification("notifications/roots/list_changed"))
-    (event,) = pipe.bench.events
+    (event,) = pipe.harness.events
     assert isinstance(event, ClientNotified)
     assert event.peer is pipe.session
     assert event.notification.method == "notifications/roots/list_changed"
     call = pipe.call()
-    assert pipe.bench.do(call.notify, "notifications/message", {"data": "x"})
-    assert pipe.bench.do(pipe.session.notify, "notifications/tools/list_changed")
+    assert pipe.harness.run_action(call.notify, "notifications/message", {"data": "x"})
+    assert pipe.harness.run_action(pipe.session.notify, "notifications/tools/list_changed")
     assert pipe.said == [
         notification("notifications/message", data="x"),
         {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"},
@@ -209,14 +209,14 @@ def test_notifications_go_both_ways() -> None:
 def test_progress() -> None:
     pipe = Pipe().open()
     call = pipe.call(1, _meta={"progressToken": "t"})
-    assert pipe.bench.do(call.progress, 0.25, 1.5, "nearly")
+    assert pipe.harness.run_action(call.progress, 0.25, 1.5, "nearly")
     assert pipe.said == [
         notification(
             "notifications/progress", progressToken="t", progress=0.25, total=1.5, message="nearly"
         )
     ]
-    pipe.bench.do(call.respond, {})
-    assert pipe.bench.do(call.progress, 1) is False
+    pipe.harness.run_action(call.respond, {})
+    assert pipe.harness.run_action(call.progress, 1) is False
     assert pipe.said == [result(1)]
 
 
@@ -225,19 +225,19 @@ def test_the_client_answers_the_servers_questions() -> None:
     call = pipe.call(1)
     with pytest.raises(LocalProtocolError, match="sampling"):
         call.ask("sampling/createMessage", timeout=1, now=0)
-    id = pipe.bench.do(call.ask, "elicitation/create", {"message": "?"}, timeout=30)
+    id = pipe.harness.run_action(call.ask, "elicitation/create", {"message": "?"}, timeout=30)
     assert pipe.said == [request(id, "elicitation/create", message="?")]
     pipe.say(result("1"), result(99), result(id, {"action": "decline"}), result(id))
-    assert pipe.bench.events == [
+    assert pipe.harness.events == [
         ClientResponseReceived(call, id, Response(id, {"action": "decline"}))
     ]
-    pipe.bench.do(call.respond, {})
+    pipe.harness.run_action(call.respond, {})
     assert pipe.said == [result(1)]
 
 
 def test_a_question_that_is_not_answered_in_time_is_withdrawn() -> None:
     pipe = Pipe().open()
-    id = pipe.bench.do(pipe.call().ask, "ping", timeout=30)
+    id = pipe.harness.run_action(pipe.call().ask, "ping", timeout=30)
     pipe.wait(30)
     assert pipe.events == [ClientResponseReceived]
     _, withdrawal = pipe.said
@@ -256,8 +256,8 @@ def test_a_cancelled_call_is_not_answered() -> None:
     )
     assert call.is_running
     pipe.say(notification(cancel, requestId=1, reason="bored"))
-    assert pipe.bench.events == [CallCancelled(call, "bored")]
-    assert pipe.bench.do(call.respond, {}) is False
+    assert pipe.harness.events == [CallCancelled(call, "bored")]
+    assert pipe.harness.run_action(call.respond, {}) is False
     pipe.say(notification(cancel, requestId=1))
     assert pipe.said == []
     assert pipe.events == [CallCancelled]
@@ -267,8 +267,8 @@ def test_a_cancelled_call_is_not_answered() -> None:
 def test_a_client_on_stdio_cannot_be_sent_away() -> None:
     pipe = Pipe().open()
     call = pipe.call(1)
-    assert pipe.bench.do(call.disconnect) is False
-    assert pipe.bench.do(call.respond, {})
+    assert pipe.harness.run_action(call.disconnect) is False
+    assert pipe.harness.run_action(call.respond, {})
     assert pipe.said == [result(1)]
 
 
@@ -279,12 +279,12 @@ def test_a_client_on_stdio_cannot_be_sent_away() -> None:
 def test_a_batch_is_answered_by_one_array() -> None:
     pipe = Pipe().open("2025-03-26")
     pipe.say([request(1), notification("notifications/x"), request("b", "ping"), request(3)])
-    assert isinstance(pipe.bench.events.pop(), ClientNotified)
-    third, first = pipe.bench.last_call(), pipe.bench.last_call()
-    assert pipe.bench.do(third.respond, {})
-    assert pipe.bench.do(first.notify, "notifications/message")
+    assert isinstance(pipe.harness.events.pop(), ClientNotified)
+    third, first = pipe.harness.last_call(), pipe.harness.last_call()
+    assert pipe.harness.run_action(third.respond, {})
+    assert pipe.harness.run_action(first.notify, "notifications/message")
     assert pipe.said == [{"jsonrpc": "2.0", "method": "notifications/message"}]
-    pipe.bench.do(first.respond, {})
+    pipe.harness.run_action(first.respond, {})
     assert pipe.said == [[result("b"), result(3), result(1)]]
 
 
@@ -294,7 +294,7 @@ def test_a_batch_in_which_all_calls_are_cancelled_is_not_answered() -> None:
     pipe.say([request(1), request(2)], cancelled)
     assert pipe.said == []
     pipe.say([request(1), request(2)])
-    pipe.bench.do(pipe.bench.last_call().respond, {})
+    pipe.harness.run_action(pipe.harness.last_call().respond, {})
     pipe.say(cancelled[0])
     assert pipe.said == [[result(2)]]
 
@@ -351,32 +351,32 @@ def test_there_are_no_batches_before_initialize() -> None:
 def test_pipes_and_http_share_a_server_and_do_not_mix() -> None:
     pipe = Pipe()
     other = Pipe()
-    other.bench = pipe.bench
-    other.pipe = ServerPipe(pipe.bench.server, driver=other, now=0.0)
+    other.harness = pipe.harness
+    other.pipe = ServerPipe(pipe.harness.server, driver=other, now=0.0)
     pipe.open()
     other.open("2025-06-18")
-    session = pipe.bench.open_session()
+    session = pipe.harness.open_session()
     calls = pipe.call(1), other.call(1)
-    talk, third = pipe.bench.call(session, 1)
+    talk, third = pipe.harness.call(session, 1)
     for number, call in enumerate((*calls, third)):
-        pipe.bench.do(call.respond, {"n": number})
+        pipe.harness.run_action(call.respond, {"n": number})
     assert pipe.said == [result(1, {"n": 0})]
     assert other.said == [result(1, {"n": 1})]
     assert talk.json == result(1, {"n": 2})
     pipe.lose()
     assert pipe.events == [SessionClosed]
-    assert len(pipe.bench.server.sessions) == 2
+    assert len(pipe.harness.server.sessions) == 2
     assert other.say(PING).said == [result(7)]
 
 
 def test_the_clock_of_the_server_never_goes_back() -> None:
     pipe = Pipe(limits=Limits(max_queued_events=1))
-    bench: Bench = pipe.bench
-    bench.takes_events = False
+    harness: ServerHarness = pipe.harness
+    harness.takes_events = False
     pipe.say(initialize(), PING)
-    bench.now = 50.0
-    bench.server.handle_timeout(now=50.0)
-    bench.takes_events = True
-    pipe.settle()
+    harness.now = 50.0
+    harness.server.handle_timeout(now=50.0)
+    harness.takes_events = True
+    pipe.run_pending()
     assert [answer["id"] for answer in pipe.said] == [0, 7]
-    assert bench.server.now == 50.0
+    assert harness.server.now == 50.0

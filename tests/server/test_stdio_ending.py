@@ -19,8 +19,8 @@ from sansmcp.events import (
     SessionOpened,
 )
 
-from .bench import initialize, notification, request
-from .pipe_bench import Pipe, line, reason, result
+from .harness import initialize, notification, request
+from .pipe_harness import Pipe, line, reason, result
 
 requirement = pytest.mark.requirement
 PING = request(7, "ping")
@@ -29,16 +29,16 @@ PING = request(7, "ping")
 def expect_nothing_left(pipe: Pipe) -> None:
     assert pipe.closed
     assert pipe.next_deadline() is None
-    assert pipe.bench.server.sessions == ()
-    assert not pipe.bench.server.is_busy
+    assert pipe.harness.server.sessions == ()
+    assert not pipe.harness.server.is_busy
     pipe.output = b""
     pipe.say(PING).end().lose()
-    pipe.pipe.handle_timeout(now=pipe.bench.now)
-    assert pipe.settle().said == []
+    pipe.pipe.handle_timeout(now=pipe.harness.now)
+    assert pipe.run_pending().said == []
 
 
 def closed_with(pipe: Pipe) -> str:
-    event = pipe.bench.events[-1]
+    event = pipe.harness.events[-1]
     assert isinstance(event, SessionClosed)
     return event.reason
 
@@ -67,10 +67,10 @@ def test_calls_that_run_may_end_before_the_pipe_is_closed() -> None:
     pipe.end()
     assert pipe.next_deadline() == 5
     pipe.wait(4)
-    pipe.bench.do(first.notify, "notifications/message")
-    pipe.bench.do(first.respond, {})
+    pipe.harness.run_action(first.notify, "notifications/message")
+    pipe.harness.run_action(first.respond, {})
     assert not pipe.closed
-    assert pipe.bench.do(second.respond, {})
+    assert pipe.harness.run_action(second.respond, {})
     assert [message.get("id") for message in pipe.said] == [None, 1, 2]
     assert pipe.events == [SessionClosed]
     expect_nothing_left(pipe)
@@ -80,21 +80,21 @@ def test_calls_that_run_may_end_before_the_pipe_is_closed() -> None:
 def test_calls_that_take_too_long_are_left_behind() -> None:
     pipe = Pipe(graceful_timeout=3).open(capabilities={"roots": {}})
     call = pipe.call(1)
-    pipe.bench.do(call.ask, "roots/list", timeout=60)
+    pipe.harness.run_action(call.ask, "roots/list", timeout=60)
     pipe.end()
     pipe.pipe.handle_timeout(now=2.9)
     pipe.wait(2.9)
     assert call.is_running
     pipe.wait(0.1)
     assert pipe.events == [CallCancelled, ClientResponseReceived, SessionClosed]
-    assert pipe.bench.do(call.respond, {}) is False
+    assert pipe.harness.run_action(call.respond, {}) is False
     expect_nothing_left(pipe)
 
 
 def test_a_batch_keeps_what_was_answered_when_the_rest_is_left_behind() -> None:
     pipe = Pipe().open("2025-03-26")
     pipe.say([request(1), request(2)])
-    pipe.bench.do(pipe.bench.last_call().respond, {})
+    pipe.harness.run_action(pipe.harness.last_call().respond, {})
     pipe.end().wait(5)
     assert pipe.said == [[result(2)]]
     expect_nothing_left(pipe)
@@ -114,7 +114,7 @@ def test_what_comes_after_the_end_is_not_read() -> None:
     pipe.end().say(PING).wait(1)
     pipe.end()
     assert pipe.next_deadline() == 5
-    pipe.bench.do(call.respond, {})
+    pipe.harness.run_action(call.respond, {})
     assert pipe.said == [result(1)]
 
 
@@ -124,15 +124,15 @@ def test_what_comes_after_the_end_is_not_read() -> None:
 def test_when_nobody_reads_any_more_everything_ends_at_once() -> None:
     pipe = Pipe().open(capabilities={"roots": {}})
     first, second = pipe.call(1), pipe.call(2)
-    pipe.bench.do(first.ask, "roots/list", timeout=60)
+    pipe.harness.run_action(first.ask, "roots/list", timeout=60)
     session = pipe.session
     pipe.output = b""
     pipe.lose().lose()
     assert closed_with(pipe) == "the output is closed"
     assert pipe.events == [CallCancelled, ClientResponseReceived, CallCancelled, SessionClosed]
     assert not first.is_running
-    assert pipe.bench.do(second.respond, {}) is False
-    assert pipe.bench.do(session.notify, "x") is False
+    assert pipe.harness.run_action(second.respond, {}) is False
+    assert pipe.harness.run_action(session.notify, "x") is False
     with pytest.raises(LocalProtocolError):
         first.ask("ping", timeout=1, now=0)
     assert pipe.said == []
@@ -143,10 +143,10 @@ def test_what_waited_to_be_sent_is_dropped_when_nobody_reads_any_more() -> None:
     pipe = Pipe().open("2025-03-26")
     pipe.reads = False
     pipe.say([request(1), request(2)])
-    pipe.bench.do(pipe.bench.last_call().respond, {})
+    pipe.harness.run_action(pipe.harness.last_call().respond, {})
     pipe.lose()
     pipe.reads = True
-    assert pipe.settle().said == []
+    assert pipe.run_pending().said == []
     expect_nothing_left(pipe)
 
 
@@ -165,8 +165,8 @@ def test_a_server_that_drains_takes_no_new_requests() -> None:
     pipe = Pipe().open("2025-03-26")
     fresh = Pipe()
     call = pipe.call(1)
-    pipe.bench.do(pipe.bench.server.drain)
-    fresh.bench.do(fresh.bench.server.drain)
+    pipe.harness.run_action(pipe.harness.server.drain)
+    fresh.harness.run_action(fresh.harness.server.drain)
     said = [*pipe.say(request(2), PING).said, *fresh.say(initialize()).said]
     assert [reason(answer) for answer in said] == [(-32600, "shutting_down")] * 3
     (answers,) = pipe.say([request(2), PING]).said
@@ -174,14 +174,14 @@ def test_a_server_that_drains_takes_no_new_requests() -> None:
     assert pipe.events == [RefusalSent] * 4
     pipe.say(notification("notifications/cancelled", requestId=1))
     assert not call.is_running
-    assert fresh.bench.server.sessions == ()
+    assert fresh.harness.server.sessions == ()
 
 
 @requirement("STDIO-S-003")
 def test_a_server_that_shuts_down_closes_the_pipe() -> None:
     pipe = Pipe().open()
     call = pipe.call()
-    pipe.bench.do(pipe.bench.server.shut_down)
+    pipe.harness.run_action(pipe.harness.server.shut_down)
     assert closed_with(pipe) == "the server shuts down"
     assert pipe.events == [CallCancelled, SessionClosed]
     assert not call.is_running
@@ -193,7 +193,7 @@ def test_a_server_that_shuts_down_closes_a_pipe_without_a_session() -> None:
     gone = Pipe()
     gone.lose()
     for each in (pipe, gone):
-        each.bench.do(each.bench.server.shut_down)
+        each.harness.run_action(each.harness.server.shut_down)
         assert each.events == []
         expect_nothing_left(each)
 
@@ -203,11 +203,11 @@ def test_the_application_can_end_the_session() -> None:
     pipe = Pipe().open()
     call = pipe.call()
     pipe.reads = False
-    pipe.bench.do(call.notify, "notifications/message")
-    pipe.bench.do(pipe.bench.server.end_session, pipe.session, "no more credit")
+    pipe.harness.run_action(call.notify, "notifications/message")
+    pipe.harness.run_action(pipe.harness.server.end_session, pipe.session, "no more credit")
     pipe.feed(line(PING))
     pipe.reads = True
-    pipe.settle()
+    pipe.run_pending()
     assert [message["method"] for message in pipe.said] == ["notifications/message"]
     assert pipe.events == [CallCancelled, SessionClosed]
     expect_nothing_left(pipe)
@@ -218,12 +218,12 @@ def test_the_application_can_end_the_session() -> None:
 
 def test_while_the_application_takes_no_events_nothing_is_read() -> None:
     pipe = Pipe(limits=Limits(max_queued_events=2)).open()
-    pipe.bench.takes_events = False
+    pipe.harness.takes_events = False
     pipe.say(request(1), request(2), request(3), PING)
     idle = [pipe.idle]
     assert pipe.said == []
-    pipe.bench.takes_events = True
-    pipe.bench.settle()
+    pipe.harness.takes_events = True
+    pipe.harness.run_pending()
     assert [*idle, pipe.idle] == [Idle.PAUSED, Idle.NEED_DATA]
     assert pipe.said == [result(7)]
     assert pipe.events == [CallReceived] * 3
@@ -231,25 +231,25 @@ def test_while_the_application_takes_no_events_nothing_is_read() -> None:
 
 def test_lines_that_wait_for_the_application_survive_the_end_of_the_input() -> None:
     pipe = Pipe(limits=Limits(max_queued_events=1))
-    pipe.bench.takes_events = False
+    pipe.harness.takes_events = False
     pipe.say(initialize(), PING, request(1)).end()
     assert pipe.idle is Idle.PAUSED
     assert not pipe.closed
-    pipe.bench.takes_events = True
-    pipe.bench.settle()
+    pipe.harness.takes_events = True
+    pipe.harness.run_pending()
     assert [answer["id"] for answer in pipe.said] == [0, 7]
-    pipe.bench.do(pipe.bench.last_call().respond, {})
+    pipe.harness.run_action(pipe.harness.last_call().respond, {})
     assert pipe.said == [result(1)]
     expect_nothing_left(pipe)
 
 
 def test_a_pipe_that_is_lost_while_it_waits_is_not_woken() -> None:
     pipe = Pipe(limits=Limits(max_queued_events=1))
-    pipe.bench.takes_events = False
+    pipe.harness.takes_events = False
     pipe.say(initialize(), PING)
     pipe.lose()
-    pipe.bench.takes_events = True
-    pipe.bench.settle()
+    pipe.harness.takes_events = True
+    pipe.harness.run_pending()
     assert pipe.events == [SessionOpened, SessionClosed]
     assert [answer["id"] for answer in pipe.said] == [0]
     expect_nothing_left(pipe)
@@ -262,14 +262,14 @@ def test_a_handler_waits_while_the_client_takes_nothing() -> None:
     assert not call.is_above_high_water
     said = 0
     while not call.is_above_high_water:
-        assert pipe.bench.do(call.notify, "notifications/message", {"data": "x" * 100})
+        assert pipe.harness.run_action(call.notify, "notifications/message", {"data": "x" * 100})
         said += 1
     assert 5 < said < 10
     pipe.reads = True
-    pipe.settle()
+    pipe.run_pending()
     assert not call.is_above_high_water
     assert len(pipe.said) == said
-    pipe.bench.do(call.respond, {})
+    pipe.harness.run_action(call.respond, {})
     assert not call.is_above_high_water
 
 
@@ -307,12 +307,14 @@ INPUT = b"".join(
 def test_wherever_the_input_is_cut_each_call_ends_once(every: int, lost: bool) -> None:
     for length in range(len(INPUT) + 1):
         pipe = Pipe().feed(INPUT[:length]).end()
-        calls = [event.call for event in pipe.bench.events if isinstance(event, CallReceived)]
-        answered = [call for call in calls[::every] if pipe.bench.do(call.respond, {"by": "call"})]
+        calls = [event.call for event in pipe.harness.events if isinstance(event, CallReceived)]
+        answered = [
+            call for call in calls[::every] if pipe.harness.run_action(call.respond, {"by": "call"})
+        ]
         if lost:
             pipe.lose()
         pipe.wait(5)
-        events = pipe.bench.events
+        events = pipe.harness.events
         cancelled = [event.call for event in events if isinstance(event, CallCancelled)]
         assert Counter([*answered, *cancelled]) == Counter(calls)
         said = list(itertools.chain(*(as_list(message) for message in pipe.said)))

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sansmcp import Limits
 from sansmcp.events import InvalidLine
 
-from .bench import LATEST, initialize, notification, request
-from .pipe_bench import Pipe, line, reason, result
+from .harness import LATEST, initialize, notification, request
+from .pipe_harness import Pipe, line, reason, result
 
 requirement = pytest.mark.requirement
 PING = request(7, "ping")
@@ -45,7 +45,7 @@ def test_lines_go_out_with_a_line_feed_alone() -> None:
     assert b"\r" not in pipe.output
     assert pipe.output.endswith(b'{"jsonrpc":"2.0","id":7,"result":{}}\n')
     assert [answer["id"] for answer in pipe.said] == [0, 7, 7]
-    assert not any(isinstance(event, InvalidLine) for event in pipe.bench.events)
+    assert not any(isinstance(event, InvalidLine) for event in pipe.harness.events)
 
 
 def test_a_line_may_have_spaces_around_it_and_within() -> None:
@@ -70,7 +70,7 @@ def test_what_is_no_message_is_answered_and_reported(noise: bytes) -> None:
     assert reason(answer) == NOISE[noise]
     assert "id" not in answer
     assert pong == result(7)
-    (event,) = pipe.bench.events
+    (event,) = pipe.harness.events
     assert isinstance(event, InvalidLine)
     assert event.line == noise[:200]
     assert event.error.reason == NOISE[noise][1]
@@ -78,7 +78,7 @@ def test_what_is_no_message_is_answered_and_reported(noise: bytes) -> None:
 
 def test_noise_is_shown_by_its_start() -> None:
     pipe = Pipe().say(b"x" * 10_000)
-    (event,) = pipe.bench.events
+    (event,) = pipe.harness.events
     assert isinstance(event, InvalidLine)
     assert event.line == b"x" * 200
 
@@ -93,7 +93,7 @@ def test_a_line_that_is_too_long_is_told_once_and_skipped(chunk: int) -> None:
     assert reason(answer) == (-32600, "message_too_large")
     assert answer["error"]["data"]["limit"] == 300
     assert pong == result(7)
-    (event,) = pipe.bench.events
+    (event,) = pipe.harness.events
     assert isinstance(event, InvalidLine)
     assert event.line == b""
 
@@ -162,7 +162,7 @@ def converse(chunks: list[bytes]) -> tuple[bytes, list[str]]:
         pipe.feed(chunk)
     pipe.end().wait(5)
     assert pipe.closed
-    return pipe.output, [repr(event) for event in pipe.bench.events]
+    return pipe.output, [repr(event) for event in pipe.harness.events]
 
 
 WHOLE = converse([CONVERSATION])

@@ -10,24 +10,32 @@ import pytest
 from sansmcp import InputRequired, ServerCall
 from sansmcp.events import CallCancelled, CallReceived
 
-from .bench import LATEST, Bench, Talk, expect, methods, request, say
+from .harness import (
+    LATEST,
+    RawExchange,
+    ServerHarness,
+    expect,
+    methods,
+    report_progress_all,
+    request,
+)
 from .instances import Instances
-from .modern.bench import ModernBench, modern
-from .pipe_bench import Pipe
-from .sse_bench import SseClient
+from .modern.harness import ModernServerHarness, modern
+from .pipe_harness import Pipe
+from .sse_harness import SseClient
 from .test_rounds import ALL, NAME
 
-Begun = tuple[Bench, list[ServerCall], Callable[[], list[Any]]]
+Begun = tuple[ServerHarness, list[ServerCall], Callable[[], list[Any]]]
 """A server, the calls that run, and what their clients have been sent as answers."""
 
 
-def received(bench: Bench) -> list[ServerCall]:
-    calls = [event.call for event in bench.events if isinstance(event, CallReceived)]
-    bench.events.clear()
+def received(harness: ServerHarness) -> list[ServerCall]:
+    calls = [event.call for event in harness.events if isinstance(event, CallReceived)]
+    harness.events.clear()
     return calls
 
 
-def answers_of(talk: Talk) -> list[Any]:
+def answers_of(talk: RawExchange) -> list[Any]:
     if talk.head is None:
         return []
     if talk.header("content-type") != "text/event-stream":
@@ -36,79 +44,79 @@ def answers_of(talk: Talk) -> list[Any]:
 
 
 def in_a_session(version: str = LATEST, **settings: Any) -> Begun:
-    bench = Bench(**settings)
-    talk = bench.post(request(1), bench.open_session(version), version)
-    return bench, received(bench), lambda: answers_of(talk)
+    harness = ServerHarness(**settings)
+    talk = harness.post(request(1), harness.open_session(version), version)
+    return harness, received(harness), lambda: answers_of(talk)
 
 
 def on_a_stream(**settings: Any) -> Begun:
-    bench, calls, answers = in_a_session(**settings)
-    bench.wait(1)
-    return bench, calls, answers
+    harness, calls, answers = in_a_session(**settings)
+    harness.wait(1)
+    return harness, calls, answers
 
 
 def without_sessions(**settings: Any) -> Begun:
-    bench = Bench(sessions=False, **settings)
+    harness = ServerHarness(sessions=False, **settings)
     headers = {"mcp-protocol-version": LATEST}
-    talk = bench.post(request(1), headers=headers)
-    return bench, received(bench), lambda: answers_of(talk)
+    talk = harness.post(request(1), headers=headers)
+    return harness, received(harness), lambda: answers_of(talk)
 
 
 def without_sessions_on_a_stream(**settings: Any) -> Begun:
-    bench, calls, answers = without_sessions(**settings)
-    bench.wait(1)
-    return bench, calls, answers
+    harness, calls, answers = without_sessions(**settings)
+    harness.wait(1)
+    return harness, calls, answers
 
 
 def without_sessions_read_again() -> Begun:
-    bench = Bench(sessions=False)
+    harness = ServerHarness(sessions=False)
     headers = {"mcp-protocol-version": LATEST}
-    talk = bench.post(request(1), headers=headers)
-    bench.wait(1)
-    talk.gone()
-    again = bench.get(None, talk.last_id, headers)
-    return bench, received(bench), lambda: answers_of(again)
+    talk = harness.post(request(1), headers=headers)
+    harness.wait(1)
+    talk.lose_connection()
+    again = harness.get(None, talk.last_id, headers)
+    return harness, received(harness), lambda: answers_of(again)
 
 
 def alone() -> Begun:
-    bench = ModernBench()
-    talk = bench.ask(modern(1))
-    return bench, received(bench), lambda: answers_of(talk)
+    harness = ModernServerHarness()
+    talk = harness.ask(modern(1))
+    return harness, received(harness), lambda: answers_of(talk)
 
 
 def in_a_batch() -> Begun:
-    bench = Bench()
-    session = bench.open_session("2025-03-26")
-    talk = bench.post([request(1), request(2)], session, "2025-03-26")
-    return bench, received(bench), lambda: answers_of(talk)
+    harness = ServerHarness()
+    session = harness.open_session("2025-03-26")
+    talk = harness.post([request(1), request(2)], session, "2025-03-26")
+    return harness, received(harness), lambda: answers_of(talk)
 
 
 def in_a_batch_without_sessions() -> Begun:
-    bench = Bench(sessions=False)
+    harness = ServerHarness(sessions=False)
     headers = {"mcp-protocol-version": "2025-03-26"}
-    talk = bench.post([request(1), request(2)], headers=headers)
-    return bench, received(bench), lambda: answers_of(talk)
+    talk = harness.post([request(1), request(2)], headers=headers)
+    return harness, received(harness), lambda: answers_of(talk)
 
 
 def on_stdio() -> Begun:
     pipe = Pipe().open().say(request(1))
-    return pipe.bench, received(pipe.bench), lambda: pipe.settle().said
+    return pipe.harness, received(pipe.harness), lambda: pipe.run_pending().said
 
 
 def on_http_sse() -> Begun:
-    bench = Bench(http_sse="/sse")
-    client = SseClient(bench).open()
+    harness = ServerHarness(http_sse="/sse")
+    client = SseClient(harness).open()
     client.say(request(1))
-    return bench, received(bench), lambda: client.said
+    return harness, received(harness), lambda: client.said
 
 
 def in_a_question() -> Begun:
-    bench = Bench()
-    session = bench.open_session(capabilities={"roots": {}})
-    talk = bench.post(request(1), session)
-    calls = received(bench)
-    bench.do(calls[0].ask, "roots/list", timeout=100)
-    return bench, calls, lambda: answers_of(talk)
+    harness = ServerHarness()
+    session = harness.open_session(capabilities={"roots": {}})
+    talk = harness.post(request(1), session)
+    calls = received(harness)
+    harness.run_action(calls[0].ask, "roots/list", timeout=100)
+    return harness, calls, lambda: answers_of(talk)
 
 
 def at_an_instance() -> Begun:
@@ -142,31 +150,31 @@ KINDS = [
 @pytest.mark.parametrize("begin", KINDS)
 def test_a_stop_with_grace_waits_for_every_kind_of_call(begin: Callable[[], Begun]) -> None:
     """Row F10 of the review: without sessions, such calls were no reason to wait."""
-    bench, calls, answers = begin()
-    bench.do(bench.server.drain)
-    assert bench.server.is_busy
+    harness, calls, answers = begin()
+    harness.run_action(harness.server.drain)
+    assert harness.server.is_busy
     for number, call in enumerate(calls):
         assert call.is_running
-        bench.do(call.respond, {"n": number})
+        harness.run_action(call.respond, {"n": number})
     results = [answer["result"]["n"] for answer in answers()]
     assert results == list(range(len(calls)))
-    assert not bench.server.is_busy
-    bench.do(bench.server.shut_down)
-    assert not any(isinstance(event, CallCancelled) for event in bench.events)
+    assert not harness.server.is_busy
+    harness.run_action(harness.server.shut_down)
+    assert not any(isinstance(event, CallCancelled) for event in harness.events)
 
 
 @pytest.mark.parametrize("begin", KINDS)
 def test_a_stop_without_grace_answers_every_kind_of_call(begin: Callable[[], Begun]) -> None:
     """Row F10 of the review: some clients got nothing, neither a result nor an error."""
-    bench, calls, answers = begin()
-    bench.do(bench.server.shut_down)
+    harness, calls, answers = begin()
+    harness.run_action(harness.server.shut_down)
     reasons = [answer["error"]["data"]["reason"] for answer in answers()]
     assert reasons == ["shutting_down"] * len(calls)
-    cancelled = {event.call for event in bench.events if isinstance(event, CallCancelled)}
+    cancelled = {event.call for event in harness.events if isinstance(event, CallCancelled)}
     assert cancelled == set(calls)
-    assert not bench.server.is_busy
+    assert not harness.server.is_busy
     assert not any(call.is_running for call in calls)
-    bench.wait(3600)
+    harness.wait(3600)
 
 
 @pytest.mark.parametrize("is_late", [True, False])
@@ -176,7 +184,7 @@ def test_an_instance_that_has_stopped_takes_no_session_of_others(is_late: bool) 
     session = first.open_session()
     second.store_works = is_late
     talk = None if is_late else second.get(session)
-    second.do(second.server.shut_down)
+    second.run_action(second.server.shut_down)
     if talk is None:
         talk = second.get(session)
     else:
@@ -191,8 +199,8 @@ def test_a_stream_is_not_resumed_at_an_instance_that_has_stopped() -> None:
     first, second = Instances()
     session = first.open_session()
     talk, call = first.call(session)
-    first.do(call.notify, "notifications/progress-of-ours")
-    second.do(second.server.shut_down)
+    first.run_action(call.notify, "notifications/progress-of-ours")
+    second.run_action(second.server.shut_down)
     resumed = second.get(session, talk.events[0].id)
     assert (resumed.status, resumed.ended) == (503, True)
 
@@ -204,8 +212,8 @@ def test_the_error_of_a_stop_waits_for_a_slow_store() -> None:
     first, other = instances
     talk, call = first.call(session)
     first.store_works = False
-    say(first, call, "a")
-    first.do(first.server.shut_down)
+    report_progress_all(first, call, "a")
+    first.run_action(first.server.shut_down)
     while first.waiting:
         first.use_store_once()
     assert talk.ended
@@ -220,11 +228,11 @@ def test_questions_that_wait_for_a_slow_store_survive_a_stop() -> None:
     session = instances.open_session(capabilities=ALL)
     first, other = instances
     talk, call = first.call(session)
-    say(first, call, "a")
+    report_progress_all(first, call, "a")
     first.store_works = False
-    say(first, call, "b")
-    first.do(call.respond, InputRequired({"name": NAME}))
-    first.do(first.server.shut_down)
+    report_progress_all(first, call, "b")
+    first.run_action(call.respond, InputRequired({"name": NAME}))
+    first.run_action(first.server.shut_down)
     while first.waiting:
         first.use_store_once()
     assert talk.ended
@@ -234,17 +242,17 @@ def test_questions_that_wait_for_a_slow_store_survive_a_stop() -> None:
 
 def test_a_session_that_a_stop_has_ended_is_not_unknown() -> None:
     """At 404 the client broke off a call whose error was being stored (found by the simulator)."""
-    bench = Bench()
-    session = bench.open_session()
-    talk, call = bench.call(session)
-    say(bench, call, "a")
-    bench.store_works = False
-    bench.do(bench.server.shut_down)
+    harness = ServerHarness()
+    session = harness.open_session()
+    talk, call = harness.call(session)
+    report_progress_all(harness, call, "a")
+    harness.store_works = False
+    harness.run_action(harness.server.shut_down)
     assert not talk.ended
-    expect(bench.post(request(2), session), 503, "shutting_down", id=2)
-    expect(bench.get(session), 503, "shutting_down")
-    while bench.waiting:
-        bench.use_store_once()
+    expect(harness.post(request(2), session), 503, "shutting_down", id=2)
+    expect(harness.get(session), 503, "shutting_down")
+    while harness.waiting:
+        harness.use_store_once()
     assert talk.ended
     assert talk.messages[-1]["error"]["data"]["reason"] == "shutting_down"
 
@@ -254,10 +262,10 @@ def test_a_response_that_follows_a_call_elsewhere_ends_without_sessions_too() ->
     headers = {"mcp-protocol-version": LATEST}
     talk = first.post(request(1), headers=headers)
     first.wait(1)
-    talk.gone()
+    talk.lose_connection()
     again = second.get(None, talk.last_id, headers)
     assert (again.status, again.ended) == (200, False)
-    second.do(second.server.shut_down)
+    second.run_action(second.server.shut_down)
     assert again.ended
     assert second.server.next_deadline() is None
     (call,) = received(first)
@@ -266,18 +274,18 @@ def test_a_response_that_follows_a_call_elsewhere_ends_without_sessions_too() ->
 
 def test_what_waits_behind_a_slow_store_is_said_although_the_store_forgets_it() -> None:
     """The error of a call was thrown away, and its stream just ended (found by the simulator)."""
-    bench = Bench()
-    session = bench.open_session()
-    talk, call = bench.call(session)
-    say(bench, call, "a")
-    bench.store_works = False
-    say(bench, call, "b")
-    bench.do(bench.server.shut_down)
+    harness = ServerHarness()
+    session = harness.open_session()
+    talk, call = harness.call(session)
+    report_progress_all(harness, call, "a")
+    harness.store_works = False
+    report_progress_all(harness, call, "b")
+    harness.run_action(harness.server.shut_down)
     assert not talk.ended
-    while bench.waiting:
-        bench.use_store_once()
+    while harness.waiting:
+        harness.use_store_once()
     assert talk.ended
     assert methods(talk)[:2] == ["a", "b"]
     assert talk.messages[-1]["error"]["data"]["reason"] == "shutting_down"
-    assert (talk.last_id, bench.store.count) == ("", 0)
-    assert bench.server.next_deadline() is None
+    assert (talk.last_id, harness.store.count) == ("", 0)
+    assert harness.server.next_deadline() is None

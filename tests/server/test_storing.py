@@ -13,7 +13,7 @@ from sansmcp.drivers.store_checks import check_synchronous
 from sansmcp.effects import StoreAppend, StoreDrop, StoreEffect, StoreRead
 from sansmcp.events import ResponseUndelivered, StoreFailed
 
-from .bench import Bench, methods, request, say
+from .harness import ServerHarness, methods, report_progress_all, request
 from .instances import Instances
 
 requirement = pytest.mark.requirement
@@ -22,88 +22,88 @@ requirement = pytest.mark.requirement
 
 
 def test_nothing_is_sent_before_it_is_stored() -> None:
-    bench = Bench(store_works=False)
-    talk, call = bench.call(bench.open_session())
-    say(bench, call, "a")
+    harness = ServerHarness(store_works=False)
+    talk, call = harness.call(harness.open_session())
+    report_progress_all(harness, call, "a")
     assert methods(talk) == []
     assert len(talk.events) == 1
-    bench.use_store_once()
+    harness.use_store_once()
     assert methods(talk) == ["a"]
-    bench.do(call.respond, {})
+    harness.run_action(call.respond, {})
     assert not talk.ended
-    bench.use_store_once()
+    harness.use_store_once()
     assert methods(talk) == ["a", "answer"]
     assert talk.ended
 
 
 def test_while_the_store_works_messages_are_collected() -> None:
-    bench = Bench(store_works=False)
-    talk, call = bench.call(bench.open_session())
-    say(bench, call, "a", "b", "c")
-    assert len(bench.waiting) == 1
-    bench.use_store_once()
-    (effect,) = bench.waiting
+    harness = ServerHarness(store_works=False)
+    talk, call = harness.call(harness.open_session())
+    report_progress_all(harness, call, "a", "b", "c")
+    assert len(harness.waiting) == 1
+    harness.use_store_once()
+    (effect,) = harness.waiting
     assert isinstance(effect, StoreAppend)
     assert [entry.seq for entry in effect.entries] == [2, 3]
-    bench.use_store_once()
+    harness.use_store_once()
     assert methods(talk) == ["a", "b", "c"]
 
 
 def test_a_slow_store_makes_handlers_wait() -> None:
-    bench = Bench(store_works=False, limits=Limits(max_pending_entries=2))
-    _, call = bench.call(bench.open_session())
+    harness = ServerHarness(store_works=False, limits=Limits(max_pending_entries=2))
+    _, call = harness.call(harness.open_session())
     assert not call.is_above_high_water
-    say(bench, call, "a", "b")
+    report_progress_all(harness, call, "a", "b")
     assert not call.is_above_high_water
-    say(bench, call, "c")
+    report_progress_all(harness, call, "c")
     assert call.is_above_high_water
-    bench.use_store_once()
+    harness.use_store_once()
     assert not call.is_above_high_water
-    bench.do(call.respond, {})
+    harness.run_action(call.respond, {})
     assert not call.is_above_high_water
 
 
 def test_a_resumption_races_with_an_append() -> None:
     """Whatever the order in which store and reader act, each message comes once."""
-    bench = Bench(store_works=False)
-    session = bench.open_session()
-    talk, call = bench.call(session)
-    say(bench, call, "a")
-    bench.use_store_once()
-    talk.gone()
-    say(bench, call, "b")  # the append is under way
-    resumed = bench.get(session, talk.events[0].id)  # reads after 0: a page is asked for
-    say(bench, call, "c")
-    kinds = [type(effect) for effect in bench.waiting]
+    harness = ServerHarness(store_works=False)
+    session = harness.open_session()
+    talk, call = harness.call(session)
+    report_progress_all(harness, call, "a")
+    harness.use_store_once()
+    talk.lose_connection()
+    report_progress_all(harness, call, "b")  # the append is under way
+    resumed = harness.get(session, talk.events[0].id)  # reads after 0: a page is asked for
+    report_progress_all(harness, call, "c")
+    kinds = [type(effect) for effect in harness.waiting]
     assert kinds == [StoreAppend, StoreRead]
-    bench.waiting.reverse()  # the page comes before the append is reported
-    bench.use_store_once()
+    harness.waiting.reverse()  # the page comes before the append is reported
+    harness.use_store_once()
     assert methods(resumed) == ["a"]
-    while bench.waiting:
-        bench.use_store_once()
+    while harness.waiting:
+        harness.use_store_once()
     assert methods(resumed) == ["a", "b", "c"]
 
 
 def test_a_page_that_comes_too_late_is_ignored() -> None:
-    bench = Bench(store_works=False)
-    session = bench.open_session()
-    talk, call = bench.call(session)
-    say(bench, call, "a")
-    bench.use_store_once()
-    first = bench.get(session, talk.events[0].id)
-    page = bench.waiting.pop()
-    second = bench.get(session, talk.events[0].id)
+    harness = ServerHarness(store_works=False)
+    session = harness.open_session()
+    talk, call = harness.call(session)
+    report_progress_all(harness, call, "a")
+    harness.use_store_once()
+    first = harness.get(session, talk.events[0].id)
+    page = harness.waiting.pop()
+    second = harness.get(session, talk.events[0].id)
     assert (first.status, first.events, first.ended) == (200, [], True)
-    bench.perform_store_effect(page)
-    bench.settle()
+    harness.perform_store_effect(page)
+    harness.run_pending()
     assert second.head is None
-    bench.use_store_once()
+    harness.use_store_once()
     assert methods(second) == ["a"]
-    second.gone()
-    bench.perform_store_effect(page)  # reported twice, for nobody
-    third = bench.get(session, talk.events[0].id)
-    third.gone()
-    bench.use_store_once()
+    second.lose_connection()
+    harness.perform_store_effect(page)  # reported twice, for nobody
+    third = harness.get(session, talk.events[0].id)
+    third.lose_connection()
+    harness.use_store_once()
     assert third.head is None
 
 
@@ -112,20 +112,20 @@ def test_a_page_that_comes_too_late_is_ignored() -> None:
 
 @requirement("POLL-S-004")
 def test_when_the_store_fails_the_reader_still_gets_the_message() -> None:
-    bench = Bench(store_works=False)
-    session = bench.open_session()
-    talk, call = bench.call(session)
-    say(bench, call, "a", "b")
-    bench.fail_store_once()
+    harness = ServerHarness(store_works=False)
+    session = harness.open_session()
+    talk, call = harness.call(session)
+    report_progress_all(harness, call, "a", "b")
+    harness.fail_store_once()
     assert methods(talk) == ["a", "b"]
     ids = [event.id for event in talk.events]
     assert ids == [talk.events[0].id, "", None, None]
     assert talk.last_id == ""  # the client shall not come back: a GET finds nothing
-    assert bench.do(call.disconnect) is False
-    bench.do(call.respond, {})
+    assert harness.run_action(call.disconnect) is False
+    harness.run_action(call.respond, {})
     assert methods(talk) == ["a", "b", "answer"]
     assert talk.ended
-    assert bench.events == [StoreFailed("disk full", lost=False)]
+    assert harness.events == [StoreFailed("disk full", lost=False)]
 
 
 def test_what_was_told_without_the_store_is_not_told_again() -> None:
@@ -133,10 +133,10 @@ def test_what_was_told_without_the_store_is_not_told_again() -> None:
     first, second = instances = Instances()
     session = instances.open_session()
     talk, call = first.call(session)
-    say(first, call, "a")
+    report_progress_all(first, call, "a")
     id = talk.last_id
     first.store_works = False
-    say(first, call, "b")
+    report_progress_all(first, call, "b")
     (append,) = first.waiting
     assert isinstance(append, StoreAppend)
     first.store.append(append.stream, append.entries, now=first.now)
@@ -146,65 +146,65 @@ def test_what_was_told_without_the_store_is_not_told_again() -> None:
 
 
 def test_a_client_that_has_no_id_is_told_to_forget_none() -> None:
-    bench = Bench(shared_store=True)
-    session = bench.open_session()
-    bench.store_works = False
-    talk = bench.post(request(1), session)
-    bench.use_store_once()  # the session is looked for
-    say(bench, bench.last_call(), "a")
-    bench.fail_store_once()
+    harness = ServerHarness(shared_store=True)
+    session = harness.open_session()
+    harness.store_works = False
+    talk = harness.post(request(1), session)
+    harness.use_store_once()  # the session is looked for
+    report_progress_all(harness, harness.last_call(), "a")
+    harness.fail_store_once()
     assert [event.id for event in talk.events] == [None]
 
 
 def test_when_the_store_fails_without_a_reader_that_is_said() -> None:
-    bench = Bench(store_works=False)
-    session = bench.open_session()
-    talk, call = bench.call(session)
-    say(bench, call, "a")
-    talk.gone()
-    bench.fail_store_once()
-    assert bench.events == [StoreFailed("disk full", lost=True)]
-    assert bench.do(call.respond, {}) is False
-    assert isinstance(bench.events[-1], ResponseUndelivered)
-    assert bench.get(session, talk.events[0].id).status == 400
+    harness = ServerHarness(store_works=False)
+    session = harness.open_session()
+    talk, call = harness.call(session)
+    report_progress_all(harness, call, "a")
+    talk.lose_connection()
+    harness.fail_store_once()
+    assert harness.events == [StoreFailed("disk full", lost=True)]
+    assert harness.run_action(call.respond, {}) is False
+    assert isinstance(harness.events[-1], ResponseUndelivered)
+    assert harness.get(session, talk.events[0].id).status == 400
 
 
 def test_when_the_store_fails_a_reader_that_is_behind_is_cut() -> None:
-    bench = Bench(store_works=False)
-    session = bench.open_session()
-    talk, call = bench.call(session)
-    say(bench, call, "a")
-    bench.use_store_once()
-    say(bench, call, "b")
-    resumed = bench.get(session, talk.events[0].id)
-    assert [type(effect) for effect in bench.waiting] == [StoreAppend, StoreRead]
-    bench.fail_store_once()
+    harness = ServerHarness(store_works=False)
+    session = harness.open_session()
+    talk, call = harness.call(session)
+    report_progress_all(harness, call, "a")
+    harness.use_store_once()
+    report_progress_all(harness, call, "b")
+    resumed = harness.get(session, talk.events[0].id)
+    assert [type(effect) for effect in harness.waiting] == [StoreAppend, StoreRead]
+    harness.fail_store_once()
     assert resumed.status == 400
-    assert bench.events[-1] == StoreFailed("disk full", lost=True)
-    bench.use_store_once()
+    assert harness.events[-1] == StoreFailed("disk full", lost=True)
+    harness.use_store_once()
     assert resumed.ended
 
 
 def test_when_the_store_cannot_be_read_the_reader_is_told() -> None:
-    bench = Bench(store_works=False)
-    session = bench.open_session()
-    talk, call = bench.call(session)
-    say(bench, call, "a")
-    bench.use_store_once()
-    resumed = bench.get(session, talk.events[0].id)
-    bench.fail_store_once()
+    harness = ServerHarness(store_works=False)
+    session = harness.open_session()
+    talk, call = harness.call(session)
+    report_progress_all(harness, call, "a")
+    harness.use_store_once()
+    resumed = harness.get(session, talk.events[0].id)
+    harness.fail_store_once()
     assert resumed.status == 400
-    left = bench.get(session, talk.events[0].id)
-    left.gone()
-    bench.fail_store_once()  # of no interest any more
-    again = bench.get(session, talk.events[0].id)
-    bench.use_store_once()
+    left = harness.get(session, talk.events[0].id)
+    left.lose_connection()
+    harness.fail_store_once()  # of no interest any more
+    again = harness.get(session, talk.events[0].id)
+    harness.use_store_once()
     assert methods(again) == ["a"]
     append = StoreAppend(stream=StreamKey("", "", ""), entries=())
     read = StoreRead(stream=StreamKey("", "", ""), after=0, limit=1, max_bytes=1)
-    bench.server.store_failed(append, "never asked", now=bench.now)
-    bench.server.append_completed(append, now=bench.now)
-    bench.server.read_completed(read, None, now=bench.now)
+    harness.server.store_failed(append, "never asked", now=harness.now)
+    harness.server.append_completed(append, now=harness.now)
+    harness.server.read_completed(read, None, now=harness.now)
 
 
 class BrokenStore(MemoryStore):
@@ -219,35 +219,35 @@ class BrokenStore(MemoryStore):
 
 def test_a_session_that_ends_leaves_no_stream_whose_last_message_is_then_not_stored() -> None:
     """Seed 4122227748042 of the simulator: such streams stayed in memory for ever."""
-    bench = Bench(store_works=False)
-    talk, call = bench.call(bench.open_session())
-    say(bench, call, "a")
-    bench.use_store_once()
-    talk.gone()
-    bench.do(call.respond, {})
-    (session,) = bench.server.sessions
-    bench.do(bench.server.end_session, session, "")
-    bench.fail_store_once()
-    legacy = bench.server._legacy  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
+    harness = ServerHarness(store_works=False)
+    talk, call = harness.call(harness.open_session())
+    report_progress_all(harness, call, "a")
+    harness.use_store_once()
+    talk.lose_connection()
+    harness.run_action(call.respond, {})
+    (session,) = harness.server.sessions
+    harness.run_action(harness.server.end_session, session, "")
+    harness.fail_store_once()
+    legacy = harness.server._legacy  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
     assert legacy is not None
     assert legacy.streams._streams == {}  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
 
 
 def test_what_a_store_raises_is_a_failure_of_the_store() -> None:
-    bench = Bench(store=BrokenStore())
-    session = bench.open_session()
-    talk, call = bench.call(session)
-    talk2, call2 = bench.call(session)
-    bench.wait(1)
-    talk2.gone()
-    say(bench, call, "a")
-    say(bench, call2, "b")
+    harness = ServerHarness(store=BrokenStore())
+    session = harness.open_session()
+    talk, call = harness.call(session)
+    talk2, call2 = harness.call(session)
+    harness.wait(1)
+    talk2.lose_connection()
+    report_progress_all(harness, call, "a")
+    report_progress_all(harness, call2, "b")
     assert methods(talk) == ["a"]
-    assert bench.events == [
+    assert harness.events == [
         StoreFailed("OSError: disk full", lost=False),
         StoreFailed("OSError: disk full", lost=True),
     ]
-    assert bench.send("DELETE", {"mcp-session-id": session}).status == 200
+    assert harness.send("DELETE", {"mcp-session-id": session}).status == 200
 
 
 # A store that would have to be awaited
@@ -303,12 +303,12 @@ EFFECTS = [
 @pytest.mark.parametrize(("effect", "text"), EFFECTS)
 def test_a_coroutine_is_a_failure_of_the_store(effect: StoreEffect, text: str) -> None:
     """Row A10 of the review: and no warning about a coroutine that was never awaited is left."""
-    bench = Bench()
+    harness = ServerHarness()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        bench.server.perform_store_effect(effect, HiddenAsyncStore(), now=0)
-    bench.settle()
-    (event,) = bench.events
+        harness.server.perform_store_effect(effect, HiddenAsyncStore(), now=0)
+    harness.run_pending()
+    (event,) = harness.events
     assert isinstance(event, StoreFailed)
     assert event.reason == f"HiddenAsyncStore.{text}, got coroutine; a store must be synchronous"
 
@@ -324,12 +324,12 @@ def test_what_is_no_bool_stores_nothing(result: object) -> None:
         def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> Any:
             return result
 
-    bench = Bench(store=Wrong())
-    talk, call = bench.call(bench.open_session())
-    say(bench, call, "a")
+    harness = ServerHarness(store=Wrong())
+    talk, call = harness.call(harness.open_session())
+    report_progress_all(harness, call, "a")
     assert methods(talk) == ["a"]
     assert not talk.last_id.endswith("1")
-    assert [type(event) for event in bench.events] == [StoreFailed]
+    assert [type(event) for event in harness.events] == [StoreFailed]
 
 
 def test_failures_after_the_first_say_so() -> None:
@@ -344,16 +344,16 @@ def test_failures_after_the_first_say_so() -> None:
             return super().append(key, entries, now=now)
 
     store = Sick()
-    bench = Bench(store=store)
-    session = bench.open_session()
+    harness = ServerHarness(store=store)
+    session = harness.open_session()
 
     def talk() -> None:
-        _, call = bench.call(session)
-        say(bench, call, "a")
-        bench.do(call.respond, {})
+        _, call = harness.call(session)
+        report_progress_all(harness, call, "a")
+        harness.run_action(call.respond, {})
 
     for is_sick in (True, True, False, True):
         store.is_sick = is_sick
         talk()
-    again = [event.again for event in bench.events if isinstance(event, StoreFailed)]
+    again = [event.again for event in harness.events if isinstance(event, StoreFailed)]
     assert again == [False, True, False]

@@ -7,7 +7,7 @@ import pytest
 from sansmcp import Limits, LocalProtocolError
 from sansmcp.codecs.sse import KEEP_ALIVE
 
-from .bench import LATEST, Bench, methods, say
+from .harness import LATEST, ServerHarness, methods, report_progress_all
 
 requirement = pytest.mark.requirement
 
@@ -16,58 +16,58 @@ requirement = pytest.mark.requirement
 
 
 @requirement("POLL-S-003", "POLL-S-005", "POLL-S-007", "RESUME-C-002")
-def test_the_server_lets_the_client_go_and_come_back(bench: Bench) -> None:
-    session = bench.open_session()
-    talk, call = bench.call(session)
-    say(bench, call, "a")
-    assert bench.do(call.disconnect, retry=1.5) is True
+def test_the_server_lets_the_client_go_and_come_back(harness: ServerHarness) -> None:
+    session = harness.open_session()
+    talk, call = harness.call(session)
+    report_progress_all(harness, call, "a")
+    assert harness.run_action(call.disconnect, retry=1.5) is True
     assert (talk.ended, talk.aborted) == (True, False)
     last = talk.events[-1]
     assert (last.data, last.retry, last.id) == ("", 1500, talk.events[-2].id)
     assert call.is_running
-    say(bench, call, "b")
-    back = bench.get(session, last.id)
+    report_progress_all(harness, call, "b")
+    back = harness.get(session, last.id)
     assert methods(back) == ["b"]
-    assert bench.do(call.disconnect) is True
+    assert harness.run_action(call.disconnect) is True
     assert [event.retry for event in back.events] == [None, None, None]
-    bench.do(call.respond, {})
-    assert methods(bench.get(session, back.last_id)) == ["answer"]
+    harness.run_action(call.respond, {})
+    assert methods(harness.get(session, back.last_id)) == ["answer"]
 
 
 @requirement("POLL-S-004")
-def test_a_client_is_let_go_only_with_an_id(bench: Bench) -> None:
-    talk, call = bench.call(bench.open_session())
-    assert bench.do(call.disconnect, retry=0) is True
+def test_a_client_is_let_go_only_with_an_id(harness: ServerHarness) -> None:
+    talk, call = harness.call(harness.open_session())
+    assert harness.run_action(call.disconnect, retry=0) is True
     assert [(event.data, event.retry) for event in talk.events] == [("", None), ("", 0)]
-    assert bench.do(call.disconnect) is True  # nobody is there
+    assert harness.run_action(call.disconnect) is True  # nobody is there
 
 
 @requirement("POLL-S-004")
 def test_without_a_store_nobody_is_let_go() -> None:
-    bench = Bench(resumable=False)
-    key = bench.open_session()
-    listener = bench.get(key)
-    assert bench.server.disconnect_streams(now=bench.now) == 0
-    talk, call = bench.call(key)
-    say(bench, call, "a")
-    assert bench.do(call.disconnect, retry=1) is False
+    harness = ServerHarness(resumable=False)
+    key = harness.open_session()
+    listener = harness.get(key)
+    assert harness.server.disconnect_streams(now=harness.now) == 0
+    talk, call = harness.call(key)
+    report_progress_all(harness, call, "a")
+    assert harness.run_action(call.disconnect, retry=1) is False
     assert (listener.ended, talk.ended) == (False, False)
 
 
 @pytest.mark.parametrize("retry", [-0.1, float("inf"), float("nan")])
-def test_nobody_comes_back_at_no_time(bench: Bench, retry: float) -> None:
-    talk, call = bench.call(bench.open_session())
+def test_nobody_comes_back_at_no_time(harness: ServerHarness, retry: float) -> None:
+    talk, call = harness.call(harness.open_session())
     with pytest.raises(LocalProtocolError, match="retry must"):
-        bench.do(call.disconnect, retry=retry)
+        harness.run_action(call.disconnect, retry=retry)
     assert talk.head is None
 
 
 @requirement("POLL-S-008", "SHTTP-S-014")
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18"])
-def test_older_clients_are_never_let_go(bench: Bench, version: str) -> None:
-    talk, call = bench.call(bench.open_session(version), version=None)
-    say(bench, call, "a")
-    assert bench.do(call.disconnect, retry=1) is False
+def test_older_clients_are_never_let_go(harness: ServerHarness, version: str) -> None:
+    talk, call = harness.call(harness.open_session(version), version=None)
+    report_progress_all(harness, call, "a")
+    assert harness.run_action(call.disconnect, retry=1) is False
     assert not talk.ended
     assert methods(talk) == ["a"]
 
@@ -76,49 +76,49 @@ def test_older_clients_are_never_let_go(bench: Bench, version: str) -> None:
 
 
 def test_a_slow_reader_falls_behind_and_catches_up() -> None:
-    bench = Bench(limits=Limits(max_unsent_bytes=500))
-    session = bench.open_session()
-    talk, call = bench.call(session)
-    say(bench, call, "first")
+    harness = ServerHarness(limits=Limits(max_unsent_bytes=500))
+    session = harness.open_session()
+    talk, call = harness.call(session)
+    report_progress_all(harness, call, "first")
     talk.reads = False
     names = [f"n{number}" for number in range(100)]
     for name in names:
-        bench.do(call.notify, name)
+        harness.run_action(call.notify, name)
         assert talk.exchange.unsent < 700
     assert methods(talk) == ["first"]
     talk.reads = True
     talk.pull()
-    bench.settle()
+    harness.run_pending()
     assert methods(talk) == ["first", *names]
 
 
 def test_a_slow_reader_whose_messages_are_gone_is_cut() -> None:
-    bench = Bench(limits=Limits(max_unsent_bytes=200, max_stored_entries=5))
-    talk, call = bench.call(bench.open_session())
-    say(bench, call, "first")
+    harness = ServerHarness(limits=Limits(max_unsent_bytes=200, max_stored_entries=5))
+    talk, call = harness.call(harness.open_session())
+    report_progress_all(harness, call, "first")
     talk.reads = False
-    say(bench, call, *[f"n{number}" for number in range(100)])
+    report_progress_all(harness, call, *[f"n{number}" for number in range(100)])
     talk.reads = True
     talk.pull()
-    bench.settle()
+    harness.run_pending()
     assert talk.aborted
     assert not talk.ended
 
 
 def test_without_a_store_a_slow_reader_makes_handlers_wait() -> None:
-    bench = Bench(resumable=False, limits=Limits(max_unsent_bytes=300))
-    talk, call = bench.call(bench.open_session())
-    say(bench, call, "a")
+    harness = ServerHarness(resumable=False, limits=Limits(max_unsent_bytes=300))
+    talk, call = harness.call(harness.open_session())
+    report_progress_all(harness, call, "a")
     talk.reads = False
     while not call.is_above_high_water:
-        say(bench, call, "b")
+        report_progress_all(harness, call, "b")
     talk.reads = True
     talk.pull()
     assert not call.is_above_high_water
     talk.reads = False
-    say(bench, call, *"cccccccccc")
+    report_progress_all(harness, call, *"cccccccccc")
     assert call.is_above_high_water
-    talk.gone()
+    talk.lose_connection()
     assert not call.is_above_high_water
 
 
@@ -126,28 +126,28 @@ def test_without_a_store_a_slow_reader_makes_handlers_wait() -> None:
 
 
 @requirement("SSE-S-006", "LIFECYCLE-B-016")
-def test_a_quiet_stream_is_kept_alive(bench: Bench) -> None:
-    talk, call = bench.call(bench.open_session())
-    say(bench, call, "a")
+def test_a_quiet_stream_is_kept_alive(harness: ServerHarness) -> None:
+    talk, call = harness.call(harness.open_session())
+    report_progress_all(harness, call, "a")
     size = len(talk.body)
-    bench.wait(14)
+    harness.wait(14)
     assert len(talk.body) == size
-    say(bench, call, "b")
+    report_progress_all(harness, call, "b")
     size = len(talk.body)
-    bench.wait(14)
+    harness.wait(14)
     assert len(talk.body) == size
-    bench.wait(31)
+    harness.wait(31)
     assert talk.body[size:] == KEEP_ALIVE * 3
-    bench.do(call.respond, {})
-    bench.wait(100)
+    harness.run_action(call.respond, {})
+    harness.wait(100)
     assert talk.messages[-1]["result"] == {}
 
 
-def test_a_reader_that_takes_nothing_gets_no_pile_of_comments(bench: Bench) -> None:
-    talk, call = bench.call(bench.open_session())
-    say(bench, call, "a")
+def test_a_reader_that_takes_nothing_gets_no_pile_of_comments(harness: ServerHarness) -> None:
+    talk, call = harness.call(harness.open_session())
+    report_progress_all(harness, call, "a")
     talk.reads = False
-    bench.wait(1000)
+    harness.wait(1000)
     assert talk.exchange.unsent == len(KEEP_ALIVE)
 
 
@@ -156,21 +156,21 @@ def test_a_reader_that_takes_nothing_gets_no_pile_of_comments(bench: Bench) -> N
 
 def test_nothing_is_added_to_a_stream_after_its_end() -> None:
     """A slow reader has not taken the end when the next comment would be due."""
-    bench = Bench(stream_after=0)
-    talk, call = bench.call(bench.open_session())
+    harness = ServerHarness(stream_after=0)
+    talk, call = harness.call(harness.open_session())
     talk.reads = False
-    bench.do(call.respond, {})
+    harness.run_action(call.respond, {})
     unsent = talk.exchange.unsent
-    bench.wait(bench.server.limits.stream_comment_interval)
+    harness.wait(harness.server.limits.stream_comment_interval)
     assert talk.exchange.unsent == unsent
 
 
-def test_finished_streams_leave_nothing_in_the_machine(bench: Bench) -> None:
-    session = bench.open_session()
+def test_finished_streams_leave_nothing_in_the_machine(harness: ServerHarness) -> None:
+    session = harness.open_session()
     for _ in range(50):
-        talk, call = bench.call(session, version=LATEST)
-        say(bench, call, "a")
-        bench.do(call.respond, {})
+        talk, call = harness.call(session, version=LATEST)
+        report_progress_all(harness, call, "a")
+        harness.run_action(call.respond, {})
         assert talk.ended
-    assert bench.server.next_deadline() == bench.now + 1800  # only the session's own timer
-    assert not bench.server.is_busy
+    assert harness.server.next_deadline() == harness.now + 1800  # only the session's own timer
+    assert not harness.server.is_busy

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from sansmcp import InputRequired, ServerCall
 
-from .bench import LATEST, Talk
+from .harness import LATEST, RawExchange
 from .instances import Instances
-from .pipe_bench import result
+from .pipe_harness import result
 from .test_multi_turn import BOTH, answers_to
 from .test_rounds import ACCEPTED, ALL, NAME
 
@@ -56,9 +56,9 @@ class Waiting:
         self.cursors = dict(zip(CURSORS, cursors, strict=True))
         self.entered: list[ServerCall] = []
 
-    def ask(self, session: str, id: str, *names: str) -> Talk:
+    def ask(self, session: str, id: str, *names: str) -> RawExchange:
         talk, call = self.instances[0].call(session, id, version=self.version)
-        self.instances[0].do(call.respond, InputRequired(dict.fromkeys(names, NAME)))
+        self.instances[0].run_action(call.respond, InputRequired(dict.fromkeys(names, NAME)))
         return talk
 
     def message(self, shape: str, id: Any) -> Any:
@@ -71,11 +71,11 @@ class Waiting:
             "nonsense": {"jsonrpc": "2.0", "id": id},
         }[shape]
 
-    def post(self, where: int, cursor: str | None, body: Any) -> Talk:
+    def post(self, where: int, cursor: str | None, body: Any) -> RawExchange:
         """A POST that is answered, or that reads a stream."""
         cursor = self.cursors.get(cursor, cursor) if cursor is not None else None
-        bench = self.instances[where]
-        talk = bench.post(body, self.session, self.version, {"last-event-id": cursor})
+        harness = self.instances[where]
+        talk = harness.post(body, self.session, self.version, {"last-event-id": cursor})
         assert talk.status is not None
         self.entered += [call for call in self.instances.entered if call.request.id == "call"]
         return talk
@@ -89,8 +89,8 @@ class Waiting:
             for where, answer in enumerate(self.answers):
                 self.post(where, None, answer)
         (call,) = self.entered
-        for bench in self.instances:
-            bench.do(call.respond, {"done": True})
+        for harness in self.instances:
+            harness.run_action(call.respond, {"done": True})
         self.instances.wait(0.5)
         return [talk.messages[-1] for talk in readers if talk.status == 200]
 

@@ -13,7 +13,7 @@ from sansmcp import BodyData, encode_event
 from sansmcp.events import CallCompleted, CallFailed
 from sansmcp.states import ClientState
 
-from ..client.bench import Asked, Bench, initialized, notification, response
+from ..client.harness import Asked, ClientHarness, initialized, notification, response
 from ..thorough import always
 
 requirement = pytest.mark.requirement
@@ -78,30 +78,30 @@ AFTERWARDS = ("refused", "hangs", "opens and closes", "replays", "404", "405", "
 """What may follow where a response was cut."""
 
 
-def serve(bench: Bench, behaviour: Callable[[Asked], None]) -> None:
+def serve(harness: ClientHarness, behaviour: Callable[[Asked], None]) -> None:
     """Answer everything that the client asks from now on, until it asks nothing more."""
     for _ in range(500):
-        while bench.requests:
-            asked = bench.requests.pop(0)
+        while harness.requests:
+            asked = harness.requests.pop(0)
             if asked.effect.body and asked.json.get("method") == "initialize":
                 asked.answer(initialized(asked.id), mcp_session_id="next-session-0001")
             elif asked.effect.body and "id" not in asked.json:
                 asked.accept()
             else:
                 behaviour(asked)
-        deadline = bench.client.next_deadline()
+        deadline = harness.client.next_deadline()
         if deadline is None:
             return
-        bench.wait(max(deadline - bench.now, 0.0))
+        harness.wait(max(deadline - harness.now, 0.0))
     raise AssertionError("the client never comes to rest")
 
 
 def check(
     kind: str, body: bytes, cut: int, behaviour: str, *, clean: bool, idempotent: bool
 ) -> None:
-    bench = Bench().connect()
+    harness = ClientHarness().connect()
     timeout = 2.0 if behaviour == "opens and closes" else 60.0  # it is polled until then
-    handle, asked = bench.call(idempotent=idempotent, timeout=timeout)
+    handle, asked = harness.call(idempotent=idempotent, timeout=timeout)
     asked.head(content_type=kind)
     if cut:
         asked.feed(BodyData(body[:cut]))
@@ -109,14 +109,14 @@ def check(
         asked.end()
     else:
         asked.cut()
-    serve(bench, BEHAVIOURS[behaviour])
-    ends = [event for event in bench.events if isinstance(event, CallCompleted | CallFailed)]
+    serve(harness, BEHAVIOURS[behaviour])
+    ends = [event for event in harness.events if isinstance(event, CallCompleted | CallFailed)]
     assert [event.call for event in ends] == [handle]
-    assert bench.client.next_deadline() is None
-    if bench.client.state is ClientState.READY:
-        bench.do(bench.client.close)
-        bench.take("DELETE").refuse(200)
-    assert len([e for e in bench.events if isinstance(e, CallCompleted | CallFailed)]) == 1
+    assert harness.client.next_deadline() is None
+    if harness.client.state is ClientState.READY:
+        harness.run_command(harness.client.close)
+        harness.take("DELETE").refuse(200)
+    assert len([e for e in harness.events if isinstance(e, CallCompleted | CallFailed)]) == 1
 
 
 @requirement("SHTTP-B-001", "RESUME-C-002")
@@ -156,12 +156,12 @@ def test_any_truncation_and_any_behaviour(
     behaviour=st.sampled_from(sorted(BEHAVIOURS)),
 )
 def test_any_response_at_all(parts: list[bytes], kind: str, status: int, behaviour: str) -> None:
-    bench = Bench().connect()
-    handle, asked = bench.call(timeout=2.0 if behaviour == "opens and closes" else 60.0)
+    harness = ClientHarness().connect()
+    handle, asked = harness.call(timeout=2.0 if behaviour == "opens and closes" else 60.0)
     asked.head(status, content_type=kind)
     for part in parts:
         asked.feed(BodyData(part))
     asked.end()
-    serve(bench, BEHAVIOURS[behaviour])
-    ends = [event for event in bench.events if isinstance(event, CallCompleted | CallFailed)]
+    serve(harness, BEHAVIOURS[behaviour])
+    ends = [event for event in harness.events if isinstance(event, CallCompleted | CallFailed)]
     assert [event.call for event in ends] == [handle]

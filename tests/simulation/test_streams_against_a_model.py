@@ -13,13 +13,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from sansmcp import EventId, Limits, ServerCall, StreamKey
 
-from ..server.bench import Bench, Talk
+from ..server.harness import RawExchange, ServerHarness
 
 
 class Reader:
     """An exchange that reads, and the place it began at."""
 
-    def __init__(self, talk: Talk, after: int) -> None:
+    def __init__(self, talk: RawExchange, after: int) -> None:
         self.talk = talk
         self.after = after
 
@@ -29,17 +29,17 @@ class StreamsAgainstAList(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.bench = Bench(
+        self.harness = ServerHarness(
             store_works=False, limits=Limits(max_unsent_bytes=300, replay_page_entries=2)
         )
-        self.session = self.bench.open_session()
+        self.session = self.harness.open_session()
         self.said: list[str] = []
         self.readers: list[Reader] = []
         self.call: ServerCall
 
     @initialize()
     def begin(self) -> None:
-        talk, self.call = self.bench.call(self.session)
+        talk, self.call = self.harness.call(self.session)
         self.readers.append(Reader(talk, 0))
         self.say()
 
@@ -54,18 +54,18 @@ class StreamsAgainstAList(RuleBasedStateMachine):
     def say(self) -> None:
         name = f"m{len(self.said)}"
         self.said.append(name)
-        self.bench.do(self.call.notify, name)
+        self.harness.run_action(self.call.notify, name)
 
     @rule()
     @precondition(lambda self: self.call.is_running and len(self.said) > 3)
     def answer(self) -> None:
         self.said.append("answer")
-        self.bench.do(self.call.respond, {})
+        self.harness.run_action(self.call.respond, {})
 
     @rule(count=st.integers(1, 3))
     def store_works(self, count: int) -> None:
-        for _ in range(min(count, len(self.bench.waiting))):
-            self.bench.use_store_once()
+        for _ in range(min(count, len(self.harness.waiting))):
+            self.harness.use_store_once()
 
     @rule(back=st.integers(0, 5))
     def come_back(self, back: int) -> None:
@@ -74,7 +74,7 @@ class StreamsAgainstAList(RuleBasedStateMachine):
             (reader.after + len(received(reader.talk)) for reader in self.readers), default=0
         )
         after = max(0, seen - back)
-        talk = self.bench.get(self.session, EventId(self.token, after).encode())
+        talk = self.harness.get(self.session, EventId(self.token, after).encode())
         self.readers.append(Reader(talk, after))
 
     @rule()
@@ -82,19 +82,19 @@ class StreamsAgainstAList(RuleBasedStateMachine):
         talk = self.readers[-1].talk
         if not talk.ended:
             talk.reads = True
-            talk.gone()
+            talk.lose_connection()
 
     @rule()
     @precondition(lambda self: self.call.is_running)
     def let_go(self) -> None:
-        self.bench.do(self.call.disconnect, retry=1)
+        self.harness.run_action(self.call.disconnect, retry=1)
 
     @rule(reads=st.booleans())
     def stop_or_go(self, reads: bool) -> None:
         talk = self.readers[-1].talk
         talk.reads = reads
         talk.pull()
-        self.bench.settle()
+        self.harness.run_pending()
 
     @invariant()
     def every_reader_got_what_follows_its_cursor(self) -> None:
@@ -109,7 +109,7 @@ class StreamsAgainstAList(RuleBasedStateMachine):
             if received(reader.talk):
                 last = EventId.decode(reader.talk.last_id)
                 assert last is not None
-                page = self.bench.store.read(self.key(), 0, limit=1000, max_bytes=10**9)
+                page = self.harness.store.read(self.key(), 0, limit=1000, max_bytes=10**9)
                 assert page is not None
                 assert last.seq <= page.last.seq
 
@@ -127,17 +127,17 @@ class StreamsAgainstAList(RuleBasedStateMachine):
             return
         if self.call.is_running:
             self.said.append("answer")
-            self.bench.do(self.call.respond, {})
-        while self.bench.waiting:
-            self.bench.use_store_once()
-        talk = self.bench.get(self.session, EventId(self.token, 0).encode())
-        while self.bench.waiting:
-            self.bench.use_store_once()
+            self.harness.run_action(self.call.respond, {})
+        while self.harness.waiting:
+            self.harness.use_store_once()
+        talk = self.harness.get(self.session, EventId(self.token, 0).encode())
+        while self.harness.waiting:
+            self.harness.use_store_once()
         assert received(talk) == self.said
         assert talk.ended
 
 
-def received(talk: Talk) -> list[str]:
+def received(talk: RawExchange) -> list[str]:
     if talk.head is None:
         return []
     return [message.get("method", "answer") for message in talk.messages]

@@ -12,7 +12,7 @@ import trio
 
 
 @attrs.define
-class _Life:
+class _ByteBudget:
     """How many bytes a connection has left, in both directions."""
 
     left: int
@@ -35,7 +35,7 @@ class Relay:
 
     async def pass_on(self, client: trio.SocketStream) -> None:
         """Serve one connection."""
-        life = _Life(self.chance.randint(1, self.longest_life or 1))
+        life = _ByteBudget(self.chance.randint(1, self.longest_life or 1))
         try:
             server = await trio.open_tcp_stream("127.0.0.1", self.route())
         except OSError:
@@ -49,7 +49,7 @@ class Relay:
         self,
         source: trio.SocketStream,
         sink: trio.SocketStream,
-        life: _Life,
+        life: _ByteBudget,
         connection: trio.CancelScope,
     ) -> None:
         try:

@@ -12,7 +12,7 @@ import pytest
 from sansmcp import Entry, StreamKey
 from sansmcp_stores import SqliteStore
 
-from ..server.bench import PING, Bench, methods, say
+from ..server.harness import PING, ServerHarness, methods, report_progress_all
 
 
 class Clock:
@@ -68,20 +68,20 @@ def test_streams_go_on_without_a_locked_store(
 ) -> None:
     """Row A16 of the review: what is read goes out, and one failure is the first of its kind."""
     store = SqliteStore(tmp_path / "a.db")
-    bench = Bench(store=store)  # type: ignore[arg-type]  # pyright: ignore
-    session = bench.open_session()
-    talks = [bench.call(session) for _ in range(20)]
+    harness = ServerHarness(store=store)  # type: ignore[arg-type]  # pyright: ignore
+    session = harness.open_session()
+    talks = [harness.call(session) for _ in range(20)]
     other.execute("BEGIN IMMEDIATE")
     for talk, call in talks:
-        say(bench, call, "a")
+        report_progress_all(harness, call, "a")
         assert methods(talk) == ["a"]
-    assert bench.post(PING.replace(b"7", b"70"), session).status == 200
+    assert harness.post(PING.replace(b"7", b"70"), session).status == 200
     for talk, call in talks:
-        bench.do(call.respond, {})
+        harness.run_action(call.respond, {})
         assert methods(talk) == ["a", "answer"]
         assert talk.ended
     assert clock.now < 0.51
-    firsts = [event for event in bench.events if not getattr(event, "again", True)]
+    firsts = [event for event in harness.events if not getattr(event, "again", True)]
     (failed,) = firsts
     assert not failed.lost  # type: ignore[union-attr]  # pyright: ignore
     assert str(tmp_path / "a.db") in failed.reason  # type: ignore[union-attr]  # pyright: ignore

@@ -16,7 +16,7 @@ from sansmcp import Entry, Limits, LocalProtocolError, StateSigner, StreamKey
 from sansmcp_local import new_server
 from sansmcp_stores import SqliteStore
 
-from ..server.bench import example_app
+from ..server.harness import example_app
 
 KEY = StreamKey("ada", "session", "stream")
 

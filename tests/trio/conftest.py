@@ -19,7 +19,7 @@ Tool = Callable[[Call], Awaitable[Any]]
 Start = Callable[..., Awaitable[RunningServer]]
 
 
-class World:
+class ToolApp:
     """An application whose tools the test writes, and what they share with it."""
 
     def __init__(self) -> None:
@@ -40,8 +40,8 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
+def world() -> ToolApp:
+    world = ToolApp()
 
     @world.tool
     async def echo(call: Call) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def clock(mock_clock: MockClock) -> MockClock:
 
 
 @pytest.fixture
-async def start(world: World, nursery: trio.Nursery) -> AsyncIterator[Start]:
+async def start(world: ToolApp, nursery: trio.Nursery) -> AsyncIterator[Start]:
     """Start a server on a free port; it is stopped at the end of the test.
 
     If the test does not say otherwise, it is of the revisions that have sessions.

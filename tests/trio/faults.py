@@ -21,7 +21,7 @@ from sansmcp.server.calls import RunningCall
 from sansmcp_check import client_checks, server_checks
 from sansmcp_trio._pool import Stream
 
-from .subject import TrioClient, TrioClients, TrioServers
+from .adapter_under_test import TrioClient, TrioClients, TrioServers
 
 PATIENCE = 3.0
 

@@ -13,13 +13,13 @@ from sansmcp.events import ProgressReceived
 from sansmcp_loop import RequestHandler
 from sansmcp_trio import Call, connect
 
-from .conftest import Start, World
+from .conftest import Start, ToolApp
 
 ASKED: dict[str, Any] = {"capabilities": {"elicitation": {}, "roots": {}, "sampling": {}}}
 
 
 @pytest.fixture(autouse=True)
-def tools(world: World) -> None:
+def tools(world: ToolApp) -> None:
     @world.tool
     async def count(call: Call) -> Any:
         for number in range(call.params["arguments"]["to"]):
@@ -45,7 +45,7 @@ async def test_an_async_on_progress_is_awaited_in_order(start: Start) -> None:
     assert seen == [0, 1, 2, 3, 4, 5]
 
 
-async def test_a_hundred_calls_report_to_async_functions(world: World, start: Start) -> None:
+async def test_a_hundred_calls_report_to_async_functions(world: ToolApp, start: Start) -> None:
     """Row C4 of the review."""
     async with connect((await start()).url) as client:
 
@@ -64,7 +64,7 @@ async def test_a_hundred_calls_report_to_async_functions(world: World, start: St
                 nursery.start_soon(call, number % 7)
 
 
-async def test_what_an_async_on_progress_raises_ends_the_call(world: World, start: Start) -> None:
+async def test_what_an_async_on_progress_raises_ends_the_call(world: ToolApp, start: Start) -> None:
     """Row C4 of the review."""
     cancelled = trio.Event()
 
@@ -88,7 +88,7 @@ async def test_what_an_async_on_progress_raises_ends_the_call(world: World, star
         assert await client.call_tool("echo") == {"echo": {}}
 
 
-async def test_cancelling_a_call_while_on_progress_waits(world: World, start: Start) -> None:
+async def test_cancelling_a_call_while_on_progress_waits(world: ToolApp, start: Start) -> None:
     """Row C4 of the review."""
     begun, ended, cancelled = trio.Event(), trio.Event(), trio.Event()
 
@@ -118,7 +118,9 @@ async def test_cancelling_a_call_while_on_progress_waits(world: World, start: St
         assert await client.call_tool("echo") == {"echo": {}}
 
 
-async def test_reports_that_wait_for_their_function_are_bounded(world: World, start: Start) -> None:
+async def test_reports_that_wait_for_their_function_are_bounded(
+    world: ToolApp, start: Start
+) -> None:
     """Row C4 of the review: reading stops until the function keeps up."""
     begun, go_on = trio.Event(), trio.Event()
     seen: list[float] = []
@@ -139,7 +141,7 @@ async def test_reports_that_wait_for_their_function_are_bounded(world: World, st
     assert seen == list(range(500))
 
 
-async def test_on_progress_may_use_the_client(world: World, start: Start) -> None:
+async def test_on_progress_may_use_the_client(world: ToolApp, start: Start) -> None:
     """Row C4 of the review."""
     echoed: list[Any] = []
 
@@ -152,7 +154,7 @@ async def test_on_progress_may_use_the_client(world: World, start: Start) -> Non
     assert echoed == [{"echo": {"n": number}} for number in range(3)]
 
 
-async def test_functions_that_answer_may_be_plain_or_async(world: World, start: Start) -> None:
+async def test_functions_that_answer_may_be_plain_or_async(world: ToolApp, start: Start) -> None:
     """Row C4 of the review: a plain one sent -32603 to the server."""
 
     def plain(request: sansmcp.ServerRequest) -> dict[str, Any]:

@@ -19,10 +19,10 @@ import sansmcp_trio
 from sansmcp import CallError, LocalProtocolError, ReconnectPolicy
 from sansmcp_trio import Call, RunningServer, connect
 
-from ..leftovers import freeze_what_is_there, nothing_left
+from ..leak_check import freeze_what_is_there, no_leaks
 from ..stdio import standard_streams
-from ..stepping import in_shares, stepping, wherever
-from .conftest import Start, World
+from ..stepping import in_shares, run_with_steps, wherever
+from .conftest import Start, ToolApp
 from .programs import PATIENCE, foreign
 from .test_stdio_server import HELLO, call
 
@@ -42,7 +42,7 @@ OUTCOMES: dict[str, tuple[type, ...]] = {
 
 
 @pytest.fixture(autouse=True, scope="module")
-def old_things() -> None:
+def freeze_garbage() -> None:
     freeze_what_is_there()
 
 
@@ -64,7 +64,7 @@ class Disturbance(trio.abc.Instrument):
         try:
             self._steps = 0 if self._by_any else -math.inf
             with trio.fail_after(math.inf) as self._scope:
-                await stepping(_to_the_end(work), self._wait)
+                await run_with_steps(_to_the_end(work), self._wait)
         finally:
             self._steps = -math.inf
 
@@ -121,7 +121,7 @@ class Conversation:
 
     def __init__(self, version: str, **settings: Any) -> None:
         self.running = 0
-        self.world = World()
+        self.world = ToolApp()
         self.world.tool(self.work)
         self._settings: dict[str, Any] = {
             "http": LOCAL,
@@ -308,7 +308,7 @@ def disturbed(
         with trio.fail_after(PATIENCE):
             return await scenario(disturbance)
 
-    with nothing_left():
+    with no_leaks():
         outcome = trio.run(main, instruments=[disturbance])
     return outcome, disturbance.has_happened
 

@@ -16,9 +16,9 @@ from sansmcp_check import (
     server_checks,
 )
 
+from .adapter_under_test import TrioClients, TrioServers
 from .faults import CLIENT_FAULTS, SERVER_FAULTS
 from .programs import outside
-from .subject import TrioClients, TrioServers
 
 
 @pytest.mark.parametrize("check", client_checks(), ids=str)

@@ -14,7 +14,7 @@ from sansmcp import JsonRpcError, Limits, LocalProtocolError, RequestRefused, Re
 from sansmcp.events import ClientEvent, ProgressReceived, Reconnecting, ServerNotified
 from sansmcp_trio import Call
 
-from .conftest import Start, World
+from .conftest import Start, ToolApp
 
 requirement = pytest.mark.requirement
 VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
@@ -38,7 +38,7 @@ async def test_calls_at_every_revision(start: Start, version: str) -> None:
     assert serving.core.sessions == ()
 
 
-async def test_many_callers_at_once(start: Start, world: World) -> None:
+async def test_many_callers_at_once(start: Start, world: ToolApp) -> None:
     @world.tool
     async def number(call: Call) -> Any:
         await trio.lowlevel.checkpoint()
@@ -76,7 +76,7 @@ async def test_a_message_beyond_the_limit_is_refused_and_the_client_told(start: 
         assert await client.call_tool("echo") == {"echo": {}}
 
 
-async def test_progress_arrives_while_the_tool_works(start: Start, world: World) -> None:
+async def test_progress_arrives_while_the_tool_works(start: Start, world: ToolApp) -> None:
     reports: list[ProgressReceived] = []
     moved = trio.Event()
 
@@ -101,7 +101,7 @@ async def test_progress_arrives_while_the_tool_works(start: Start, world: World)
 
 
 @requirement("POLL-C-002", "POLL-S-003")
-async def test_the_server_lets_go_and_the_client_comes_back(start: Start, world: World) -> None:
+async def test_the_server_lets_go_and_the_client_comes_back(start: Start, world: ToolApp) -> None:
     back = trio.Event()
 
     @world.tool
@@ -139,7 +139,7 @@ async def test_the_server_lets_go_and_the_client_comes_back(start: Start, world:
 
 
 @requirement("LIFECYCLE-C-008", "SHTTP-S-012")
-async def test_a_tool_asks_the_user(start: Start, world: World) -> None:
+async def test_a_tool_asks_the_user(start: Start, world: ToolApp) -> None:
     @world.tool
     async def ask(call: Call) -> Any:
         first = await call.ask("elicitation/create", {"message": "name?"})
@@ -169,7 +169,7 @@ async def test_a_tool_asks_the_user(start: Start, world: World) -> None:
 
 
 async def test_what_nobody_answers_is_declined(
-    start: Start, world: World, caplog: pytest.LogCaptureFixture
+    start: Start, world: ToolApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     @world.tool
     async def ask(call: Call) -> Any:
@@ -196,7 +196,9 @@ async def test_what_nobody_answers_is_declined(
     assert "answering elicitation/create failed" in caplog.text
 
 
-async def test_a_question_that_is_withdrawn_stops_its_answerer(start: Start, world: World) -> None:
+async def test_a_question_that_is_withdrawn_stops_its_answerer(
+    start: Start, world: ToolApp
+) -> None:
     begun, stopped = trio.Event(), trio.Event()
 
     @world.tool
@@ -226,7 +228,7 @@ async def test_a_question_that_is_withdrawn_stops_its_answerer(start: Start, wor
 # Notifications
 
 
-async def test_notifications_reach_the_client(start: Start, world: World) -> None:
+async def test_notifications_reach_the_client(start: Start, world: ToolApp) -> None:
     @world.tool
     async def notify(call: Call) -> dict[str, Any]:
         await call.notify("notifications/message", {"level": "info", "data": "x"})

@@ -25,7 +25,7 @@ from sansmcp_local import State, read_state
 from sansmcp_trio import Client
 
 from . import programs
-from .conftest import World
+from .conftest import ToolApp
 from .programs import ours, start, until
 
 connect = partial(programs.connect, versions=HANDSHAKE_VERSIONS)
@@ -117,7 +117,7 @@ def port() -> Iterator[int]:
 
 
 async def test_the_first_free_port_of_a_range(
-    world: World, nursery: trio.Nursery, port: int
+    world: ToolApp, nursery: trio.Nursery, port: int
 ) -> None:
     serve = partial(sansmcp_trio.serve, world.app, http=("127.0.0.1", range(port, port + 2)))
     serving: sansmcp_trio.RunningServer = await nursery.start(serve)
@@ -127,14 +127,14 @@ async def test_the_first_free_port_of_a_range(
     serving.stop()
 
 
-async def test_no_free_port(world: World, port: int) -> None:
+async def test_no_free_port(world: ToolApp, port: int) -> None:
     with pytest.raises(OSError, match="in use"):
         await sansmcp_trio.serve(world.app, http=("127.0.0.1", range(port, port + 1)))
     with pytest.raises(sansmcp.LocalProtocolError, match="must not be empty"):
         await sansmcp_trio.serve(world.app, http=("127.0.0.1", range(0)))
 
 
-async def test_nothing_to_serve_on(world: World) -> None:
+async def test_nothing_to_serve_on(world: ToolApp) -> None:
     with pytest.raises(sansmcp.LocalProtocolError, match="set http, stdio, or both"):
         await sansmcp_trio.serve(world.app)
 
@@ -142,7 +142,7 @@ async def test_nothing_to_serve_on(world: World) -> None:
 # How others find it
 
 
-async def test_the_state_file_lasts_as_long_as_the_server(world: World, tmp_path: Path) -> None:
+async def test_the_state_file_lasts_as_long_as_the_server(world: ToolApp, tmp_path: Path) -> None:
     path = tmp_path / "state"
     serve = partial(sansmcp_trio.serve, world.app, http=LOCAL, http_sse="/sse", state_file=path)
     async with trio.open_nursery() as nursery:
@@ -158,7 +158,7 @@ async def test_the_state_file_lasts_as_long_as_the_server(world: World, tmp_path
     assert os.listdir(tmp_path) == []
 
 
-async def test_a_state_file_that_cannot_be_written(world: World, tmp_path: Path) -> None:
+async def test_a_state_file_that_cannot_be_written(world: ToolApp, tmp_path: Path) -> None:
     for path in (tmp_path / "nowhere" / "state", tmp_path):
         with pytest.raises(OSError, match=r"No such file|Is a directory"):
             await sansmcp_trio.serve(world.app, http=LOCAL, state_file=path)

@@ -21,7 +21,7 @@ from sansmcp import (
 from sansmcp.events import Connected, SessionExpired
 from sansmcp_trio import Call
 
-from .conftest import Start, World
+from .conftest import Start, ToolApp
 
 requirement = pytest.mark.requirement
 
@@ -30,7 +30,7 @@ requirement = pytest.mark.requirement
 
 
 async def test_a_tool_that_raises(
-    start: Start, world: World, caplog: pytest.LogCaptureFixture
+    start: Start, world: ToolApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     @world.tool
     async def fail(call: Call) -> Any:
@@ -50,7 +50,7 @@ async def test_a_tool_that_raises(
 
 
 @requirement("LIFECYCLE-B-006")
-async def test_a_call_that_takes_too_long(start: Start, world: World) -> None:
+async def test_a_call_that_takes_too_long(start: Start, world: ToolApp) -> None:
     begun, cancelled = trio.Event(), trio.Event()
 
     @world.tool
@@ -72,7 +72,7 @@ async def test_a_call_that_takes_too_long(start: Start, world: World) -> None:
 
 
 @requirement("SHTTP-C-008", "CANCEL-B-003")
-async def test_cancelling_the_caller_cancels_the_handler(start: Start, world: World) -> None:
+async def test_cancelling_the_caller_cancels_the_handler(start: Start, world: ToolApp) -> None:
     begun, cancelled = trio.Event(), trio.Event()
 
     @world.tool
@@ -156,7 +156,9 @@ async def test_what_is_raised_inside_comes_out_as_it_is(start: Start) -> None:
     assert serving.core.sessions == ()
 
 
-async def test_a_call_times_out_though_nobody_takes_the_events(start: Start, world: World) -> None:
+async def test_a_call_times_out_though_nobody_takes_the_events(
+    start: Start, world: ToolApp
+) -> None:
     @world.tool
     async def chatty(call: Call) -> None:
         while True:

@@ -16,7 +16,7 @@ from sansmcp.events import ServerNotified
 from sansmcp_trio import Call
 
 from ..tls import ONCE, contexts
-from .conftest import Start, World
+from .conftest import Start, ToolApp
 
 
 async def test_a_server_over_tls(start: Start) -> None:
@@ -71,7 +71,7 @@ async def test_clients_that_leave_leave_nothing(start: Start, data: bytes) -> No
     await serving.wait_until(lambda: not serving.drivers)
 
 
-async def test_a_peer_that_takes_nothing_is_dropped(start: Start, world: World) -> None:
+async def test_a_peer_that_takes_nothing_is_dropped(start: Start, world: ToolApp) -> None:
     @world.tool
     async def chatter(call: Call) -> dict[str, Any]:
         for _ in range(100):
@@ -101,7 +101,7 @@ async def test_a_peer_that_takes_nothing_is_dropped(start: Start, world: World) 
         await stream.aclose()
 
 
-async def test_events_that_nobody_takes_stop_the_reading(start: Start, world: World) -> None:
+async def test_events_that_nobody_takes_stop_the_reading(start: Start, world: ToolApp) -> None:
     """The server is held up, and goes on when somebody takes them; nothing is lost."""
 
     @world.tool

@@ -13,14 +13,14 @@ from sansmcp import InputRequest, InputRequired, JsonRpcError, ServerRequest, St
 from sansmcp.revisions import MODERN_VERSIONS
 from sansmcp_trio import Call
 
-from .conftest import Start, World
+from .conftest import Start, ToolApp
 
 requirement = pytest.mark.requirement
 SEAL = StateSigner(keys=(b"a key for these tests",), clock=time.time)
 
 
 @requirement("MRTR-S-011", "MRTR-S-025")
-async def test_a_tool_that_asks_in_rounds(start: Start, world: World) -> None:
+async def test_a_tool_that_asks_in_rounds(start: Start, world: ToolApp) -> None:
     @world.tool
     async def greet(call: Call) -> Any:
         names: list[Any] = list(call.saved_state or ())
@@ -42,7 +42,7 @@ async def test_a_tool_that_asks_in_rounds(start: Start, world: World) -> None:
 
 
 @requirement("CANCEL-S-001", "CANCEL-S-004")
-async def test_a_client_that_gives_up_cancels_the_tool(start: Start, world: World) -> None:
+async def test_a_client_that_gives_up_cancels_the_tool(start: Start, world: ToolApp) -> None:
     begun, cancelled = trio.Event(), trio.Event()
 
     @world.tool
@@ -64,7 +64,7 @@ async def test_a_client_that_gives_up_cancels_the_tool(start: Start, world: Worl
         assert result["echo"] == {"a": 1}
 
 
-async def test_what_runs_when_the_server_stops_is_told_so(start: Start, world: World) -> None:
+async def test_what_runs_when_the_server_stops_is_told_so(start: Start, world: ToolApp) -> None:
     begun = trio.Event()
 
     @world.tool

@@ -21,12 +21,12 @@ from sansmcp.events import Closed
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp_trio import Call
 
-from .conftest import Start, World
+from .conftest import Start, ToolApp
 
 # Clients
 
 
-async def test_closing_from_another_task(start: Start, world: World) -> None:
+async def test_closing_from_another_task(start: Start, world: ToolApp) -> None:
     begun = trio.Event()
 
     @world.tool
@@ -64,7 +64,7 @@ async def test_events_end_with_the_client(start: Start) -> None:
 # Servers
 
 
-async def test_stopping_lets_calls_end_and_ends_streams(start: Start, world: World) -> None:
+async def test_stopping_lets_calls_end_and_ends_streams(start: Start, world: ToolApp) -> None:
     begun, go_on = trio.Event(), trio.Event()
 
     @world.tool
@@ -92,7 +92,7 @@ async def test_stopping_lets_calls_end_and_ends_streams(start: Start, world: Wor
             await client.call_tool("echo", timeout=5)
 
 
-async def test_stopping_does_not_wait_for_ever(start: Start, world: World) -> None:
+async def test_stopping_does_not_wait_for_ever(start: Start, world: ToolApp) -> None:
     begun, cancelled = trio.Event(), trio.Event()
 
     @world.tool
@@ -119,7 +119,7 @@ async def test_stopping_does_not_wait_for_ever(start: Start, world: World) -> No
         await cancelled.wait()
 
 
-async def test_cancelling_the_server_stops_it_properly(world: World) -> None:
+async def test_cancelling_the_server_stops_it_properly(world: ToolApp) -> None:
     async with trio.open_nursery() as nursery:
 
         async def serve(*, task_status: trio.TaskStatus[sansmcp_trio.RunningServer]) -> None:
@@ -139,7 +139,7 @@ async def test_cancelling_the_server_stops_it_properly(world: World) -> None:
     assert not serving.drivers
 
 
-async def test_an_address_that_cannot_be_bound(start: Start, world: World) -> None:
+async def test_an_address_that_cannot_be_bound(start: Start, world: ToolApp) -> None:
     serving = await start()
     port = sansmcp.Url.parse(serving.url).port
     with pytest.raises(OSError, match="in use"):

@@ -11,7 +11,7 @@ from sansmcp import BaseCall, BaseClient, Disconnected, LocalProtocolError, Pend
 from sansmcp.events import Connected
 from sansmcp.messages import Params
 
-from ..server.bench import Bench
+from ..server.harness import ServerHarness
 
 
 class Recorder(BaseClient[Any, None]):
@@ -96,23 +96,23 @@ def test_a_promise_is_kept_once() -> None:
 class BenchCall(BaseCall[int, None]):
     """A call of the bench."""
 
-    bench: Bench
+    harness: ServerHarness
 
     def wait_for_answer(self, id: int) -> int:
         return id
 
     def now(self) -> float:
-        return self.bench.now
+        return self.harness.now
 
     def run_pending(self) -> None:
-        self.bench.settle()
+        self.harness.run_pending()
 
 
 def test_a_handler_talks_to_the_client() -> None:
-    bench = Bench()
-    talk, call = bench.call(bench.open_session(), 5, token="t")
+    harness = ServerHarness()
+    talk, call = harness.call(harness.open_session(), 5, token="t")
     handle = BenchCall(call)
-    handle.bench = bench
+    handle.harness = harness
     assert (handle.method, handle.request_id) == ("tools/call", 5)
     assert handle.params == {"_meta": {"progressToken": "t"}}
     handle.progress(1, 2, "m")
@@ -124,7 +124,7 @@ def test_a_handler_talks_to_the_client() -> None:
     ]
     assert talk.events[-1].retry == 1000
     assert talk.ended
-    _, call = bench.call(bench.open_session(), method="tools/list")
+    _, call = harness.call(harness.open_session(), method="tools/list")
     assert BenchCall(call).params == {}
     assert BenchCall(call).input_responses == {}
     assert BenchCall(call).saved_state is None
@@ -132,13 +132,17 @@ def test_a_handler_talks_to_the_client() -> None:
 
 def test_a_handler_tells_the_session_at_once() -> None:
     """Row E1 of the review: what it said waited for the next turn of something else."""
-    bench = Bench()
-    session = bench.open_session(capabilities={"roots": {}})
-    standalone = bench.get(session)
-    calls = [bench.call(session)[1], bench.call(session)[1], bench.call(bench.open_session())[1]]
+    harness = ServerHarness()
+    session = harness.open_session(capabilities={"roots": {}})
+    standalone = harness.get(session)
+    calls = [
+        harness.call(session)[1],
+        harness.call(session)[1],
+        harness.call(harness.open_session())[1],
+    ]
     first, second, other = handles = [BenchCall(call) for call in calls]
     for handle in handles:
-        handle.bench = bench
+        handle.harness = harness
     first.peer.notify("notifications/x", {"a": 1})
     assert [message["method"] for message in standalone.messages] == ["notifications/x"]
     assert first.peer == second.peer != other.peer
@@ -153,13 +157,13 @@ def test_a_handler_tells_the_session_at_once() -> None:
 
 
 def test_a_handler_asks_the_client() -> None:
-    bench = Bench()
-    session = bench.open_session(capabilities={"elicitation": {}})
-    talk, call = bench.call(session)
+    harness = ServerHarness()
+    session = harness.open_session(capabilities={"elicitation": {}})
+    talk, call = harness.call(session)
     handle = BenchCall(call)
-    handle.bench = bench
+    handle.harness = harness
     id = handle.ask("elicitation/create", {"message": "name?"}, timeout=1)
-    bench.settle()
+    harness.run_pending()
     assert talk.messages[-1]["id"] == id
     with pytest.raises(LocalProtocolError):
         handle.ask("sampling/createMessage")

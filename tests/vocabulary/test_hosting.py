@@ -25,7 +25,7 @@ from sansmcp import (
 from sansmcp.events import ClientResponseReceived, ServerEvent, SessionOpened, StoreFailed
 from sansmcp.server.calls import RunningCall
 
-from ..server.bench import Bench, initialize, methods, notification, request
+from ..server.harness import ServerHarness, initialize, methods, notification, request
 
 
 class Ended(Exception):
@@ -56,8 +56,8 @@ class Handle(BaseCall[Any, None]):
 class Host(ServerDriver):
     """Keeps what is to be awaited until the test lets it go on."""
 
-    def __init__(self, bench: Bench, authenticate: Authenticator | None = None) -> None:
-        super().__init__(bench.server, bench.store, authenticate)
+    def __init__(self, harness: ServerHarness, authenticate: Authenticator | None = None) -> None:
+        super().__init__(harness.server, harness.store, authenticate)
         self.waiting: list[tuple[ServerCall, Awaitable[Any]]] = []
         self.failures: list[Exception] = []
         self.seen: list[ServerEvent] = []
@@ -100,7 +100,7 @@ class Host(ServerDriver):
         self.seen.append(event)
 
 
-class HostBench(Bench):
+class DriverHarness(ServerHarness):
     """A bench whose server is driven by a host, with handlers that do as their params say."""
 
     def __init__(self, authenticate: Authenticator | None = None) -> None:
@@ -111,7 +111,7 @@ class HostBench(Bench):
         self.host = Host(self, authenticate)
         self.calls: list[ServerCall] = []
 
-    def settle(self) -> None:
+    def run_pending(self) -> None:
         if self.takes_events:
             self.host.run_pending()
 
@@ -136,91 +136,91 @@ class HostBench(Bench):
 
 
 @pytest.fixture
-def bench() -> HostBench:
-    return HostBench()
+def harness() -> DriverHarness:
+    return DriverHarness()
 
 
-def test_a_handler_answers_at_once_or_later(bench: HostBench) -> None:
-    session = bench.open_session()
-    assert bench.post(request(1), session).json["result"] == {"at": "once"}
-    later = bench.post(request(2, "tools/list"), session)
+def test_a_handler_answers_at_once_or_later(harness: DriverHarness) -> None:
+    session = harness.open_session()
+    assert harness.post(request(1), session).json["result"] == {"at": "once"}
+    later = harness.post(request(2, "tools/list"), session)
     assert later.head is None
-    bench.host.let_go_on()
+    harness.host.let_go_on()
     assert later.json["result"] == {"at": "last"}
 
 
 @pytest.mark.parametrize("method", ["tools/call", "tools/list"])
-def test_what_a_handler_raises(bench: HostBench, method: str) -> None:
-    session = bench.open_session()
-    refused = bench.post(request(1, method, code=-7), session)
-    broken = bench.post(request(2, method, fails=True), session)
-    bench.host.let_go_on()
+def test_what_a_handler_raises(harness: DriverHarness, method: str) -> None:
+    session = harness.open_session()
+    refused = harness.post(request(1, method, code=-7), session)
+    broken = harness.post(request(2, method, fails=True), session)
+    harness.host.let_go_on()
     assert (refused.error["code"], refused.error["message"]) == (-7, "mine")
     assert broken.error["code"] == -32603
-    assert [type(failure) for failure in bench.host.failures] == [Ended]
+    assert [type(failure) for failure in harness.host.failures] == [Ended]
 
 
 @pytest.mark.parametrize("method", ["tools/call", "tools/list"])
-def test_an_error_that_is_not_json(bench: HostBench, method: str) -> None:
-    answered = bench.post(request(1, method, unsayable=True), bench.open_session())
-    bench.host.let_go_on()
+def test_an_error_that_is_not_json(harness: DriverHarness, method: str) -> None:
+    answered = harness.post(request(1, method, unsayable=True), harness.open_session())
+    harness.host.let_go_on()
     assert answered.error["code"] == -32603
-    assert [type(failure) for failure in bench.host.failures] == [LocalProtocolError]
+    assert [type(failure) for failure in harness.host.failures] == [LocalProtocolError]
 
 
-def test_a_result_that_is_not_json(bench: HostBench) -> None:
-    session = bench.open_session()
-    assert bench.post(request(1, object=True), session).error["code"] == -32603
-    assert [type(failure) for failure in bench.host.failures] == [LocalProtocolError]
+def test_a_result_that_is_not_json(harness: DriverHarness) -> None:
+    session = harness.open_session()
+    assert harness.post(request(1, object=True), session).error["code"] == -32603
+    assert [type(failure) for failure in harness.host.failures] == [LocalProtocolError]
 
 
-def test_a_cancelled_call_stops_its_handler(bench: HostBench) -> None:
-    session = bench.open_session()
-    bench.post(request(1, "tools/list"), session)
-    bench.post(notification("notifications/cancelled", requestId=1), session)
-    assert bench.host.cancelled == 1
-    bench.host.let_go_on()
+def test_a_cancelled_call_stops_its_handler(harness: DriverHarness) -> None:
+    session = harness.open_session()
+    harness.post(request(1, "tools/list"), session)
+    harness.post(notification("notifications/cancelled", requestId=1), session)
+    assert harness.host.cancelled == 1
+    harness.host.let_go_on()
 
 
-def test_a_handler_that_is_cancelled_by_its_host(bench: HostBench) -> None:
-    talk = bench.post(request(1, "tools/list", stops=True), bench.open_session())
-    ((call, result),) = bench.host.waiting
+def test_a_handler_that_is_cancelled_by_its_host(harness: DriverHarness) -> None:
+    talk = harness.post(request(1, "tools/list", stops=True), harness.open_session())
+    ((call, result),) = harness.host.waiting
     with pytest.raises(Stopped):
-        bench.host.finish(call, result).send(None)
+        harness.host.finish(call, result).send(None)
     assert talk.error["code"] == -32603
-    assert bench.host.failures == []
+    assert harness.host.failures == []
 
 
-def test_a_call_that_is_cancelled_at_once_is_not_begun(bench: HostBench) -> None:
-    session = bench.open_session()
-    bench.takes_events = False
-    bench.post(request(1), session)
-    bench.post(notification("notifications/cancelled", requestId=1), session)
-    bench.takes_events = True
-    bench.settle()
-    assert bench.calls == []
+def test_a_call_that_is_cancelled_at_once_is_not_begun(harness: DriverHarness) -> None:
+    session = harness.open_session()
+    harness.takes_events = False
+    harness.post(request(1), session)
+    harness.post(notification("notifications/cancelled", requestId=1), session)
+    harness.takes_events = True
+    harness.run_pending()
+    assert harness.calls == []
 
 
-def test_answers_are_brought_to_who_asked(bench: HostBench) -> None:
-    session = bench.open_session(capabilities={"elicitation": {}})
-    bench.post(request(1, "tools/list"), session)
-    bench.post(request(2, "tools/list"), session)
+def test_answers_are_brought_to_who_asked(harness: DriverHarness) -> None:
+    session = harness.open_session(capabilities={"elicitation": {}})
+    harness.post(request(1, "tools/list"), session)
+    harness.post(request(2, "tools/list"), session)
     promise = PendingResult()
-    running = [call for call, _ in bench.host.waiting]
-    ids = [bench.do(call.ask, "elicitation/create", {}, timeout=9) for call in running]
-    bench.host.wait_for(running[0], ids[0], promise)
+    running = [call for call, _ in harness.host.waiting]
+    ids = [harness.run_action(call.ask, "elicitation/create", {}, timeout=9) for call in running]
+    harness.host.wait_for(running[0], ids[0], promise)
     for id in ids:
-        bench.post({"jsonrpc": "2.0", "id": id, "result": {"a": id}}, session)
+        harness.post({"jsonrpc": "2.0", "id": id, "result": {"a": id}}, session)
     answered: ClientResponseReceived = promise.result()
     assert answered.result() == {"a": ids[0]}
-    bench.host.let_go_on()
+    harness.host.let_go_on()
 
 
-def test_all_else_is_observed_and_publishing_is_passed_on(bench: HostBench) -> None:
-    session = bench.open_session()
-    listener = bench.get(session)
-    assert type(bench.host.seen[0]) is SessionOpened
-    bench.host.publish("notifications/tools/list_changed")
+def test_all_else_is_observed_and_publishing_is_passed_on(harness: DriverHarness) -> None:
+    session = harness.open_session()
+    listener = harness.get(session)
+    assert type(harness.host.seen[0]) is SessionOpened
+    harness.host.publish("notifications/tools/list_changed")
     assert methods(listener) == ["notifications/tools/list_changed"]
 
 
@@ -241,114 +241,116 @@ def breaking(count: int = 1) -> Callable[..., Any]:
 
 
 def test_a_driver_that_raises_costs_its_exchange(
-    bench: HostBench, monkeypatch: pytest.MonkeyPatch
+    harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row B3 of the review: so with all of these tests."""
-    session = bench.open_session()
-    later = bench.post(request(1, "tools/list"), session)
+    session = harness.open_session()
+    later = harness.post(request(1, "tools/list"), session)
     exchange = later.exchange
     driver, exchange.driver = exchange.driver, type("Driver", (), {"wake": breaking()})()
-    bench.host.let_go_on()
-    assert [type(bug) for bug in bench.host.bugs] == [Broken]
+    harness.host.let_go_on()
+    assert [type(bug) for bug in harness.host.bugs] == [Broken]
     exchange.driver = driver
-    assert bench.post(request(2), session).json["result"] == {"at": "once"}
+    assert harness.post(request(2), session).json["result"] == {"at": "once"}
 
 
 def test_a_completion_that_raises_is_a_failure_of_the_store(
-    bench: HostBench, monkeypatch: pytest.MonkeyPatch
+    harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = bench.open_session()
-    bench.post(request(1, "tools/list"), session)
-    monkeypatch.setattr(bench.server, "perform_store_effect", breaking())
-    ((call, _),) = bench.host.waiting
+    session = harness.open_session()
+    harness.post(request(1, "tools/list"), session)
+    monkeypatch.setattr(harness.server, "perform_store_effect", breaking())
+    ((call, _),) = harness.host.waiting
     call.notify("notifications/message", {"level": "info", "data": 1}, now=1.0)
-    bench.host.run_pending()
-    assert [type(bug) for bug in bench.host.bugs] == [Broken]
-    assert any(isinstance(event, StoreFailed) for event in bench.host.seen)
-    bench.host.let_go_on()
+    harness.host.run_pending()
+    assert [type(bug) for bug in harness.host.bugs] == [Broken]
+    assert any(isinstance(event, StoreFailed) for event in harness.host.seen)
+    harness.host.let_go_on()
 
 
 def test_an_event_that_cannot_be_taken_ends_its_call(
-    bench: HostBench, monkeypatch: pytest.MonkeyPatch
+    harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = bench.open_session()
-    monkeypatch.setattr(bench.host, "_start", breaking())
-    assert bench.post(request(1), session).json["error"]["code"] == -32603
-    monkeypatch.setattr(bench.host, "on_other_event", breaking())
-    bench.server.refuse(
-        bench.server.open_exchange(),
+    session = harness.open_session()
+    monkeypatch.setattr(harness.host, "_start", breaking())
+    assert harness.post(request(1), session).json["error"]["code"] == -32603
+    monkeypatch.setattr(harness.host, "on_other_event", breaking())
+    harness.server.refuse(
+        harness.server.open_exchange(),
         RemoteProtocolError("no", reason="no"),
         now=0.0,
     )
-    bench.host.run_pending()
-    assert [type(bug) for bug in bench.host.bugs] == [Broken, Broken]
+    harness.host.run_pending()
+    assert [type(bug) for bug in harness.host.bugs] == [Broken, Broken]
 
 
 def test_an_answer_that_cannot_be_given_is_given_up(
-    bench: HostBench, monkeypatch: pytest.MonkeyPatch
+    harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = bench.open_session()
+    session = harness.open_session()
     monkeypatch.setattr(RunningCall, "respond_exception", breaking(2))
-    assert bench.post(request(1, "tools/call", fails=True), session).head is None
-    assert [type(each) for each in bench.host.failures] == [Ended, Broken, Broken]
+    assert harness.post(request(1, "tools/call", fails=True), session).head is None
+    assert [type(each) for each in harness.host.failures] == [Ended, Broken, Broken]
 
 
 def test_a_machine_that_raises_is_driven_on(
-    bench: HostBench, monkeypatch: pytest.MonkeyPatch
+    harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = bench.open_session()
-    drive = bench.server.drive
+    session = harness.open_session()
+    drive = harness.server.drive
     breaks = breaking(3)
 
     def failing(*arguments: Any) -> None:
         breaks()
         drive(*arguments)
 
-    monkeypatch.setattr(bench.server, "drive", failing)
-    assert bench.post(request(1), session).json["result"] == {"at": "once"}
-    monkeypatch.setattr(bench.server, "drive", breaking(1000))
-    bench.host.run_pending()
-    assert len(bench.host.bugs) == 103
+    monkeypatch.setattr(harness.server, "drive", failing)
+    assert harness.post(request(1), session).json["result"] == {"at": "once"}
+    monkeypatch.setattr(harness.server, "drive", breaking(1000))
+    harness.host.run_pending()
+    assert len(harness.host.bugs) == 103
 
 
-def test_time_goes_on_after_a_while(bench: HostBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert bench.host.next_deadline() == math.inf
-    monkeypatch.setattr(bench.server, "next_deadline", breaking())
-    soon = bench.host.next_deadline()
+def test_time_goes_on_after_a_while(
+    harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert harness.host.next_deadline() == math.inf
+    monkeypatch.setattr(harness.server, "next_deadline", breaking())
+    soon = harness.host.next_deadline()
     assert 0.0 < soon < 1.0
-    monkeypatch.setattr(bench.server, "handle_timeout", breaking())
-    monkeypatch.setattr(bench.server, "next_deadline", lambda: -1.0)
-    bench.host.handle_timeout()
-    assert bench.host.next_deadline() == soon
-    assert [type(bug) for bug in bench.host.bugs] == [Broken, Broken]
+    monkeypatch.setattr(harness.server, "handle_timeout", breaking())
+    monkeypatch.setattr(harness.server, "next_deadline", lambda: -1.0)
+    harness.host.handle_timeout()
+    assert harness.host.next_deadline() == soon
+    assert [type(bug) for bug in harness.host.bugs] == [Broken, Broken]
 
 
-def test_what_is_done_safely(bench: HostBench) -> None:
-    assert bench.host.safely(lambda: 1) == 1
-    assert bench.host.safely(breaking()) is None
-    assert [type(bug) for bug in bench.host.bugs] == [Broken]
+def test_what_is_done_safely(harness: DriverHarness) -> None:
+    assert harness.host.safely(lambda: 1) == 1
+    assert harness.host.safely(breaking()) is None
+    assert [type(bug) for bug in harness.host.bugs] == [Broken]
 
 
-def test_a_handler_sees_the_headers_of_its_request(bench: HostBench) -> None:
+def test_a_handler_sees_the_headers_of_its_request(harness: DriverHarness) -> None:
     message = request(1, header="x-one")
-    talk = bench.post(message, bench.open_session(), headers={"x-one": "two"})
+    talk = harness.post(message, harness.open_session(), headers={"x-one": "two"})
     assert talk.json["result"] == {"said": ["two"]}
 
 
-def test_standalone_streams_are_closed_at_request(bench: HostBench) -> None:
-    listener = bench.get(bench.open_session())
-    assert bench.host.disconnect_streams(retry=1.0) == 1
+def test_standalone_streams_are_closed_at_request(harness: DriverHarness) -> None:
+    listener = harness.get(harness.open_session())
+    assert harness.host.disconnect_streams(retry=1.0) == 1
     assert listener.ended
-    assert bench.host.disconnect_streams() == 0
+    assert harness.host.disconnect_streams() == 0
 
 
 @pytest.mark.parametrize("result", [{"at": "last"}, Ended()])
 def test_what_a_handler_in_a_thread_has_done_concludes_its_call(
-    bench: HostBench, result: dict[str, Any] | Ended
+    harness: DriverHarness, result: dict[str, Any] | Ended
 ) -> None:
-    talk = bench.post(request(1, "tools/list"), bench.open_session())
-    ((call, awaited),) = bench.host.waiting
-    bench.host.waiting.clear()
+    talk = harness.post(request(1, "tools/list"), harness.open_session())
+    ((call, awaited),) = harness.host.waiting
+    harness.host.waiting.clear()
     cast("Coroutine[Any, Any, Any]", awaited).close()
 
     def work() -> dict[str, Any]:
@@ -356,18 +358,18 @@ def test_what_a_handler_in_a_thread_has_done_concludes_its_call(
             raise result
         return result
 
-    bench.host.conclude(call, work)
-    bench.settle()
+    harness.host.conclude(call, work)
+    harness.run_pending()
     if isinstance(result, Ended):
         assert talk.error["code"] == -32603
-        assert bench.host.failures == [result]
+        assert harness.host.failures == [result]
     else:
         assert talk.json["result"] == result
 
 
-def test_authenticate_and_a_machine_that_asks_belong_together(bench: HostBench) -> None:
+def test_authenticate_and_a_machine_that_asks_belong_together(harness: DriverHarness) -> None:
     with pytest.raises(LocalProtocolError, match="belong together"):
-        Host(bench, lambda head, connection: "ada")
+        Host(harness, lambda head, connection: "ada")
 
 
 def by_header(head: RequestHead, connection: ConnectionInfo) -> str | Refusal:
@@ -379,20 +381,20 @@ def by_header(head: RequestHead, connection: ConnectionInfo) -> str | Refusal:
 
 @pytest.mark.parametrize(("token", "status"), [("right", 200), ("wrong", 403), ("broken", 500)])
 def test_a_plain_authenticate_is_called_in_place(token: str, status: int) -> None:
-    bench = HostBench(by_header)
-    bench.takes_events = True
-    talk = bench.post(initialize("2025-11-25", {}), headers={"authorization": token})
+    harness = DriverHarness(by_header)
+    harness.takes_events = True
+    talk = harness.post(initialize("2025-11-25", {}), headers={"authorization": token})
     assert talk.status == status
-    assert len(bench.host.failures) == (token == "broken")
-    assert bench.host.bugs == []
+    assert len(harness.host.failures) == (token == "broken")
+    assert harness.host.bugs == []
 
 
 def test_an_async_authenticate_needs_an_event_loop() -> None:
     async def authenticate(head: RequestHead, connection: ConnectionInfo) -> str:
         return "ada"
 
-    bench = HostBench(authenticate)
-    talk = bench.post(initialize("2025-11-25", {}))
+    harness = DriverHarness(authenticate)
+    talk = harness.post(initialize("2025-11-25", {}))
     assert talk.status == 500
-    (problem,) = bench.host.bugs
+    (problem,) = harness.host.bugs
     assert "plain function" in str(problem)

@@ -31,7 +31,7 @@ from sansmcp.revisions import of_era
 from sansmcp.server_call import ServerCall
 from sansmcp.testing import Link, Pair, sequential_tokens
 
-from ..server.bench import Bench
+from ..server.harness import ServerHarness
 
 MADE_UP = "2099-01-01"
 MODERN = REVISIONS["2026-07-28"]
@@ -169,25 +169,25 @@ def test_the_server_offers_no_streams(add: Any) -> None:
     add(*LACKS["without-streams"])
     app = App("made-up", "1", capabilities={"tools": {"listChanged": True}})
     app.handler("tools/call")(lambda: None)
-    bench = Bench(app, versions=(MADE_UP,))
-    session = bench.open_session(MADE_UP)
+    harness = ServerHarness(app, versions=(MADE_UP,))
+    session = harness.open_session(MADE_UP)
     headers = {"mcp-protocol-version": MADE_UP}
     for last_id in (None, "abc-1"):
-        refused = bench.get(session, last_id, headers)
+        refused = harness.get(session, last_id, headers)
         assert (refused.status, refused.header("allow")) == (405, "POST")
-    bench.do(bench.server.publish, "notifications/tools/list_changed")
-    talk, call = bench.call(session, token=1, version=MADE_UP)
-    bench.do(call.progress, 1)
-    bench.do(call.respond, {})
+    harness.run_action(harness.server.publish, "notifications/tools/list_changed")
+    talk, call = harness.call(session, token=1, version=MADE_UP)
+    harness.run_action(call.progress, 1)
+    harness.run_action(call.respond, {})
     assert [event.id for event in talk.events] == [None, None]
-    assert bench.store.size == 0
+    assert harness.store.size == 0
 
 
 def test_the_server_makes_no_requests(add: Any) -> None:
     add(*LACKS["without-server-requests"])
     with pytest.raises(LocalProtocolError, match="servers make no requests"):
         call(run(handler), "resources/read", {"uri": "a:b"})
-    bench = Bench(versions=(MADE_UP,))
-    _, asking = bench.call(bench.open_session(MADE_UP, {"roots": {}}), version=MADE_UP)
+    harness = ServerHarness(versions=(MADE_UP,))
+    _, asking = harness.call(harness.open_session(MADE_UP, {"roots": {}}), version=MADE_UP)
     with pytest.raises(LocalProtocolError, match="servers make no requests"):
-        bench.do(asking.ask, "roots/list", timeout=5.0)
+        harness.run_action(asking.ask, "roots/list", timeout=5.0)

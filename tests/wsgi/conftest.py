@@ -14,7 +14,7 @@ import waitress.server
 import waitress.wasyncore
 import werkzeug.serving
 
-from ..blocking.conftest import World
+from ..blocking.conftest import ToolApp
 
 
 class _Quiet(WSGIRequestHandler):
@@ -95,9 +95,9 @@ def host(request: pytest.FixtureRequest) -> Host:
 
 
 @pytest.fixture
-def world() -> World:
+def world() -> ToolApp:
     """An application whose tools the test writes, and one that is there."""
-    world = World()
+    world = ToolApp()
     world.tool(echo)
     return world
 

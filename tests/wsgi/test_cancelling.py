@@ -13,14 +13,14 @@ from sansmcp import RequestCancelled
 from sansmcp_wsgi import Call, WsgiApp
 
 from ..asgi.test_ending import modern
-from ..blocking.conftest import PATIENCE, World
-from ..leftovers import freeze_what_is_there, nothing_left, unfinished
+from ..blocking.conftest import PATIENCE, ToolApp
+from ..leak_check import freeze_what_is_there, no_leaks, unfinished
 from ..stepping import wherever
 from ..trio.test_stdio_server import HELLO, call
 
 
 @pytest.fixture(autouse=True, scope="module")
-def old_things() -> None:
+def freeze_garbage() -> None:
     freeze_what_is_there()
 
 
@@ -93,7 +93,7 @@ class Conversation:
     def __init__(self, version: str) -> None:
         self._version = version
         self._running = self._cancelled = 0
-        world = World()
+        world = ToolApp()
         world.tool(self.work)
         self._app = WsgiApp(world.app, versions=(version,))
 
@@ -134,7 +134,7 @@ class Conversation:
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 def test_wherever_it_happens(version: str) -> None:
     def once(at: int) -> bool:
-        with nothing_left():
+        with no_leaks():
             return Conversation(version).run(at)
 
     assert wherever(once) > 3

@@ -24,7 +24,7 @@ from sansmcp.events import StandaloneStreamClosed
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp_wsgi import Call, WsgiApp
 
-from ..blocking.conftest import PATIENCE, World, happens
+from ..blocking.conftest import PATIENCE, ToolApp, wait_for_event
 from ..trio.programs import outside
 from .conftest import Host
 
@@ -32,7 +32,7 @@ from .conftest import Host
 
 
 @pytest.mark.parametrize("version", sansmcp.REVISIONS)
-def test_calls_at_every_revision(host: Host, world: World, version: str) -> None:
+def test_calls_at_every_revision(host: Host, world: ToolApp, version: str) -> None:
     @world.tool
     def count(call: Call) -> Any:
         for step in range(1, 4):
@@ -49,13 +49,13 @@ def test_calls_at_every_revision(host: Host, world: World, version: str) -> None
         assert (result["counted"], seen) == (True, [1, 2, 3])
 
 
-def test_it_streams_asks_and_lets_go(host: Host, world: World) -> None:
+def test_it_streams_asks_and_lets_go(host: Host, world: ToolApp) -> None:
     reported = threading.Event()
 
     @world.tool
     def work(call: Call) -> Any:
         call.progress(1)
-        happens(reported)  # so it was not kept until the end
+        wait_for_event(reported)  # so it was not kept until the end
         answer = call.ask("elicitation/create", {})
         call.disconnect(retry=0.01)
         call.progress(2)
@@ -83,13 +83,13 @@ def give_up_hanging(client: sansmcp_blocking.Client, begun: threading.Event) -> 
         timeout *= 2
 
 
-def test_a_call_that_times_out_is_cancelled(host: Host, world: World) -> None:
+def test_a_call_that_times_out_is_cancelled(host: Host, world: ToolApp) -> None:
     begun, cancelled = threading.Event(), threading.Event()
 
     @world.tool
     def hang(call: Call) -> Any:
         begun.set()
-        happens(call.cancelled)
+        wait_for_event(call.cancelled)
         cancelled.set()
 
     with (
@@ -97,16 +97,16 @@ def test_a_call_that_times_out_is_cancelled(host: Host, world: World) -> None:
         sansmcp_blocking.connect(f"{url}/mcp", versions=HANDSHAKE_VERSIONS) as client,
     ):
         give_up_hanging(client, begun)
-        happens(cancelled)
+        wait_for_event(cancelled)
 
 
-def test_a_client_that_leaves_is_noticed_when_something_is_sent(host: Host, world: World) -> None:
+def test_a_client_that_leaves_is_noticed_when_something_is_sent(host: Host, world: ToolApp) -> None:
     begun, cancelled = threading.Event(), threading.Event()
 
     @world.tool
     def hang(call: Call) -> Any:
         begun.set()
-        happens(call.cancelled)
+        wait_for_event(call.cancelled)
         cancelled.set()
 
     app = WsgiApp(world.app, limits=Limits(stream_comment_interval=0.02))
@@ -115,13 +115,13 @@ def test_a_client_that_leaves_is_noticed_when_something_is_sent(host: Host, worl
         sansmcp_blocking.connect(f"{url}/mcp", versions=("2026-07-28",)) as client,
     ):
         give_up_hanging(client, begun)  # at this revision to leave is to cancel
-        happens(cancelled)
+        wait_for_event(cancelled)
 
 
 # Mounting, and what the gateway tells
 
 
-def test_mounted_in_flask(host: Host, world: World) -> None:
+def test_mounted_in_flask(host: Host, world: ToolApp) -> None:
     web = flask.Flask("tests")
     web.add_url_rule("/hello", view_func=lambda: "hello")
     limits = Limits(stream_comment_interval=0.02)
@@ -137,7 +137,7 @@ def test_mounted_in_flask(host: Host, world: World) -> None:
             assert client.call_tool("echo")["echo"] == {}
 
 
-def test_the_principal_is_who_the_gateway_says(host: Host, world: World) -> None:
+def test_the_principal_is_who_the_gateway_says(host: Host, world: ToolApp) -> None:
     @world.tool
     def who(call: Call) -> Any:
         return {"name": call.peer.principal}
@@ -151,7 +151,7 @@ def test_the_principal_is_who_the_gateway_says(host: Host, world: World) -> None
 
 
 @pytest.mark.parametrize("host", ["werkzeug", "waitress"], indirect=True)
-def test_a_request_in_chunks(host: Host, world: World) -> None:
+def test_a_request_in_chunks(host: Host, world: ToolApp) -> None:
     with host.serve(WsgiApp(world.app)) as url:
         answer = exchange(
             url,
@@ -186,7 +186,7 @@ def ask(app: Callable[..., Any], body: io.BytesIO | None = None, **environ: Any)
     return statuses[0], pieces
 
 
-def test_the_interface_is_kept(world: World) -> None:
+def test_the_interface_is_kept(world: ToolApp) -> None:
     body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
     status, pieces = ask(
         validator(WsgiApp(world.app)),
@@ -202,7 +202,7 @@ def test_the_interface_is_kept(world: World) -> None:
     pieces.close()
 
 
-def test_a_body_that_is_too_large_is_not_read(world: World) -> None:
+def test_a_body_that_is_too_large_is_not_read(world: ToolApp) -> None:
     body = io.BytesIO(b"x" * 1_000_000)
     status, _ = ask(
         WsgiApp(world.app, limits=Limits(max_message_bytes=1000)),
@@ -216,7 +216,7 @@ def test_a_body_that_is_too_large_is_not_read(world: World) -> None:
     assert body.tell() < 200_000
 
 
-def test_a_client_that_leaves_while_it_asks(world: World) -> None:
+def test_a_client_that_leaves_while_it_asks(world: ToolApp) -> None:
     with pytest.raises(ConnectionAbortedError):
         ask(
             WsgiApp(world.app),
@@ -228,12 +228,12 @@ def test_a_client_that_leaves_while_it_asks(world: World) -> None:
         )
 
 
-def test_settings_that_make_no_sense(world: World) -> None:
+def test_settings_that_make_no_sense(world: ToolApp) -> None:
     with pytest.raises(LocalProtocolError):
         WsgiApp(world.app, path="mcp")
 
 
-def test_no_stream_holds_a_thread_unless_it_is_wanted(host: Host, world: World) -> None:
+def test_no_stream_holds_a_thread_unless_it_is_wanted(host: Host, world: ToolApp) -> None:
     with (
         host.serve(WsgiApp(world.app)) as url,
         sansmcp_blocking.connect(f"{url}/mcp", versions=HANDSHAKE_VERSIONS) as client,

@@ -18,20 +18,20 @@ from sansmcp.client.options import SAFE_METHODS
 from sansmcp.events import CallCompleted, Reconnecting
 from sansmcp.states import ClientState
 
-from ..bench import POLICY, Asked, Bench, error, notification, only_failure, response
-from .bench import ModernBench, ends, failed, input_required
+from ..harness import POLICY, Asked, ClientHarness, error, notification, only_failure, response
+from .harness import ModernClientHarness, ends, failed, input_required
 
 requirement = pytest.mark.requirement
 
 
 @pytest.fixture
-def bench() -> ModernBench:
-    return ModernBench().connect()
+def harness() -> ModernClientHarness:
+    return ModernClientHarness().connect()
 
 
-def reconnecting(bench: Bench) -> list[tuple[int, float]]:
+def reconnecting(harness: ClientHarness) -> list[tuple[int, float]]:
     """The attempts that were announced, and their delays."""
-    found = [event for event in bench.events if isinstance(event, Reconnecting)]
+    found = [event for event in harness.events if isinstance(event, Reconnecting)]
     return [(event.attempt, event.delay) for event in found]
 
 
@@ -65,17 +65,17 @@ BREAKS = ("cut", "cut in the stream", "stream without answer", "cut in JSON", "a
     ("method", "idempotent"), [("tools/call", None), ("custom", None), ("tools/list", False)]
 )
 def test_the_outcome_is_unknown(
-    bench: ModernBench, how: str, method: str, idempotent: bool | None
+    harness: ModernClientHarness, how: str, method: str, idempotent: bool | None
 ) -> None:
-    handle, asked = bench.call(method, idempotent=idempotent)
+    handle, asked = harness.call(method, idempotent=idempotent)
     break_off(asked, how)
-    failure = only_failure(bench, handle)
+    failure = only_failure(harness, handle)
     assert isinstance(failure, Disconnected)
     assert "the outcome is unknown" in str(failure)
     assert failure.request_id == asked.id
-    bench.wait(10_000)
-    assert bench.requests == []
-    assert bench.client.state is ClientState.READY
+    harness.wait(10_000)
+    assert harness.requests == []
+    assert harness.client.state is ClientState.READY
 
 
 # What may
@@ -84,14 +84,14 @@ def test_the_outcome_is_unknown(
 @requirement("JSONRPC-B-006", "RESUME-C-004")
 @pytest.mark.parametrize("how", BREAKS)
 @pytest.mark.parametrize("method", sorted(SAFE_METHODS - {"ping", "server/discover"}))
-def test_safe_requests_are_made_again(bench: ModernBench, how: str, method: str) -> None:
-    handle, asked = bench.call(method, params={"x": 1, "uri": "u"})
+def test_safe_requests_are_made_again(harness: ModernClientHarness, how: str, method: str) -> None:
+    handle, asked = harness.call(method, params={"x": 1, "uri": "u"})
     break_off(asked, how)
-    assert reconnecting(bench) == [(1, 0.5)]
-    bench.wait(0.4)
-    assert bench.requests == []
-    bench.wait(0.1)
-    again = bench.take()
+    assert reconnecting(harness) == [(1, 0.5)]
+    harness.wait(0.4)
+    assert harness.requests == []
+    harness.wait(0.1)
+    again = harness.take()
     assert again.id != asked.id
     assert again.header("last-event-id") is None
     old, new = asked.json["params"], again.json["params"]
@@ -99,112 +99,116 @@ def test_safe_requests_are_made_again(bench: ModernBench, how: str, method: str)
     old.pop("_meta")
     assert (again.json["method"], new) == (method, old)
     again.result()
-    assert ends(bench) == [CallCompleted(handle, {})]
+    assert ends(harness) == [CallCompleted(handle, {})]
 
 
-def test_so_are_those_that_the_caller_calls_idempotent(bench: ModernBench) -> None:
-    _, asked = bench.call("tools/call", idempotent=True)
+def test_so_are_those_that_the_caller_calls_idempotent(harness: ModernClientHarness) -> None:
+    _, asked = harness.call("tools/call", idempotent=True)
     asked.cut()
-    bench.wait(0.5)
-    assert bench.take().json["method"] == "tools/call"
+    harness.wait(0.5)
+    assert harness.take().json["method"] == "tools/call"
 
 
 @pytest.mark.parametrize("how", BREAKS)
-def test_attempts_are_bounded_whatever_the_server_says(bench: ModernBench, how: str) -> None:
-    handle, asked = bench.call("tools/list", timeout=math.inf, total_timeout=math.inf)
+def test_attempts_are_bounded_whatever_the_server_says(
+    harness: ModernClientHarness, how: str
+) -> None:
+    handle, asked = harness.call("tools/list", timeout=math.inf, total_timeout=math.inf)
     break_off(asked, how)
     for _ in range(POLICY.max_attempts):
-        bench.wait(4)
-        break_off(bench.take(), how)
-    assert reconnecting(bench) == [(1, 0.5), (2, 1.0), (3, 2.0), (4, 4.0)]
-    failure = only_failure(bench, handle)
+        harness.wait(4)
+        break_off(harness.take(), how)
+    assert reconnecting(harness) == [(1, 0.5), (2, 1.0), (3, 2.0), (4, 4.0)]
+    failure = only_failure(harness, handle)
     assert isinstance(failure, Disconnected)
-    bench.wait(1000)
-    assert bench.requests == []
+    harness.wait(1000)
+    assert harness.requests == []
 
 
-def test_a_stream_that_has_lasted_starts_the_count_again(bench: ModernBench) -> None:
-    _, asked = bench.call("tools/list", timeout=math.inf)
+def test_a_stream_that_has_lasted_starts_the_count_again(harness: ModernClientHarness) -> None:
+    _, asked = harness.call("tools/list", timeout=math.inf)
     for lasts in (0, 8, 8.5, 0):
         asked.open_stream()
-        bench.wait(lasts)
+        harness.wait(lasts)
         asked.cut()
-        bench.wait(8)
-        asked = bench.take()
-    assert [attempt for attempt, _ in reconnecting(bench)] == [1, 2, 1, 2]
+        harness.wait(8)
+        asked = harness.take()
+    assert [attempt for attempt, _ in reconnecting(harness)] == [1, 2, 1, 2]
 
 
-def test_waiting_for_a_response_is_no_lasting(bench: ModernBench) -> None:
-    _, asked = bench.call("tools/list", timeout=math.inf)
+def test_waiting_for_a_response_is_no_lasting(harness: ModernClientHarness) -> None:
+    _, asked = harness.call("tools/list", timeout=math.inf)
     for _ in range(2):
-        bench.wait(100)
+        harness.wait(100)
         asked.cut()
-        bench.wait(8)
-        asked = bench.take()
-    assert [attempt for attempt, _ in reconnecting(bench)] == [1, 2]
+        harness.wait(8)
+        asked = harness.take()
+    assert [attempt for attempt, _ in reconnecting(harness)] == [1, 2]
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
-def test_while_a_stream_is_replaced_the_server_may_be_away(bench: ModernBench, status: int) -> None:
-    handle, asked = bench.call("tools/list")
+def test_while_a_stream_is_replaced_the_server_may_be_away(
+    harness: ModernClientHarness, status: int
+) -> None:
+    handle, asked = harness.call("tools/list")
     asked.cut()
-    bench.wait(1)
-    bench.take().refuse(status, b"starting")
-    bench.wait(2)
-    bench.take().result()
-    assert [attempt for attempt, _ in reconnecting(bench)] == [1, 2]
-    assert ends(bench) == [CallCompleted(handle, {})]
+    harness.wait(1)
+    harness.take().refuse(status, b"starting")
+    harness.wait(2)
+    harness.take().result()
+    assert [attempt for attempt, _ in reconnecting(harness)] == [1, 2]
+    assert ends(harness) == [CallCompleted(handle, {})]
 
 
-def test_the_server_may_say_how_long_to_wait_at_least(bench: ModernBench) -> None:
-    _, asked = bench.call("tools/list")
+def test_the_server_may_say_how_long_to_wait_at_least(harness: ModernClientHarness) -> None:
+    _, asked = harness.call("tools/list")
     asked.cut()
-    bench.wait(0.5)
-    bench.take().refuse(503, retry_after="20")
-    assert reconnecting(bench) == [(1, 0.5), (2, 21.0)]
+    harness.wait(0.5)
+    harness.take().refuse(503, retry_after="20")
+    assert reconnecting(harness) == [(1, 0.5), (2, 21.0)]
 
 
-def test_but_not_for_ever(bench: ModernBench) -> None:
-    handle, asked = bench.call("tools/list")
+def test_but_not_for_ever(harness: ModernClientHarness) -> None:
+    handle, asked = harness.call("tools/list")
     asked.cut()
     for _ in range(POLICY.max_attempts):
-        bench.wait(8)
-        bench.take().refuse(503, b"starting")
-    failure = only_failure(bench, handle)
+        harness.wait(8)
+        harness.take().refuse(503, b"starting")
+    failure = only_failure(harness, handle)
     assert isinstance(failure, RequestRefused)
     assert failure.status == 503
 
 
 @pytest.mark.parametrize("status", [401, 404, 405])
-def test_other_refusals_end_it(bench: ModernBench, status: int) -> None:
-    handle, asked = bench.call("tools/list")
+def test_other_refusals_end_it(harness: ModernClientHarness, status: int) -> None:
+    handle, asked = harness.call("tools/list")
     asked.cut()
-    bench.wait(1)
-    bench.take().refuse(status)
-    assert isinstance(only_failure(bench, handle), RequestRefused)
+    harness.wait(1)
+    harness.take().refuse(status)
+    assert isinstance(only_failure(harness, handle), RequestRefused)
 
 
-def test_so_do_answers(bench: ModernBench) -> None:
-    handle, asked = bench.call("tools/list")
+def test_so_do_answers(harness: ModernClientHarness) -> None:
+    handle, asked = harness.call("tools/list")
     asked.cut()
-    bench.wait(1)
-    again = bench.take()
+    harness.wait(1)
+    again = harness.take()
     again.answer(failed(again.id, -32603), 500)
-    assert "-32603" in str(only_failure(bench, handle))
+    assert "-32603" in str(only_failure(harness, handle))
 
 
-def test_what_cannot_be_read_is_not_made_again(bench: ModernBench) -> None:
-    handle, asked = bench.call("tools/list")
+def test_what_cannot_be_read_is_not_made_again(harness: ModernClientHarness) -> None:
+    handle, asked = harness.call("tools/list")
     asked.answer(b"{")
-    assert isinstance(only_failure(bench, handle), InvalidResponse)
+    assert isinstance(only_failure(harness, handle), InvalidResponse)
 
 
-def test_the_total_timeout_bounds_it_too(bench: ModernBench) -> None:
-    handle, asked = bench.call("tools/list", total_timeout=0.4)
+def test_the_total_timeout_bounds_it_too(harness: ModernClientHarness) -> None:
+    handle, asked = harness.call("tools/list", total_timeout=0.4)
     asked.cut()
-    bench.wait(1)
-    only_failure(bench, handle)
-    assert bench.requests == []
+    harness.wait(1)
+    only_failure(harness, handle)
+    assert harness.requests == []
 
 
 # Every truncation point
@@ -245,8 +249,8 @@ BEHAVIOURS: dict[str, Callable[[Asked], None]] = {
 
 def check(name: str, cut: int, behaviour: str, *, clean: bool, method: str) -> None:
     kind, body = RESPONSES[name]
-    bench = ModernBench().connect()
-    handle, asked = bench.call(method)
+    harness = ModernClientHarness().connect()
+    handle, asked = harness.call(method)
     asked.head(content_type=kind)
     if cut:
         asked.feed(BodyData(body[:cut]))
@@ -254,15 +258,15 @@ def check(name: str, cut: int, behaviour: str, *, clean: bool, method: str) -> N
         asked.end()
     else:
         asked.cut()
-    while (deadline := bench.client.next_deadline()) is not None or bench.requests:
-        while bench.requests:
-            BEHAVIOURS[behaviour](bench.requests.pop(0))
-        bench.wait(0 if deadline is None else max(deadline - bench.now, 0))
-        assert bench.now < 10_000
-    bench.do(bench.client.close)
-    assert [event.call for event in ends(bench)] == [handle]
-    assert bench.requests == []
-    assert bench.client.state is ClientState.CLOSED
+    while (deadline := harness.client.next_deadline()) is not None or harness.requests:
+        while harness.requests:
+            BEHAVIOURS[behaviour](harness.requests.pop(0))
+        harness.wait(0 if deadline is None else max(deadline - harness.now, 0))
+        assert harness.now < 10_000
+    harness.run_command(harness.client.close)
+    assert [event.call for event in ends(harness)] == [handle]
+    assert harness.requests == []
+    assert harness.client.state is ClientState.CLOSED
 
 
 @pytest.mark.no_cover

@@ -9,9 +9,9 @@ import pytest
 from sansmcp import JsonRpcError, Limits
 from sansmcp.events import CallCompleted, CallFailed
 
-from ..bench import Bench, error, notification, response
-from .bench import (
-    ModernBench,
+from ..harness import ClientHarness, error, notification, response
+from .harness import (
+    ModernClientHarness,
     ModernProcess,
     input_required,
     mirrored,
@@ -27,8 +27,8 @@ UPDATED = "notifications/resources/updated"
 
 
 @pytest.fixture
-def bench() -> ModernBench:
-    return ModernBench(cache=True).connect()
+def harness() -> ModernClientHarness:
+    return ModernClientHarness(cache=True).connect()
 
 
 def holding(seconds: float = 60, **members: Any) -> dict[str, Any]:
@@ -36,34 +36,36 @@ def holding(seconds: float = 60, **members: Any) -> dict[str, Any]:
     return {"resultType": "complete", "ttlMs": int(seconds * 1000), **members}
 
 
-def fetch(bench: ModernBench, method: str = LIST, result: Any = None, **params: Any) -> None:
+def fetch(
+    harness: ModernClientHarness, method: str = LIST, result: Any = None, **params: Any
+) -> None:
     """A call that is a request."""
-    _, asked = bench.call(method, params=params)
+    _, asked = harness.call(method, params=params)
     asked.result(holding() if result is None else result)
-    bench.take_events()
+    harness.take_events()
 
 
-def known(bench: Bench, method: str = LIST, **params: Any) -> Any:
+def known(harness: ClientHarness, method: str = LIST, **params: Any) -> Any:
     """The result of a call that is no request; None for one that is."""
-    handle = bench.do(bench.client.call, method, params)
-    if bench.requests:
-        bench.requests.clear()
-        bench.do(bench.client.cancel, handle)
-        bench.take_events()
+    handle = harness.run_command(harness.client.call, method, params)
+    if harness.requests:
+        harness.requests.clear()
+        harness.run_command(harness.client.cancel, handle)
+        harness.take_events()
         return None
-    (event,) = bench.take_events()
+    (event,) = harness.take_events()
     assert isinstance(event, CallCompleted)
     assert event.call == handle
     return event.result
 
 
-def tell(bench: ModernBench, method: str, **params: Any) -> None:
+def tell(harness: ModernClientHarness, method: str, **params: Any) -> None:
     """The server tells something, on the stream of some call."""
-    _, asked = bench.call("tools/call", params={"name": "x"})
+    _, asked = harness.call("tools/call", params={"name": "x"})
     asked.open_stream()
     asked.event(notification(method, **params))
     asked.event(response(asked.id))
-    bench.take_events()
+    harness.take_events()
 
 
 # How long
@@ -71,7 +73,7 @@ def tell(bench: ModernBench, method: str, **params: Any) -> None:
 
 @requirement("CACHE-C-018")
 def test_otherwise_every_call_is_a_request_and_hints_are_passed_on() -> None:
-    bench = ModernBench().connect()
+    harness = ModernClientHarness().connect()
     result: dict[str, Any] = {
         "resources": [],
         "ttlMs": 60000,
@@ -79,56 +81,56 @@ def test_otherwise_every_call_is_a_request_and_hints_are_passed_on() -> None:
         "nextCursor": "",
     }
     for params in ({}, {}, {"cursor": ""}):
-        handle, asked = bench.call("resources/list", params=params)
+        handle, asked = harness.call("resources/list", params=params)
         assert asked.json["params"].get("cursor") == params.get("cursor")
         asked.result(result)
-        assert bench.take_events() == [CallCompleted(handle, result)]
-        assert bench.client.next_deadline() is None
+        assert harness.take_events() == [CallCompleted(handle, result)]
+        assert harness.client.next_deadline() is None
 
 
 @requirement("CACHE-C-002", "CACHE-C-005", "CACHE-C-006")
-def test_a_result_holds_until_its_time_is_over(bench: ModernBench) -> None:
-    bench.wait(3)
-    _, asked = bench.call(LIST)
-    bench.wait(7)
+def test_a_result_holds_until_its_time_is_over(harness: ModernClientHarness) -> None:
+    harness.wait(3)
+    _, asked = harness.call(LIST)
+    harness.wait(7)
     asked.result(holding(60, tools=[], more=[1]))  # it counts from here
-    bench.take_events()
-    bench.wait(59.999)
-    assert known(bench) == holding(60, tools=[], more=[1])
-    bench.wait(0.001)
-    assert bench.requests == []  # nobody has asked
-    assert known(bench) is None
+    harness.take_events()
+    harness.wait(59.999)
+    assert known(harness) == holding(60, tools=[], more=[1])
+    harness.wait(0.001)
+    assert harness.requests == []  # nobody has asked
+    assert known(harness) is None
 
 
 @requirement("CACHE-C-001", "CACHE-C-003", "CACHE-C-004")
 @pytest.mark.parametrize("ttl", [0, -1, None, 1.5, "60000", True, {}])
-def test_a_result_that_holds_not_at_all(bench: ModernBench, ttl: Any) -> None:
-    fetch(bench, result={"resultType": "complete", "ttlMs": ttl})
-    assert known(bench) is None
-    fetch(bench, result={"resultType": "complete"})
-    assert known(bench) is None
+def test_a_result_that_holds_not_at_all(harness: ModernClientHarness, ttl: Any) -> None:
+    fetch(harness, result={"resultType": "complete", "ttlMs": ttl})
+    assert known(harness) is None
+    fetch(harness, result={"resultType": "complete"})
+    assert known(harness) is None
 
 
 @pytest.mark.parametrize("result", [None, [], "x"])
-def test_what_is_no_object_is_not_kept(bench: ModernBench, result: Any) -> None:
-    _, asked = bench.call(LIST)
+def test_what_is_no_object_is_not_kept(harness: ModernClientHarness, result: Any) -> None:
+    _, asked = harness.call(LIST)
     asked.answer({"jsonrpc": "2.0", "id": asked.id, "result": result})
-    bench.take_events()
-    assert known(bench) is None
+    harness.take_events()
+    assert known(harness) is None
 
 
-def test_for_ever_is_a_day(bench: ModernBench) -> None:
-    fetch(bench, result={"ttlMs": 10**400})
-    bench.wait(86_399)
-    assert known(bench) is not None
-    bench.wait(1)
-    assert known(bench) is None
+def test_for_ever_is_a_day(harness: ModernClientHarness) -> None:
+    fetch(harness, result={"ttlMs": 10**400})
+    harness.wait(86_399)
+    assert known(harness) is not None
+    harness.wait(1)
+    assert known(harness) is None
 
 
-def test_nobody_can_change_what_others_get(bench: ModernBench) -> None:
-    fetch(bench, result=holding(tools=[]))
-    known(bench)["tools"].append("x")
-    assert known(bench)["tools"] == []
+def test_nobody_can_change_what_others_get(harness: ModernClientHarness) -> None:
+    fetch(harness, result=holding(tools=[]))
+    known(harness)["tools"].append("x")
+    assert known(harness)["tools"] == []
 
 
 # Of what
@@ -139,71 +141,71 @@ def test_nobody_can_change_what_others_get(bench: ModernBench) -> None:
     "method",
     [LIST, "prompts/list", "resources/list", "resources/templates/list", READ],
 )
-def test_every_request_has_a_result_of_its_own(bench: ModernBench, method: str) -> None:
-    fetch(bench, method, holding(n=1), uri="a", cursor="b")
-    assert known(bench, method, uri="a") is None
-    assert known(bench, method, uri="b", cursor="b") is None
-    assert known(bench, method, uri="a", cursor="B") is None
-    assert known(bench, "prompts/list" if method == LIST else LIST, uri="a", cursor="b") is None
-    assert known(bench, method, cursor="b", uri="a", _meta={"x": 1}) == holding(n=1)
+def test_every_request_has_a_result_of_its_own(harness: ModernClientHarness, method: str) -> None:
+    fetch(harness, method, holding(n=1), uri="a", cursor="b")
+    assert known(harness, method, uri="a") is None
+    assert known(harness, method, uri="b", cursor="b") is None
+    assert known(harness, method, uri="a", cursor="B") is None
+    assert known(harness, "prompts/list" if method == LIST else LIST, uri="a", cursor="b") is None
+    assert known(harness, method, cursor="b", uri="a", _meta={"x": 1}) == holding(n=1)
 
 
 @pytest.mark.parametrize(
     "method", ["server/discover", "tools/call", "prompts/get", "completion/complete"]
 )
-def test_other_results_are_not_kept(bench: ModernBench, method: str) -> None:
-    fetch(bench, method)
-    assert known(bench, method) is None
+def test_other_results_are_not_kept(harness: ModernClientHarness, method: str) -> None:
+    fetch(harness, method)
+    assert known(harness, method) is None
 
 
 @requirement("CACHE-C-014", "CACHE-S-007")
-def test_pages_have_times_of_their_own(bench: ModernBench) -> None:
-    fetch(bench, LIST, holding(60, nextCursor="2"))
-    fetch(bench, LIST, holding(10), cursor="2")
-    bench.wait(10)
-    assert known(bench)["nextCursor"] == "2"
-    _, asked = bench.call(LIST, params={"cursor": "2"})
+def test_pages_have_times_of_their_own(harness: ModernClientHarness) -> None:
+    fetch(harness, LIST, holding(60, nextCursor="2"))
+    fetch(harness, LIST, holding(10), cursor="2")
+    harness.wait(10)
+    assert known(harness)["nextCursor"] == "2"
+    _, asked = harness.call(LIST, params={"cursor": "2"})
     assert asked.json["params"]["cursor"] == "2"
 
 
 @requirement("CACHE-C-016")
-def test_pages_go_together_when_a_cursor_is_no_good(bench: ModernBench) -> None:
-    fetch(bench, LIST, holding(60, nextCursor="2"))
-    fetch(bench, "prompts/list")
-    _, asked = bench.call(LIST, params={"cursor": "2"})
+def test_pages_go_together_when_a_cursor_is_no_good(harness: ModernClientHarness) -> None:
+    fetch(harness, LIST, holding(60, nextCursor="2"))
+    fetch(harness, "prompts/list")
+    _, asked = harness.call(LIST, params={"cursor": "2"})
     asked.answer(error(asked.id, -32602))
-    (failed,) = bench.take_events()
+    (failed,) = harness.take_events()
     assert isinstance(failed, CallFailed)
     assert isinstance(failed.error, JsonRpcError)
-    assert known(bench) is None
-    assert known(bench, "prompts/list") is not None
+    assert known(harness) is None
+    assert known(harness, "prompts/list") is not None
 
 
-def test_other_errors_change_nothing(bench: ModernBench) -> None:
-    fetch(bench)
+def test_other_errors_change_nothing(harness: ModernClientHarness) -> None:
+    fetch(harness)
     for params, code in (({"cursor": "2"}, -32603), ({"x": 1}, -32602)):
-        _, asked = bench.call(LIST, params=params)
+        _, asked = harness.call(LIST, params=params)
         asked.answer(error(asked.id, code))
-    bench.take_events()
-    assert known(bench) is not None
+    harness.take_events()
+    assert known(harness) is not None
 
 
 @requirement("CACHE-C-010")
 def test_results_of_rounds_are_not_kept() -> None:
-    bench = ModernBench(cache=True, capabilities={"roots": {}}).connect()
-    _, asked = bench.call(READ, params={"uri": "a"})
+    harness = ModernClientHarness(cache=True, capabilities={"roots": {}}).connect()
+    _, asked = harness.call(READ, params={"uri": "a"})
     asked.result(input_required({"r": question("roots/list")}, "state"))
-    bench.do(bench.client.respond, f"{asked.id}/r", {"roots": []})
-    bench.take().result(holding())
-    bench.take_events()
-    assert known(bench, READ, uri="a") is None
-    fetch(bench, READ, None, uri="b", requestState="s")
-    assert known(bench, READ, uri="b", requestState="s") is None
+    harness.run_command(harness.client.respond, f"{asked.id}/r", {"roots": []})
+    harness.take().result(holding())
+    harness.take_events()
+    assert known(harness, READ, uri="a") is None
+    fetch(harness, READ, None, uri="b", requestState="s")
+    assert known(harness, READ, uri="b", requestState="s") is None
 
 
-def test_what_is_rejected_of_a_list_is_not_in_what_is_kept(bench: ModernBench) -> None:
-    fetch(bench, LIST, holding(tools=[tool("good"), tool("bad", x=mirrored("not a name"))]))
-    assert known(bench) == holding(tools=[tool("good")])
+def test_what_is_rejected_of_a_list_is_not_in_what_is_kept(harness: ModernClientHarness) -> None:
+    fetch(harness, LIST, holding(tools=[tool("good"), tool("bad", x=mirrored("not a name"))]))
+    assert known(harness) == holding(tools=[tool("good")])
 
 
 # Changes
@@ -219,13 +221,13 @@ def test_what_is_rejected_of_a_list_is_not_in_what_is_kept(bench: ModernBench) -
     ],
 )
 def test_a_list_that_has_changed_is_fetched_again(
-    bench: ModernBench, what: str, methods: set[str]
+    harness: ModernClientHarness, what: str, methods: set[str]
 ) -> None:
     lists = {LIST, "prompts/list", "resources/list", "resources/templates/list"}
     for method in (*lists, READ):
-        fetch(bench, method)
-    tell(bench, f"notifications/{what}/list_changed")
-    assert {method for method in (*lists, READ) if known(bench, method) is None} == methods
+        fetch(harness, method)
+    tell(harness, f"notifications/{what}/list_changed")
+    assert {method for method in (*lists, READ) if known(harness, method) is None} == methods
 
 
 @requirement("CACHE-C-013")
@@ -240,69 +242,83 @@ def test_a_list_that_has_changed_is_fetched_again(
     ],
 )
 def test_a_resource_that_has_changed_is_read_again(
-    bench: ModernBench, updated: Any, changed: list[str]
+    harness: ModernClientHarness, updated: Any, changed: list[str]
 ) -> None:
     uris = ["file:///a", "file:///a/b", "file:///a/", "file:///ab"]
     for uri in uris:
-        fetch(bench, READ, None, uri=uri)
-    fetch(bench, READ)
-    tell(bench, UPDATED, uri=updated)
-    assert {uri for uri in uris if known(bench, READ, uri=uri) is None} == set(changed)
-    assert known(bench, READ) is not None
+        fetch(harness, READ, None, uri=uri)
+    fetch(harness, READ)
+    tell(harness, UPDATED, uri=updated)
+    assert {uri for uri in uris if known(harness, READ, uri=uri) is None} == set(changed)
+    assert known(harness, READ) is not None
 
 
 @requirement("CACHE-C-013")
-def test_what_was_asked_for_before_a_change_is_not_kept(bench: ModernBench) -> None:
-    _, asked = bench.call(LIST)
-    tell(bench, CHANGED)
+def test_what_was_asked_for_before_a_change_is_not_kept(harness: ModernClientHarness) -> None:
+    _, asked = harness.call(LIST)
+    tell(harness, CHANGED)
     asked.result(holding())
-    bench.take_events()
-    assert known(bench) is None
+    harness.take_events()
+    assert known(harness) is None
 
 
-def test_a_list_that_headers_have_proven_wrong_is_fetched_again(bench: ModernBench) -> None:
-    fetch(bench, LIST, holding(tools=[]))
-    _, asked = bench.call("tools/call", params={"name": "t"})
+def test_a_list_that_headers_have_proven_wrong_is_fetched_again(
+    harness: ModernClientHarness,
+) -> None:
+    fetch(harness, LIST, holding(tools=[]))
+    _, asked = harness.call("tools/call", params={"name": "t"})
     asked.answer(error(asked.id, -32020), 400)
-    bench.take().result(holding(tools=[]))
-    bench.take().result()
-    bench.take_events()
-    assert known(bench) is None
+    harness.take().result(holding(tools=[]))
+    harness.take().result()
+    harness.take_events()
+    assert known(harness) is None
 
 
 # Bounds
 
 
 def test_only_so_many_are_kept_and_those_that_are_used_longest() -> None:
-    bench = ModernBench(cache=True, limits=Limits(max_cached_results=2)).connect()
+    harness = ModernClientHarness(cache=True, limits=Limits(max_cached_results=2)).connect()
     for cursor in "12":
-        fetch(bench, LIST, None, cursor=cursor)
-    assert known(bench, cursor="1") is not None
-    fetch(bench, LIST, None, cursor="3")
-    assert [known(bench, cursor=cursor) is not None for cursor in "123"] == [True, False, True]
+        fetch(harness, LIST, None, cursor=cursor)
+    assert known(harness, cursor="1") is not None
+    fetch(harness, LIST, None, cursor="3")
+    assert [known(harness, cursor=cursor) is not None for cursor in "123"] == [True, False, True]
 
 
 def test_only_so_many_bytes_are_kept() -> None:
-    bench = ModernBench(cache=True, limits=Limits(max_cached_bytes=1000)).connect()
-    fetch(bench, LIST, holding(x="x" * 1000), cursor="0")
-    both = [bench.call(LIST, params={"cursor": "1"})[1] for _ in range(2)]
+    harness = ModernClientHarness(cache=True, limits=Limits(max_cached_bytes=1000)).connect()
+    fetch(harness, LIST, holding(x="x" * 1000), cursor="0")
+    both = [harness.call(LIST, params={"cursor": "1"})[1] for _ in range(2)]
     for asked in both:  # the second takes the place of the first
         asked.result(holding(x="x" * 600))
-    bench.take_events()
-    fetch(bench, LIST, holding(x="x" * 200), cursor="2")
-    fetch(bench, LIST, holding(x="x" * 1000), cursor="3")
-    assert [known(bench, cursor=each) is not None for each in "0123"] == [False, True, True, False]
-    fetch(bench, LIST, holding(x="x" * 600), cursor="4")
-    assert [known(bench, cursor=each) is not None for each in "1234"] == [False, True, False, True]
+    harness.take_events()
+    fetch(harness, LIST, holding(x="x" * 200), cursor="2")
+    fetch(harness, LIST, holding(x="x" * 1000), cursor="3")
+    assert [known(harness, cursor=each) is not None for each in "0123"] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    fetch(harness, LIST, holding(x="x" * 600), cursor="4")
+    assert [known(harness, cursor=each) is not None for each in "1234"] == [
+        False,
+        True,
+        False,
+        True,
+    ]
 
 
 # Other clients, and other servers
 
 
 @requirement("CACHE-C-011")
-def test_a_cache_belongs_to_one_client(bench: ModernBench) -> None:
-    fetch(bench)
-    other = ModernBench(cache=True, headers=((b"authorization", b"Bearer other"),)).connect()
+def test_a_cache_belongs_to_one_client(harness: ModernClientHarness) -> None:
+    fetch(harness)
+    other = ModernClientHarness(
+        cache=True, headers=((b"authorization", b"Bearer other"),)
+    ).connect()
     assert known(other) is None
 
 
@@ -311,7 +327,7 @@ def test_on_stdio() -> None:
     _, id = process.make(LIST)
     process.say(response(id, holding()))
     process.take_events()
-    handle = process.do(process.client.call, LIST)
+    handle = process.run_command(process.client.call, LIST)
     assert process.written == []
     (event,) = process.take_events()
     assert event == CallCompleted(handle, holding())
@@ -322,8 +338,8 @@ def test_on_stdio() -> None:
 @requirement("CACHE-C-003")
 @pytest.mark.both_eras
 def test_results_of_sessions_are_not_kept() -> None:
-    bench = Bench(cache=True).connect()
-    _, asked = bench.call(LIST)
+    harness = ClientHarness(cache=True).connect()
+    _, asked = harness.call(LIST)
     asked.result(holding())
-    bench.take_events()
-    assert known(bench) is None
+    harness.take_events()
+    assert known(harness) is None

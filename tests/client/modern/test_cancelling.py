@@ -10,15 +10,15 @@ from sansmcp import RequestCancelled, RequestTimeout
 from sansmcp.events import CallCompleted, Closed
 from sansmcp.states import ClientState
 
-from ..bench import error, initialized, notification, only_failure, response
-from .bench import ModernBench, ModernProcess, ends
+from ..harness import error, initialized, notification, only_failure, response
+from .harness import ModernClientHarness, ModernProcess, ends
 
 requirement = pytest.mark.requirement
 
 
 @pytest.fixture
-def bench() -> ModernBench:
-    return ModernBench().connect()
+def harness() -> ModernClientHarness:
+    return ModernClientHarness().connect()
 
 
 @pytest.fixture
@@ -32,8 +32,10 @@ def process() -> ModernProcess:
 @requirement("CANCEL-C-002", "CANCEL-C-003", "LIFECYCLE-C-007")
 @pytest.mark.parametrize("answered", ["nothing", "head", "stream", "part of JSON"])
 @pytest.mark.parametrize("how", ["cancel", "timeout", "total", "close"])
-def test_leaving_the_response_cancels(bench: ModernBench, answered: str, how: str) -> None:
-    handle, asked = bench.call(timeout=5, total_timeout=5 if how == "total" else 9)
+def test_leaving_the_response_cancels(
+    harness: ModernClientHarness, answered: str, how: str
+) -> None:
+    handle, asked = harness.call(timeout=5, total_timeout=5 if how == "total" else 9)
     match answered:
         case "head" | "part of JSON":
             asked.head(content_type="application/json")
@@ -42,31 +44,31 @@ def test_leaving_the_response_cancels(bench: ModernBench, answered: str, how: st
             asked.event(notification("x"))
         case _:
             pass
-    bench.take_events()
+    harness.take_events()
     match how:
         case "cancel":
-            assert bench.do(bench.client.cancel, handle, "bored") is True
+            assert harness.run_command(harness.client.cancel, handle, "bored") is True
         case "close":
-            bench.do(bench.client.close)
+            harness.run_command(harness.client.close)
         case _:
-            bench.wait(5)
-    failure = only_failure(bench, handle)
+            harness.wait(5)
+    failure = only_failure(harness, handle)
     kind = RequestCancelled if how in ("cancel", "close") else RequestTimeout
     assert isinstance(failure, kind)
     assert asked.aborted
-    assert bench.requests == []
-    assert bench.do(bench.client.cancel, handle) is False
-    assert bench.client.next_deadline() is None
+    assert harness.requests == []
+    assert harness.run_command(harness.client.cancel, handle) is False
+    assert harness.client.next_deadline() is None
 
 
 @requirement("CANCEL-B-006", "CANCEL-C-006")
 @pytest.mark.parametrize("late", ["event", "end", "cut", "refusal"])
-def test_what_comes_late_is_ignored(bench: ModernBench, late: str) -> None:
-    handle, asked = bench.call("tools/list")  # it could be made again
+def test_what_comes_late_is_ignored(harness: ModernClientHarness, late: str) -> None:
+    handle, asked = harness.call("tools/list")  # it could be made again
     if late == "event":
         asked.open_stream()
-    bench.do(bench.client.cancel, handle)
-    bench.take_events()
+    harness.run_command(harness.client.cancel, handle)
+    harness.take_events()
     match late:
         case "event":
             asked.event(response(asked.id))
@@ -77,58 +79,60 @@ def test_what_comes_late_is_ignored(bench: ModernBench, late: str) -> None:
             asked.cut()
         case _:
             asked.refuse(404)
-    bench.wait(100)
-    assert (bench.events, bench.requests) == ([], [])
+    harness.wait(100)
+    assert (harness.events, harness.requests) == ([], [])
 
 
 @requirement("CANCEL-B-006")
-def test_cancelling_late_is_no_cancelling(bench: ModernBench) -> None:
-    handle, asked = bench.call()
+def test_cancelling_late_is_no_cancelling(harness: ModernClientHarness) -> None:
+    handle, asked = harness.call()
     asked.open_stream()
     asked.event(response(asked.id))
-    assert bench.do(bench.client.cancel, handle) is False
+    assert harness.run_command(harness.client.cancel, handle) is False
     asked.end()
-    assert ends(bench) == [CallCompleted(handle, {})]
+    assert ends(harness) == [CallCompleted(handle, {})]
     assert not asked.aborted
 
 
-def test_a_response_that_does_not_end_after_the_answer_is_left(bench: ModernBench) -> None:
-    _, asked = bench.call()
+def test_a_response_that_does_not_end_after_the_answer_is_left(
+    harness: ModernClientHarness,
+) -> None:
+    _, asked = harness.call()
     asked.open_stream()
     asked.event(response(asked.id))
     assert not asked.aborted
-    bench.wait(1)
+    harness.wait(1)
     assert asked.aborted
-    assert len(ends(bench)) == 1
+    assert len(ends(harness)) == 1
 
 
-def test_cancelling_while_a_broken_stream_waits(bench: ModernBench) -> None:
-    handle, asked = bench.call("tools/list")
+def test_cancelling_while_a_broken_stream_waits(harness: ModernClientHarness) -> None:
+    handle, asked = harness.call("tools/list")
     asked.cut()
-    bench.do(bench.client.cancel, handle)
-    assert isinstance(only_failure(bench, handle), RequestCancelled)
-    bench.wait(100)
-    assert bench.requests == []
+    harness.run_command(harness.client.cancel, handle)
+    assert isinstance(only_failure(harness, handle), RequestCancelled)
+    harness.wait(100)
+    assert harness.requests == []
 
 
-def test_one_of_several(bench: ModernBench) -> None:
-    first, asked = bench.call()
-    second, other = bench.call()
-    bench.do(bench.client.cancel, first)
+def test_one_of_several(harness: ModernClientHarness) -> None:
+    first, asked = harness.call()
+    second, other = harness.call()
+    harness.run_command(harness.client.cancel, first)
     assert (asked.aborted, other.aborted) == (True, False)
     other.result()
-    assert ends(bench)[-1] == CallCompleted(second, {})
+    assert ends(harness)[-1] == CallCompleted(second, {})
 
 
 @pytest.mark.both_eras
 def test_cancelling_before_it_is_sent() -> None:
-    bench = ModernBench()
-    asked = bench.start()
-    handle = bench.do(bench.client.call, "tools/call")
-    bench.do(bench.client.cancel, handle)
-    assert isinstance(only_failure(bench, handle), RequestCancelled)
+    harness = ModernClientHarness()
+    asked = harness.start()
+    handle = harness.run_command(harness.client.call, "tools/call")
+    harness.run_command(harness.client.cancel, handle)
+    assert isinstance(only_failure(harness, handle), RequestCancelled)
     asked.answer(initialized(asked.id))
-    assert [each.json["method"] for each in bench.requests] == ["initialize"]
+    assert [each.json["method"] for each in harness.requests] == ["initialize"]
 
 
 # stdio
@@ -139,7 +143,7 @@ def test_cancelling_before_it_is_sent() -> None:
 def test_the_server_is_told(process: ModernProcess, how: str) -> None:
     handle, id = process.make(timeout=5)
     if how == "cancel":
-        process.do(process.client.cancel, handle, "bored")
+        process.run_command(process.client.cancel, handle, "bored")
     else:
         process.wait(5)
     (told,) = process.written
@@ -148,7 +152,7 @@ def test_the_server_is_told(process: ModernProcess, how: str) -> None:
     assert told["params"]["reason"] == ("bored" if how == "cancel" else told["params"]["reason"])
     assert "id" not in told
     assert len(ends(process)) == 1
-    assert process.do(process.client.cancel, handle) is False
+    assert process.run_command(process.client.cancel, handle) is False
     assert process.written == []
 
 
@@ -156,7 +160,7 @@ def test_the_server_is_told(process: ModernProcess, how: str) -> None:
 @pytest.mark.parametrize("fails", [True, False])
 def test_an_answer_that_crosses_is_ignored(process: ModernProcess, fails: bool) -> None:
     handle, id = process.make()
-    process.do(process.client.cancel, handle)
+    process.run_command(process.client.cancel, handle)
     assert len(process.written) == 1
     process.take_events()
     process.say(error(id) if fails else response(id))
@@ -180,7 +184,7 @@ def test_a_server_cannot_cancel_a_call(process: ModernProcess) -> None:
 def test_what_is_answered_is_not_cancelled(process: ModernProcess) -> None:
     handle, id = process.make()
     process.say(response(id))
-    assert process.do(process.client.cancel, handle) is False
+    assert process.run_command(process.client.cancel, handle) is False
     assert process.written == []
 
 
@@ -198,7 +202,7 @@ def test_cancellations_of_the_server_are_none(process: ModernProcess) -> None:
 @pytest.mark.parametrize("status", [0, 1])
 def test_closing(process: ModernProcess, status: int) -> None:
     handle, _ = process.make()
-    process.do(process.client.close)
+    process.run_command(process.client.close)
     assert isinstance(only_failure(process, handle), RequestCancelled)
     process.exit(status)
     assert process.events == [Closed(None)]

@@ -27,9 +27,9 @@ from sansmcp.events import (
 )
 from sansmcp.revisions import REVISIONS
 
-from ..bench import LATEST, ONCE, URL, Asked, error, initialized, notification, request
-from ..detection_bench import JSON, SSE_URL_POSTED, by_http_sse, failure
-from .bench import META, MODERN, ModernBench, discovered, failed, offered, refused_version
+from ..detection_harness import JSON, SSE_URL_POSTED, by_http_sse, failure
+from ..harness import LATEST, ONCE, URL, Asked, error, initialized, notification, request
+from .harness import META, MODERN, ModernClientHarness, discovered, failed, offered, refused_version
 
 requirement = pytest.mark.requirement
 STREAM = "text/event-stream"
@@ -37,8 +37,8 @@ HTML = {"content_type": "text/html"}
 
 
 @pytest.fixture
-def bench() -> ModernBench:
-    return ModernBench()
+def harness() -> ModernClientHarness:
+    return ModernClientHarness()
 
 
 def reply(asked: Asked, message: Any, status: int = 200) -> None:
@@ -46,26 +46,26 @@ def reply(asked: Asked, message: Any, status: int = 200) -> None:
     asked.answer(message, status)
 
 
-def becomes_modern(bench: ModernBench) -> None:
-    assert bench.era() is Era.MODERN
-    bench.call()[1].result()
+def becomes_modern(harness: ModernClientHarness) -> None:
+    assert harness.era() is Era.MODERN
+    harness.call()[1].result()
 
 
-def becomes_legacy(bench: ModernBench, version: str = LATEST) -> None:
-    asked = bench.take()
+def becomes_legacy(harness: ModernClientHarness, version: str = LATEST) -> None:
+    asked = harness.take()
     assert offered(asked) == version
     asked.answer(initialized(asked.id, version))
-    bench.take().accept()
-    assert bench.era() is Era.LEGACY
-    assert bench.take("GET").header("mcp-protocol-version") is not None
+    harness.take().accept()
+    assert harness.era() is Era.LEGACY
+    assert harness.take("GET").header("mcp-protocol-version") is not None
 
 
 # What is asked
 
 
 @requirement("VERS-C-004", "VERS-C-008", "MODERN-C-006", "HEADERS-C-001", "HEADERS-C-003")
-def test_the_question(bench: ModernBench) -> None:
-    asked = bench.start()
+def test_the_question(harness: ModernClientHarness) -> None:
+    asked = harness.start()
     assert asked.json == {
         "jsonrpc": "2.0",
         "id": 0,
@@ -85,19 +85,19 @@ def test_the_question(bench: ModernBench) -> None:
 @pytest.mark.parametrize("versions", [(MODERN,), (LATEST, MODERN), (MODERN, "2099-01-01", "x")])
 @pytest.mark.parametrize("streams", [True, False])
 def test_a_version_that_both_speak(
-    bench: ModernBench, versions: tuple[str, ...], streams: bool
+    harness: ModernClientHarness, versions: tuple[str, ...], streams: bool
 ) -> None:
-    asked = bench.start()
-    handle = bench.do(bench.client.call, "tools/call")
+    asked = harness.start()
+    handle = harness.run_command(harness.client.call, "tools/call")
     if streams:
         asked.open_stream()
         asked.event(notification("notifications/message", level="info"))
         asked.event(discovered(asked.id, *versions))
     else:
         asked.answer(discovered(asked.id, *versions))
-    connected = [event for event in bench.events if isinstance(event, Connected)]
+    connected = [event for event in harness.events if isinstance(event, Connected)]
     assert [(e.version, e.transport) for e in connected] == [(MODERN, "streamable-http")]
-    assert bench.take().json["method"] == "tools/call"  # it has waited, and nothing else is sent
+    assert harness.take().json["method"] == "tools/call"  # it has waited, and nothing else is sent
     assert handle == 1
 
 
@@ -111,11 +111,11 @@ def test_a_version_that_both_speak(
     ],
 )
 def test_what_the_server_says_of_itself(
-    bench: ModernBench, more: Mapping[str, Any], info: Mapping[str, Any]
+    harness: ModernClientHarness, more: Mapping[str, Any], info: Mapping[str, Any]
 ) -> None:
-    asked = bench.start()
+    asked = harness.start()
     asked.answer(discovered(asked.id, instructions="be kind", **more))
-    assert bench.events == [
+    assert harness.events == [
         Connected(
             transport="streamable-http",
             version=MODERN,
@@ -126,32 +126,34 @@ def test_what_the_server_says_of_itself(
     ]
 
 
-def test_odd_members_of_the_answer_are_left_out(bench: ModernBench) -> None:
-    asked = bench.start()
+def test_odd_members_of_the_answer_are_left_out(harness: ModernClientHarness) -> None:
+    asked = harness.start()
     asked.answer(discovered(asked.id, instructions=5, capabilities=None))
-    (event,) = bench.events
+    (event,) = harness.events
     assert isinstance(event, Connected)
     assert (event.instructions, event.capabilities) == (None, {})
 
 
 @requirement("VERS-C-003", "VERS-C-009", "VERS-C-010")
 @pytest.mark.parametrize("status", [200, 400, 404, 500])
-def test_the_server_asks_for_a_version_that_both_speak(bench: ModernBench, status: int) -> None:
-    asked = bench.start()
+def test_the_server_asks_for_a_version_that_both_speak(
+    harness: ModernClientHarness, status: int
+) -> None:
+    asked = harness.start()
     reply(asked, refused_version(asked.id, LATEST, MODERN), status)
-    again = bench.take()
+    again = harness.take()
     assert again.json["method"] == "server/discover"
     assert again.id != asked.id
     again.answer(discovered(again.id))
-    becomes_modern(bench)
+    becomes_modern(harness)
 
 
-def test_it_is_asked_once_more_only(bench: ModernBench) -> None:
-    asked = bench.start()
+def test_it_is_asked_once_more_only(harness: ModernClientHarness) -> None:
+    asked = harness.start()
     reply(asked, refused_version(asked.id, MODERN), 400)
-    again = bench.take()
+    again = harness.take()
     reply(again, refused_version(again.id, MODERN), 400)
-    reported = failure(bench)
+    reported = failure(harness)
     assert isinstance(reported, JsonRpcError)
     assert (reported.code, reported.http_status) == (-32022, 400)
 
@@ -160,11 +162,11 @@ def test_it_is_asked_once_more_only(bench: ModernBench) -> None:
 @pytest.mark.parametrize("status", [200, 400, 401, 503])
 @pytest.mark.parametrize("code", [-32020, -32021])
 def test_other_errors_of_the_new_era_are_reported(
-    bench: ModernBench, status: int, code: int
+    harness: ModernClientHarness, status: int, code: int
 ) -> None:
-    asked = bench.start()
+    asked = harness.start()
     reply(asked, failed(asked.id, code, "no", {"x": 1}), status)
-    reported = failure(bench)
+    reported = failure(harness)
     assert isinstance(reported, JsonRpcError)
     assert (reported.code, reported.data) == (code, {"x": 1})
 
@@ -172,10 +174,10 @@ def test_other_errors_of_the_new_era_are_reported(
 @requirement("VERS-C-003")
 @pytest.mark.parametrize("data", [{"supported": ["2099-01-01"]}, {"supported": 5}, {}, None])
 @pytest.mark.both_eras
-def test_no_version_in_common(bench: ModernBench, data: Any) -> None:
-    asked = bench.start()
+def test_no_version_in_common(harness: ModernClientHarness, data: Any) -> None:
+    asked = harness.start()
     reply(asked, failed(asked.id, -32022, "too old", data), 400)
-    reported = failure(bench)
+    reported = failure(harness)
     assert isinstance(reported, NegotiationFailed)
     assert f"{LATEST}, {MODERN}" in str(reported)
     assert ("2099-01-01" in str(reported)) is ("2099" in str(data))
@@ -187,14 +189,14 @@ def test_no_version_in_common(bench: ModernBench, data: Any) -> None:
 
 @pytest.mark.parametrize("as_error", [True, False])
 @pytest.mark.both_eras
-def test_only_older_versions_in_common(bench: ModernBench, as_error: bool) -> None:
-    asked = bench.start()
+def test_only_older_versions_in_common(harness: ModernClientHarness, as_error: bool) -> None:
+    asked = harness.start()
     versions = ("2024-11-05", "2025-06-18", "2099-01-01")
     if as_error:
         reply(asked, refused_version(asked.id, *versions), 400)
     else:
         reply(asked, discovered(asked.id, *versions))
-    becomes_legacy(bench, "2025-06-18")
+    becomes_legacy(harness, "2025-06-18")
 
 
 @requirement("VERS-C-011")
@@ -219,16 +221,16 @@ def test_only_older_versions_in_common(bench: ModernBench, as_error: bool) -> No
 @pytest.mark.parametrize("streams", [True, False])
 @pytest.mark.both_eras
 def test_any_other_answer_comes_from_an_old_server(
-    bench: ModernBench, message: Any, streams: bool
+    harness: ModernClientHarness, message: Any, streams: bool
 ) -> None:
-    asked = bench.start()
+    asked = harness.start()
     if streams:
         asked.open_stream()
         asked.event(message)
         asked.end()
     else:
         asked.answer(message)
-    becomes_legacy(bench)
+    becomes_legacy(harness)
 
 
 @requirement("VERS-C-009", "VERS-C-011", "VERS-C-012")
@@ -257,48 +259,48 @@ def test_any_other_answer_comes_from_an_old_server(
 )
 @pytest.mark.both_eras
 def test_refusals_that_come_from_old_servers(
-    bench: ModernBench, status: int, body: bytes, headers: Mapping[str, str]
+    harness: ModernClientHarness, status: int, body: bytes, headers: Mapping[str, str]
 ) -> None:
-    bench.start().refuse(status, body, **headers)
-    becomes_legacy(bench)
+    harness.start().refuse(status, body, **headers)
+    becomes_legacy(harness)
 
 
 @pytest.mark.parametrize("streams", [True, False])
 @pytest.mark.both_eras
 def test_a_server_that_does_not_answer_in_time_is_old(streams: bool) -> None:
-    bench = ModernBench(probe_timeout=3)
-    asked = bench.start()
+    harness = ModernClientHarness(probe_timeout=3)
+    asked = harness.start()
     if streams:
         asked.open_stream()
-    bench.wait(2.9)
-    assert bench.requests == []
-    bench.wait(0.1)
+    harness.wait(2.9)
+    assert harness.requests == []
+    harness.wait(0.1)
     assert asked.aborted
     asked.feed(BodyData(b"late"))
-    becomes_legacy(bench)
+    becomes_legacy(harness)
 
 
 def test_connecting_takes_no_longer_than_it_may_because_of_the_probe() -> None:
-    bench = ModernBench(connect_timeout=2)
-    asked = bench.start()
-    bench.wait(2)
+    harness = ModernClientHarness(connect_timeout=2)
+    asked = harness.start()
+    harness.wait(2)
     assert asked.aborted
 
 
 @pytest.mark.both_eras
-def test_an_old_server_of_http_sse(bench: ModernBench) -> None:
-    bench.start().refuse(405, SSE_URL_POSTED, **JSON)
-    bench.take().refuse(405, SSE_URL_POSTED, **JSON)
-    by_http_sse(bench)
+def test_an_old_server_of_http_sse(harness: ModernClientHarness) -> None:
+    harness.start().refuse(405, SSE_URL_POSTED, **JSON)
+    harness.take().refuse(405, SSE_URL_POSTED, **JSON)
+    by_http_sse(harness)
 
 
 @pytest.mark.both_eras
-def test_the_url_that_messages_of_http_sse_go_to(bench: ModernBench) -> None:
-    bench.start().accept()
-    asked = bench.take()
+def test_the_url_that_messages_of_http_sse_go_to(harness: ModernClientHarness) -> None:
+    harness.start().accept()
+    asked = harness.take()
     assert offered(asked) == LATEST
     asked.accept()
-    reported = failure(bench)
+    reported = failure(harness)
     assert isinstance(reported, RequestRefused)
     assert "open the URL of its event stream" in str(reported)
 
@@ -313,12 +315,12 @@ def test_the_url_that_messages_of_http_sse_go_to(bench: ModernBench) -> None:
 def test_refusals_that_decide_nothing(status: int) -> None:
     """Row E4 of the review: a handshake is tried once, and what comes of that is reported."""
     known_servers = KnownServers()
-    bench = ModernBench(known_servers=known_servers, reconnect=ONCE)
-    bench.start().refuse(status, b"no reason")
-    asked = bench.take()
+    harness = ModernClientHarness(known_servers=known_servers, reconnect=ONCE)
+    harness.start().refuse(status, b"no reason")
+    asked = harness.take()
     assert offered(asked) == LATEST
     asked.refuse(status, b"because")
-    reported = failure(bench)
+    reported = failure(harness)
     assert isinstance(reported, RequestRefused)
     assert (reported.status, reported.body) == (status, b"because")
     assert known_servers.era(URL) is None
@@ -326,31 +328,33 @@ def test_refusals_that_decide_nothing(status: int) -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 429, 500, 501, 502, 503, 504])
 @pytest.mark.both_eras
-def test_a_server_that_fails_at_what_it_does_not_know(bench: ModernBench, status: int) -> None:
+def test_a_server_that_fails_at_what_it_does_not_know(
+    harness: ModernClientHarness, status: int
+) -> None:
     """Row E4 of the review: it is asked by ``initialize``, which works."""
-    bench.start().refuse(status, b"Internal Server Error")
-    becomes_legacy(bench)
+    harness.start().refuse(status, b"Internal Server Error")
+    becomes_legacy(harness)
 
 
 @pytest.mark.both_eras
 def test_a_failure_says_nothing_about_the_next_time() -> None:
     """The server may have been starting: the next client asks it again for its version."""
     known_servers = KnownServers()
-    bench = ModernBench(known_servers=known_servers)
-    bench.start().refuse(503)
-    becomes_legacy(bench)
+    harness = ModernClientHarness(known_servers=known_servers)
+    harness.start().refuse(503)
+    becomes_legacy(harness)
     assert known_servers.era(URL) is None
-    bench = ModernBench(known_servers=known_servers)
-    asked = bench.start()
+    harness = ModernClientHarness(known_servers=known_servers)
+    asked = harness.start()
     asked.answer(discovered(asked.id))
-    becomes_modern(bench)
+    becomes_modern(harness)
 
 
 @pytest.mark.parametrize("status", [401, 500])
 def test_a_client_of_the_new_era_reports_what_any_server_could_say(status: int) -> None:
-    bench = ModernBench(versions=(MODERN,))
-    bench.start().refuse(status, b"because")
-    reported = failure(bench)
+    harness = ModernClientHarness(versions=(MODERN,))
+    harness.start().refuse(status, b"because")
+    reported = failure(harness)
     assert isinstance(reported, RequestRefused)
     assert (reported.status, reported.body) == (status, b"because")
 
@@ -362,41 +366,41 @@ def test_a_client_of_the_new_era_reports_what_any_server_could_say(status: int) 
 @pytest.mark.parametrize("how", ["refused", "json", "stream", "503", "503 later"])
 def test_it_is_asked_again(versions: tuple[str, ...], how: str) -> None:
     """Row A3 of the review: a server that starts a second after its client."""
-    bench = ModernBench(versions=versions)
-    bench.do(bench.client.start)
+    harness = ModernClientHarness(versions=versions)
+    harness.run_command(harness.client.start)
     for attempt in (1, 2):
-        asked = bench.take()
+        asked = harness.take()
         assert asked.json["method"] == "server/discover"
         if how == "503":
             asked.refuse(503)
             if len(versions) > 1:
-                bench.take().refuse(503)  # initialize
+                harness.take().refuse(503)  # initialize
         elif how == "503 later":
             asked.refuse(503, retry_after="2")
         else:
             if how != "refused":
                 asked.head(content_type="application/json" if how == "json" else STREAM)
             asked.cut("connection refused")
-        event = bench.take_events()[-1]
+        event = harness.take_events()[-1]
         assert isinstance(event, Reconnecting)
         assert event.attempt == attempt
         assert event.delay == 0.5 * 2 ** (attempt - 1) + (2 if how == "503 later" else 0)
-        assert bench.requests == []
-        bench.wait(event.delay)
-    asked = bench.take()
+        assert harness.requests == []
+        harness.wait(event.delay)
+    asked = harness.take()
     asked.answer(discovered(asked.id))
-    becomes_modern(bench)
+    becomes_modern(harness)
 
 
 @pytest.mark.parametrize("versions", [tuple(REVISIONS), (MODERN,)])
 def test_a_server_that_never_comes(versions: tuple[str, ...]) -> None:
     """Row A3 of the review."""
-    bench = ModernBench(versions=versions)
-    bench.do(bench.client.start)
+    harness = ModernClientHarness(versions=versions)
+    harness.run_command(harness.client.start)
     for delay in (0.5, 1.0, 2.0, 4.0, 0.0):
-        bench.take().cut("connection refused")
-        bench.wait(delay)
-    reported = failure(bench)
+        harness.take().cut("connection refused")
+        harness.wait(delay)
+    reported = failure(harness)
     assert isinstance(reported, Disconnected)
     assert len(reported.attempts) == 4
     assert str(reported).endswith(": connection refused (so did 4 attempts before)")
@@ -404,26 +408,26 @@ def test_a_server_that_never_comes(versions: tuple[str, ...]) -> None:
 
 @pytest.mark.both_eras
 def test_a_silent_server_is_asked_for_its_version_once() -> None:
-    bench = ModernBench(connect_timeout=20)
-    bench.start()
-    bench.wait(5)
-    bench.take().cut("reset")
-    bench.wait(0.5)
-    assert offered(bench.take()) == LATEST
-    bench.wait(19.4)
-    assert not isinstance(bench.events[-1], Closed)
-    bench.wait(0.1)
-    assert "initialize got no answer" in str(failure(bench))
+    harness = ModernClientHarness(connect_timeout=20)
+    harness.start()
+    harness.wait(5)
+    harness.take().cut("reset")
+    harness.wait(0.5)
+    assert offered(harness.take()) == LATEST
+    harness.wait(19.4)
+    assert not isinstance(harness.events[-1], Closed)
+    harness.wait(0.1)
+    assert "initialize got no answer" in str(failure(harness))
 
 
 @pytest.mark.parametrize("how", ["at once", "json", "stream"])
 def test_a_server_out_of_reach_decides_nothing(how: str) -> None:
-    bench = ModernBench(reconnect=ONCE)
-    asked = bench.start()
+    harness = ModernClientHarness(reconnect=ONCE)
+    asked = harness.start()
     if how != "at once":
         asked.head(content_type="application/json" if how == "json" else STREAM)
     asked.cut()
-    reported = failure(bench)
+    reported = failure(harness)
     assert isinstance(reported, Disconnected)
     assert "cable cut" in str(reported)
 
@@ -431,26 +435,26 @@ def test_a_server_out_of_reach_decides_nothing(how: str) -> None:
 # What the server says meanwhile, and what the application does
 
 
-def test_what_comes_before_the_answer(bench: ModernBench) -> None:
-    asked = bench.start()
+def test_what_comes_before_the_answer(harness: ModernClientHarness) -> None:
+    asked = harness.start()
     asked.open_stream()
     asked.event(notification("early"))
     asked.event(request(1, "ping"))
     asked.event(b"{}")
     asked.event(discovered(asked.id))
-    kinds = [type(event) for event in bench.events]
+    kinds = [type(event) for event in harness.events]
     assert kinds == [ServerNotified, ProtocolViolation, ProtocolViolation, Connected]
-    assert bench.requests == []
+    assert harness.requests == []
 
 
-def test_closing_meanwhile(bench: ModernBench) -> None:
-    asked = bench.start()
-    handle = bench.do(bench.client.call, "tools/call")
-    bench.do(bench.client.close)
+def test_closing_meanwhile(harness: ModernClientHarness) -> None:
+    asked = harness.start()
+    handle = harness.run_command(harness.client.call, "tools/call")
+    harness.run_command(harness.client.close)
     assert asked.aborted
-    ended, closed = bench.events
+    ended, closed = harness.events
     assert isinstance(ended, CallFailed)
     assert ended.call == handle
     assert isinstance(ended.error, RequestCancelled)
     assert closed == Closed(None)
-    assert bench.client.next_deadline() is None
+    assert harness.client.next_deadline() is None

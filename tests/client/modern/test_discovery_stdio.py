@@ -24,9 +24,9 @@ from sansmcp.events import (
 from sansmcp.process import ProcessExited, StderrClosed, StderrData, StdoutClosed, StdoutData
 from sansmcp.revisions import MODERN_VERSIONS
 
-from ..bench import LATEST, error, initialized, response
-from ..process_bench import ProcessBench, line
-from .bench import META, MODERN, ModernProcess, discovered, failed, refused_version
+from ..harness import LATEST, error, initialized, response
+from ..process_harness import ProcessHarness, line
+from .harness import META, MODERN, ModernProcess, discovered, failed, refused_version
 
 requirement = pytest.mark.requirement
 COMMAND = "python server.py"
@@ -34,20 +34,20 @@ RESTART = ["StartProcess", "KillProcess", "StartProcess"]
 
 
 @pytest.fixture
-def bench() -> ModernProcess:
+def harness() -> ModernProcess:
     """A client that has asked."""
     return ModernProcess().start()
 
 
-def becomes_legacy(bench: ModernProcess, id: int = 1, version: str = LATEST) -> None:
-    assert bench.offered() == version
-    bench.say(initialized(id, version))
-    assert bench.written[0] == {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    assert connected(bench) == version
+def becomes_legacy(harness: ModernProcess, id: int = 1, version: str = LATEST) -> None:
+    assert harness.offered() == version
+    harness.say(initialized(id, version))
+    assert harness.written[0] == {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    assert connected(harness) == version
 
 
-def connected(bench: ModernProcess) -> str:
-    (event,) = [event for event in bench.events if isinstance(event, Connected)]
+def connected(harness: ModernProcess) -> str:
+    (event,) = [event for event in harness.events if isinstance(event, Connected)]
     assert event.transport == "stdio"
     return event.version
 
@@ -56,47 +56,47 @@ def connected(bench: ModernProcess) -> str:
 
 
 def test_the_question() -> None:
-    bench = ModernProcess()
-    bench.do(bench.client.start)
-    assert bench.written == [
+    harness = ModernProcess()
+    harness.run_command(harness.client.start)
+    assert harness.written == [
         {"jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": {"_meta": META}}
     ]
 
 
-def test_a_version_that_both_speak(bench: ModernProcess) -> None:
-    handle = bench.do(bench.client.call, "tools/call")
-    assert bench.written == []
-    bench.say(discovered(0, LATEST, MODERN))
-    assert connected(bench) == MODERN
-    (message,) = bench.written
-    bench.say(response(message["id"], {"resultType": "complete"}))
-    assert bench.events[-1] == CallCompleted(handle, {"resultType": "complete"})
+def test_a_version_that_both_speak(harness: ModernProcess) -> None:
+    handle = harness.run_command(harness.client.call, "tools/call")
+    assert harness.written == []
+    harness.say(discovered(0, LATEST, MODERN))
+    assert connected(harness) == MODERN
+    (message,) = harness.written
+    harness.say(response(message["id"], {"resultType": "complete"}))
+    assert harness.events[-1] == CallCompleted(handle, {"resultType": "complete"})
 
 
 @pytest.mark.parametrize("as_error", [True, False])
 @pytest.mark.both_eras
-def test_only_older_versions_in_common(bench: ModernProcess, as_error: bool) -> None:
+def test_only_older_versions_in_common(harness: ModernProcess, as_error: bool) -> None:
     versions = ("2024-11-05", "2025-06-18", "2099-01-01")
-    bench.say(refused_version(0, *versions) if as_error else discovered(0, *versions))
-    becomes_legacy(bench, version="2025-06-18")
+    harness.say(refused_version(0, *versions) if as_error else discovered(0, *versions))
+    becomes_legacy(harness, version="2025-06-18")
 
 
 @requirement("VERS-C-003", "STDIO-C-014")
-def test_the_server_asks_for_a_version_that_both_speak(bench: ModernProcess) -> None:
-    bench.say(refused_version(0, MODERN))
-    (message,) = bench.written
+def test_the_server_asks_for_a_version_that_both_speak(harness: ModernProcess) -> None:
+    harness.say(refused_version(0, MODERN))
+    (message,) = harness.written
     assert (message["id"], message["method"]) == (1, "server/discover")
-    bench.say(discovered(1))
-    assert connected(bench) == MODERN
+    harness.say(discovered(1))
+    assert connected(harness) == MODERN
 
 
 @pytest.mark.parametrize("code", [-32020, -32021, -32022])
-def test_errors_of_the_new_era_are_reported(bench: ModernProcess, code: int) -> None:
-    bench.say(failed(0, code))
-    assert bench.written == []
-    bench.exit()
+def test_errors_of_the_new_era_are_reported(harness: ModernProcess, code: int) -> None:
+    harness.say(failed(0, code))
+    assert harness.written == []
+    harness.exit()
     kind = NegotiationFailed if code == -32022 else JsonRpcError
-    assert isinstance(bench.closed(), kind)
+    assert isinstance(harness.closed(), kind)
 
 
 @requirement("STDIO-C-015", "STDIO-C-016")
@@ -115,17 +115,17 @@ def test_errors_of_the_new_era_are_reported(bench: ModernProcess, code: int) -> 
     ],
 )
 @pytest.mark.both_eras
-def test_any_other_answer_comes_from_an_old_server(bench: ModernProcess, message: Any) -> None:
-    bench.say(message)
-    becomes_legacy(bench)
+def test_any_other_answer_comes_from_an_old_server(harness: ModernProcess, message: Any) -> None:
+    harness.say(message)
+    becomes_legacy(harness)
 
 
-def test_what_is_no_answer_decides_nothing(bench: ModernProcess) -> None:
-    bench.say(b"Server running on stdio", response(5))
-    assert [type(event) for event in bench.events] == [InvalidLine, ProtocolViolation]
-    assert bench.written == []
-    bench.say(discovered(0))
-    assert connected(bench) == MODERN
+def test_what_is_no_answer_decides_nothing(harness: ModernProcess) -> None:
+    harness.say(b"Server running on stdio", response(5))
+    assert [type(event) for event in harness.events] == [InvalidLine, ProtocolViolation]
+    assert harness.written == []
+    harness.say(discovered(0))
+    assert connected(harness) == MODERN
 
 
 # Silence
@@ -135,38 +135,38 @@ def test_what_is_no_answer_decides_nothing(bench: ModernProcess) -> None:
 @pytest.mark.parametrize("late", [discovered(0), error(0, -32601)])
 @pytest.mark.both_eras
 def test_silence_means_an_old_server_and_what_comes_late_is_dropped(late: Any) -> None:
-    bench = ModernProcess(probe_timeout=2).start()
-    bench.wait(1.9)
-    assert bench.written == []
-    bench.wait(0.1)
-    assert bench.offered() == LATEST
-    bench.say(late)
-    assert (bench.events, bench.written) == ([], [])
-    bench.say(initialized(1))
-    assert connected(bench) == LATEST
+    harness = ModernProcess(probe_timeout=2).start()
+    harness.wait(1.9)
+    assert harness.written == []
+    harness.wait(0.1)
+    assert harness.offered() == LATEST
+    harness.say(late)
+    assert (harness.events, harness.written) == ([], [])
+    harness.say(initialized(1))
+    assert connected(harness) == LATEST
 
 
 @requirement("VERS-C-003")
 @pytest.mark.parametrize("answers", [True, False])
 @pytest.mark.both_eras
-def test_a_slow_server_of_the_new_era(bench: ModernProcess, answers: bool) -> None:
+def test_a_slow_server_of_the_new_era(harness: ModernProcess, answers: bool) -> None:
     """It says what it is when it is offered a handshake; then it is asked once more."""
-    bench.wait(5)
-    bench.offered()
-    bench.say(refused_version(1, MODERN))
-    (message,) = bench.written
+    harness.wait(5)
+    harness.offered()
+    harness.say(refused_version(1, MODERN))
+    (message,) = harness.written
     assert (message["id"], message["method"]) == (2, "server/discover")
     assert message["params"] == {"_meta": META}
     if answers:
-        bench.say(discovered(2))
-        assert connected(bench) == MODERN
+        harness.say(discovered(2))
+        assert connected(harness) == MODERN
     else:
-        bench.wait(5)
-        bench.offered()
-        bench.say(refused_version(3, MODERN))
-        assert bench.written == []
-        bench.exit()
-        assert isinstance(bench.closed(), JsonRpcError)
+        harness.wait(5)
+        harness.offered()
+        harness.say(refused_version(3, MODERN))
+        assert harness.written == []
+        harness.exit()
+        assert isinstance(harness.closed(), JsonRpcError)
 
 
 # A process that ends
@@ -175,73 +175,73 @@ def test_a_slow_server_of_the_new_era(bench: ModernProcess, answers: bool) -> No
 @pytest.mark.parametrize("order", ["exit first", "output first", "output hangs"])
 @pytest.mark.both_eras
 def test_a_process_that_ends_when_it_is_asked_is_started_again(
-    bench: ModernProcess, order: str
+    harness: ModernProcess, order: str
 ) -> None:
-    handle = bench.do(bench.client.call, "tools/call")
+    handle = harness.run_command(harness.client.call, "tools/call")
     log, last = StderrData(b"unknown method\n"), StdoutData(b'{"half')
     if order == "exit first":
-        bench.feed(ProcessExited(1), log, StderrClosed(), last, StdoutClosed())
+        harness.feed(ProcessExited(1), log, StderrClosed(), last, StdoutClosed())
     elif order == "output first":
-        bench.feed(last, StdoutClosed(), log, StderrClosed(), ProcessExited(1))
-        bench.did = [effect for effect in bench.did if type(effect).__name__ != "CloseStdin"]
+        harness.feed(last, StdoutClosed(), log, StderrClosed(), ProcessExited(1))
+        harness.did = [effect for effect in harness.did if type(effect).__name__ != "CloseStdin"]
     else:
-        bench.feed(log, last, ProcessExited(1))
-        bench.wait(1)
-    assert bench.done == RESTART
-    becomes_legacy(bench)
-    assert not any(isinstance(event, CallFailed | SessionExpired) for event in bench.events)
-    bench.say(response(2))
-    assert bench.events[-1] == CallCompleted(handle, {})
-    bench.feed(ProcessExited(3), StderrClosed(), StdoutClosed())
-    reported = bench.closed()
+        harness.feed(log, last, ProcessExited(1))
+        harness.wait(1)
+    assert harness.done == RESTART
+    becomes_legacy(harness)
+    assert not any(isinstance(event, CallFailed | SessionExpired) for event in harness.events)
+    harness.say(response(2))
+    assert harness.events[-1] == CallCompleted(handle, {})
+    harness.feed(ProcessExited(3), StderrClosed(), StdoutClosed())
+    reported = harness.closed()
     assert isinstance(reported, ProcessEnded)
     assert (reported.status, reported.log) == (3, ())
 
 
 @pytest.mark.both_eras
-def test_it_is_started_again_once(bench: ModernProcess) -> None:
-    bench.exit(1)
-    bench.exit(2)
-    reported = bench.closed()
+def test_it_is_started_again_once(harness: ModernProcess) -> None:
+    harness.exit(1)
+    harness.exit(2)
+    reported = harness.closed()
     assert isinstance(reported, ProcessEnded)
     assert reported.status == 2
 
 
 @pytest.mark.both_eras
-def test_after_that_it_is_not_asked_though_it_says_it_is_new(bench: ModernProcess) -> None:
+def test_after_that_it_is_not_asked_though_it_says_it_is_new(harness: ModernProcess) -> None:
     """It is asked when it names the version itself; if it ends again, that is the end."""
-    bench.exit(1)
-    bench.offered()
-    bench.say(refused_version(1, MODERN))
-    assert bench.written[0]["method"] == "server/discover"
-    bench.exit(2)
-    assert isinstance(bench.closed(), ProcessEnded)
+    harness.exit(1)
+    harness.offered()
+    harness.say(refused_version(1, MODERN))
+    assert harness.written[0]["method"] == "server/discover"
+    harness.exit(2)
+    assert isinstance(harness.closed(), ProcessEnded)
 
 
 def test_a_client_of_the_new_era_does_not_start_it_again() -> None:
-    bench = ModernProcess(versions=MODERN_VERSIONS).start()
-    bench.exit(1)
-    assert isinstance(bench.closed(), ProcessEnded)
+    harness = ModernProcess(versions=MODERN_VERSIONS).start()
+    harness.exit(1)
+    assert isinstance(harness.closed(), ProcessEnded)
 
 
 def test_a_client_of_the_new_era_says_what_the_server_needs() -> None:
-    bench = ModernProcess(versions=MODERN_VERSIONS).start()
-    bench.say(error(0, -32601))
-    bench.exit()
-    assert "needs a handshake" in str(bench.closed())
+    harness = ModernProcess(versions=MODERN_VERSIONS).start()
+    harness.say(error(0, -32601))
+    harness.exit()
+    assert "needs a handshake" in str(harness.closed())
 
 
-def test_a_process_that_cannot_be_started(bench: ModernProcess) -> None:
-    bench.fail_to_start("no such file")
-    assert "no such file" in str(bench.closed())
+def test_a_process_that_cannot_be_started(harness: ModernProcess) -> None:
+    harness.fail_to_start("no such file")
+    assert "no such file" in str(harness.closed())
 
 
-def test_closing_meanwhile(bench: ModernProcess) -> None:
-    bench.do(bench.client.close)
-    bench.feed(StdoutData(line(discovered(0))))
-    bench.exit()
-    assert bench.done == ["StartProcess", "CloseStdin", "KillProcess"]
-    assert bench.closed() is None
+def test_closing_meanwhile(harness: ModernProcess) -> None:
+    harness.run_command(harness.client.close)
+    harness.feed(StdoutData(line(discovered(0))))
+    harness.exit()
+    assert harness.done == ["StartProcess", "CloseStdin", "KillProcess"]
+    assert harness.closed() is None
 
 
 # What is remembered
@@ -251,11 +251,11 @@ def test_closing_meanwhile(bench: ModernProcess) -> None:
 @pytest.mark.both_eras
 def test_the_next_client_of_an_old_server_does_not_ask() -> None:
     known_servers = KnownServers()
-    bench = ModernProcess(known_servers=known_servers).start()
-    bench.exit(1)
-    becomes_legacy(bench)
+    harness = ModernProcess(known_servers=known_servers).start()
+    harness.exit(1)
+    becomes_legacy(harness)
     assert known_servers.era(COMMAND) is Era.LEGACY
-    ProcessBench(versions=("2025-11-25", MODERN), known_servers=known_servers).connect()
+    ProcessHarness(versions=("2025-11-25", MODERN), known_servers=known_servers).connect()
 
 
 @requirement("VERS-C-007")
@@ -264,14 +264,14 @@ def test_the_next_client_of_an_old_server_does_not_ask() -> None:
 def test_when_what_is_remembered_fails_the_server_is_asked(code: int) -> None:
     known_servers = KnownServers()
     known_servers.remember(COMMAND, "stdio", Era.LEGACY)
-    bench = ModernProcess(known_servers=known_servers)
-    bench.do(bench.client.start)
-    assert bench.offered() == LATEST
-    bench.say(failed(0, code, "no", {"supported": [MODERN]}))
-    (message,) = bench.written
+    harness = ModernProcess(known_servers=known_servers)
+    harness.run_command(harness.client.start)
+    assert harness.offered() == LATEST
+    harness.say(failed(0, code, "no", {"supported": [MODERN]}))
+    (message,) = harness.written
     assert (message["id"], message["method"]) == (1, "server/discover")
-    bench.say(discovered(1))
-    assert connected(bench) == MODERN
+    harness.say(discovered(1))
+    assert connected(harness) == MODERN
     assert known_servers.era(COMMAND) is Era.MODERN
 
 
@@ -279,13 +279,13 @@ def test_when_what_is_remembered_fails_the_server_is_asked(code: int) -> None:
 def test_a_process_that_fails_both_ways_is_given_up() -> None:
     known_servers = KnownServers()
     known_servers.remember(COMMAND, "stdio", Era.LEGACY)
-    bench = ModernProcess(known_servers=known_servers)
-    bench.do(bench.client.start)
+    harness = ModernProcess(known_servers=known_servers)
+    harness.run_command(harness.client.start)
     for id in (0, 1, 2):
-        assert len(bench.written) == 1
-        bench.say(error(id, -32601))
-    bench.exit()
-    reported = bench.closed()
+        assert len(harness.written) == 1
+        harness.say(error(id, -32601))
+    harness.exit()
+    reported = harness.closed()
     assert isinstance(reported, NegotiationFailed)
     assert len(reported.attempts) == 2
     assert known_servers.era(COMMAND) is None

@@ -10,16 +10,16 @@ import pytest
 from sansmcp import Era, KnownServers, LocalProtocolError, NegotiationFailed
 from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 
-from ..bench import LATEST, URL, Bench, error, notification
-from ..detection_bench import JSON, failure
-from .bench import MODERN, ModernBench, discovered
+from ..detection_harness import JSON, failure
+from ..harness import LATEST, URL, ClientHarness, error, notification
+from .harness import MODERN, ModernClientHarness, discovered
 
 requirement = pytest.mark.requirement
 
 
-def needs_a_handshake(bench: ModernBench) -> str:
+def needs_a_handshake(harness: ModernClientHarness) -> str:
     """Why a client of the new era says so."""
-    reported = failure(bench)
+    reported = failure(harness)
     assert isinstance(reported, NegotiationFailed)
     what, _, why = str(reported).partition(": ")
     assert what == f"The server needs a handshake, which {MODERN} does without"
@@ -27,14 +27,14 @@ def needs_a_handshake(bench: ModernBench) -> str:
 
 
 @pytest.fixture
-def newer() -> ModernBench:
-    return ModernBench(versions=MODERN_VERSIONS)
+def newer() -> ModernClientHarness:
+    return ModernClientHarness(versions=MODERN_VERSIONS)
 
 
 @requirement("STDIO-C-017")
 @pytest.mark.parametrize("status", [200, 400, 404, 405, 202])
 def test_a_client_of_the_new_era_says_what_the_server_needs(
-    newer: ModernBench, status: int
+    newer: ModernClientHarness, status: int
 ) -> None:
     newer.start().refuse(status, json.dumps(error(0, -32601, "what?")).encode(), **JSON)
     assert "what?" in needs_a_handshake(newer)
@@ -50,13 +50,15 @@ def test_a_client_of_the_new_era_says_what_the_server_needs(
     ],
 )
 def test_a_client_of_the_new_era_says_what_the_server_has_said(
-    newer: ModernBench, answer: Any, why: str
+    newer: ModernClientHarness, answer: Any, why: str
 ) -> None:
     newer.start().answer(answer)
     assert needs_a_handshake(newer).startswith(why)
 
 
-def test_a_client_of_the_new_era_says_that_the_server_says_nothing(newer: ModernBench) -> None:
+def test_a_client_of_the_new_era_says_that_the_server_says_nothing(
+    newer: ModernClientHarness,
+) -> None:
     newer.start()
     newer.wait(5)
     assert needs_a_handshake(newer) == "server/discover got no answer within 5 s"
@@ -64,15 +66,15 @@ def test_a_client_of_the_new_era_says_that_the_server_says_nothing(newer: Modern
 
 def test_a_client_of_the_new_era_cannot_use_http_sse() -> None:
     with pytest.raises(LocalProtocolError, match="http"):
-        ModernBench(versions=MODERN_VERSIONS, transports=("http+sse",))
+        ModernClientHarness(versions=MODERN_VERSIONS, transports=("http+sse",))
     known_servers = KnownServers()
     known_servers.remember(URL, "http+sse", Era.LEGACY)
-    bench = ModernBench(versions=MODERN_VERSIONS, known_servers=known_servers).connect()
-    bench.call()[1].result()
+    harness = ModernClientHarness(versions=MODERN_VERSIONS, known_servers=known_servers).connect()
+    harness.call()[1].result()
 
 
 @pytest.mark.both_eras
 def test_a_client_of_the_old_era_asks_nothing() -> None:
-    bench = Bench(versions=HANDSHAKE_VERSIONS)
-    bench.do(bench.client.start)
-    assert bench.take().json["method"] == "initialize"
+    harness = ClientHarness(versions=HANDSHAKE_VERSIONS)
+    harness.run_command(harness.client.start)
+    assert harness.take().json["method"] == "initialize"

@@ -8,10 +8,10 @@ from sansmcp import Disconnected, Era, JsonRpcError, NegotiationFailed
 from sansmcp.events import CallCompleted, CallFailed, Closed, SessionExpired
 from sansmcp.states import ClientState
 
-from ..bench import LATEST, SESSION, Asked, Bench, initialized, response
-from .bench import (
+from ..harness import LATEST, SESSION, Asked, ClientHarness, initialized, response
+from .harness import (
     MODERN,
-    ModernBench,
+    ModernClientHarness,
     ModernProcess,
     discovered,
     ends,
@@ -23,8 +23,8 @@ requirement = pytest.mark.requirement
 
 
 @pytest.fixture
-def bench() -> ModernBench:
-    return ModernBench(standalone_stream=False).connect()
+def harness() -> ModernClientHarness:
+    return ModernClientHarness(standalone_stream=False).connect()
 
 
 def refuse(asked: Asked, *supported: str) -> None:
@@ -35,64 +35,64 @@ def refuse(asked: Asked, *supported: str) -> None:
 @requirement("VERS-C-003", "VERS-C-004", "MODERN-C-006")
 @pytest.mark.parametrize("with_id", [True, False])
 def test_the_call_is_made_again_though_it_may_change_something(
-    bench: ModernBench, with_id: bool
+    harness: ModernClientHarness, with_id: bool
 ) -> None:
     """For the server has not even looked at it."""
-    handle, asked = bench.call("tools/call", params={"name": "pay"}, idempotent=False)
+    handle, asked = harness.call("tools/call", params={"name": "pay"}, idempotent=False)
     error = refused_version(asked.id, MODERN)
     if not with_id:
         del error["id"]
     asked.answer(error, 400)
-    probe = bench.take()
+    probe = harness.take()
     probe.answer(discovered(probe.id))
-    again = bench.take()
+    again = harness.take()
     assert again.json["params"]["name"] == "pay"
     assert again.id > probe.id > asked.id
     again.result({"paid": True})
-    assert ends(bench) == [CallCompleted(handle, {"paid": True})]
-    assert bench.client.next_deadline() is None
+    assert ends(harness) == [CallCompleted(handle, {"paid": True})]
+    assert harness.client.next_deadline() is None
 
 
 @pytest.mark.parametrize("status", [200, 400])
-def test_that_is_done_once(bench: ModernBench, status: int) -> None:
-    handle, asked = bench.call()
+def test_that_is_done_once(harness: ModernClientHarness, status: int) -> None:
+    handle, asked = harness.call()
     refuse(asked, MODERN)
-    probe = bench.take()
+    probe = harness.take()
     probe.answer(discovered(probe.id))
-    again = bench.take()
+    again = harness.take()
     again.answer(refused_version(again.id, MODERN), status)
-    (end,) = ends(bench)
+    (end,) = ends(harness)
     assert isinstance(end, CallFailed)
     assert end.call == handle
     assert isinstance(end.error, JsonRpcError)
     assert end.error.code == -32022
-    assert bench.client.state is ClientState.READY
+    assert harness.client.state is ClientState.READY
 
 
 @pytest.mark.both_eras
-def test_a_server_that_has_become_older(bench: ModernBench) -> None:
-    handle, asked = bench.call()
+def test_a_server_that_has_become_older(harness: ModernClientHarness) -> None:
+    handle, asked = harness.call()
     refuse(asked, LATEST)
-    probe = bench.take()
+    probe = harness.take()
     probe.answer(refused_version(probe.id, LATEST), 400)
-    opening = bench.take()
+    opening = harness.take()
     assert offered(opening) == LATEST
     opening.answer(initialized(opening.id, LATEST), mcp_session_id=SESSION)
-    bench.take().accept()
-    assert bench.era() is Era.LEGACY
-    again = bench.take()
+    harness.take().accept()
+    assert harness.era() is Era.LEGACY
+    again = harness.take()
     assert again.header("mcp-session-id") == SESSION
     assert "io.modelcontextprotocol/protocolVersion" not in again.json["params"]["_meta"]
     again.result()
-    assert ends(bench) == [CallCompleted(handle, {})]
+    assert ends(harness) == [CallCompleted(handle, {})]
 
 
-def test_a_server_that_has_nothing_in_common_any_more(bench: ModernBench) -> None:
-    handle, asked = bench.call()
+def test_a_server_that_has_nothing_in_common_any_more(harness: ModernClientHarness) -> None:
+    handle, asked = harness.call()
     refuse(asked, "2099-01-01")
-    probe = bench.take()
+    probe = harness.take()
     probe.answer(refused_version(probe.id, "2099-01-01"), 400)
-    *_, failed, closed = bench.events
+    *_, failed, closed = harness.events
     assert isinstance(closed, Closed)
     assert isinstance(closed.error, NegotiationFailed)
     assert isinstance(failed, CallFailed)
@@ -100,35 +100,35 @@ def test_a_server_that_has_nothing_in_common_any_more(bench: ModernBench) -> Non
     assert failed.error.__cause__ is closed.error
 
 
-def test_what_else_is_under_way(bench: ModernBench) -> None:
+def test_what_else_is_under_way(harness: ModernClientHarness) -> None:
     """What merely reads is asked again, the outcome of the rest is unknown."""
-    lost, running = bench.call("tools/call")
-    listing, _ = bench.call("tools/list")
-    handle, asked = bench.call("tools/call")
+    lost, running = harness.call("tools/call")
+    listing, _ = harness.call("tools/list")
+    handle, asked = harness.call("tools/call")
     refuse(asked, MODERN)
     assert running.aborted
-    (ended, expired) = bench.take_events()
+    (ended, expired) = harness.take_events()
     assert isinstance(ended, CallFailed)
     assert ended.call == lost
     assert isinstance(ended.error, Disconnected)
     assert "outcome is unknown" in str(ended.error)
     assert expired == SessionExpired((lost,))
-    probe = bench.take()
+    probe = harness.take()
     probe.answer(discovered(probe.id))
-    assert [asked.json["method"] for asked in bench.requests] == ["tools/list", "tools/call"]
-    for asked in tuple(bench.requests):
+    assert [asked.json["method"] for asked in harness.requests] == ["tools/list", "tools/call"]
+    for asked in tuple(harness.requests):
         asked.result()
-    assert ends(bench) == [CallCompleted(listing, {}), CallCompleted(handle, {})]
+    assert ends(harness) == [CallCompleted(listing, {}), CallCompleted(handle, {})]
 
 
 def test_what_was_kept_of_the_other_server_is_not_used() -> None:
-    bench = ModernBench(cache=True).connect()
-    bench.call("tools/list")[1].result({"ttlMs": 60000, "tools": []})
-    refuse(bench.call("tools/call")[1], MODERN)
-    probe = bench.take()
+    harness = ModernClientHarness(cache=True).connect()
+    harness.call("tools/list")[1].result({"ttlMs": 60000, "tools": []})
+    refuse(harness.call("tools/call")[1], MODERN)
+    probe = harness.take()
     probe.answer(discovered(probe.id))
-    bench.take().result()
-    bench.call("tools/list")
+    harness.take().result()
+    harness.call("tools/list")
 
 
 def test_on_stdio_the_process_goes_on() -> None:
@@ -147,10 +147,10 @@ def test_on_stdio_the_process_goes_on() -> None:
 
 @pytest.mark.both_eras
 def test_in_a_session_it_is_an_error_like_any_other() -> None:
-    bench = Bench().connect()
-    _, asked = bench.call()
+    harness = ClientHarness().connect()
+    _, asked = harness.call()
     asked.answer(refused_version(asked.id, MODERN), 400)
-    (end,) = ends(bench)
+    (end,) = ends(harness)
     assert isinstance(end, CallFailed)
     assert isinstance(end.error, JsonRpcError)
-    assert bench.requests == []
+    assert harness.requests == []

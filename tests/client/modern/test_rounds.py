@@ -17,9 +17,9 @@ from sansmcp import (
 from sansmcp.events import CallCompleted, CallFailed, ServerRequestCancelled, ServerRequestReceived
 from sansmcp.messages import Request
 
-from ..bench import Asked, Bench, error, notification, only_failure, response
-from .bench import (
-    ModernBench,
+from ..harness import Asked, ClientHarness, error, notification, only_failure, response
+from .harness import (
+    ModernClientHarness,
     ModernProcess,
     asked_ids,
     ends,
@@ -36,21 +36,21 @@ ACCEPTED = {"action": "accept", "content": {"a": "ä"}}
 
 
 @pytest.fixture
-def bench() -> ModernBench:
-    return ModernBench(capabilities=CAPABILITIES).connect()
+def harness() -> ModernClientHarness:
+    return ModernClientHarness(capabilities=CAPABILITIES).connect()
 
 
 def begin(
-    bench: ModernBench, questions: Any = None, state: Any = None, **options: Any
+    harness: ModernClientHarness, questions: Any = None, state: Any = None, **options: Any
 ) -> tuple[int, Asked]:
     """A call that is answered by questions."""
-    handle, asked = bench.call(params=PARAMS, **options)
+    handle, asked = harness.call(params=PARAMS, **options)
     asked.result(input_required(questions, state))
     return handle, asked
 
 
-def respond(bench: Bench, id: Any, result: Any = None) -> bool:
-    answered = bench.do(bench.client.respond, id, {} if result is None else result)
+def respond(harness: ClientHarness, id: Any, result: Any = None) -> bool:
+    answered = harness.run_command(harness.client.respond, id, {} if result is None else result)
     assert isinstance(answered, bool)
     return answered
 
@@ -72,11 +72,11 @@ def without(params: Any, *names: str) -> dict[str, Any]:
 @pytest.mark.parametrize("streams", [True, False])
 @pytest.mark.parametrize("state", ["opaque", '{"no":"JSON"}', "ä\u2028\n", "", None])
 def test_questions_are_answered_by_the_next_request(
-    bench: ModernBench, streams: bool, state: str | None
+    harness: ModernClientHarness, streams: bool, state: str | None
 ) -> None:
-    bench.learn(tool("query", region=mirrored("Region")))
-    bench.take_events()
-    handle, asked = bench.call(params=PARAMS)
+    harness.learn(tool("query", region=mirrored("Region")))
+    harness.take_events()
+    handle, asked = harness.call(params=PARAMS)
     first = input_required({"k": question(message="?"), "roots": {"method": "roots/list"}}, state)
     if streams:
         asked.open_stream()
@@ -84,15 +84,15 @@ def test_questions_are_answered_by_the_next_request(
         asked.end()
     else:
         asked.result(first)
-    ids = asked_ids(bench)
-    assert bench.events == [
+    ids = asked_ids(harness)
+    assert harness.events == [
         ServerRequestReceived(handle, Request(ids[0], "elicitation/create", {"message": "?"})),
         ServerRequestReceived(handle, Request(ids[1], "roots/list", {})),
     ]
-    assert respond(bench, ids[1], {"roots": []})
-    assert bench.requests == []
-    assert respond(bench, ids[0], ACCEPTED)
-    again = bench.take()
+    assert respond(harness, ids[1], {"roots": []})
+    assert harness.requests == []
+    assert respond(harness, ids[0], ACCEPTED)
+    again = harness.take()
     assert again.id != asked.id
     params = again.json["params"]
     assert params["inputResponses"] == {"k": ACCEPTED, "roots": {"roots": []}}
@@ -103,104 +103,106 @@ def test_questions_are_answered_by_the_next_request(
     for name in ("mcp-method", "mcp-name", "mcp-param-region", "mcp-protocol-version"):
         assert again.header(name) == asked.header(name) is not None
     again.result({"resultType": "complete", "x": 1})
-    assert bench.events[-1] == CallCompleted(handle, {"resultType": "complete", "x": 1})
-    assert not any(respond(bench, id) for id in ids)
+    assert harness.events[-1] == CallCompleted(handle, {"resultType": "complete", "x": 1})
+    assert not any(respond(harness, id) for id in ids)
 
 
 @requirement("MRTR-C-007", "MRTR-C-009")
 def test_rounds_on_stdio() -> None:
-    bench = ModernProcess(capabilities=CAPABILITIES).connect()
-    handle = bench.do(bench.client.call, "tools/call", PARAMS)
-    (first,) = bench.written
-    bench.say(response(first["id"], input_required({"k": question()}, "s")))
-    bench.say(response(first["id"], {}))  # once more, which is none any more
-    (id,) = asked_ids(bench)
-    assert bench.written == []
-    respond(bench, id, ACCEPTED)
-    (again,) = bench.written
+    harness = ModernProcess(capabilities=CAPABILITIES).connect()
+    handle = harness.run_command(harness.client.call, "tools/call", PARAMS)
+    (first,) = harness.written
+    harness.say(response(first["id"], input_required({"k": question()}, "s")))
+    harness.say(response(first["id"], {}))  # once more, which is none any more
+    (id,) = asked_ids(harness)
+    assert harness.written == []
+    respond(harness, id, ACCEPTED)
+    (again,) = harness.written
     assert again["id"] != first["id"]
     assert again["params"]["inputResponses"] == {"k": ACCEPTED}
     assert again["params"]["requestState"] == "s"
-    bench.say(response(again["id"]))
-    assert bench.events[-1] == CallCompleted(handle, {})
+    harness.say(response(again["id"]))
+    assert harness.events[-1] == CallCompleted(handle, {})
 
 
 @requirement("MRTR-C-003", "MRTR-C-004")
 @pytest.mark.parametrize("questions", [None, {}])
-def test_a_state_alone_is_brought_back_at_once(bench: ModernBench, questions: Any) -> None:
-    handle, _ = begin(bench, questions, "s")
-    again = bench.take()
+def test_a_state_alone_is_brought_back_at_once(
+    harness: ModernClientHarness, questions: Any
+) -> None:
+    handle, _ = begin(harness, questions, "s")
+    again = harness.take()
     params = again.json["params"]
     assert params["requestState"] == "s"
     assert "inputResponses" not in params
     again.result()
-    assert bench.events == [CallCompleted(handle, {})]
+    assert harness.events == [CallCompleted(handle, {})]
 
 
 @requirement("MRTR-C-006", "MRTR-C-008")
-def test_nothing_is_kept_from_round_to_round(bench: ModernBench) -> None:
-    handle, _ = begin(bench, {"a": question()}, "s1")
-    respond(bench, asked_ids(bench)[-1], {"r": 1})
-    second = bench.take()
+def test_nothing_is_kept_from_round_to_round(harness: ModernClientHarness) -> None:
+    handle, _ = begin(harness, {"a": question()}, "s1")
+    respond(harness, asked_ids(harness)[-1], {"r": 1})
+    second = harness.take()
     second.result(input_required({"b": question()}))
-    respond(bench, asked_ids(bench)[-1], {"r": 2})
-    third = bench.take()
+    respond(harness, asked_ids(harness)[-1], {"r": 2})
+    third = harness.take()
     assert third.json["params"]["inputResponses"] == {"b": {"r": 2}}
     assert "requestState" not in third.json["params"]
     third.result(input_required(None, "s3"))
-    fourth = bench.take()
+    fourth = harness.take()
     assert fourth.json["params"]["requestState"] == "s3"
     assert "inputResponses" not in fourth.json["params"]
-    _, other = bench.call(params=PARAMS)
+    _, other = harness.call(params=PARAMS)
     assert without(other.json["params"]) == without(fourth.json["params"], "requestState")
     fourth.result()
-    assert [event.call for event in ends(bench)] == [handle]
+    assert [event.call for event in ends(harness)] == [handle]
 
 
-def test_questions_of_several_calls_are_told_apart(bench: ModernBench) -> None:
-    first, _ = begin(bench, {"k": question()})
-    second, _ = begin(bench, {"k": question()})
-    ids = asked_ids(bench)
+def test_questions_of_several_calls_are_told_apart(harness: ModernClientHarness) -> None:
+    first, _ = begin(harness, {"k": question()})
+    second, _ = begin(harness, {"k": question()})
+    ids = asked_ids(harness)
     assert len(set(ids)) == 2
-    respond(bench, ids[1], {"for": second})
-    asked = bench.take()
+    respond(harness, ids[1], {"for": second})
+    asked = harness.take()
     assert asked.json["params"]["inputResponses"] == {"k": {"for": second}}
     asked.result()
-    respond(bench, ids[0], {"for": first})
-    assert bench.take().json["params"]["inputResponses"] == {"k": {"for": first}}
+    respond(harness, ids[0], {"for": first})
+    assert harness.take().json["params"]["inputResponses"] == {"k": {"for": first}}
 
 
 def test_the_number_of_rounds_is_bounded() -> None:
-    bench = ModernBench(limits=Limits(max_rounds=3)).connect()
-    handle, _ = begin(bench, None, "s")
+    harness = ModernClientHarness(limits=Limits(max_rounds=3)).connect()
+    handle, _ = begin(harness, None, "s")
     for _ in range(3):
-        assert bench.events == []
-        bench.take().result(input_required(None, "s"))
-    failure = only_failure(bench, handle)
+        assert harness.events == []
+        harness.take().result(input_required(None, "s"))
+    failure = only_failure(harness, handle)
     assert isinstance(failure, InvalidResponse)
     assert "questions 4 times" in str(failure)
-    assert bench.requests == []
+    assert harness.requests == []
 
 
 def test_nobody_is_asked_in_vain() -> None:
-    bench = ModernBench(limits=Limits(max_rounds=1), capabilities=CAPABILITIES).connect()
-    handle, _ = begin(bench, None, "s")
-    bench.take().result(input_required({"k": question()}))
-    assert asked_ids(bench) == []
-    assert isinstance(only_failure(bench, handle), InvalidResponse)
+    harness = ModernClientHarness(limits=Limits(max_rounds=1), capabilities=CAPABILITIES).connect()
+    handle, _ = begin(harness, None, "s")
+    harness.take().result(input_required({"k": question()}))
+    assert asked_ids(harness) == []
+    assert isinstance(only_failure(harness, handle), InvalidResponse)
 
 
-def test_a_round_that_is_lost_may_be_made_again(bench: ModernBench) -> None:
-    handle, _ = begin(bench, {"k": question()}, "s", idempotent=True)
-    respond(bench, asked_ids(bench)[0], ACCEPTED)
-    lost = bench.take()
+def test_a_round_that_is_lost_may_be_made_again(harness: ModernClientHarness) -> None:
+    handle, _ = begin(harness, {"k": question()}, "s", idempotent=True)
+    respond(harness, asked_ids(harness)[0], ACCEPTED)
+    lost = harness.take()
     lost.cut()
-    bench.wait(10)
-    again = bench.take()
+    harness.wait(10)
+    again = harness.take()
     assert without(again.json["params"]) == without(lost.json["params"])
     assert again.id != lost.id
     again.result()
-    assert ends(bench) == [CallCompleted(handle, {})]
+    assert ends(harness) == [CallCompleted(handle, {})]
 
 
 # What cannot be answered
@@ -226,80 +228,82 @@ def test_a_round_that_is_lost_may_be_made_again(bench: ModernBench) -> None:
     ],
 )
 @requirement("MRTR-C-001")
-def test_questions_that_cannot_be_answered(bench: ModernBench, result: Any) -> None:
-    handle, asked = bench.call()
+def test_questions_that_cannot_be_answered(harness: ModernClientHarness, result: Any) -> None:
+    handle, asked = harness.call()
     asked.result(result)
-    assert asked_ids(bench) == []
-    failure = only_failure(bench, handle)
+    assert asked_ids(harness) == []
+    failure = only_failure(harness, handle)
     assert isinstance(failure, InvalidResponse)
     assert len(str(failure)) < 200
-    assert bench.requests == []
-    assert bench.client.next_deadline() is None
+    assert harness.requests == []
+    assert harness.client.next_deadline() is None
 
 
 def test_how_many_questions_are_open_is_bounded() -> None:
     limits = Limits(max_pending_calls=3)
-    bench = ModernBench(limits=limits, capabilities=CAPABILITIES).connect()
-    begin(bench, {"a": question(), "b": question()})
-    handle, _ = begin(bench, {"a": question(), "b": question()})
-    assert "2 questions, which are too many" in str(only_failure(bench, handle))
+    harness = ModernClientHarness(limits=limits, capabilities=CAPABILITIES).connect()
+    begin(harness, {"a": question(), "b": question()})
+    handle, _ = begin(harness, {"a": question(), "b": question()})
+    assert "2 questions, which are too many" in str(only_failure(harness, handle))
 
 
 @pytest.mark.parametrize("declines", [True, False])
-def test_an_error_for_an_answer_ends_the_call(bench: ModernBench, declines: bool) -> None:
-    handle, _ = begin(bench, {"k": question(), "l": question()}, "s")
-    first, second = asked_ids(bench)
+def test_an_error_for_an_answer_ends_the_call(harness: ModernClientHarness, declines: bool) -> None:
+    handle, _ = begin(harness, {"k": question(), "l": question()}, "s")
+    first, second = asked_ids(harness)
     if declines:
-        bench.do(bench.client.refuse_unsupported, first)
+        harness.run_command(harness.client.refuse_unsupported, first)
     else:
-        bench.do(bench.client.respond_exception, first, JsonRpcError(-5, "not now", [1]))
-    withdrew = [event for event in bench.events if isinstance(event, ServerRequestCancelled)]
+        harness.run_command(
+            harness.client.respond_exception, first, JsonRpcError(-5, "not now", [1])
+        )
+    withdrew = [event for event in harness.events if isinstance(event, ServerRequestCancelled)]
     assert [event.request_id for event in withdrew] == [second]
-    failure = only_failure(bench, handle)
+    failure = only_failure(harness, handle)
     assert isinstance(failure, JsonRpcError)
     assert (failure.code, failure.data) == ((-32601, None) if declines else (-5, [1]))
-    assert respond(bench, second) is False
-    assert bench.requests == []
-    assert bench.client.next_deadline() is None
+    assert respond(harness, second) is False
+    assert harness.requests == []
+    assert harness.client.next_deadline() is None
 
 
-def test_an_answer_that_is_no_json_changes_nothing(bench: ModernBench) -> None:
-    begin(bench, {"k": question()})
-    (id,) = asked_ids(bench)
+def test_an_answer_that_is_no_json_changes_nothing(harness: ModernClientHarness) -> None:
+    begin(harness, {"k": question()})
+    (id,) = asked_ids(harness)
     with pytest.raises(LocalProtocolError):
-        bench.client.respond(id, float("inf"), now=0)
-    assert respond(bench, id) is True
+        harness.client.respond(id, float("inf"), now=0)
+    assert respond(harness, id) is True
 
 
 @pytest.mark.parametrize("message", [error(1, -32042), error(None, -32602)])
-def test_a_round_may_be_answered_by_an_error(bench: ModernBench, message: Any) -> None:
-    handle, _ = begin(bench, None, "s")
-    again = bench.take()
+def test_a_round_may_be_answered_by_an_error(harness: ModernClientHarness, message: Any) -> None:
+    handle, _ = begin(harness, None, "s")
+    again = harness.take()
     if message["id"] is not None:
         message = {**message, "id": again.id}
     again.answer(message)
-    assert isinstance(only_failure(bench, handle), JsonRpcError)
+    assert isinstance(only_failure(harness, handle), JsonRpcError)
 
 
 # While questions are open
 
 
-def test_the_clocks_stand_still(bench: ModernBench) -> None:
-    handle, _ = begin(bench, {"a": question(), "b": question()}, timeout=5, total_timeout=20)
-    first, second = asked_ids(bench)
-    bench.wait(10_000)
-    respond(bench, first)
-    bench.wait(10_000)
-    assert ends(bench) == []
-    assert bench.client.next_deadline() is None
-    respond(bench, second)
-    asked = bench.take()
+def test_the_clocks_stand_still(harness: ModernClientHarness) -> None:
+    handle, _ = begin(harness, {"a": question(), "b": question()}, timeout=5, total_timeout=20)
+    first, second = asked_ids(harness)
+    harness.wait(10_000)
+    respond(harness, first)
+    harness.wait(10_000)
+    assert ends(harness) == []
+    assert harness.client.next_deadline() is None
+    respond(harness, second)
+    asked = harness.take()
     asked.open_stream()
     for _ in range(4):
-        bench.wait(4)
+        harness.wait(4)
         asked.event(notification("notifications/progress", progressToken=asked.id, progress=1))
-    bench.wait(4)
-    failure = only_failure(bench, handle)
+    harness.wait(4)
+    failure = only_failure(harness, handle)
     assert isinstance(failure, RequestTimeout)
     assert "20 s in all" in str(failure)
     assert asked.aborted
@@ -307,54 +311,54 @@ def test_the_clocks_stand_still(bench: ModernBench) -> None:
 
 @requirement("CANCEL-C-003", "CANCEL-C-005")
 @pytest.mark.parametrize("closes", [True, False])
-def test_cancelling_meanwhile(bench: ModernBench, closes: bool) -> None:
-    handle, _ = begin(bench, {"a": question(), "b": question()})
-    first, second = asked_ids(bench)
-    respond(bench, first)
+def test_cancelling_meanwhile(harness: ModernClientHarness, closes: bool) -> None:
+    handle, _ = begin(harness, {"a": question(), "b": question()})
+    first, second = asked_ids(harness)
+    respond(harness, first)
     if closes:
-        bench.do(bench.client.close)
+        harness.run_command(harness.client.close)
     else:
-        assert bench.do(bench.client.cancel, handle) is True
+        assert harness.run_command(harness.client.cancel, handle) is True
     withdrew = [
-        event.request_id for event in bench.events if isinstance(event, ServerRequestCancelled)
+        event.request_id for event in harness.events if isinstance(event, ServerRequestCancelled)
     ]
     assert withdrew == [second]
-    assert isinstance(only_failure(bench, handle), RequestCancelled)
+    assert isinstance(only_failure(harness, handle), RequestCancelled)
     if not closes:
-        assert respond(bench, second) is False
-    assert bench.requests == []
-    assert bench.client.next_deadline() is None
+        assert respond(harness, second) is False
+    assert harness.requests == []
+    assert harness.client.next_deadline() is None
 
 
 @requirement("CANCEL-C-005")
 def test_cancelling_meanwhile_on_stdio() -> None:
     """No request is under way, so there is nothing that the server could be told."""
-    bench = ModernProcess(capabilities=CAPABILITIES).connect()
-    handle, id = bench.make()
-    bench.say(response(id, input_required({"k": question()})))
-    (asked,) = asked_ids(bench)
+    harness = ModernProcess(capabilities=CAPABILITIES).connect()
+    handle, id = harness.make()
+    harness.say(response(id, input_required({"k": question()})))
+    (asked,) = asked_ids(harness)
     # the server has no say in a question that came in a result
-    bench.say(notification("notifications/cancelled", requestId=asked))
-    bench.do(bench.client.cancel, handle)
-    assert bench.written == []
-    kinds = [type(event) for event in bench.events]
+    harness.say(notification("notifications/cancelled", requestId=asked))
+    harness.run_command(harness.client.cancel, handle)
+    assert harness.written == []
+    kinds = [type(event) for event in harness.events]
     assert kinds == [ServerRequestReceived, ServerRequestCancelled, CallFailed]
 
 
 def test_a_process_that_ends_meanwhile() -> None:
-    bench = ModernProcess(capabilities=CAPABILITIES).connect()
-    handle, id = bench.make()
-    bench.say(response(id, input_required({"k": question()})))
-    bench.exit(1)
-    assert [event.call for event in ends(bench)] == [handle]
-    assert bench.closed() is not None
+    harness = ModernProcess(capabilities=CAPABILITIES).connect()
+    handle, id = harness.make()
+    harness.say(response(id, input_required({"k": question()})))
+    harness.exit(1)
+    assert [event.call for event in ends(harness)] == [handle]
+    assert harness.closed() is not None
 
 
 @pytest.mark.both_eras
 def test_at_older_revisions_a_result_is_a_result_whatever_is_in_it() -> None:
-    bench = ModernBench(standalone_stream=False)
-    bench.start().refuse(400)
-    bench.shake_hands()
-    handle, asked = bench.call()
+    harness = ModernClientHarness(standalone_stream=False)
+    harness.start().refuse(400)
+    harness.initialize()
+    handle, asked = harness.call()
     asked.result(input_required({"k": question()}))
-    assert ends(bench) == [CallCompleted(handle, input_required({"k": question()}))]
+    assert ends(harness) == [CallCompleted(handle, input_required({"k": question()}))]

@@ -9,8 +9,8 @@ import pytest
 from sansmcp import Disconnected, RequestCancelled, RequestTimeout
 from sansmcp.events import CallCompleted, CallFailed, Reconnecting, ServerNotified
 
-from ..bench import POLICY, Asked, error, notification, only_failure, response
-from .bench import MODERN, PREFIX, SUBSCRIPTION, ModernBench, ModernProcess, ends
+from ..harness import POLICY, Asked, error, notification, only_failure, response
+from .harness import MODERN, PREFIX, SUBSCRIPTION, ModernClientHarness, ModernProcess, ends
 
 requirement = pytest.mark.requirement
 LISTEN = "subscriptions/listen"
@@ -20,8 +20,8 @@ CHANGED = "notifications/tools/list_changed"
 
 
 @pytest.fixture
-def bench() -> ModernBench:
-    return ModernBench().connect()
+def harness() -> ModernClientHarness:
+    return ModernClientHarness().connect()
 
 
 @pytest.fixture
@@ -38,9 +38,9 @@ def over(id: Any) -> dict[str, Any]:
     return response(id, {"resultType": "complete", "_meta": {SUBSCRIPTION: id}})
 
 
-def listen(bench: ModernBench, **options: Any) -> tuple[int, Asked]:
+def listen(harness: ModernClientHarness, **options: Any) -> tuple[int, Asked]:
     """A subscription that is acknowledged."""
-    handle, asked = bench.call(LISTEN, params=FILTER, **options)
+    handle, asked = harness.call(LISTEN, params=FILTER, **options)
     acknowledge(asked)
     return handle, asked
 
@@ -50,9 +50,9 @@ def acknowledge(asked: Asked) -> None:
     asked.event(about(asked.id, ACKNOWLEDGED, notifications={"toolsListChanged": True}))
 
 
-def heard(bench: ModernBench | ModernProcess) -> list[tuple[int | None, str]]:
+def heard(harness: ModernClientHarness | ModernProcess) -> list[tuple[int | None, str]]:
     """The notifications since the last look, and the calls they belong to."""
-    found = [event for event in bench.take_events() if isinstance(event, ServerNotified)]
+    found = [event for event in harness.take_events() if isinstance(event, ServerNotified)]
     return [(event.call, event.notification.method) for event in found]
 
 
@@ -60,13 +60,13 @@ def heard(bench: ModernBench | ModernProcess) -> list[tuple[int | None, str]]:
 
 
 @requirement("SUBS-C-001", "SUBS-C-002")
-def test_notifications_reach_the_call(bench: ModernBench) -> None:
-    handle, asked = listen(bench)
+def test_notifications_reach_the_call(harness: ModernClientHarness) -> None:
+    handle, asked = listen(harness)
     params = asked.json["params"]
     assert params["notifications"] == FILTER["notifications"]
     assert params["_meta"][PREFIX + "protocolVersion"] == MODERN
     assert asked.header("mcp-method") == LISTEN
-    (acknowledged,) = bench.take_events()
+    (acknowledged,) = harness.take_events()
     assert isinstance(acknowledged, ServerNotified)
     assert acknowledged.call == handle
     granted = (acknowledged.notification.params or {})["notifications"]
@@ -74,99 +74,99 @@ def test_notifications_reach_the_call(bench: ModernBench) -> None:
     asked.event(about(asked.id))
     asked.feed()
     asked.event(about(asked.id, "notifications/resources/updated", uri="file:///a"))
-    assert heard(bench) == [(handle, CHANGED), (handle, "notifications/resources/updated")]
+    assert heard(harness) == [(handle, CHANGED), (handle, "notifications/resources/updated")]
 
 
 @requirement("SUBS-C-004")
-def test_several_at_once(bench: ModernBench) -> None:
-    first, one = listen(bench)
-    second, two = listen(bench)
-    bench.take_events()
+def test_several_at_once(harness: ModernClientHarness) -> None:
+    first, one = listen(harness)
+    second, two = listen(harness)
+    harness.take_events()
     two.event(about(two.id))
     one.event(about(one.id))
-    assert heard(bench) == [(second, CHANGED), (first, CHANGED)]
+    assert heard(harness) == [(second, CHANGED), (first, CHANGED)]
 
 
-def test_they_last_as_long_as_the_server_likes(bench: ModernBench) -> None:
-    handle, asked = listen(bench)
-    assert bench.client.next_deadline() is None
-    bench.wait(10_000_000)
+def test_they_last_as_long_as_the_server_likes(harness: ModernClientHarness) -> None:
+    handle, asked = listen(harness)
+    assert harness.client.next_deadline() is None
+    harness.wait(10_000_000)
     asked.event(about(asked.id))
-    assert heard(bench)[-1] == (handle, CHANGED)
-    other, _ = listen(bench, timeout=5)
-    bench.wait(5)
-    assert isinstance(only_failure(bench, other), RequestTimeout)
-    third, _ = listen(bench, total_timeout=7)
-    bench.wait(7)
-    assert isinstance(only_failure(bench, third), RequestTimeout)
+    assert heard(harness)[-1] == (handle, CHANGED)
+    other, _ = listen(harness, timeout=5)
+    harness.wait(5)
+    assert isinstance(only_failure(harness, other), RequestTimeout)
+    third, _ = listen(harness, total_timeout=7)
+    harness.wait(7)
+    assert isinstance(only_failure(harness, third), RequestTimeout)
     assert not asked.aborted
 
 
-def test_the_server_ends_it(bench: ModernBench) -> None:
-    handle, asked = listen(bench)
+def test_the_server_ends_it(harness: ModernClientHarness) -> None:
+    handle, asked = listen(harness)
     asked.event(over(asked.id))
     asked.end()
-    assert ends(bench) == [CallCompleted(handle, over(asked.id)["result"])]
-    bench.wait(1000)
-    assert bench.requests == []
+    assert ends(harness) == [CallCompleted(handle, over(asked.id)["result"])]
+    harness.wait(1000)
+    assert harness.requests == []
 
 
 @requirement("SUBS-C-005", "CANCEL-C-003")
 @pytest.mark.parametrize("closes", [True, False])
-def test_the_client_ends_it(bench: ModernBench, closes: bool) -> None:
-    handle, asked = listen(bench)
+def test_the_client_ends_it(harness: ModernClientHarness, closes: bool) -> None:
+    handle, asked = listen(harness)
     if closes:
-        bench.do(bench.client.close)
+        harness.run_command(harness.client.close)
     else:
-        bench.do(bench.client.cancel, handle)
-    assert isinstance(only_failure(bench, handle), RequestCancelled)
+        harness.run_command(harness.client.cancel, handle)
+    assert isinstance(only_failure(harness, handle), RequestCancelled)
     assert asked.aborted
-    assert bench.requests == []
-    assert bench.client.next_deadline() is None
+    assert harness.requests == []
+    assert harness.client.next_deadline() is None
 
 
 @requirement("SUBS-C-006")
 @pytest.mark.parametrize("clean", [True, False])
-def test_one_that_breaks_is_made_again(bench: ModernBench, clean: bool) -> None:
-    handle, asked = listen(bench)
+def test_one_that_breaks_is_made_again(harness: ModernClientHarness, clean: bool) -> None:
+    handle, asked = listen(harness)
     if clean:
         asked.end()
     else:
         asked.cut()
-    bench.wait(POLICY.initial_delay)
-    again = bench.take()
+    harness.wait(POLICY.initial_delay)
+    again = harness.take()
     assert again.id != asked.id
     assert again.json["params"]["notifications"] == FILTER["notifications"]
     acknowledge(again)
     again.event(about(again.id))
-    assert heard(bench) == [(handle, ACKNOWLEDGED), (handle, ACKNOWLEDGED), (handle, CHANGED)]
+    assert heard(harness) == [(handle, ACKNOWLEDGED), (handle, ACKNOWLEDGED), (handle, CHANGED)]
 
 
-def test_one_that_breaks_now_and_then_is_made_again_for_ever(bench: ModernBench) -> None:
-    handle, asked = listen(bench)
+def test_one_that_breaks_now_and_then_is_made_again_for_ever(harness: ModernClientHarness) -> None:
+    handle, asked = listen(harness)
     for _ in range(3 * POLICY.max_attempts):
-        bench.wait(60)
+        harness.wait(60)
         asked.cut()
-        bench.wait(8)
-        asked = bench.take()
+        harness.wait(8)
+        asked = harness.take()
         acknowledge(asked)
-    attempts = [event.attempt for event in bench.events if isinstance(event, Reconnecting)]
+    attempts = [event.attempt for event in harness.events if isinstance(event, Reconnecting)]
     assert set(attempts) == {1}
     asked.event(over(asked.id))
-    assert [event.call for event in ends(bench)] == [handle]
+    assert [event.call for event in ends(harness)] == [handle]
 
 
-def test_one_that_breaks_at_once_is_given_up(bench: ModernBench) -> None:
+def test_one_that_breaks_at_once_is_given_up(harness: ModernClientHarness) -> None:
     """The acknowledgement always comes; it is no progress."""
-    handle, asked = listen(bench)
+    handle, asked = listen(harness)
     for _ in range(POLICY.max_attempts):
         asked.end()
-        bench.wait(8)
-        asked = bench.take()
+        harness.wait(8)
+        asked = harness.take()
         acknowledge(asked)
     asked.end()
-    assert isinstance(only_failure(bench, handle), Disconnected)
-    assert bench.client.next_deadline() is None
+    assert isinstance(only_failure(harness, handle), Disconnected)
+    assert harness.client.next_deadline() is None
 
 
 # stdio
@@ -192,7 +192,7 @@ def test_on_one_stream_the_id_tells_them_apart(process: ModernProcess) -> None:
 @requirement("SUBS-C-005", "CANCEL-C-004")
 def test_the_client_ends_it_by_a_message(process: ModernProcess) -> None:
     handle, id = process.make(LISTEN, params=FILTER)
-    process.do(process.client.cancel, handle)
+    process.run_command(process.client.cancel, handle)
     (told,) = process.written
     assert (told["method"], told["params"]["requestId"]) == ("notifications/cancelled", id)
     process.take_events()
@@ -222,7 +222,7 @@ def test_the_server_ends_it_by_a_cancellation(process: ModernProcess, reason: An
     process.say(error(id))
     assert process.events == []
     assert process.written == []
-    process.do(process.client.cancel, other)
+    process.run_command(process.client.cancel, other)
 
 
 def test_it_ends_with_the_process(process: ModernProcess) -> None:
@@ -236,10 +236,10 @@ def test_it_ends_with_the_process(process: ModernProcess) -> None:
 @pytest.mark.both_eras
 def test_what_waits_for_a_process_that_is_started_again_is_sent_to_that() -> None:
     process = ModernProcess().start()
-    handle = process.do(process.client.call, LISTEN, FILTER)
+    handle = process.run_command(process.client.call, LISTEN, FILTER)
     process.exit(1)
     process.offered()
     process.say({**response(1), "result": {"protocolVersion": "2025-11-25"}})
     assert [message["method"] for message in process.written][-1] == LISTEN
     assert ends(process) == []
-    process.do(process.client.cancel, handle)
+    process.run_command(process.client.cancel, handle)

@@ -11,19 +11,28 @@ import pytest
 from sansmcp import JsonRpcError, KnownServers, LocalProtocolError, RequestTimeout
 from sansmcp.events import CallCompleted, ProtocolViolation, ToolRejected
 
-from ..bench import URL, Asked, error, notification, only_failure, response
-from .bench import MODERN, ModernBench, ModernProcess, discovered, ends, failed, mirrored, tool
+from ..harness import URL, Asked, error, notification, only_failure, response
+from .harness import (
+    MODERN,
+    ModernClientHarness,
+    ModernProcess,
+    discovered,
+    ends,
+    failed,
+    mirrored,
+    tool,
+)
 
 requirement = pytest.mark.requirement
 
 
 @pytest.fixture
-def bench() -> ModernBench:
-    return ModernBench().connect()
+def harness() -> ModernClientHarness:
+    return ModernClientHarness().connect()
 
 
-def call(bench: ModernBench, arguments: Any, name: str = "query") -> tuple[int, Asked]:
-    return bench.call(params={"name": name, "arguments": arguments})
+def call(harness: ModernClientHarness, arguments: Any, name: str = "query") -> tuple[int, Asked]:
+    return harness.call(params={"name": name, "arguments": arguments})
 
 
 def parameters(asked: Asked) -> dict[str, str]:
@@ -69,10 +78,10 @@ def mismatch(asked: Asked, status: int = 400) -> None:
     ],
 )
 def test_how_values_are_written(
-    bench: ModernBench, kind: str, value: Any, text: str | None
+    harness: ModernClientHarness, kind: str, value: Any, text: str | None
 ) -> None:
-    bench.learn(tool("query", region=mirrored("Region", kind)))
-    _, asked = call(bench, {"region": value, "other": 1})
+    harness.learn(tool("query", region=mirrored("Region", kind)))
+    _, asked = call(harness, {"region": value, "other": 1})
     if text is None:
         text = f"=?base64?{base64.b64encode(value.encode()).decode()}?="
     assert parameters(asked) == {"region": text}
@@ -94,56 +103,58 @@ def test_how_values_are_written(
         {"region": 1.5},
     ],
 )
-def test_what_is_not_there_has_no_header(bench: ModernBench, arguments: Any) -> None:
-    bench.learn(tool("query", region=mirrored("Region")))
-    assert parameters(call(bench, arguments)[1]) == {}
+def test_what_is_not_there_has_no_header(harness: ModernClientHarness, arguments: Any) -> None:
+    harness.learn(tool("query", region=mirrored("Region")))
+    assert parameters(call(harness, arguments)[1]) == {}
 
 
 @requirement("HEADERS-B-006")
 @pytest.mark.parametrize("number", [2**53, -(2**53), 10**400, 1e300])
-def test_an_integer_that_is_too_large_is_refused_here(bench: ModernBench, number: float) -> None:
-    bench.learn(tool("query", n=mirrored("Number", "integer")))
-    before = bench.client.next_deadline()
+def test_an_integer_that_is_too_large_is_refused_here(
+    harness: ModernClientHarness, number: float
+) -> None:
+    harness.learn(tool("query", n=mirrored("Number", "integer")))
+    before = harness.client.next_deadline()
     with pytest.raises(LocalProtocolError, match="too large for the header Mcp-Param-Number"):
-        call(bench, {"n": number})
-    assert (bench.client.next_deadline(), bench.requests) == (before, [])
-    assert parameters(call(bench, {"m": number})[1]) == {}
+        call(harness, {"n": number})
+    assert (harness.client.next_deadline(), harness.requests) == (before, [])
+    assert parameters(call(harness, {"m": number})[1]) == {}
 
 
 @requirement("HEADERS-C-008", "HEADERS-B-007")
-def test_arguments_in_arguments(bench: ModernBench) -> None:
+def test_arguments_in_arguments(harness: ModernClientHarness) -> None:
     place = {"type": "object", "properties": {"city": mirrored("City")}}
-    bench.learn(tool("query", place=place, n=mirrored("Number", "integer")))
-    _, asked = call(bench, {"place": {"city": "Ulm"}, "city": "no", "n": 5})
+    harness.learn(tool("query", place=place, n=mirrored("Number", "integer")))
+    _, asked = call(harness, {"place": {"city": "Ulm"}, "city": "no", "n": 5})
     assert parameters(asked) == {"city": "Ulm", "number": "5"}
-    assert parameters(call(bench, {"place": "Ulm"})[1]) == {}
+    assert parameters(call(harness, {"place": "Ulm"})[1]) == {}
 
 
 @requirement("HEADERS-C-018", "HEADERS-C-019", "HEADERS-C-020")
-def test_the_latest_list_counts(bench: ModernBench) -> None:
+def test_the_latest_list_counts(harness: ModernClientHarness) -> None:
     arguments = {"a": "x", "b": "y"}
-    assert parameters(call(bench, arguments)[1]) == {}  # nothing is known yet
-    bench.learn(tool("query", a=mirrored("First")), tool("other", a=mirrored("Other")))
-    assert parameters(call(bench, arguments)[1]) == {"first": "x"}
-    assert parameters(call(bench, arguments, "other")[1]) == {"other": "x"}
-    assert parameters(call(bench, arguments, "unknown")[1]) == {}
-    bench.learn(tool("query", b=mirrored("Second")))
-    assert parameters(call(bench, arguments)[1]) == {"second": "y"}
-    assert parameters(call(bench, arguments, "other")[1]) == {"other": "x"}  # from another page
-    bench.learn(tool("query"))
-    assert parameters(call(bench, arguments)[1]) == {}
+    assert parameters(call(harness, arguments)[1]) == {}  # nothing is known yet
+    harness.learn(tool("query", a=mirrored("First")), tool("other", a=mirrored("Other")))
+    assert parameters(call(harness, arguments)[1]) == {"first": "x"}
+    assert parameters(call(harness, arguments, "other")[1]) == {"other": "x"}
+    assert parameters(call(harness, arguments, "unknown")[1]) == {}
+    harness.learn(tool("query", b=mirrored("Second")))
+    assert parameters(call(harness, arguments)[1]) == {"second": "y"}
+    assert parameters(call(harness, arguments, "other")[1]) == {"other": "x"}  # from another page
+    harness.learn(tool("query"))
+    assert parameters(call(harness, arguments)[1]) == {}
 
 
-def test_only_calls_of_tools_have_them(bench: ModernBench) -> None:
-    bench.learn(tool("query", a=mirrored("First")))
-    _, asked = bench.call("prompts/get", params={"name": "query", "arguments": {"a": "x"}})
+def test_only_calls_of_tools_have_them(harness: ModernClientHarness) -> None:
+    harness.learn(tool("query", a=mirrored("First")))
+    _, asked = harness.call("prompts/get", params={"name": "query", "arguments": {"a": "x"}})
     assert parameters(asked) == {}
 
 
-def test_how_many_tools_are_remembered_is_bounded(bench: ModernBench) -> None:
-    bench.learn(*(tool(f"t{n}", a=mirrored("A")) for n in range(1001)))
-    assert parameters(call(bench, {"a": "x"}, "t0")[1]) == {}
-    assert parameters(call(bench, {"a": "x"}, "t1")[1]) == {"a": "x"}
+def test_how_many_tools_are_remembered_is_bounded(harness: ModernClientHarness) -> None:
+    harness.learn(*(tool(f"t{n}", a=mirrored("A")) for n in range(1001)))
+    assert parameters(call(harness, {"a": "x"}, "t0")[1]) == {}
+    assert parameters(call(harness, {"a": "x"}, "t1")[1]) == {"a": "x"}
 
 
 # Definitions that break the rules
@@ -179,30 +190,32 @@ def test_how_many_tools_are_remembered_is_bounded(bench: ModernBench) -> None:
         {"a": {"anyOf": [mirrored("X")]}},
     ],
 )
-def test_a_tool_that_cannot_be_called_is_left_out(bench: ModernBench, properties: Any) -> None:
-    bench.learn(tool("bad", a=mirrored("Before")))
-    bench.take_events()
+def test_a_tool_that_cannot_be_called_is_left_out(
+    harness: ModernClientHarness, properties: Any
+) -> None:
+    harness.learn(tool("bad", a=mirrored("Before")))
+    harness.take_events()
     good = tool("good", a=mirrored("A"))
-    handle, asked = bench.call("tools/list")
+    handle, asked = harness.call("tools/list")
     asked.result({"tools": [tool("bad", **properties), good], "ttlMs": 5, "nextCursor": "c"})
-    rejected, completed = bench.events
+    rejected, completed = harness.events
     assert isinstance(rejected, ToolRejected)
     assert rejected.name == "bad"
     assert "x-mcp-header" in rejected.reason
     assert completed == CallCompleted(handle, {"tools": [good], "ttlMs": 5, "nextCursor": "c"})
-    assert parameters(call(bench, {"a": "x"}, "bad")[1]) == {}
+    assert parameters(call(harness, {"a": "x"}, "bad")[1]) == {}
 
 
 @requirement("HEADERS-B-014", "HEADERS-B-015")
-def test_schemas_are_looked_through_and_never_fetched(bench: ModernBench) -> None:
+def test_schemas_are_looked_through_and_never_fetched(harness: ModernClientHarness) -> None:
     far = tool("far", a={"$ref": "http://example.com/schema"})
     large = tool("large", **{f"p{n}": {"type": "string"} for n in range(20_000)})
     deep: dict[str, Any] = mirrored("Deep")
     for _ in range(20):
         deep = {"type": "object", "properties": {"p": deep}}
-    bench.learn(far, large, {"name": "deep", "inputSchema": deep})
-    assert [e.name for e in bench.events if isinstance(e, ToolRejected)] == ["large"]
-    assert bench.requests == []
+    harness.learn(far, large, {"name": "deep", "inputSchema": deep})
+    assert [e.name for e in harness.events if isinstance(e, ToolRejected)] == ["large"]
+    assert harness.requests == []
 
 
 @pytest.mark.parametrize(
@@ -214,43 +227,43 @@ def test_schemas_are_looked_through_and_never_fetched(bench: ModernBench) -> Non
         {"tools": [5, None, {}, {"name": 5}, {"name": "x", "inputSchema": 5}]},
     ],
 )
-def test_odd_lists_are_passed_on(bench: ModernBench, result: Any) -> None:
-    handle, asked = bench.call("tools/list")
+def test_odd_lists_are_passed_on(harness: ModernClientHarness, result: Any) -> None:
+    handle, asked = harness.call("tools/list")
     asked.result(result)
-    assert bench.events == [CallCompleted(handle, result)]
+    assert harness.events == [CallCompleted(handle, result)]
 
 
 @requirement("HEADERS-C-012")
 def test_on_stdio_there_are_no_headers() -> None:
-    bench = ModernProcess().connect()
-    handle, id = bench.make("tools/list")
-    bench.say(response(id, {"tools": [tool("query", a=mirrored(""))]}))
-    assert bench.events == [CallCompleted(handle, {"tools": [tool("query", a=mirrored(""))]})]
+    harness = ModernProcess().connect()
+    handle, id = harness.make("tools/list")
+    harness.say(response(id, {"tools": [tool("query", a=mirrored(""))]}))
+    assert harness.events == [CallCompleted(handle, {"tools": [tool("query", a=mirrored(""))]})]
 
 
 @pytest.mark.both_eras
 def test_at_older_revisions_there_are_none() -> None:
     known_servers = KnownServers()
-    bench = ModernBench(known_servers=known_servers, standalone_stream=False)
-    bench.start().refuse(400)
-    bench.shake_hands()
+    harness = ModernClientHarness(known_servers=known_servers, standalone_stream=False)
+    harness.start().refuse(400)
+    harness.initialize()
     bad = {"tools": [tool("query", a=mirrored("X", "number"))]}
-    handle, asked = bench.call("tools/list")
+    handle, asked = harness.call("tools/list")
     asked.result(bad)
-    assert bench.events == [CallCompleted(handle, bad)]
-    handle, asked = call(bench, {"a": "x"})
+    assert harness.events == [CallCompleted(handle, bad)]
+    handle, asked = call(harness, {"a": "x"})
     mismatch(asked)
-    assert isinstance(only_failure(bench, handle), JsonRpcError)
+    assert isinstance(only_failure(harness, handle), JsonRpcError)
 
 
 # Refused because of the headers
 
 
-def refresh(bench: ModernBench, *pages: Sequence[Any]) -> None:
+def refresh(harness: ModernClientHarness, *pages: Sequence[Any]) -> None:
     """Answer the question for the list of tools, page by page."""
     cursor = None
     for number, page in enumerate(pages, 1):
-        asked = bench.take()
+        asked = harness.take()
         assert asked.json["method"] == asked.header("mcp-method") == "tools/list"
         assert asked.header("mcp-protocol-version") == MODERN
         assert asked.json["params"].get("cursor") == cursor
@@ -263,54 +276,56 @@ def refresh(bench: ModernBench, *pages: Sequence[Any]) -> None:
 @pytest.mark.parametrize("status", [400, 200])
 @pytest.mark.parametrize("first_page", [[tool("other")], []])
 def test_the_list_is_fetched_again_and_the_call_made_once_more(
-    bench: ModernBench, status: int, first_page: list[Any]
+    harness: ModernClientHarness, status: int, first_page: list[Any]
 ) -> None:
-    handle, asked = call(bench, {"a": "x"})
+    handle, asked = call(harness, {"a": "x"})
     first = asked.id
     mismatch(asked, status)
-    refresh(bench, first_page, [tool("query", a=mirrored("A")), tool("bad", a=mirrored(""))])
-    again = bench.take()
+    refresh(harness, first_page, [tool("query", a=mirrored("A")), tool("bad", a=mirrored(""))])
+    again = harness.take()
     assert again.id not in (first, first + 1, first + 2)
     assert parameters(again) == {"a": "x"}
     assert again.json["params"]["arguments"] == {"a": "x"}
     again.result({"x": 1})
-    rejected, completed = bench.events
+    rejected, completed = harness.events
     assert isinstance(rejected, ToolRejected)
     assert completed == CallCompleted(handle, {"x": 1})
 
 
-def test_it_is_done_once(bench: ModernBench) -> None:
-    handle, asked = call(bench, {"a": "x"})
+def test_it_is_done_once(harness: ModernClientHarness) -> None:
+    handle, asked = call(harness, {"a": "x"})
     mismatch(asked)
-    refresh(bench, [tool("query", a=mirrored("A"))])
-    mismatch(bench.take())
-    failure = only_failure(bench, handle)
+    refresh(harness, [tool("query", a=mirrored("A"))])
+    mismatch(harness.take())
+    failure = only_failure(harness, handle)
     assert isinstance(failure, JsonRpcError)
     assert failure.code == -32020
-    assert bench.requests == []
+    assert harness.requests == []
 
 
-def test_other_calls_are_not_made_again(bench: ModernBench) -> None:
-    handle, asked = bench.call("prompts/get", params={"name": "x"})
+def test_other_calls_are_not_made_again(harness: ModernClientHarness) -> None:
+    handle, asked = harness.call("prompts/get", params={"name": "x"})
     mismatch(asked)
-    assert isinstance(only_failure(bench, handle), JsonRpcError)
+    assert isinstance(only_failure(harness, handle), JsonRpcError)
 
 
 def test_nor_are_calls_on_stdio() -> None:
-    bench = ModernProcess().connect()
-    handle, id = bench.make()
-    bench.say(failed(id, -32020))
-    assert isinstance(only_failure(bench, handle), JsonRpcError)
-    assert bench.written == []
+    harness = ModernProcess().connect()
+    handle, id = harness.make()
+    harness.say(failed(id, -32020))
+    assert isinstance(only_failure(harness, handle), JsonRpcError)
+    assert harness.written == []
 
 
 @pytest.mark.parametrize(
     "how", ["error", "error without id", "refused", "cut", "garbled", "nothing", "other", "odd"]
 )
-def test_without_a_list_the_call_is_made_again_all_the_same(bench: ModernBench, how: str) -> None:
-    handle, asked = call(bench, {"a": "x"})
+def test_without_a_list_the_call_is_made_again_all_the_same(
+    harness: ModernClientHarness, how: str
+) -> None:
+    handle, asked = call(harness, {"a": "x"})
     mismatch(asked)
-    listing = bench.take()
+    listing = harness.take()
     match how:
         case "error":
             listing.answer(error(listing.id))
@@ -331,44 +346,44 @@ def test_without_a_list_the_call_is_made_again_all_the_same(bench: ModernBench, 
             listing.event(b"{")
             listing.event(notification("x"))
             listing.end()
-    again = bench.take()
+    again = harness.take()
     assert again.json["method"] == "tools/call"
     again.result()
-    assert ends(bench) == [CallCompleted(handle, {})]
-    assert not any(isinstance(event, ProtocolViolation) for event in bench.events)
+    assert ends(harness) == [CallCompleted(handle, {})]
+    assert not any(isinstance(event, ProtocolViolation) for event in harness.events)
 
 
-def test_a_list_without_end(bench: ModernBench) -> None:
-    _, asked = call(bench, {"a": "x"})
+def test_a_list_without_end(harness: ModernClientHarness) -> None:
+    _, asked = call(harness, {"a": "x"})
     mismatch(asked)
     for _ in range(100):
-        bench.take().result({"tools": [], "nextCursor": "more"})
-    assert bench.take().json["method"] == "tools/call"
+        harness.take().result({"tools": [], "nextCursor": "more"})
+    assert harness.take().json["method"] == "tools/call"
 
 
 @pytest.mark.parametrize("how", ["cancel", "timeout", "close"])
-def test_a_call_that_ends_meanwhile(bench: ModernBench, how: str) -> None:
-    handle, asked = bench.call(params={"name": "query"}, timeout=5)
+def test_a_call_that_ends_meanwhile(harness: ModernClientHarness, how: str) -> None:
+    handle, asked = harness.call(params={"name": "query"}, timeout=5)
     mismatch(asked)
-    listing = bench.take()
+    listing = harness.take()
     listing.open_stream()
     if how == "timeout":
-        bench.wait(5)
-        assert isinstance(only_failure(bench, handle), RequestTimeout)
+        harness.wait(5)
+        assert isinstance(only_failure(harness, handle), RequestTimeout)
     elif how == "cancel":
-        bench.do(bench.client.cancel, handle)
+        harness.run_command(harness.client.cancel, handle)
     else:
-        bench.do(bench.client.close)
+        harness.run_command(harness.client.close)
     assert listing.aborted
     listing.result({"tools": []})
-    assert bench.requests == []
-    assert bench.client.next_deadline() is None
+    assert harness.requests == []
+    assert harness.client.next_deadline() is None
 
 
 def test_the_tools_of_another_client_are_not_known() -> None:
     known_servers = KnownServers()
-    ModernBench(known_servers=known_servers).connect().learn(tool("query", a=mirrored("A")))
-    other = ModernBench(known_servers=known_servers, url=URL)
+    ModernClientHarness(known_servers=known_servers).connect().learn(tool("query", a=mirrored("A")))
+    other = ModernClientHarness(known_servers=known_servers, url=URL)
     asked = other.start()
     asked.answer(discovered(asked.id))
     assert parameters(call(other, {"a": "x"})[1]) == {}

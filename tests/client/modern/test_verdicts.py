@@ -9,10 +9,10 @@ import pytest
 from sansmcp import Era, JsonRpcError, KnownServers, NegotiationFailed, RequestRefused
 from sansmcp.events import CallFailed, SessionExpired
 
-from ..bench import LATEST, ONCE, SESSION, URL, error, initialized
-from ..detection_bench import JSON, SESSION_REQUIRED, by_http_sse, failure
-from ..sse_bench import tell_endpoint
-from .bench import MODERN, ModernBench, discovered, offered, refused_version
+from ..detection_harness import JSON, SESSION_REQUIRED, by_http_sse, failure
+from ..harness import LATEST, ONCE, SESSION, URL, error, initialized
+from ..sse_harness import tell_endpoint
+from .harness import MODERN, ModernClientHarness, discovered, offered, refused_version
 
 requirement = pytest.mark.requirement
 
@@ -23,36 +23,40 @@ def remembering(transport: str = "streamable-http", era: Era = Era.LEGACY) -> Kn
     return known_servers
 
 
-def trusting(known_servers: KnownServers) -> ModernBench:
+def trusting(known_servers: KnownServers) -> ModernClientHarness:
     """A client that begins with the handshake."""
-    bench = ModernBench(known_servers=known_servers, standalone_stream=False, reconnect=ONCE)
-    bench.do(bench.client.start)
-    assert offered(bench.requests[0]) == LATEST
-    return bench
+    harness = ModernClientHarness(
+        known_servers=known_servers, standalone_stream=False, reconnect=ONCE
+    )
+    harness.run_command(harness.client.start)
+    assert offered(harness.requests[0]) == LATEST
+    return harness
 
 
 @requirement("VERS-C-006", "VERS-C-011")
 @pytest.mark.both_eras
 def test_the_next_client_of_an_old_server_does_not_ask() -> None:
     known_servers = KnownServers()
-    bench = ModernBench(known_servers=known_servers, standalone_stream=False)
-    bench.start().refuse(400)
-    bench.shake_hands()
+    harness = ModernClientHarness(known_servers=known_servers, standalone_stream=False)
+    harness.start().refuse(400)
+    harness.initialize()
     assert known_servers.era(URL) is Era.LEGACY
-    bench.call()[1].result()
-    bench.call()[1].refuse(404)  # the session has ended
-    assert any(isinstance(event, SessionExpired) for event in bench.events)
-    bench.shake_hands()
-    trusting(known_servers).shake_hands()
+    harness.call()[1].result()
+    harness.call()[1].refuse(404)  # the session has ended
+    assert any(isinstance(event, SessionExpired) for event in harness.events)
+    harness.initialize()
+    trusting(known_servers).initialize()
 
 
 @requirement("VERS-C-006")
 def test_a_server_of_the_new_era_is_asked_and_remembered() -> None:
     known_servers = remembering("http+sse", Era.MODERN)
-    bench = ModernBench(known_servers=known_servers, transports=("streamable-http",)).connect()
+    harness = ModernClientHarness(
+        known_servers=known_servers, transports=("streamable-http",)
+    ).connect()
     assert known_servers.era(URL) is Era.MODERN
-    assert bench.requests == []
-    ModernBench(known_servers=known_servers).connect()
+    assert harness.requests == []
+    ModernClientHarness(known_servers=known_servers).connect()
 
 
 @requirement("VERS-C-007")
@@ -78,41 +82,41 @@ def test_when_what_is_remembered_fails_the_server_is_asked(
     status: int, body: bytes, headers: Mapping[str, str]
 ) -> None:
     known_servers = remembering()
-    bench = trusting(known_servers)
-    bench.take().refuse(status, body, **headers)
-    asked = bench.take()
+    harness = trusting(known_servers)
+    harness.take().refuse(status, body, **headers)
+    asked = harness.take()
     assert asked.json["method"] == "server/discover"
     asked.answer(discovered(asked.id))
-    assert bench.era() is Era.MODERN
+    assert harness.era() is Era.MODERN
     assert known_servers.era(URL) is Era.MODERN
 
 
 @requirement("VERS-C-007")
 @pytest.mark.both_eras
 def test_when_what_is_remembered_is_of_no_common_version_the_server_is_asked() -> None:
-    bench = trusting(remembering())
-    asked = bench.take()
+    harness = trusting(remembering())
+    asked = harness.take()
     asked.answer(initialized(asked.id, "2023-01-01"))
-    asked = bench.take()
+    asked = harness.take()
     asked.answer(discovered(asked.id))
-    assert bench.era() is Era.MODERN
+    assert harness.era() is Era.MODERN
 
 
 @pytest.mark.both_eras
 def test_when_that_fails_too_the_other_transport_is_tried() -> None:
-    bench = trusting(remembering())
+    harness = trusting(remembering())
     for _ in range(3):
-        bench.take().refuse(405)
-    by_http_sse(bench)
+        harness.take().refuse(405)
+    by_http_sse(harness)
 
 
 @pytest.mark.both_eras
 def test_when_everything_fails_all_is_told() -> None:
-    bench = trusting(remembering())
+    harness = trusting(remembering())
     methods = ["POST", "POST", "POST", "GET"]
     for method in methods:
-        bench.take(method).refuse(404)
-    reported = failure(bench)
+        harness.take(method).refuse(404)
+    reported = failure(harness)
     assert isinstance(reported, NegotiationFailed)
     assert len(reported.attempts) == 3  # what is asked first counts with the handshake after it
 
@@ -121,21 +125,21 @@ def test_when_everything_fails_all_is_told() -> None:
 @pytest.mark.both_eras
 def test_what_decides_nothing_changes_nothing(status: int) -> None:
     known_servers = remembering()
-    bench = trusting(known_servers)
-    bench.take().refuse(status)
-    assert isinstance(failure(bench), RequestRefused)
+    harness = trusting(known_servers)
+    harness.take().refuse(status)
+    assert isinstance(failure(harness), RequestRefused)
     assert known_servers.era(URL) is Era.LEGACY
 
 
 @pytest.mark.both_eras
 def test_a_server_of_http_sse_that_was_replaced() -> None:
     known_servers = remembering("http+sse")
-    bench = ModernBench(known_servers=known_servers)
-    bench.do(bench.client.start)
-    bench.take("GET").refuse(405)
-    asked = bench.take()
+    harness = ModernClientHarness(known_servers=known_servers)
+    harness.run_command(harness.client.start)
+    harness.take("GET").refuse(405)
+    asked = harness.take()
     asked.answer(discovered(asked.id))
-    assert bench.era() is Era.MODERN
+    assert harness.era() is Era.MODERN
 
 
 # Late evidence
@@ -147,75 +151,75 @@ def test_a_server_of_http_sse_that_was_replaced() -> None:
 @pytest.mark.both_eras
 def test_a_slow_server_of_the_new_era(status: int, answers: bool) -> None:
     """It says what it is when it is offered a handshake; then it is asked once more."""
-    bench = ModernBench(probe_timeout=5)
-    bench.start()
-    bench.wait(5)
-    asked = bench.take()
+    harness = ModernClientHarness(probe_timeout=5)
+    harness.start()
+    harness.wait(5)
+    asked = harness.take()
     asked.answer(refused_version(asked.id, MODERN), status)
-    again = bench.take()
+    again = harness.take()
     assert again.json["method"] == "server/discover"
     assert again.header("mcp-protocol-version") == MODERN
     if answers:
         again.answer(discovered(again.id))
-        assert bench.era() is Era.MODERN
+        assert harness.era() is Era.MODERN
         return
-    bench.wait(5)
-    last = bench.take()
+    harness.wait(5)
+    last = harness.take()
     assert offered(last) == LATEST
     last.answer(refused_version(last.id, MODERN), status)
-    reported = failure(bench)
+    reported = failure(harness)
     assert isinstance(reported, JsonRpcError)
     assert reported.code == -32022
 
 
 @pytest.mark.both_eras
 def test_late_evidence_in_a_later_session() -> None:
-    bench = ModernBench(standalone_stream=False)
-    bench.start().refuse(404)
-    bench.shake_hands()
-    bench.call()[1].result()
-    handle, asked = bench.call()
+    harness = ModernClientHarness(standalone_stream=False)
+    harness.start().refuse(404)
+    harness.initialize()
+    harness.call()[1].result()
+    handle, asked = harness.call()
     asked.refuse(404)
-    expired = bench.take()
+    expired = harness.take()
     expired.answer(refused_version(expired.id, MODERN), 400)
-    again = bench.take()
+    again = harness.take()
     again.answer(discovered(again.id))
-    assert bench.era() is Era.MODERN
-    assert [e.call for e in bench.events if isinstance(e, CallFailed)] == [handle]
-    _, asked = bench.call()
+    assert harness.era() is Era.MODERN
+    assert [e.call for e in harness.events if isinstance(e, CallFailed)] == [handle]
+    _, asked = harness.call()
     assert asked.header("mcp-session-id") is None
     assert SESSION not in str(asked.effect.head)
 
 
 @pytest.mark.both_eras
 def test_on_http_sse_there_is_no_new_era() -> None:
-    bench = ModernBench(transports=("http+sse",))
-    bench.do(bench.client.start)
-    stream = bench.take("GET")
+    harness = ModernClientHarness(transports=("http+sse",))
+    harness.run_command(harness.client.start)
+    stream = harness.take("GET")
     stream.open_stream()
     tell_endpoint(stream)
-    asked = bench.take()
+    asked = harness.take()
     assert offered(asked) == LATEST
     asked.accept()
     stream.event(refused_version(asked.id, MODERN))
-    assert isinstance(failure(bench), JsonRpcError)
+    assert isinstance(failure(harness), JsonRpcError)
 
 
 @pytest.mark.both_eras
 def test_errors_of_the_old_era_are_no_evidence() -> None:
-    bench = ModernBench()
-    bench.start().refuse(400)
-    asked = bench.take()
+    harness = ModernClientHarness()
+    harness.start().refuse(400)
+    asked = harness.take()
     asked.answer(error(asked.id, -32602, "no"), 400)
-    assert isinstance(failure(bench), JsonRpcError)
+    assert isinstance(failure(harness), JsonRpcError)
 
 
 @pytest.mark.both_eras
 def test_the_version_that_was_offered_may_be_answered_by_another() -> None:
-    bench = ModernBench(standalone_stream=False)
-    bench.start().answer(discovered(0, "2025-06-18"))
-    asked = bench.take()
+    harness = ModernClientHarness(standalone_stream=False)
+    harness.start().answer(discovered(0, "2025-06-18"))
+    asked = harness.take()
     assert offered(asked) == "2025-06-18"
     asked.answer(initialized(asked.id, "2025-03-26"))
-    bench.take().accept()
-    assert bench.era() is Era.LEGACY
+    harness.take().accept()
+    assert harness.era() is Era.LEGACY

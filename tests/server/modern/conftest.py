@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from .bench import ModernBench
+from .harness import ModernServerHarness
 
 
 @pytest.fixture
-def bench() -> ModernBench:
-    return ModernBench()
+def harness() -> ModernServerHarness:
+    return ModernServerHarness()

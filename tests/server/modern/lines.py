@@ -7,9 +7,9 @@ from typing import Any
 from sansmcp.events import RefusalSent
 from sansmcp.meta_keys import LISTEN
 
-from ..bench import notification
-from ..pipe_bench import Pipe, reason, result
-from .bench import SERVER_INFO, SUBSCRIPTION_ID, modern
+from ..harness import notification
+from ..pipe_harness import Pipe, reason, result
+from .harness import SERVER_INFO, SUBSCRIPTION_ID, modern
 
 US = {"name": "bench", "version": "1"}
 TOOLS = "notifications/tools/list_changed"

@@ -6,7 +6,7 @@ from typing import Any
 
 from sansmcp import InputRequest, InputRequired, StateSigner
 
-from .bench import ModernBench, meta, modern, modern_app, new_seal
+from .harness import ModernServerHarness, meta, modern, modern_app, new_seal
 
 ALL: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
 NAME = InputRequest("elicitation/create", {"message": "Your name?", "requestedSchema": {}})
@@ -15,8 +15,8 @@ ROOTS = InputRequest("roots/list")
 ACCEPTED = {"action": "accept", "content": {"name": "Eve"}}
 
 
-def new_bench(seal: StateSigner | None = None) -> ModernBench:
-    return ModernBench(modern_app(), state_signer=seal or new_seal())
+def new_bench(seal: StateSigner | None = None) -> ModernServerHarness:
+    return ModernServerHarness(modern_app(), state_signer=seal or new_seal())
 
 
 def asking(id: Any = 1, method: str = "tools/call", **params: Any) -> dict[str, Any]:
@@ -27,9 +27,9 @@ def asking(id: Any = 1, method: str = "tools/call", **params: Any) -> dict[str, 
     return modern(id, method, about=meta(ALL), **params)
 
 
-def first_round(bench: ModernBench, state: Any = "saved", **options: Any) -> str:
+def first_round(harness: ModernServerHarness, state: Any = "saved", **options: Any) -> str:
     """Ask for input once; returns the sealed state."""
-    talk, call = bench.start(asking(**options))
-    bench.do(call.respond, InputRequired({"name": NAME}, state))
+    talk, call = harness.start(asking(**options))
+    harness.run_action(call.respond, InputRequired({"name": NAME}, state))
     sealed: str = talk.json["result"]["requestState"]
     return sealed

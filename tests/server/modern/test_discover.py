@@ -7,9 +7,9 @@ import pytest
 from sansmcp import App
 from sansmcp.events import CallReceived
 
-from ..bench import JSON
-from ..pipe_bench import Pipe
-from .bench import MODERN, SERVER_INFO, ModernBench, meta, modern, modern_app
+from ..harness import JSON
+from ..pipe_harness import Pipe
+from .harness import MODERN, SERVER_INFO, ModernServerHarness, meta, modern, modern_app
 
 requirement = pytest.mark.requirement
 
@@ -34,12 +34,12 @@ RESULT = {
 )
 @pytest.mark.both_eras
 def test_what_a_server_tells() -> None:
-    bench = ModernBench(modern_app())
-    talk = bench.ask(modern("d", "server/discover"))
+    harness = ModernServerHarness(modern_app())
+    talk = harness.ask(modern("d", "server/discover"))
     assert (talk.status, talk.header("content-type"), talk.ended) == (200, JSON, True)
     assert talk.json == {"jsonrpc": "2.0", "id": "d", "result": RESULT}
-    assert bench.events == []
-    assert not bench.server.is_busy
+    assert harness.events == []
+    assert not harness.server.is_busy
 
 
 @requirement("VERS-S-006", "VERS-S-007")
@@ -51,8 +51,8 @@ def test_what_it_tells_on_stdio() -> None:
 
 
 def test_only_what_is_there_is_told() -> None:
-    bench = ModernBench(App("x", "2"), versions=(MODERN,), stream_after=0)
-    talk = bench.ask(modern(1, "server/discover", about=meta(clientInfo={"name": "c"})))
+    harness = ModernServerHarness(App("x", "2"), versions=(MODERN,), stream_after=0)
+    talk = harness.ask(modern(1, "server/discover", about=meta(clientInfo={"name": "c"})))
     assert talk.json["result"] == {
         "resultType": "complete",
         "supportedVersions": [MODERN],
@@ -64,6 +64,6 @@ def test_only_what_is_there_is_told() -> None:
 
 
 def test_it_says_nothing_before_the_answer() -> None:
-    bench = ModernBench(stream_after=0)
-    assert bench.ask(modern(1, "server/discover")).header("content-type") == JSON
-    assert not any(isinstance(event, CallReceived) for event in bench.events)
+    harness = ModernServerHarness(stream_after=0)
+    assert harness.ask(modern(1, "server/discover")).header("content-type") == JSON
+    assert not any(isinstance(event, CallReceived) for event in harness.events)

@@ -9,12 +9,12 @@ import pytest
 from sansmcp import LocalProtocolError
 from sansmcp.events import CallReceived
 
-from ..bench import JSON, LATEST, STREAM, expect, initialize, notification, request
-from .bench import (
+from ..harness import JSON, LATEST, STREAM, expect, initialize, notification, request
+from .harness import (
     MODERN,
-    ModernBench,
-    heard,
+    ModernServerHarness,
     modern,
+    notification_from,
 )
 
 requirement = pytest.mark.requirement
@@ -27,14 +27,14 @@ NEWEST_FIRST = [MODERN, *reversed(HANDSHAKE)]
 
 @requirement("VERS-S-009", "VERS-S-010", "VERS-S-011", "HEADERS-S-016", "MODERN-S-001")
 @pytest.mark.both_eras
-def test_both_eras_are_served_at_once(bench: ModernBench) -> None:
-    session = bench.open_session()
-    old, old_call = bench.call(session, 1)
-    new, new_call = bench.start(modern(1))
+def test_both_eras_are_served_at_once(harness: ModernServerHarness) -> None:
+    session = harness.open_session()
+    old, old_call = harness.call(session, 1)
+    new, new_call = harness.start(modern(1))
     assert old_call.peer.revision.name == LATEST
     assert new_call.peer.revision.name == MODERN
-    bench.do(old_call.respond, {"era": "old"})
-    bench.do(new_call.respond, {"era": "new"})
+    harness.run_action(old_call.respond, {"era": "old"})
+    harness.run_action(new_call.respond, {"era": "new"})
     assert old.json["result"] == {"era": "old"}
     assert new.json["result"]["resultType"] == "complete"
 
@@ -42,75 +42,77 @@ def test_both_eras_are_served_at_once(bench: ModernBench) -> None:
 @requirement("VERS-S-014", "VERS-S-001")
 @pytest.mark.both_eras
 def test_a_request_without_any_version_is_of_the_older_era() -> None:
-    bench = ModernBench(sessions=False)
-    bench.post(request(1))
-    assert bench.last_call().peer.revision.name == "2025-03-26"
-    bench = ModernBench(sessions=False, versions=(LATEST, MODERN))
-    bench.post(request(1))
-    assert bench.last_call().peer.revision.name == LATEST
+    harness = ModernServerHarness(sessions=False)
+    harness.post(request(1))
+    assert harness.last_call().peer.revision.name == "2025-03-26"
+    harness = ModernServerHarness(sessions=False, versions=(LATEST, MODERN))
+    harness.post(request(1))
+    assert harness.last_call().peer.revision.name == LATEST
 
 
 @pytest.mark.both_eras
-def test_the_era_of_initialize_comes_from_what_it_says(bench: ModernBench) -> None:
+def test_the_era_of_initialize_comes_from_what_it_says(harness: ModernServerHarness) -> None:
     """What is in the header is only what a newer client would like."""
-    talk = bench.post(initialize(MODERN), headers={"mcp-protocol-version": MODERN})
+    talk = harness.post(initialize(MODERN), headers={"mcp-protocol-version": MODERN})
     assert talk.json["result"]["protocolVersion"] == LATEST
-    expect(bench.ask(modern(1, "initialize")), 404, "method_not_found", -32601, id=1)
+    expect(harness.ask(modern(1, "initialize")), 404, "method_not_found", -32601, id=1)
 
 
 @pytest.mark.both_eras
-def test_a_batch_is_of_no_stateless_revision(bench: ModernBench) -> None:
-    session = bench.open_session("2025-03-26")
+def test_a_batch_is_of_no_stateless_revision(harness: ModernServerHarness) -> None:
+    session = harness.open_session("2025-03-26")
     batch = [request(1), request(2)]
-    talk = bench.post(batch, session, "2025-03-26")
+    talk = harness.post(batch, session, "2025-03-26")
     assert talk.status is None
-    expect(bench.post(batch, session, MODERN), 400, "batch_not_allowed")
+    expect(harness.post(batch, session, MODERN), 400, "batch_not_allowed")
 
 
 @requirement("MODERN-S-013")
 @pytest.mark.both_eras
-def test_get_and_delete_at_this_version(bench: ModernBench) -> None:
-    talk = bench.get(None, headers={"mcp-protocol-version": MODERN})
+def test_get_and_delete_at_this_version(harness: ModernServerHarness) -> None:
+    talk = harness.get(None, headers={"mcp-protocol-version": MODERN})
     expect(talk, 405, "method_not_allowed")
     assert talk.header("allow") == "POST"
-    expect(bench.get(None), 400, "session_required")
-    session = bench.open_session()
-    assert bench.get(session, headers={"mcp-protocol-version": MODERN}).status == 200
+    expect(harness.get(None), 400, "session_required")
+    session = harness.open_session()
+    assert harness.get(session, headers={"mcp-protocol-version": MODERN}).status == 200
     for given in (session, None):
         headers = {"mcp-session-id": given, "mcp-protocol-version": MODERN}
-        talk = bench.send("DELETE", headers)
+        talk = harness.send("DELETE", headers)
         expect(talk, 405, "method_not_allowed")
         assert talk.header("allow") == "POST"
-    assert len(bench.server.sessions) == 1
+    assert len(harness.server.sessions) == 1
 
 
 @pytest.mark.both_eras
 def test_without_a_version_the_session_is_missing() -> None:
     """Whichever of the older versions are served."""
-    bench = ModernBench(versions=(LATEST, MODERN))
-    expect(bench.get(None), 400, "session_required")
+    harness = ModernServerHarness(versions=(LATEST, MODERN))
+    expect(harness.get(None), 400, "session_required")
 
 
 @pytest.mark.both_eras
-def test_all_versions_are_named(bench: ModernBench) -> None:
-    talk = bench.post(request(1, "tools/list"), headers={"mcp-protocol-version": "2030-01-01"})
+def test_all_versions_are_named(harness: ModernServerHarness) -> None:
+    talk = harness.post(request(1, "tools/list"), headers={"mcp-protocol-version": "2030-01-01"})
     expect(talk, 400, "unsupported_version", -32022, id=1)
     assert talk.error["data"]["supported"] == NEWEST_FIRST
     headers = {"mcp-protocol-version": "2030-01-01"}
-    expect(bench.get(None, headers=headers), 400, "unsupported_version", -32022)
+    expect(harness.get(None, headers=headers), 400, "unsupported_version", -32022)
 
 
 # A server of this era only
 
 
 @pytest.fixture
-def alone() -> ModernBench:
-    return ModernBench(versions=(MODERN,))
+def alone() -> ModernServerHarness:
+    return ModernServerHarness(versions=(MODERN,))
 
 
 @requirement("VERS-S-012", "VERS-S-013")
 @pytest.mark.parametrize("version", [None, MODERN, LATEST])
-def test_alone_initialize_is_told_the_versions(alone: ModernBench, version: str | None) -> None:
+def test_alone_initialize_is_told_the_versions(
+    alone: ModernServerHarness, version: str | None
+) -> None:
     talk = alone.post(initialize(), headers={"mcp-protocol-version": version})
     expect(talk, 400, "unsupported_version", -32022, id=0)
     assert MODERN in talk.error["message"]
@@ -123,7 +125,7 @@ def test_alone_initialize_is_told_the_versions(alone: ModernBench, version: str 
 @pytest.mark.parametrize("accept", [STREAM, JSON, None])
 @pytest.mark.parametrize("version", [None, MODERN, LATEST, "2030-01-01"])
 def test_alone_there_is_only_post(
-    alone: ModernBench, method: str, accept: str | None, version: str | None
+    alone: ModernServerHarness, method: str, accept: str | None, version: str | None
 ) -> None:
     headers = {"accept": accept, "mcp-protocol-version": version, "mcp-session-id": "x"}
     talk = alone.send(method, headers)
@@ -132,7 +134,7 @@ def test_alone_there_is_only_post(
 
 
 @requirement("VERS-S-015", "HEADERS-S-011")
-def test_alone_a_missing_header_is_a_failure(alone: ModernBench) -> None:
+def test_alone_a_missing_header_is_a_failure(alone: ModernServerHarness) -> None:
     talk = alone.ask(modern(1), {"mcp-protocol-version": None})
     expect(talk, 400, "header_mismatch", -32020, id=1)
     expect(alone.post(modern(1)), 400, "header_mismatch", -32020, id=1)
@@ -140,7 +142,9 @@ def test_alone_a_missing_header_is_a_failure(alone: ModernBench) -> None:
 
 
 @pytest.mark.parametrize("version", ["2030-01-01", LATEST])
-def test_alone_what_is_of_another_version_is_told_so(alone: ModernBench, version: str) -> None:
+def test_alone_what_is_of_another_version_is_told_so(
+    alone: ModernServerHarness, version: str
+) -> None:
     headers = {"mcp-protocol-version": version}
     talk = alone.post(request(1, "tools/list"), headers=headers)
     expect(talk, 400, "unsupported_version", -32022, id=1)
@@ -149,7 +153,7 @@ def test_alone_what_is_of_another_version_is_told_so(alone: ModernBench, version
     expect(talk, 400, "unsupported_version", -32022)
 
 
-def test_alone_what_says_nothing_of_itself_is_told_what_to_say(alone: ModernBench) -> None:
+def test_alone_what_says_nothing_of_itself_is_told_what_to_say(alone: ModernServerHarness) -> None:
     expect(alone.post(request(1, "tools/list")), 400, "meta_required", -32602, id=1)
     expect(alone.post(request(1, "ping")), 400, "meta_required", -32602, id=1)
     answer: Any = {"jsonrpc": "2.0", "id": 1, "result": {}}
@@ -159,7 +163,7 @@ def test_alone_what_says_nothing_of_itself_is_told_what_to_say(alone: ModernBenc
 @pytest.mark.parametrize("sessions", [True, False])
 @pytest.mark.parametrize("version", [None, MODERN])
 def test_alone_there_are_no_batches(sessions: bool, version: str | None) -> None:
-    alone = ModernBench(versions=(MODERN,), sessions=sessions)
+    alone = ModernServerHarness(versions=(MODERN,), sessions=sessions)
     for batch in ([], [request(1, "tools/list")], [notification("notifications/x")]):
         talk = alone.post(batch, headers={"mcp-protocol-version": version})
         expect(talk, 400, "batch_not_allowed")
@@ -168,29 +172,29 @@ def test_alone_there_are_no_batches(sessions: bool, version: str | None) -> None
 
 def test_alone_there_is_no_older_transport() -> None:
     with pytest.raises(LocalProtocolError, match="initialize"):
-        ModernBench(versions=(MODERN,), http_sse="/sse")
+        ModernServerHarness(versions=(MODERN,), http_sse="/sse")
 
 
 # A server of the older era only
 
 
 @pytest.fixture
-def older() -> ModernBench:
-    return ModernBench(versions=HANDSHAKE)
+def older() -> ModernServerHarness:
+    return ModernServerHarness(versions=HANDSHAKE)
 
 
 @requirement("VERS-S-003", "VERS-S-004")
 @pytest.mark.both_eras
-def test_an_older_server_tells_its_versions(older: ModernBench) -> None:
+def test_an_older_server_tells_its_versions(older: ModernServerHarness) -> None:
     talk = older.ask(modern(1, "server/discover"))
     expect(talk, 400, "unsupported_version", -32022, id=1)
     assert talk.error["data"]["supported"] == list(reversed(HANDSHAKE))
     assert talk.error["data"]["requested"] == MODERN
-    expect(older.ask(heard("notifications/x")), 400, "unsupported_version", -32022)
+    expect(older.ask(notification_from("notifications/x")), 400, "unsupported_version", -32022)
 
 
 @pytest.mark.both_eras
-def test_an_older_server_at_a_version_in_the_header_only(older: ModernBench) -> None:
+def test_an_older_server_at_a_version_in_the_header_only(older: ModernServerHarness) -> None:
     headers = {"mcp-protocol-version": MODERN}
     expect(older.post(request(1), headers=headers), 400, "unsupported_version", id=1)
     expect(older.post([request(1)], headers=headers), 400, "batch_not_allowed")

@@ -8,8 +8,8 @@ import pytest
 
 from sansmcp import App, JsonRpcError, ServerCall
 
-from ..bench import expect
-from .bench import ModernBench, meta, modern
+from ..harness import expect
+from .harness import ModernServerHarness, meta, modern
 
 requirement = pytest.mark.requirement
 GREETING = "com.example/greeting"
@@ -17,11 +17,11 @@ METHOD = "com.example/greet"
 
 
 @pytest.fixture
-def bench() -> ModernBench:
+def harness() -> ModernServerHarness:
     app = App("bench", capabilities={"extensions": {GREETING: {"loud": True}}})
     for method in (METHOD, "tools/call", "tools/list"):
         app.handler(method)(greet)
-    return ModernBench(app)
+    return ModernServerHarness(app)
 
 
 def greet(call: ServerCall) -> dict[str, Any]:
@@ -34,31 +34,31 @@ def greet(call: ServerCall) -> dict[str, Any]:
     return {"text": "a greeting"}
 
 
-def ask(bench: ModernBench, method: str, *extensions: str) -> tuple[int | None, Any]:
+def ask(harness: ModernServerHarness, method: str, *extensions: str) -> tuple[int | None, Any]:
     """The status and the answer that a client gets who knows these extensions."""
     about = meta({"extensions": {name: {} for name in extensions}})
-    talk, call = bench.start(modern(1, method, about=about))
+    talk, call = harness.start(modern(1, method, about=about))
     try:
-        bench.do(call.respond, greet(call))
+        harness.run_action(call.respond, greet(call))
     except JsonRpcError as error:
-        bench.do(call.respond_exception, error)
+        harness.run_action(call.respond_exception, error)
     return talk.status, talk.json
 
 
 @requirement("VERS-B-002", "VERS-S-007")
-def test_an_extension_that_both_sides_know(bench: ModernBench) -> None:
-    discovered = bench.ask(modern(1, "server/discover")).json["result"]["capabilities"]
+def test_an_extension_that_both_sides_know(harness: ModernServerHarness) -> None:
+    discovered = harness.ask(modern(1, "server/discover")).json["result"]["capabilities"]
     assert discovered["extensions"] == {GREETING: {"loud": True}}
     for method in (METHOD, "tools/call"):
-        status, answer = ask(bench, method, GREETING)
+        status, answer = ask(harness, method, GREETING)
         assert (status, answer["result"]["text"]) == (200, "hello")
 
 
 @requirement("VERS-B-002", "MODERN-S-018")
-def test_a_client_that_does_not_know_it(bench: ModernBench) -> None:
-    status, answer = ask(bench, "tools/call", "com.example/other")
+def test_a_client_that_does_not_know_it(harness: ModernServerHarness) -> None:
+    status, answer = ask(harness, "tools/call", "com.example/other")
     assert (status, answer["result"]["text"]) == (200, "a greeting")
-    status, answer = ask(bench, METHOD)
+    status, answer = ask(harness, METHOD)
     assert (status, answer["error"]["code"]) == (400, -32021)
     assert answer["error"]["data"] == {"requiredCapabilities": {"extensions": {GREETING: {}}}}
 
@@ -66,15 +66,17 @@ def test_a_client_that_does_not_know_it(bench: ModernBench) -> None:
 @requirement("VERS-B-002")
 def test_a_server_that_does_not_know_it() -> None:
     about = meta({"extensions": {GREETING: {}}})
-    talk = ModernBench().ask(modern(1, METHOD, about=about))
+    talk = ModernServerHarness().ask(modern(1, METHOD, about=about))
     expect(talk, 404, "method_not_found", -32601, id=1)
 
 
 @requirement("CACHE-S-008")
-def test_whatever_others_may_keep_every_request_reaches_the_application(bench: ModernBench) -> None:
+def test_whatever_others_may_keep_every_request_reaches_the_application(
+    harness: ModernServerHarness,
+) -> None:
     """So it can decide each time who may know the answer."""
     for number, principal in enumerate(("ada", "bob", "ada")):
-        talk, call = bench.start(modern(number, "tools/list"), principal=principal)
+        talk, call = harness.start(modern(number, "tools/list"), principal=principal)
         assert call.peer.principal == principal
         result: dict[str, Any] = {
             "tools": [],
@@ -82,5 +84,5 @@ def test_whatever_others_may_keep_every_request_reaches_the_application(bench: M
             "cacheScope": "public",
             "for": principal,
         }
-        bench.do(call.respond, result)
+        harness.run_action(call.respond, result)
         assert talk.json["result"]["for"] == principal

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from sansmcp import App, InputRequest, InputRequired, LocalProtocolError
 from sansmcp.events import RefusalSent
 
-from ..bench import methods
-from ..pipe_bench import Pipe
-from .bench import (
+from ..harness import methods
+from ..pipe_harness import Pipe
+from .harness import (
     SERVER_INFO,
-    ModernBench,
+    ModernServerHarness,
     meta,
     modern,
     modern_app,
@@ -39,11 +39,11 @@ requirement = pytest.mark.requirement
 )
 @pytest.mark.parametrize("method", ["tools/call", "prompts/get", "resources/read"])
 def test_the_questions_are_the_result(method: str) -> None:
-    bench = new_bench()
-    talk, call = bench.start(asking("a", method))
+    harness = new_bench()
+    talk, call = harness.start(asking("a", method))
     assert (call.handler_input.input_responses, call.handler_input.state) == ({}, None)
     questions = {"name": NAME, "model": MODEL, "roots": ROOTS}
-    assert bench.do(call.respond, InputRequired(questions)) is True
+    assert harness.run_action(call.respond, InputRequired(questions)) is True
     assert talk.status == 200
     assert talk.json == {
         "jsonrpc": "2.0",
@@ -62,10 +62,10 @@ def test_the_questions_are_the_result(method: str) -> None:
 
 @requirement("MRTR-S-021", "MODERN-S-010")
 def test_they_may_end_a_stream() -> None:
-    bench = new_bench()
-    talk, call = bench.start(asking())
-    bench.do(call.notify, "notifications/x")
-    bench.do(call.respond, InputRequired({"name": NAME}))
+    harness = new_bench()
+    talk, call = harness.start(asking())
+    harness.run_action(call.notify, "notifications/x")
+    harness.run_action(call.respond, InputRequired({"name": NAME}))
     assert methods(talk) == ["notifications/x", "answer"]
     assert talk.messages[-1]["result"]["resultType"] == "input_required"
     assert talk.ended
@@ -73,42 +73,42 @@ def test_they_may_end_a_stream() -> None:
 
 @requirement("MRTR-S-010")
 def test_in_between_nothing_is_held() -> None:
-    bench = new_bench()
-    first_round(bench)
-    assert not bench.server.is_busy
-    assert bench.server.next_deadline() is None
+    harness = new_bench()
+    first_round(harness)
+    assert not harness.server.is_busy
+    assert harness.server.next_deadline() is None
 
 
 @requirement("MRTR-S-007", "MRTR-S-005")
 @pytest.mark.parametrize("state", ["x", 0, False, {"a": [1, None]}, "ü\n", [], 1.5])
 def test_the_client_brings_answers_and_state(state: Any) -> None:
-    bench = new_bench()
-    sealed = first_round(bench, state)
+    harness = new_bench()
+    sealed = first_round(harness, state)
     assert sealed.isascii()
     answers = {"name": ACCEPTED}
-    talk, call = bench.start(asking(2, inputResponses=answers, requestState=sealed))
+    talk, call = harness.start(asking(2, inputResponses=answers, requestState=sealed))
     assert call.handler_input.input_responses == answers
     assert call.handler_input.state == state
-    bench.do(call.respond, {"content": []})
+    harness.run_action(call.respond, {"content": []})
     assert talk.json["result"]["resultType"] == "complete"
 
 
 @requirement("MRTR-S-008")
 def test_there_is_always_a_state_or_a_question() -> None:
-    bench = new_bench()
-    talk, call = bench.start(asking())
-    bench.do(call.respond, InputRequired())
+    harness = new_bench()
+    talk, call = harness.start(asking())
+    harness.run_action(call.respond, InputRequired())
     sealed = talk.json["result"]["requestState"]
     assert "inputRequests" not in talk.json["result"]
-    _, call = bench.start(asking(2, requestState=sealed))
+    _, call = harness.start(asking(2, requestState=sealed))
     assert (call.handler_input.input_responses, call.handler_input.state) == ({}, None)
 
 
 def test_a_state_alone_means_come_again() -> None:
-    bench = new_bench()
-    talk, call = bench.start(asking())
-    bench.do(call.respond, InputRequired(state={"step": 2}))
-    _, call = bench.start(asking(2, requestState=talk.json["result"]["requestState"]))
+    harness = new_bench()
+    talk, call = harness.start(asking())
+    harness.run_action(call.respond, InputRequired(state={"step": 2}))
+    _, call = harness.start(asking(2, requestState=talk.json["result"]["requestState"]))
     assert call.handler_input.state == {"step": 2}
 
 
@@ -120,10 +120,10 @@ def test_three_rounds_each_with_another_server() -> None:
     """They share nothing but the key."""
     extra: dict[str, Any] = {}
     for step in range(3):
-        bench = new_bench()
-        talk, call = bench.start(asking(step, **extra))
+        harness = new_bench()
+        talk, call = harness.start(asking(step, **extra))
         assert call.handler_input.state == (step or None)
-        bench.do(call.respond, InputRequired({f"q{step}": NAME}, step + 1))
+        harness.run_action(call.respond, InputRequired({f"q{step}": NAME}, step + 1))
         result = talk.json["result"]
         answers = dict.fromkeys(result["inputRequests"], ACCEPTED)
         extra = {"inputResponses": answers, "requestState": result["requestState"]}
@@ -134,13 +134,13 @@ def test_three_rounds_each_with_another_server() -> None:
 @requirement("MRTR-S-025", "MRTR-S-024")
 @pytest.mark.parametrize("answers", [{}, {"unknown": {}}, {"name": {}, "more": {"x": 1}}])
 def test_which_answers_are_needed_is_for_the_handler(answers: dict[str, Any]) -> None:
-    bench = new_bench()
-    sealed = first_round(bench)
-    talk, call = bench.start(asking(2, inputResponses=answers, requestState=sealed))
+    harness = new_bench()
+    sealed = first_round(harness)
+    talk, call = harness.start(asking(2, inputResponses=answers, requestState=sealed))
     assert call.handler_input.input_responses == answers
-    bench.do(call.respond, InputRequired({"name": NAME}, call.handler_input.state))
+    harness.run_action(call.respond, InputRequired({"name": NAME}, call.handler_input.state))
     assert talk.json["result"]["resultType"] == "input_required"
-    _, call = bench.start(asking(3, requestState=talk.json["result"]["requestState"]))
+    _, call = harness.start(asking(3, requestState=talk.json["result"]["requestState"]))
     assert call.handler_input.state == "saved"
 
 
@@ -155,55 +155,57 @@ def test_answers_may_come_without_a_state() -> None:
 # What a client cannot be asked
 
 
-def missing(bench: ModernBench, capabilities: dict[str, Any], *questions: InputRequest) -> Any:
-    talk, call = bench.start(modern(1, about=meta(capabilities)))
+def missing(
+    harness: ModernServerHarness, capabilities: dict[str, Any], *questions: InputRequest
+) -> Any:
+    talk, call = harness.start(modern(1, about=meta(capabilities)))
     named = {str(index): question for index, question in enumerate(questions)}
-    assert bench.do(call.respond, InputRequired(named, "state")) is True
+    assert harness.run_action(call.respond, InputRequired(named, "state")) is True
     if talk.status == 200:
         return None
     assert talk.status == 400
     assert (talk.json["id"], talk.error["code"]) == (1, -32021)
-    assert not bench.server.is_busy
+    assert not harness.server.is_busy
     return talk.error["data"]["requiredCapabilities"]
 
 
 @requirement("MRTR-S-009", "MODERN-S-018", "MODERN-S-019", "MODERN-S-020", "MODERN-S-021")
 def test_a_capability_that_the_client_has_not() -> None:
-    bench = new_bench()
-    bench.do(bench.start(asking())[1].respond, {})  # another request had them all
-    assert missing(bench, {}, NAME) == {"elicitation": {"form": {}}}
-    assert missing(bench, {}, MODEL) == {"sampling": {}}
-    assert missing(bench, {}, ROOTS, MODEL) == {"roots": {}, "sampling": {}}
-    assert missing(bench, {"sampling": {}}, ROOTS, MODEL) == {"roots": {}}
-    assert missing(bench, {"sampling": None, "roots": True}, MODEL, ROOTS) == {
+    harness = new_bench()
+    harness.run_action(harness.start(asking())[1].respond, {})  # another request had them all
+    assert missing(harness, {}, NAME) == {"elicitation": {"form": {}}}
+    assert missing(harness, {}, MODEL) == {"sampling": {}}
+    assert missing(harness, {}, ROOTS, MODEL) == {"roots": {}, "sampling": {}}
+    assert missing(harness, {"sampling": {}}, ROOTS, MODEL) == {"roots": {}}
+    assert missing(harness, {"sampling": None, "roots": True}, MODEL, ROOTS) == {
         "sampling": {},
         "roots": {},
     }
-    assert missing(bench, ALL, NAME, MODEL, ROOTS) is None
+    assert missing(harness, ALL, NAME, MODEL, ROOTS) is None
 
 
 @requirement("MRTR-S-009")
 def test_a_part_of_a_capability_that_the_client_has_not() -> None:
-    bench = new_bench()
+    harness = new_bench()
     url = InputRequest("elicitation/create", {"mode": "url", "url": "https://x"})
     form = InputRequest("elicitation/create", {"mode": "form"})
     tools = InputRequest("sampling/createMessage", {"tools": []})
-    assert missing(bench, ALL, form) is None
-    assert missing(bench, ALL, url) == {"elicitation": {"url": {}}}
-    assert missing(bench, {}, url, form) == {"elicitation": {"url": {}, "form": {}}}
+    assert missing(harness, ALL, form) is None
+    assert missing(harness, ALL, url) == {"elicitation": {"url": {}}}
+    assert missing(harness, {}, url, form) == {"elicitation": {"url": {}, "form": {}}}
     only_url: dict[str, Any] = {"elicitation": {"url": {}}}
-    assert missing(bench, only_url, url) is None
-    assert missing(bench, only_url, NAME) == {"elicitation": {"form": {}}}
-    assert missing(bench, {"elicitation": {"url": {}, "form": {}}}, NAME, url) is None
-    assert missing(bench, ALL, tools) == {"sampling": {"tools": {}}}
-    assert missing(bench, {"sampling": {"tools": {}}}, tools, MODEL) is None
+    assert missing(harness, only_url, url) is None
+    assert missing(harness, only_url, NAME) == {"elicitation": {"form": {}}}
+    assert missing(harness, {"elicitation": {"url": {}, "form": {}}}, NAME, url) is None
+    assert missing(harness, ALL, tools) == {"sampling": {"tools": {}}}
+    assert missing(harness, {"sampling": {"tools": {}}}, tools, MODEL) is None
 
 
 def test_on_a_stream_it_is_too_late_for_a_status() -> None:
-    bench = new_bench()
-    talk, call = bench.start(modern(1))
-    bench.do(call.notify, "notifications/x")
-    bench.do(call.respond, InputRequired({"name": NAME}))
+    harness = new_bench()
+    talk, call = harness.start(modern(1))
+    harness.run_action(call.notify, "notifications/x")
+    harness.run_action(call.respond, InputRequired({"name": NAME}))
     assert talk.status == 200
     assert talk.messages[-1]["error"]["code"] == -32021
     assert talk.ended
@@ -221,13 +223,13 @@ def test_a_question_that_nobody_knows() -> None:
 def cannot_ask(method: str) -> None:
     app = App("everything")
     app.fallback(lambda: None)
-    bench = ModernBench(app, state_signer=new_seal())
+    harness = ModernServerHarness(app, state_signer=new_seal())
     for about in (meta(ALL), meta()):
-        talk, call = bench.start(modern(1, method, about=about))
+        talk, call = harness.start(modern(1, method, about=about))
         for required in (InputRequired({"name": NAME}), InputRequired(state=1)):
             with pytest.raises(LocalProtocolError, match="cannot be answered by InputRequired"):
                 call.respond(required, now=0)
-        bench.do(call.respond, {"found": 1})
+        harness.run_action(call.respond, {"found": 1})
         assert talk.json["result"]["resultType"] == "complete"
 
 
@@ -279,13 +281,13 @@ def test_a_state_that_is_no_json(state: Any) -> None:
 
 def test_rounds_on_stdio() -> None:
     pipe = Pipe(modern_app(), state_signer=new_seal()).say(asking(1))
-    call = pipe.bench.last_call()
-    pipe.bench.do(call.respond, InputRequired({"name": NAME}, "saved"))
-    (asked,) = pipe.settle().said
+    call = pipe.harness.last_call()
+    pipe.harness.run_action(call.respond, InputRequired({"name": NAME}, "saved"))
+    (asked,) = pipe.run_pending().said
     assert asked["result"]["resultType"] == "input_required"
     sealed = asked["result"]["requestState"]
     pipe.say(asking(2, requestState=sealed, inputResponses={"name": ACCEPTED}))
-    call = pipe.bench.last_call()
+    call = pipe.harness.last_call()
     assert (call.handler_input.state, call.handler_input.input_responses) == (
         "saved",
         {"name": ACCEPTED},
@@ -293,15 +295,15 @@ def test_rounds_on_stdio() -> None:
     pipe.say(asking(3, requestState=sealed, name="other"))
     (answer,) = pipe.said
     assert answer["error"]["code"] == -32602
-    assert isinstance(pipe.bench.events.pop(), RefusalSent)
+    assert isinstance(pipe.harness.events.pop(), RefusalSent)
     pipe.say(modern(4))
-    pipe.bench.do(pipe.bench.last_call().respond, InputRequired({"name": NAME}))
-    (answer,) = pipe.settle().said
+    pipe.harness.run_action(pipe.harness.last_call().respond, InputRequired({"name": NAME}))
+    (answer,) = pipe.run_pending().said
     assert answer["error"]["code"] == -32021
 
 
 def test_a_client_that_leaves_before_it_is_asked() -> None:
-    bench = new_bench()
-    talk, call = bench.start(asking())
-    talk.gone()
-    assert bench.do(call.respond, InputRequired({"name": NAME}, 1)) is False
+    harness = new_bench()
+    talk, call = harness.start(asking())
+    talk.lose_connection()
+    assert harness.run_action(call.respond, InputRequired({"name": NAME}, 1)) is False

@@ -10,16 +10,16 @@ from sansmcp import App, LocalProtocolError
 from sansmcp.events import ClientNotified, RefusalSent
 from sansmcp.server.modern.era import REMOVED, VALIDATORS
 
-from ..bench import JSON, LATEST, expect, notification
-from .bench import (
+from ..harness import JSON, LATEST, expect, notification
+from .harness import (
     CAPABILITIES,
     LOG_LEVEL,
     MODERN,
     VERSION,
-    ModernBench,
-    heard,
+    ModernServerHarness,
     meta,
     modern,
+    notification_from,
 )
 
 requirement = pytest.mark.requirement
@@ -40,21 +40,21 @@ def test_the_order_of_the_rows() -> None:
 # What is no request
 
 
-def test_there_is_nothing_to_answer(bench: ModernBench) -> None:
+def test_there_is_nothing_to_answer(harness: ModernServerHarness) -> None:
     headers = {"mcp-protocol-version": MODERN}
     answers: list[dict[str, Any]] = [{"result": {}}, {"error": {"code": 1, "message": "x"}}]
     for answer in answers:
-        talk = bench.post({"jsonrpc": "2.0", "id": 1, **answer}, headers=headers)
+        talk = harness.post({"jsonrpc": "2.0", "id": 1, **answer}, headers=headers)
         expect(talk, 400, "unexpected_response")
 
 
 @requirement("MODERN-S-002", "MODERN-B-003", "JSONRPC-B-018")
 @pytest.mark.parametrize("with_meta", [True, False])
-def test_a_notification_is_taken(bench: ModernBench, with_meta: bool) -> None:
-    message = heard("notifications/x") if with_meta else notification("notifications/x")
-    talk = bench.ask(message, {"mcp-method": None})
+def test_a_notification_is_taken(harness: ModernServerHarness, with_meta: bool) -> None:
+    message = notification_from("notifications/x") if with_meta else notification("notifications/x")
+    talk = harness.ask(message, {"mcp-method": None})
     assert (talk.status, talk.body, talk.ended) == (202, b"", True)
-    (event,) = bench.events
+    (event,) = harness.events
     assert isinstance(event, ClientNotified)
     assert event.peer.revision.name == MODERN
     assert event.notification.method == "notifications/x"
@@ -63,10 +63,12 @@ def test_a_notification_is_taken(bench: ModernBench, with_meta: bool) -> None:
 @requirement("MODERN-S-003", "MODERN-S-004")
 @pytest.mark.parametrize("version", ["2030-01-01", "1900-01-01", LATEST, 5])
 @pytest.mark.both_eras
-def test_a_notification_at_a_version_that_is_not_served(bench: ModernBench, version: Any) -> None:
-    message = heard("notifications/x")
+def test_a_notification_at_a_version_that_is_not_served(
+    harness: ModernServerHarness, version: Any
+) -> None:
+    message = notification_from("notifications/x")
     message["params"]["_meta"][VERSION] = version
-    talk = bench.ask(message, {"mcp-protocol-version": str(version)})
+    talk = harness.ask(message, {"mcp-protocol-version": str(version)})
     expect(talk, 400, "unsupported_version", -32022)
     assert talk.error["data"] == {
         "reason": "unsupported_version",
@@ -78,21 +80,21 @@ def test_a_notification_at_a_version_that_is_not_served(bench: ModernBench, vers
 @requirement("HEADERS-S-001", "HEADERS-S-006")
 @pytest.mark.parametrize("version", [None, LATEST, "2030-01-01"])
 def test_a_notification_whose_header_is_missing_or_differs(
-    bench: ModernBench, version: str | None
+    harness: ModernServerHarness, version: str | None
 ) -> None:
-    talk = bench.ask(heard("notifications/x"), {"mcp-protocol-version": version})
+    talk = harness.ask(notification_from("notifications/x"), {"mcp-protocol-version": version})
     expect(talk, 400, "header_mismatch", -32020)
 
 
 @requirement("CANCEL-S-006", "CANCEL-B-008")
 @pytest.mark.parametrize("id", [7, 8, None, {}])
-def test_nobody_cancels_by_a_notification(bench: ModernBench, id: Any) -> None:
+def test_nobody_cancels_by_a_notification(harness: ModernServerHarness, id: Any) -> None:
     """Ids are anybody's choice: one caller would cancel what another one runs."""
-    _, call = bench.start(modern(7))
-    talk = bench.ask(heard("notifications/cancelled", requestId=id))
+    _, call = harness.start(modern(7))
+    talk = harness.ask(notification_from("notifications/cancelled", requestId=id))
     assert (talk.status, talk.body) == (202, b"")
     assert call.is_running
-    assert bench.events == []
+    assert harness.events == []
 
 
 # What has to be said
@@ -113,34 +115,34 @@ def test_nobody_cancels_by_a_notification(bench: ModernBench, id: Any) -> None:
         [],
     ],
 )
-def test_what_has_to_be_in_every_request(bench: ModernBench, about: Any) -> None:
-    assert bench.ask(modern(1)).ended is False  # what has been said before counts for nothing
+def test_what_has_to_be_in_every_request(harness: ModernServerHarness, about: Any) -> None:
+    assert harness.ask(modern(1)).ended is False  # what has been said before counts for nothing
     message = modern(2)
     message["params"]["_meta"] = about
-    talk = bench.post(message, headers={"mcp-protocol-version": MODERN})
+    talk = harness.post(message, headers={"mcp-protocol-version": MODERN})
     expect(talk, 400, "meta_required", -32602, id=2)
     assert VERSION in talk.error["message"]
     assert CAPABILITIES in talk.error["message"]
 
 
-def test_no_parameters_at_all(bench: ModernBench) -> None:
+def test_no_parameters_at_all(harness: ModernServerHarness) -> None:
     message = {"jsonrpc": "2.0", "id": "a", "method": "tools/list"}
-    talk = bench.post(message, headers={"mcp-protocol-version": MODERN})
+    talk = harness.post(message, headers={"mcp-protocol-version": MODERN})
     expect(talk, 400, "meta_required", -32602, id="a")
 
 
 @requirement("MODERN-S-030")
 @pytest.mark.parametrize("level", ["loud", "INFO", "", 3, None, []])
-def test_an_unknown_log_level(bench: ModernBench, level: Any) -> None:
-    talk = bench.ask(modern(1, about=meta(logLevel=level)))
+def test_an_unknown_log_level(harness: ModernServerHarness, level: Any) -> None:
+    talk = harness.ask(modern(1, about=meta(logLevel=level)))
     expect(talk, 400, "unknown_log_level", -32602, id=1)
     assert LOG_LEVEL in talk.error["message"]
 
 
 @requirement("MODERN-S-017", "MODERN-B-001")
 @pytest.mark.parametrize("info", [{}, {"clientInfo": None}, {"clientInfo": [1]}])
-def test_nobody_has_to_tell_a_name(bench: ModernBench, info: dict[str, Any]) -> None:
-    _, call = bench.start(modern(1, about=meta(**info)))
+def test_nobody_has_to_tell_a_name(harness: ModernServerHarness, info: dict[str, Any]) -> None:
+    _, call = harness.start(modern(1, about=meta(**info)))
     assert call.peer.client_info == {}
 
 
@@ -170,9 +172,9 @@ def test_nobody_has_to_tell_a_name(bench: ModernBench, info: dict[str, Any]) -> 
     ],
 )
 def test_a_header_is_missing_or_differs(
-    bench: ModernBench, id: Any, header: str, value: str | None
+    harness: ModernServerHarness, id: Any, header: str, value: str | None
 ) -> None:
-    talk = bench.ask(modern(id), {header: value})
+    talk = harness.ask(modern(id), {header: value})
     expect(talk, 400, "header_mismatch", -32020, id=id)
     assert talk.error["data"]["header"] == header
 
@@ -181,23 +183,27 @@ def test_a_header_is_missing_or_differs(
 @pytest.mark.parametrize(
     ("header", "value"), [("mcp-method", "TOOLS/CALL"), ("mcp-name", "ADD"), ("mcp-method", "")]
 )
-def test_values_are_compared_letter_by_letter(bench: ModernBench, header: str, value: str) -> None:
-    assert bench.refused(modern(1), **{header: value}) == (400, -32020, "header_mismatch")
+def test_values_are_compared_letter_by_letter(
+    harness: ModernServerHarness, header: str, value: str
+) -> None:
+    assert harness.refused(modern(1), **{header: value}) == (400, -32020, "header_mismatch")
 
 
 @pytest.mark.parametrize("header", ["mcp-protocol-version", "mcp-method"])
-def test_what_nobody_has_to_encode_is_not_decoded(bench: ModernBench, header: str) -> None:
+def test_what_nobody_has_to_encode_is_not_decoded(
+    harness: ModernServerHarness, header: str
+) -> None:
     """Else somebody on the way who compares methods would be fooled."""
     encoded = {
         "mcp-protocol-version": "=?base64?MjAyNi0wNy0yOA==?=",
         "mcp-method": "=?base64?dG9vbHMvY2FsbA==?=",
     }
-    expect(bench.ask(modern(1), {header: encoded[header]}), 400, "header_mismatch", -32020, id=1)
+    expect(harness.ask(modern(1), {header: encoded[header]}), 400, "header_mismatch", -32020, id=1)
 
 
 @requirement("HEADERS-S-014")
-def test_spaces_around_a_value_are_not_part_of_it(bench: ModernBench) -> None:
-    bench.ask(
+def test_spaces_around_a_value_are_not_part_of_it(harness: ModernServerHarness) -> None:
+    harness.ask(
         modern(1),
         {
             "mcp-method": " tools/call\t",
@@ -205,7 +211,7 @@ def test_spaces_around_a_value_are_not_part_of_it(bench: ModernBench) -> None:
             "mcp-protocol-version": f" {MODERN} ",
         },
     )
-    assert bench.last_call().is_running
+    assert harness.last_call().is_running
 
 
 @pytest.mark.parametrize(
@@ -216,8 +222,8 @@ def test_spaces_around_a_value_are_not_part_of_it(bench: ModernBench) -> None:
         (b"mcp-name", b"add"),
     ],
 )
-def test_no_header_comes_twice(bench: ModernBench, name: bytes, value: bytes) -> None:
-    talk = bench.ask_with(modern(1), (name, value))
+def test_no_header_comes_twice(harness: ModernServerHarness, name: bytes, value: bytes) -> None:
+    talk = harness.ask_with(modern(1), (name, value))
     expect(talk, 400, "header_mismatch", -32020, id=1)
 
 
@@ -227,14 +233,14 @@ def test_no_header_comes_twice(bench: ModernBench, name: bytes, value: bytes) ->
 @requirement("VERS-S-003", "VERS-S-004", "VERS-S-005", "JSONRPC-B-016")
 @pytest.mark.parametrize("version", ["1900-01-01", "2030-01-01", "", LATEST, "2026-07-28 "])
 @pytest.mark.both_eras
-def test_a_version_that_is_not_served(bench: ModernBench, version: str) -> None:
+def test_a_version_that_is_not_served(harness: ModernServerHarness, version: str) -> None:
     about = {**meta(), VERSION: version}
-    talk = bench.ask(modern(1, about=about), {"mcp-protocol-version": version})
+    talk = harness.ask(modern(1, about=about), {"mcp-protocol-version": version})
     if version == "2026-07-28 ":  # what a header says has no space around it
         expect(talk, 400, "header_mismatch", -32020, id=1)
         return
     expect(talk, 400, "unsupported_version", -32022, id=1)
-    discovered = bench.ask(modern(2, "server/discover")).json["result"]["supportedVersions"]
+    discovered = harness.ask(modern(2, "server/discover")).json["result"]["supportedVersions"]
     assert talk.error["data"]["supported"] == discovered == NEWEST_FIRST
     assert talk.error["data"]["requested"] == version
 
@@ -247,9 +253,9 @@ def test_a_method_that_is_not_there(method: str) -> None:
     app = App("bench")
     app.handler("resources/subscribe")(lambda: None)
     app.handler("logging/setLevel")(lambda: None)
-    bench = ModernBench(app)
+    harness = ModernServerHarness(app)
     for id in (1, "a"):
-        talk = bench.ask(modern(id, method))
+        talk = harness.ask(modern(id, method))
         expect(talk, 404, "method_not_found", -32601, id=id)
 
 
@@ -265,37 +271,37 @@ def test_what_the_library_answers_takes_no_handler() -> None:
 def test_each_row_comes_before_the_next() -> None:
     """One request breaks them all; what is mended shows the next row."""
     app = App("bench", input_schema=lambda _: {"properties": {"a": {"x-mcp-header": ""}}})
-    bench = ModernBench(app)
+    harness = ModernServerHarness(app)
     message = modern(1, about={VERSION: "2030-01-01"})
     wrong = {"mcp-method": "x"}
-    assert bench.refused(message, **wrong) == (400, -32602, "meta_required")
+    assert harness.refused(message, **wrong) == (400, -32602, "meta_required")
     message["params"]["_meta"] = {**meta(), VERSION: "2030-01-01"}
-    assert bench.refused(message, **wrong) == (400, -32020, "header_mismatch")
-    assert bench.refused(message) == (400, -32022, "unsupported_version")
+    assert harness.refused(message, **wrong) == (400, -32020, "header_mismatch")
+    assert harness.refused(message) == (400, -32022, "unsupported_version")
     message = modern(1)
-    assert bench.refused(message) == (404, -32601, "method_not_found")
+    assert harness.refused(message) == (404, -32601, "method_not_found")
     app.handler("tools/call")(lambda: None)
-    bench.server.drain(now=0)
-    assert bench.refused(message) == (500, -32603, "bad_tool")
+    harness.server.drain(now=0)
+    assert harness.refused(message) == (500, -32603, "bad_tool")
     app.input_schema = None
-    assert bench.refused(message) == (503, -32600, "shutting_down")
+    assert harness.refused(message) == (503, -32600, "shutting_down")
 
 
-def test_accept_content_type_and_json_come_first(bench: ModernBench) -> None:
-    expect(bench.ask(modern(1), {"accept": JSON}), 406, "not_acceptable")
+def test_accept_content_type_and_json_come_first(harness: ModernServerHarness) -> None:
+    expect(harness.ask(modern(1), {"accept": JSON}), 406, "not_acceptable")
     headers = {"content-type": "text/plain", "mcp-protocol-version": MODERN}
-    expect(bench.post(modern(1), headers=headers), 415, "unsupported_media_type")
+    expect(harness.post(modern(1), headers=headers), 415, "unsupported_media_type")
     headers = {"mcp-protocol-version": MODERN}
-    expect(bench.post(b"{", headers=headers), 400, "malformed_json", -32700)
-    expect(bench.post(b"[]", headers=headers), 400, "batch_not_allowed")
-    expect(bench.post([modern(1)], headers=headers), 400, "batch_not_allowed")
+    expect(harness.post(b"{", headers=headers), 400, "malformed_json", -32700)
+    expect(harness.post(b"[]", headers=headers), 400, "batch_not_allowed")
+    expect(harness.post([modern(1)], headers=headers), 400, "batch_not_allowed")
 
 
 # All of it
 
 
-def test_refusals_are_told_to_the_application(bench: ModernBench) -> None:
-    bench.ask(modern(1, "foo/bar"))
-    (event,) = bench.events
+def test_refusals_are_told_to_the_application(harness: ModernServerHarness) -> None:
+    harness.ask(modern(1, "foo/bar"))
+    (event,) = harness.events
     assert isinstance(event, RefusalSent)
     assert event.error.http_status == 404

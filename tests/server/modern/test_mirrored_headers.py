@@ -9,9 +9,9 @@ import pytest
 
 from sansmcp import App
 
-from ..bench import expect
-from ..pipe_bench import Pipe
-from .bench import ModernBench, modern, modern_app
+from ..harness import expect
+from ..pipe_harness import Pipe
+from .harness import ModernServerHarness, modern, modern_app
 
 requirement = pytest.mark.requirement
 
@@ -36,22 +36,22 @@ def b64(raw: str | bytes) -> str:
 
 
 @pytest.fixture
-def bench() -> ModernBench:
+def harness() -> ModernServerHarness:
     app = modern_app()
     app.input_schema = {"query": SCHEMA}.get
-    return ModernBench(app)
+    return ModernServerHarness(app)
 
 
-def took(bench: ModernBench, arguments: Any, *headers: tuple[str, str | bytes]) -> bool:
+def took(harness: ModernServerHarness, arguments: Any, *headers: tuple[str, str | bytes]) -> bool:
     """Whether a call with these arguments and headers is taken; if not, it has to be refused."""
     message = modern(1, name="query", arguments=arguments)
     lines = [
         (f"mcp-param-{name}".lower().encode(), v.encode() if isinstance(v, str) else v)
         for name, v in headers
     ]
-    talk = bench.ask_with(message, *lines)
+    talk = harness.ask_with(message, *lines)
     if talk.head is None:
-        assert bench.last_call().request.params == message["params"]
+        assert harness.last_call().request.params == message["params"]
         return True
     expect(talk, 400, "header_mismatch", -32020, id=1)
     assert talk.error["data"]["header"].startswith("mcp-param-")
@@ -67,26 +67,28 @@ def took(bench: ModernBench, arguments: Any, *headers: tuple[str, str | bytes]) 
     [("tools/call", "name"), ("prompts/get", "name"), ("resources/read", "uri")],
 )
 @pytest.mark.parametrize("name", ["a", "Zürich", " a ", "", "=?base64?YQ==?=", "a\nb", "日本"])
-def test_the_name_is_repeated(bench: ModernBench, method: str, parameter: str, name: str) -> None:
+def test_the_name_is_repeated(
+    harness: ModernServerHarness, method: str, parameter: str, name: str
+) -> None:
     message = modern(1, method, **{parameter: name})
-    assert bench.ask(message, {"mcp-name": b64(name)}).head is None
-    bench.last_call()
+    assert harness.ask(message, {"mcp-name": b64(name)}).head is None
+    harness.last_call()
     for wrong in (None, b64(name + "x"), b64(name)[:-1], "other"):
-        expect(bench.ask(message, {"mcp-name": wrong}), 400, "header_mismatch", -32020, id=1)
+        expect(harness.ask(message, {"mcp-name": wrong}), 400, "header_mismatch", -32020, id=1)
 
 
-def test_other_methods_have_no_name(bench: ModernBench) -> None:
-    assert bench.ask(modern(1, "tools/list", name="x")).head is None
-    assert bench.ask(modern(2, "tools/list"), {"mcp-name": "anything"}).head is None
+def test_other_methods_have_no_name(harness: ModernServerHarness) -> None:
+    assert harness.ask(modern(1, "tools/list", name="x")).head is None
+    assert harness.ask(modern(2, "tools/list"), {"mcp-name": "anything"}).head is None
 
 
-def test_a_name_that_is_missing_from_the_body(bench: ModernBench) -> None:
+def test_a_name_that_is_missing_from_the_body(harness: ModernServerHarness) -> None:
     message = modern(1, "resources/read")
-    assert bench.ask(message, {"mcp-name": None}).head is None
-    assert bench.last_call().request.method == "resources/read"
-    expect(bench.ask(message, {"mcp-name": "x"}), 400, "header_mismatch", -32020, id=1)
+    assert harness.ask(message, {"mcp-name": None}).head is None
+    assert harness.last_call().request.method == "resources/read"
+    expect(harness.ask(message, {"mcp-name": "x"}), 400, "header_mismatch", -32020, id=1)
     message = modern(1, "resources/read", uri=["x"])
-    expect(bench.ask(message, {"mcp-name": None}), 400, "header_mismatch", -32020, id=1)
+    expect(harness.ask(message, {"mcp-name": None}), 400, "header_mismatch", -32020, id=1)
 
 
 # Mcp-Param
@@ -113,12 +115,12 @@ def test_a_name_that_is_missing_from_the_body(bench: ModernBench) -> None:
     ],
 )
 def test_an_argument_is_repeated(
-    bench: ModernBench, arguments: Any, headers: list[tuple[str, str]]
+    harness: ModernServerHarness, arguments: Any, headers: list[tuple[str, str]]
 ) -> None:
-    assert took(bench, arguments, *headers)
+    assert took(harness, arguments, *headers)
     for index in range(len(headers)):
-        assert not took(bench, arguments, *headers[:index], *headers[index + 1 :])
-    assert not took(bench, arguments, *headers, headers[0])  # doubled
+        assert not took(harness, arguments, *headers[:index], *headers[index + 1 :])
+    assert not took(harness, arguments, *headers, headers[0])  # doubled
 
 
 @requirement("HEADERS-S-005", "HEADERS-S-006", "HEADERS-S-013", "HEADERS-S-004", "HEADERS-B-008")
@@ -151,16 +153,18 @@ def test_an_argument_is_repeated(
     ],
 )
 def test_a_header_that_says_something_else(
-    bench: ModernBench, arguments: Any, header: str, value: str
+    harness: ModernServerHarness, arguments: Any, header: str, value: str
 ) -> None:
-    assert not took(bench, arguments, (header, value))
+    assert not took(harness, arguments, (header, value))
 
 
 @requirement("HEADERS-S-015")
 @pytest.mark.parametrize("argument", [42, 42.0])
 @pytest.mark.parametrize("header", ["42", "42.0", "42.000", "042", b64("42"), b64("42.0")])
-def test_integers_are_compared_as_numbers(bench: ModernBench, argument: float, header: str) -> None:
-    assert took(bench, {"size": argument}, ("Size", header))
+def test_integers_are_compared_as_numbers(
+    harness: ModernServerHarness, argument: float, header: str
+) -> None:
+    assert took(harness, {"size": argument}, ("Size", header))
 
 
 @requirement("HEADERS-S-015")
@@ -168,23 +172,25 @@ def test_integers_are_compared_as_numbers(bench: ModernBench, argument: float, h
     "header",
     ["42.5", "43", "-42", "42.", "4 2", "0x2a", "4.2e1", "+42", b64("٤٢"), "", "forty-two"],
 )
-def test_integers_that_differ(bench: ModernBench, header: str) -> None:
-    assert not took(bench, {"size": 42}, ("Size", header))
+def test_integers_that_differ(harness: ModernServerHarness, header: str) -> None:
+    assert not took(harness, {"size": 42}, ("Size", header))
 
 
 @requirement("HEADERS-B-006")
-def test_integers_are_those_that_every_peer_can_hold(bench: ModernBench) -> None:
+def test_integers_are_those_that_every_peer_can_hold(harness: ModernServerHarness) -> None:
     for size in (2**53 - 1, 1 - 2**53, 0, -1):
-        assert took(bench, {"size": size}, ("Size", str(size)))
+        assert took(harness, {"size": size}, ("Size", str(size)))
     for large in (2**53, -(2**53), 10**30, 1e300):
-        assert not took(bench, {"size": large}, ("Size", f"{large:.0f}"))
-        assert not took(bench, {"size": large})
+        assert not took(harness, {"size": large}, ("Size", f"{large:.0f}"))
+        assert not took(harness, {"size": large})
 
 
 @requirement("HEADERS-S-007")
 @pytest.mark.parametrize("value", ["eu", "", 7, 1.5, True, [], {}])
-def test_whatever_stands_in_the_body_needs_its_header(bench: ModernBench, value: Any) -> None:
-    assert not took(bench, {"region": value})
+def test_whatever_stands_in_the_body_needs_its_header(
+    harness: ModernServerHarness, value: Any
+) -> None:
+    assert not took(harness, {"region": value})
 
 
 @requirement("HEADERS-S-008")
@@ -192,36 +198,36 @@ def test_whatever_stands_in_the_body_needs_its_header(bench: ModernBench, value:
     "arguments",
     [{}, {"region": None}, {"where": None}, {"where": {}}, {"where": []}, {"free": "x"}],
 )
-def test_what_is_not_there_has_no_header(bench: ModernBench, arguments: Any) -> None:
-    assert took(bench, arguments)
-    assert not took(bench, arguments, ("Region", "eu"))
-    assert not took(bench, arguments, ("Zone", ""))
+def test_what_is_not_there_has_no_header(harness: ModernServerHarness, arguments: Any) -> None:
+    assert took(harness, arguments)
+    assert not took(harness, arguments, ("Region", "eu"))
+    assert not took(harness, arguments, ("Zone", ""))
 
 
-def test_arguments_that_are_missing_altogether(bench: ModernBench) -> None:
+def test_arguments_that_are_missing_altogether(harness: ModernServerHarness) -> None:
     for arguments in (None, 5, "x"):
-        assert took(bench, arguments)
-        assert not took(bench, arguments, ("Region", "eu"))
+        assert took(harness, arguments)
+        assert not took(harness, arguments, ("Region", "eu"))
 
 
 @requirement("HEADERS-S-018", "HEADERS-B-013")
-def test_headers_that_nobody_knows_are_of_no_interest(bench: ModernBench) -> None:
+def test_headers_that_nobody_knows_are_of_no_interest(harness: ModernServerHarness) -> None:
     """What the application gets is the body."""
-    assert took(bench, {}, ("Other", "x"), ("Other", "y"), ("", "\xff"))
+    assert took(harness, {}, ("Other", "x"), ("Other", "y"), ("", "\xff"))
     message = modern(1, name="unknown", arguments={"region": "eu"})
-    assert bench.ask(message, {"mcp-param-region": "us"}).head is None
-    assert (bench.last_call().request.params or {})["arguments"] == {"region": "eu"}
+    assert harness.ask(message, {"mcp-param-region": "us"}).head is None
+    assert (harness.last_call().request.params or {})["arguments"] == {"region": "eu"}
 
 
 def test_without_schemas_there_is_nothing_to_compare() -> None:
-    bench = ModernBench()
+    harness = ModernServerHarness()
     message = modern(1, name="query", arguments={"region": "eu"})
-    assert bench.ask(message, {"mcp-param-region": "us"}).head is None
+    assert harness.ask(message, {"mcp-param-region": "us"}).head is None
 
 
-def test_other_methods_have_no_arguments(bench: ModernBench) -> None:
+def test_other_methods_have_no_arguments(harness: ModernServerHarness) -> None:
     message = modern(1, "prompts/get", name="query", arguments={"region": "eu"})
-    assert bench.ask(message).head is None
+    assert harness.ask(message).head is None
 
 
 @pytest.mark.parametrize(
@@ -236,8 +242,8 @@ def test_a_tool_whose_definition_is_wrong_cannot_be_called(schema: dict[str, Any
     """Headers that cannot be checked are not to be trusted by anybody on the way."""
     app = App("bench", input_schema=lambda _: schema)
     app.handler("tools/call")(lambda: None)
-    bench = ModernBench(app)
-    expect(bench.ask(modern(1)), 500, "bad_tool", -32603, id=1)
+    harness = ModernServerHarness(app)
+    expect(harness.ask(modern(1)), 500, "bad_tool", -32603, id=1)
 
 
 @requirement("HEADERS-S-002")
@@ -245,4 +251,4 @@ def test_on_stdio_there_are_no_headers() -> None:
     app = modern_app()
     app.input_schema = {"query": SCHEMA}.get
     pipe = Pipe(app).say(modern(1, name="query", arguments={"region": "eu"}))
-    assert pipe.bench.last_call().is_running
+    assert pipe.harness.last_call().is_running

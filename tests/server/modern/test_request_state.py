@@ -10,11 +10,11 @@ import pytest
 from sansmcp import InputRequired, Limits, LocalProtocolError
 from sansmcp.events import CallReceived
 
-from ..bench import expect
-from .bench import (
+from ..harness import expect
+from .harness import (
     KEY,
     Clock,
-    ModernBench,
+    ModernServerHarness,
     modern_app,
     new_seal,
 )
@@ -25,25 +25,25 @@ requirement = pytest.mark.requirement
 # What comes back is not trusted
 
 
-def refused(bench: ModernBench, message: dict[str, Any], **options: Any) -> None:
+def refused(harness: ModernServerHarness, message: dict[str, Any], **options: Any) -> None:
     """It is refused, and no handler runs."""
-    bench.events.clear()
-    expect(bench.ask(message, **options), 400, "bad_request_state", -32602, id=message["id"])
-    assert not any(isinstance(event, CallReceived) for event in bench.events)
+    harness.events.clear()
+    expect(harness.ask(message, **options), 400, "bad_request_state", -32602, id=message["id"])
+    assert not any(isinstance(event, CallReceived) for event in harness.events)
 
 
 @requirement("MRTR-S-012", "MRTR-S-013", "MRTR-S-014")
 def test_a_state_that_was_changed() -> None:
-    bench = new_bench()
-    sealed = first_round(bench)
+    harness = new_bench()
+    sealed = first_round(harness)
     raw = base64.urlsafe_b64decode(sealed)
     for index in range(len(raw)):
         changed = bytearray(raw)
         changed[index] ^= 1
         wrong = base64.urlsafe_b64encode(changed).decode()
-        refused(bench, asking(index, requestState=wrong))
+        refused(harness, asking(index, requestState=wrong))
     for length in range(0, len(sealed), 7):
-        refused(bench, asking(length, requestState=sealed[:length]))
+        refused(harness, asking(length, requestState=sealed[:length]))
 
 
 @requirement("MRTR-S-012", "MRTR-S-014")
@@ -62,20 +62,20 @@ def test_a_state_of_another_server() -> None:
 
 @requirement("MRTR-S-016", "MRTR-S-020", "MODERN-B-004")
 def test_a_state_of_somebody_else() -> None:
-    bench = new_bench()
-    talk, call = bench.start(asking(), principal="eve")
-    bench.do(call.respond, InputRequired(state="hers"))
+    harness = new_bench()
+    talk, call = harness.start(asking(), principal="eve")
+    harness.run_action(call.respond, InputRequired(state="hers"))
     message = asking(2, requestState=talk.json["result"]["requestState"])
-    refused(bench, message)
-    refused(bench, message, principal="mallory")
-    _, call = bench.start(message, principal="eve")
+    refused(harness, message)
+    refused(harness, message, principal="mallory")
+    _, call = harness.start(message, principal="eve")
     assert call.handler_input.state == "hers"
 
 
 @requirement("MRTR-S-018")
 def test_a_state_of_another_request() -> None:
-    bench = new_bench()
-    sealed = first_round(bench, name="a", arguments={"x": 1, "y": {"z": [1, 2]}})
+    harness = new_bench()
+    sealed = first_round(harness, name="a", arguments={"x": 1, "y": {"z": [1, 2]}})
     others: list[dict[str, Any]] = [
         {"name": "b", "arguments": {"x": 1, "y": {"z": [1, 2]}}},
         {"name": "a", "arguments": {"x": 2, "y": {"z": [1, 2]}}},
@@ -83,34 +83,34 @@ def test_a_state_of_another_request() -> None:
         {"name": "a", "arguments": {}},
     ]
     for params in others:
-        refused(bench, asking(2, requestState=sealed, **params))
-    refused(bench, asking(2, "prompts/get", requestState=sealed, name="a"))
+        refused(harness, asking(2, requestState=sealed, **params))
+    refused(harness, asking(2, "prompts/get", requestState=sealed, name="a"))
     same = {"y": {"z": [1, 2]}, "x": 1}  # in another order
-    _, call = bench.start(asking(2, requestState=sealed, name="a", arguments=same))
+    _, call = harness.start(asking(2, requestState=sealed, name="a", arguments=same))
     assert call.handler_input.state == "saved"
 
 
 @requirement("MRTR-S-018")
 def test_what_belongs_to_a_round_or_says_who_asks_may_differ() -> None:
-    bench = new_bench()
-    sealed = first_round(bench)
+    harness = new_bench()
+    sealed = first_round(harness)
     message = asking(2, requestState=sealed, inputResponses={"a": {}})
     message["params"]["_meta"]["progressToken"] = 7
-    _, call = bench.start(message)
+    _, call = harness.start(message)
     assert call.handler_input.state == "saved"
 
 
 @requirement("MRTR-S-017")
 def test_a_state_expires() -> None:
     clock = Clock()
-    bench = new_bench(new_seal(clock=clock, lifetime=60))
-    message = asking(2, requestState=first_round(bench))
+    harness = new_bench(new_seal(clock=clock, lifetime=60))
+    message = asking(2, requestState=first_round(harness))
     clock.now += 59.9
-    bench.start(message)
+    harness.start(message)
     clock.now += 0.1
-    refused(bench, message)
+    refused(harness, message)
     clock.now -= 1
-    bench.start(message)
+    harness.start(message)
 
 
 @requirement("MRTR-S-019")
@@ -122,11 +122,11 @@ def test_a_state_may_be_one_for_a_single_use() -> None:
         used.append(name)
         return used.count(name) == 1
 
-    bench = new_bench(new_seal(claim_once=claim_once))
-    states = [first_round(bench) for _ in range(2)]
+    harness = new_bench(new_seal(claim_once=claim_once))
+    states = [first_round(harness) for _ in range(2)]
     for number, sealed in enumerate(states, 1):
-        bench.start(asking(10 * number, requestState=sealed))
-        refused(bench, asking(10 * number + 1, requestState=sealed))
+        harness.start(asking(10 * number, requestState=sealed))
+        refused(harness, asking(10 * number + 1, requestState=sealed))
     assert len(set(used)) == 2
 
 
@@ -142,12 +142,14 @@ def test_keys_can_be_changed() -> None:
 
 
 def test_parameters_as_deep_as_they_may_be() -> None:
-    bench = ModernBench(modern_app(), state_signer=new_seal(), limits=Limits(max_json_depth=500))
+    harness = ModernServerHarness(
+        modern_app(), state_signer=new_seal(), limits=Limits(max_json_depth=500)
+    )
     deep: Any = []
     for level in range(490):
         deep = [deep] if level % 3 else {"a": deep}
-    sealed = first_round(bench, arguments={"a": deep})
-    bench.start(asking(2, requestState=sealed, arguments={"a": deep}))
+    sealed = first_round(harness, arguments={"a": deep})
+    harness.start(asking(2, requestState=sealed, arguments={"a": deep}))
 
 
 @requirement("MRTR-S-022", "MRTR-S-023")
@@ -164,9 +166,9 @@ def test_parameters_as_deep_as_they_may_be() -> None:
     ],
 )
 def test_what_is_not_well_formed(extra: dict[str, Any]) -> None:
-    bench = new_bench()
-    expect(bench.ask(asking(1, **extra)), 400, "invalid_params", -32602, id=1)
-    assert not bench.server.is_busy
+    harness = new_bench()
+    expect(harness.ask(asking(1, **extra)), 400, "invalid_params", -32602, id=1)
+    assert not harness.server.is_busy
 
 
 def test_null_is_nothing() -> None:
@@ -182,10 +184,10 @@ def test_other_methods_have_no_rounds() -> None:
 
 
 def test_without_a_seal_no_state_can_be_used() -> None:
-    bench = ModernBench()
-    refused(bench, asking(1, requestState="x"))
-    _, call = bench.start(asking())
+    harness = ModernServerHarness()
+    refused(harness, asking(1, requestState="x"))
+    _, call = harness.start(asking())
     with pytest.raises(LocalProtocolError, match="StateSigner"):
         call.respond(InputRequired({"name": NAME}, "state"), now=0)
     assert call.is_running
-    assert bench.do(call.respond, InputRequired({"name": NAME})) is True
+    assert harness.run_action(call.respond, InputRequired({"name": NAME})) is True

@@ -11,8 +11,16 @@ from sansmcp.events import CallCancelled, CallReceived
 from sansmcp.revisions import REVISIONS
 from sansmcp.server.calls import CallOwner
 
-from ..bench import JSON, STREAM, Talk, expect, methods
-from .bench import MODERN, SERVER_INFO, ModernBench, heard, meta, modern, modern_app
+from ..harness import JSON, STREAM, RawExchange, expect, methods
+from .harness import (
+    MODERN,
+    SERVER_INFO,
+    ModernServerHarness,
+    meta,
+    modern,
+    modern_app,
+    notification_from,
+)
 
 requirement = pytest.mark.requirement
 US = {"name": "bench", "version": "1"}
@@ -20,7 +28,7 @@ FIRST = {"resultType": "complete"}
 LAST = {"_meta": {SERVER_INFO: US}}
 
 
-def header_names(talk: Talk) -> set[bytes]:
+def header_names(talk: RawExchange) -> set[bytes]:
     assert talk.head is not None
     return {name for name, _ in talk.head.headers}
 
@@ -30,106 +38,108 @@ def header_names(talk: Talk) -> set[bytes]:
 
 @requirement("MODERN-S-005", "MODERN-S-022", "VERS-S-008", "JSONRPC-B-007", "JSONRPC-B-011")
 @pytest.mark.parametrize("id", [1, "1", "a", 10**30])
-def test_an_answer_at_once_is_json(bench: ModernBench, id: Any) -> None:
-    talk, call = bench.start(modern(id))
-    assert bench.do(call.respond, {"content": []}) is True
+def test_an_answer_at_once_is_json(harness: ModernServerHarness, id: Any) -> None:
+    talk, call = harness.start(modern(id))
+    assert harness.run_action(call.respond, {"content": []}) is True
     assert (talk.status, talk.ended, talk.aborted) == (200, True, False)
     result: dict[str, Any] = {**FIRST, "content": [], **LAST}
     assert talk.json == {"jsonrpc": "2.0", "id": id, "result": result}
     assert b"mcp-session-id" not in header_names(talk)
-    assert not bench.server.is_busy
+    assert not harness.server.is_busy
 
 
 @requirement("MODERN-S-005", "MODERN-S-009", "MODERN-S-012", "RESUME-S-001")
 def test_an_answer_that_takes_long_is_a_stream() -> None:
-    bench = ModernBench(stream_after=1.0)
-    talk, call = bench.start()
-    bench.wait(0.9)
+    harness = ModernServerHarness(stream_after=1.0)
+    talk, call = harness.start()
+    harness.wait(0.9)
     assert talk.head is None
-    bench.wait(0.1)
+    harness.wait(0.1)
     assert (talk.status, talk.header("content-type")) == (200, STREAM)
     assert talk.header("x-accel-buffering") == "no"
     assert talk.events == []
-    bench.do(call.respond, {"a": 1})
+    harness.run_action(call.respond, {"a": 1})
     assert talk.messages == [{"jsonrpc": "2.0", "id": 1, "result": {**FIRST, "a": 1, **LAST}}]
     assert (talk.ended, talk.aborted) == (True, False)
 
 
 def test_an_answer_can_be_a_stream_from_the_beginning() -> None:
-    bench = ModernBench(stream_after=0)
-    talk, call = bench.start()
+    harness = ModernServerHarness(stream_after=0)
+    talk, call = harness.start()
     assert (talk.status, talk.body) == (200, b"")
-    bench.do(call.respond, {})
+    harness.run_action(call.respond, {})
     assert methods(talk) == ["answer"]
 
 
 @requirement("MODERN-S-006", "MODERN-S-026")
-def test_what_is_said_before_makes_it_a_stream(bench: ModernBench) -> None:
-    talk, call = bench.start()
-    assert bench.do(call.notify, "notifications/a", {"x": 1}) is True
-    assert bench.do(call.notify, "notifications/b") is True
-    bench.do(call.respond, {})
+def test_what_is_said_before_makes_it_a_stream(harness: ModernServerHarness) -> None:
+    talk, call = harness.start()
+    assert harness.run_action(call.notify, "notifications/a", {"x": 1}) is True
+    assert harness.run_action(call.notify, "notifications/b") is True
+    harness.run_action(call.respond, {})
     assert methods(talk) == ["notifications/a", "notifications/b", "answer"]
     assert talk.ended
 
 
 @requirement("RESUME-S-009")
 @pytest.mark.both_eras
-def test_there_are_no_event_ids_and_nothing_is_stored(bench: ModernBench) -> None:
+def test_there_are_no_event_ids_and_nothing_is_stored(harness: ModernServerHarness) -> None:
     """Though there is a store."""
-    talk, call = bench.start()
-    bench.do(call.notify, "notifications/a")
-    assert bench.do(call.disconnect, retry=1.0) is False
-    bench.do(call.respond, {"large": "x" * 100_000})
+    talk, call = harness.start()
+    harness.run_action(call.notify, "notifications/a")
+    assert harness.run_action(call.disconnect, retry=1.0) is False
+    harness.run_action(call.respond, {"large": "x" * 100_000})
     assert all(event.id is None and event.retry is None for event in talk.events)
-    assert bench.store.count == 0
-    large, call = bench.start()
-    bench.do(call.respond, {"large": "x" * 100_000})
+    assert harness.store.count == 0
+    large, call = harness.start()
+    harness.run_action(call.respond, {"large": "x" * 100_000})
     assert large.header("content-type") == JSON
 
 
-def test_a_stream_that_has_begun_is_not_begun_again(bench: ModernBench) -> None:
+def test_a_stream_that_has_begun_is_not_begun_again(harness: ModernServerHarness) -> None:
     """The time after which it would have begun by itself comes later."""
-    talk, call = bench.start()
-    bench.do(call.notify, "notifications/a")
-    assert bench.server.next_deadline() == bench.server.limits.stream_comment_interval
-    bench.wait(1)
+    talk, call = harness.start()
+    harness.run_action(call.notify, "notifications/a")
+    assert harness.server.next_deadline() == harness.server.limits.stream_comment_interval
+    harness.wait(1)
     assert methods(talk) == ["notifications/a"]
 
 
 def test_a_quiet_stream_is_kept_alive() -> None:
-    bench = ModernBench(limits=Limits(stream_comment_interval=10))
-    talk, call = bench.start()
-    bench.wait(1)
+    harness = ModernServerHarness(limits=Limits(stream_comment_interval=10))
+    talk, call = harness.start()
+    harness.wait(1)
     assert talk.body == b""
-    bench.wait(10)
+    harness.wait(10)
     assert talk.body == b":\n\n"
-    bench.wait(10)
+    harness.wait(10)
     assert talk.body == b":\n\n" * 2
-    bench.do(call.respond, {})
-    bench.wait(100)
+    harness.run_action(call.respond, {})
+    harness.wait(100)
     assert methods(talk) == ["answer"]
-    assert bench.server.next_deadline() is None
+    assert harness.server.next_deadline() is None
 
 
 @requirement("MODERN-S-010")
-def test_after_the_answer_nothing_can_be_said(bench: ModernBench) -> None:
-    talk, call = bench.start(modern(1, about=meta(progressToken=1)))
-    bench.do(call.notify, "notifications/a")
-    bench.do(call.respond, {})
+def test_after_the_answer_nothing_can_be_said(harness: ModernServerHarness) -> None:
+    talk, call = harness.start(modern(1, about=meta(progressToken=1)))
+    harness.run_action(call.notify, "notifications/a")
+    harness.run_action(call.respond, {})
     body = talk.body
-    assert bench.do(call.notify, "notifications/b") is False
-    assert bench.do(call.progress, 1) is False
-    assert bench.do(call.respond, {}) is False
-    assert bench.do(call.respond_error, 1, "late") is False
+    assert harness.run_action(call.notify, "notifications/b") is False
+    assert harness.run_action(call.progress, 1) is False
+    assert harness.run_action(call.respond, {}) is False
+    assert harness.run_action(call.respond_error, 1, "late") is False
     assert talk.body == body
 
 
 @pytest.mark.parametrize("code", [-32602, -32603, -32601, -32020, 7])
-def test_an_error_of_a_handler_is_an_answer_like_others(bench: ModernBench, code: int) -> None:
+def test_an_error_of_a_handler_is_an_answer_like_others(
+    harness: ModernServerHarness, code: int
+) -> None:
     """A status of its own could be read as one of an older server."""
-    talk, call = bench.start(modern("a"))
-    bench.do(call.respond_error, code, "no", {"x": 1})
+    talk, call = harness.start(modern("a"))
+    harness.run_action(call.respond_error, code, "no", {"x": 1})
     assert talk.status == 200
     error = {"code": code, "message": "no", "data": {"x": 1}}
     assert talk.json == {"jsonrpc": "2.0", "id": "a", "error": error}
@@ -137,13 +147,15 @@ def test_an_error_of_a_handler_is_an_answer_like_others(bench: ModernBench, code
 
 @requirement("MODERN-S-021")
 def test_an_error_about_capabilities_has_a_status_of_its_own() -> None:
-    bench = ModernBench(stream_after=1)
-    talk, call = bench.start()
-    bench.do(call.respond_error, -32021, "sampling", {"requiredCapabilities": {"sampling": {}}})
+    harness = ModernServerHarness(stream_after=1)
+    talk, call = harness.start()
+    harness.run_action(
+        call.respond_error, -32021, "sampling", {"requiredCapabilities": {"sampling": {}}}
+    )
     assert (talk.status, talk.error["code"]) == (400, -32021)
-    talk, call = bench.start()
-    bench.do(call.notify, "notifications/x")
-    bench.do(call.respond_error, -32021, "too late for a status")
+    talk, call = harness.start()
+    harness.run_action(call.notify, "notifications/x")
+    harness.run_action(call.respond_error, -32021, "too late for a status")
     assert (talk.status, methods(talk)) == (200, ["notifications/x", "answer"])
 
 
@@ -151,22 +163,22 @@ def test_an_error_about_capabilities_has_a_status_of_its_own() -> None:
 
 
 @requirement("PROGRESS-B-007")
-def test_progress(bench: ModernBench) -> None:
+def test_progress(harness: ModernServerHarness) -> None:
     message = modern(1, about={**meta(), "progressToken": "t"})
-    talk, call = bench.start(message)
-    assert bench.do(call.progress, 1, 2, "half") is True
-    bench.do(call.respond, {})
+    talk, call = harness.start(message)
+    assert harness.run_action(call.progress, 1, 2, "half") is True
+    harness.run_action(call.respond, {})
     params = {"progressToken": "t", "progress": 1, "total": 2, "message": "half"}
     assert talk.messages[0]["params"] == params
-    _, call = bench.start()
-    assert bench.do(call.progress, 1) is False
+    _, call = harness.start()
+    assert harness.run_action(call.progress, 1) is False
 
 
 @requirement("MODERN-S-007", "MODERN-S-029", "MODERN-S-027", "MODERN-S-028", "MODERN-S-011")
 def test_each_request_hears_what_it_has_asked_for() -> None:
-    bench = ModernBench(modern_app())
+    harness = ModernServerHarness(modern_app())
     asked = {"toolsListChanged": True}
-    listener = bench.ask(modern("l", "subscriptions/listen", notifications=asked))
+    listener = harness.ask(modern("l", "subscriptions/listen", notifications=asked))
     levels = {"silent": None, "all": "debug", "bad": "error"}
     running: dict[str, Any] = {}
     for name, level in levels.items():
@@ -175,17 +187,19 @@ def test_each_request_hears_what_it_has_asked_for() -> None:
             if level is None
             else {**meta(logLevel=level), "progressToken": name}
         )
-        running[name] = bench.start(modern(name, about=about))
+        running[name] = harness.start(modern(name, about=about))
     for name, (_, call) in running.items():
         for level in ("debug", "info", "error", "emergency", "loud", None):
-            said = bench.do(call.notify, "notifications/message", {"level": level, "data": name})
+            said = harness.run_action(
+                call.notify, "notifications/message", {"level": level, "data": name}
+            )
             heard_from = levels[name]
             assert said is (
                 (heard_from == "debug" and level in ("debug", "info", "error", "emergency"))
                 or (heard_from == "error" and level in ("error", "emergency"))
             )
-        bench.do(call.progress, 1)
-        bench.do(call.respond, {})
+        harness.run_action(call.progress, 1)
+        harness.run_action(call.respond, {})
     told = {name: methods(talk) for name, (talk, _) in running.items()}
     log = "notifications/message"
     assert told == {
@@ -200,35 +214,35 @@ def test_each_request_hears_what_it_has_asked_for() -> None:
 
 
 @requirement("MODERN-S-027")
-def test_a_log_message_without_parameters_is_not_heard(bench: ModernBench) -> None:
-    talk, call = bench.start(modern(1, about=meta(logLevel="debug")))
-    assert bench.do(call.notify, "notifications/message") is False
-    bench.do(call.respond, {})
+def test_a_log_message_without_parameters_is_not_heard(harness: ModernServerHarness) -> None:
+    talk, call = harness.start(modern(1, about=meta(logLevel="debug")))
+    assert harness.run_action(call.notify, "notifications/message") is False
+    harness.run_action(call.respond, {})
     assert talk.header("content-type") == JSON
 
 
 @requirement("MODERN-S-008", "MRTR-S-001")
-def test_a_server_asks_nothing(bench: ModernBench) -> None:
+def test_a_server_asks_nothing(harness: ModernServerHarness) -> None:
     everything: dict[str, Any] = {"sampling": {}, "elicitation": {}, "roots": {}}
-    talk, call = bench.start(modern(1, about=meta(everything)))
+    talk, call = harness.start(modern(1, about=meta(everything)))
     for method in ("sampling/createMessage", "elicitation/create", "roots/list", "ping"):
         with pytest.raises(LocalProtocolError, match="InputRequired"):
             call.ask(method, timeout=1, now=0)
-    bench.do(call.respond, {})
+    harness.run_action(call.respond, {})
     assert talk.header("content-type") == JSON
 
 
 def test_a_slow_client_makes_handlers_wait() -> None:
-    bench = ModernBench(limits=Limits(max_unsent_bytes=100))
-    talk, call = bench.start()
+    harness = ModernServerHarness(limits=Limits(max_unsent_bytes=100))
+    talk, call = harness.start()
     assert not call.is_above_high_water
     talk.reads = False
-    bench.do(call.notify, "notifications/x", {"a": "x" * 100})
+    harness.run_action(call.notify, "notifications/x", {"a": "x" * 100})
     assert call.is_above_high_water
     talk.reads = True
     talk.pull()
     assert not call.is_above_high_water
-    bench.do(call.respond, {})
+    harness.run_action(call.respond, {})
     assert not call.is_above_high_water
 
 
@@ -237,36 +251,36 @@ def test_a_slow_client_makes_handlers_wait() -> None:
 
 @requirement("SESSION-S-012", "SESSION-S-013", "RESUME-S-008")
 @pytest.mark.both_eras
-def test_what_belongs_to_sessions_is_ignored(bench: ModernBench) -> None:
-    session = bench.open_session()
+def test_what_belongs_to_sessions_is_ignored(harness: ModernServerHarness) -> None:
+    session = harness.open_session()
     for given in (session, "unknown", ""):
         headers = {"mcp-session-id": given, "last-event-id": "abc-1"}
-        talk, call = bench.start(None, headers)
+        talk, call = harness.start(None, headers)
         assert not isinstance(call.peer, Session)
         assert call.peer.notify("notifications/x", now=0) is False
-        bench.do(call.respond, {})
+        harness.run_action(call.respond, {})
         assert (talk.status, talk.header("mcp-session-id")) == (200, None)
-        assert bench.ask(heard("notifications/x"), headers).status == 202
-    (only,) = bench.server.sessions
+        assert harness.ask(notification_from("notifications/x"), headers).status == 202
+    (only,) = harness.server.sessions
     assert isinstance(only, CallOwner)
     assert only.calls == {}
 
 
 @requirement("MODERN-S-018", "MODERN-S-023", "MODERN-S-024", "MODERN-S-025", "MODERN-B-002")
-def test_a_request_is_known_by_what_it_says_itself(bench: ModernBench) -> None:
-    talks: list[Talk] = []
+def test_a_request_is_known_by_what_it_says_itself(harness: ModernServerHarness) -> None:
+    talks: list[RawExchange] = []
     declared: list[dict[str, Any]] = [{"sampling": {}}, {}, {"roots": {}}]
     for number, capabilities in enumerate(declared):
         info = {"name": f"client {number}", "version": "1"}
         message = modern(1, about=meta(capabilities, clientInfo=info))  # the same id, all the time
-        talk, call = bench.start(message, principal=f"p{number}")
+        talk, call = harness.start(message, principal=f"p{number}")
         assert call.peer.client_capabilities == capabilities
         assert call.peer.client_info == info
         assert call.peer.principal == f"p{number}"
         assert not isinstance(call.peer, Session)
         talks.append(talk)
-    assert bench.server.is_busy
-    assert bench.server.sessions == ()
+    assert harness.server.is_busy
+    assert harness.server.sessions == ()
     assert all(talk.head is None for talk in talks)
 
 
@@ -276,42 +290,42 @@ def test_a_request_is_known_by_what_it_says_itself(bench: ModernBench) -> None:
 @requirement("CANCEL-S-001", "CANCEL-S-004", "CANCEL-S-005", "CANCEL-S-002")
 @pytest.mark.parametrize("streams", [True, False])
 def test_a_client_that_goes_away_has_cancelled(streams: bool) -> None:
-    bench = ModernBench()
+    harness = ModernServerHarness()
     message = modern(1, about={**meta(logLevel="debug"), "progressToken": 1})
-    talk, call = bench.start(message)
-    other, unharmed = bench.start(message)
+    talk, call = harness.start(message)
+    other, unharmed = harness.start(message)
     if streams:
-        bench.do(call.progress, 1)
+        harness.run_action(call.progress, 1)
     body = talk.body
-    talk.gone()
-    assert bench.events == [CallCancelled(call, "the client has closed the response")]
+    talk.lose_connection()
+    assert harness.events == [CallCancelled(call, "the client has closed the response")]
     assert not call.is_running
-    assert bench.do(call.progress, 2) is False
-    assert bench.do(call.notify, "notifications/message", {"level": "error"}) is False
-    assert bench.do(call.respond, {}) is False
+    assert harness.run_action(call.progress, 2) is False
+    assert harness.run_action(call.notify, "notifications/message", {"level": "error"}) is False
+    assert harness.run_action(call.respond, {}) is False
     assert not call.is_above_high_water
     talk.pull()
     assert (talk.body, talk.ended, talk.aborted) == (body, False, False)
-    assert bench.do(unharmed.respond, {}) is True
+    assert harness.run_action(unharmed.respond, {}) is True
     assert other.status == 200
-    bench.wait(100)
-    assert not bench.server.is_busy
-    assert len(bench.events) == 1
+    harness.wait(100)
+    assert not harness.server.is_busy
+    assert len(harness.events) == 1
 
 
 @requirement("CANCEL-B-006")
-def test_an_answer_and_a_cancellation_cross(bench: ModernBench) -> None:
-    talk, call = bench.start()
+def test_an_answer_and_a_cancellation_cross(harness: ModernServerHarness) -> None:
+    talk, call = harness.start()
     talk.reads = False
-    bench.do(call.respond, {})
-    talk.gone()
-    assert bench.events == []
-    assert not bench.server.is_busy
+    harness.run_action(call.respond, {})
+    talk.lose_connection()
+    assert harness.events == []
+    assert not harness.server.is_busy
 
 
-def test_a_client_that_goes_before_its_request_is_complete(bench: ModernBench) -> None:
-    talk = Talk(bench).gone()
-    assert not any(isinstance(event, CallReceived) for event in bench.events)
+def test_a_client_that_goes_before_its_request_is_complete(harness: ModernServerHarness) -> None:
+    talk = RawExchange(harness).lose_connection()
+    assert not any(isinstance(event, CallReceived) for event in harness.events)
     assert talk.head is None
 
 
@@ -319,27 +333,27 @@ def test_a_client_that_goes_before_its_request_is_complete(bench: ModernBench) -
 def test_who_we_are_may_be_kept_to_ourselves() -> None:
     app = modern_app()
     app.anonymous = True
-    bench = ModernBench(app)
+    harness = ModernServerHarness(app)
     for result, shown in (({}, {}), ({"_meta": {"x": 1}}, {"_meta": {"x": 1}})):
-        talk, call = bench.start()
-        bench.do(call.respond, result)
+        talk, call = harness.start()
+        harness.run_action(call.respond, result)
         assert talk.json["result"] == {"resultType": "complete", **shown}
-    assert "_meta" not in bench.ask(modern(1, "server/discover")).json["result"]
+    assert "_meta" not in harness.ask(modern(1, "server/discover")).json["result"]
 
 
 # Ending
 
 
-def test_a_server_that_drains_lets_run_what_runs(bench: ModernBench) -> None:
-    talk, call = bench.start()
-    bench.do(bench.server.drain)
-    expect(bench.ask(modern("n")), 503, "shutting_down", id="n")
+def test_a_server_that_drains_lets_run_what_runs(harness: ModernServerHarness) -> None:
+    talk, call = harness.start()
+    harness.run_action(harness.server.drain)
+    expect(harness.ask(modern("n")), 503, "shutting_down", id="n")
     for method in ("server/discover", "subscriptions/listen"):
-        expect(bench.ask(modern("n", method)), 503, "shutting_down", id="n")
-    assert bench.server.is_busy
-    bench.do(call.respond, {})
+        expect(harness.ask(modern("n", method)), 503, "shutting_down", id="n")
+    assert harness.server.is_busy
+    harness.run_action(call.respond, {})
     assert talk.status == 200
-    assert not bench.server.is_busy
+    assert not harness.server.is_busy
 
 
 @pytest.mark.parametrize("streams", [True, False])
@@ -347,10 +361,10 @@ def test_a_server_that_drains_lets_run_what_runs(bench: ModernBench) -> None:
 def test_what_runs_when_the_server_shuts_down_is_told_so(
     streams: bool, versions: tuple[str, ...]
 ) -> None:
-    bench = ModernBench(stream_after=0 if streams else 1, versions=versions)
-    talk, call = bench.start()
-    bench.do(bench.server.shut_down)
-    assert bench.events == [CallCancelled(call, "the server shuts down")]
+    harness = ModernServerHarness(stream_after=0 if streams else 1, versions=versions)
+    talk, call = harness.start()
+    harness.run_action(harness.server.shut_down)
+    assert harness.events == [CallCancelled(call, "the server shuts down")]
     assert talk.ended
     if streams:
         (answer,) = talk.messages
@@ -358,19 +372,19 @@ def test_what_runs_when_the_server_shuts_down_is_told_so(
         answer = talk.json
         assert talk.status == 503
     assert (answer["id"], answer["error"]["data"]["reason"]) == (1, "shutting_down")
-    assert not bench.server.is_busy
-    assert bench.server.next_deadline() is None
+    assert not harness.server.is_busy
+    assert harness.server.next_deadline() is None
 
 
 def test_many_requests_leave_nothing_behind() -> None:
     app = App("bench")
     app.handler("tools/call")(lambda: None)
-    bench = ModernBench(app)
+    harness = ModernServerHarness(app)
     for id in range(100):
-        talk, call = bench.start(modern(id))
+        talk, call = harness.start(modern(id))
         if id % 2:
-            talk.gone()
+            talk.lose_connection()
         else:
-            bench.do(call.respond, {})
-    assert not bench.server.is_busy
-    assert bench.server.next_deadline() is None
+            harness.run_action(call.respond, {})
+    assert not harness.server.is_busy
+    assert harness.server.next_deadline() is None

@@ -12,13 +12,13 @@ from sansmcp.events import (
     SessionClosed,
 )
 
-from ..bench import LATEST, initialize, notification, request
-from ..pipe_bench import Pipe, reason, result
-from .bench import (
+from ..harness import LATEST, initialize, notification, request
+from ..pipe_harness import Pipe, reason, result
+from .harness import (
     MODERN,
-    heard,
     modern,
     modern_app,
+    notification_from,
 )
 from .lines import TOOLS, cancelled, complete, listening, refusal, told
 
@@ -33,13 +33,13 @@ def test_both_eras_in_one_process() -> None:
     pipe = Pipe(modern_app())
     pipe.say(modern("before")).open("2025-06-18")
     old = pipe.call(1)
-    new = pipe.say(modern(2)).bench.last_call()
+    new = pipe.say(modern(2)).harness.last_call()
     assert (old.peer.revision.name, new.peer.revision.name) == ("2025-06-18", MODERN)
     pipe.say(listening("l", toolsListChanged=True)).output = b""
-    pipe.bench.do(pipe.bench.server.publish, TOOLS)
-    pipe.bench.do(old.respond, {"era": "old"})
-    pipe.bench.do(new.respond, {"era": "new"})
-    assert pipe.settle().said == [
+    pipe.harness.run_action(pipe.harness.server.publish, TOOLS)
+    pipe.harness.run_action(old.respond, {"era": "old"})
+    pipe.harness.run_action(new.respond, {"era": "new"})
+    assert pipe.run_pending().said == [
         told("l"),
         {"jsonrpc": "2.0", "method": TOOLS},
         result(1, {"era": "old"}),
@@ -87,7 +87,7 @@ def test_alone_everything_else_is_of_this_era() -> None:
 def test_an_older_server_tells_its_versions() -> None:
     pipe = Pipe(versions=("2025-06-18", LATEST))
     assert refusal(pipe, modern(1, "server/discover")) == (1, -32022, "unsupported_version")
-    assert pipe.say(heard("notifications/x")).said == []
+    assert pipe.say(notification_from("notifications/x")).said == []
     assert pipe.events == []
     pipe.open().call()
 
@@ -97,44 +97,44 @@ def test_an_older_server_tells_its_versions() -> None:
 
 def test_calls_get_a_moment_when_the_input_ends() -> None:
     pipe = Pipe(modern_app())
-    call = pipe.say(modern(1)).bench.last_call()
+    call = pipe.say(modern(1)).harness.last_call()
     pipe.say(listening("l")).output = b""
     pipe.end()
     assert not pipe.closed
-    pipe.bench.do(call.respond, {})
-    assert pipe.settle().said == [complete(1)]
+    pipe.harness.run_action(call.respond, {})
+    assert pipe.run_pending().said == [complete(1)]
     assert pipe.closed
-    pipe.bench.do(pipe.bench.server.publish, TOOLS)
-    assert pipe.settle().said == []
+    pipe.harness.run_action(pipe.harness.server.publish, TOOLS)
+    assert pipe.run_pending().said == []
 
 
 def test_calls_that_take_too_long_are_left_behind() -> None:
     pipe = Pipe(modern_app(), graceful_timeout=5.0)
-    call = pipe.say(modern(1)).bench.last_call()
+    call = pipe.say(modern(1)).harness.last_call()
     pipe.end().wait(5)
-    assert pipe.bench.events == [CallCancelled(call, "the input has ended")]
+    assert pipe.harness.events == [CallCancelled(call, "the input has ended")]
     assert pipe.closed
-    assert not pipe.bench.server.is_busy
+    assert not pipe.harness.server.is_busy
 
 
 def test_a_client_that_does_not_listen_any_more() -> None:
     pipe = Pipe(modern_app())
-    call = pipe.say(modern(1)).bench.last_call()
+    call = pipe.say(modern(1)).harness.last_call()
     pipe.say(listening("l", toolsListChanged=True))
     pipe.lose()
-    assert pipe.bench.events == [CallCancelled(call, "the output is closed")]
-    pipe.bench.do(pipe.bench.server.publish, TOOLS)
-    pipe.bench.do(pipe.bench.server.shut_down)
+    assert pipe.harness.events == [CallCancelled(call, "the output is closed")]
+    pipe.harness.run_action(pipe.harness.server.publish, TOOLS)
+    pipe.harness.run_action(pipe.harness.server.shut_down)
 
 
 @pytest.mark.both_eras
 def test_what_runs_when_the_server_shuts_down_is_cancelled() -> None:
     pipe = Pipe(modern_app())
-    call = pipe.say(modern(1)).bench.last_call()
+    call = pipe.say(modern(1)).harness.last_call()
     pipe.open()
-    pipe.bench.do(pipe.bench.server.shut_down)
-    assert isinstance(pipe.bench.events[0], CallCancelled)
-    assert pipe.settle().events == [CallCancelled, SessionClosed]
+    pipe.harness.run_action(pipe.harness.server.shut_down)
+    assert isinstance(pipe.harness.events[0], CallCancelled)
+    assert pipe.run_pending().events == [CallCancelled, SessionClosed]
     assert not call.is_running
-    assert not pipe.bench.server.is_busy
+    assert not pipe.harness.server.is_busy
     assert pipe.closed

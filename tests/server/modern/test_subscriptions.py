@@ -9,8 +9,8 @@ import pytest
 from sansmcp import App, Limits, LocalProtocolError
 from sansmcp.meta_keys import LISTEN
 
-from ..bench import STREAM, Talk, expect, methods
-from .bench import SUBSCRIPTION_ID, ModernBench, meta, modern, modern_app
+from ..harness import STREAM, RawExchange, expect, methods
+from .harness import SUBSCRIPTION_ID, ModernServerHarness, meta, modern, modern_app
 
 requirement = pytest.mark.requirement
 
@@ -28,28 +28,28 @@ EVERYTHING = {
 
 
 @pytest.fixture
-def bench() -> ModernBench:
-    return ModernBench(modern_app())
+def harness() -> ModernServerHarness:
+    return ModernServerHarness(modern_app())
 
 
 def listening(id: Any, **notifications: Any) -> dict[str, Any]:
     return modern(id, LISTEN, notifications=notifications)
 
 
-def listen(bench: ModernBench, id: Any = "l", **notifications: Any) -> Talk:
-    talk = bench.ask(listening(id, **notifications))
+def listen(harness: ModernServerHarness, id: Any = "l", **notifications: Any) -> RawExchange:
+    talk = harness.ask(listening(id, **notifications))
     assert talk.status == 200
     return talk
 
 
-def publish(bench: ModernBench, method: str, **params: Any) -> None:
-    bench.do(bench.server.publish, method, params or None)
+def publish(harness: ModernServerHarness, method: str, **params: Any) -> None:
+    harness.run_action(harness.server.publish, method, params or None)
 
 
-def publish_all(bench: ModernBench) -> None:
+def publish_all(harness: ModernServerHarness) -> None:
     for method in (TOOLS, PROMPTS, RESOURCES):
-        publish(bench, method)
-    publish(bench, UPDATED, uri="test://a")
+        publish(harness, method)
+    publish(harness, UPDATED, uri="test://a")
 
 
 # The acknowledgement
@@ -57,12 +57,12 @@ def publish_all(bench: ModernBench) -> None:
 
 @requirement("SUBS-S-003", "SUBS-S-004", "SUBS-S-006", "SUBS-S-007", "SUBS-S-008", "MODERN-S-012")
 @pytest.mark.parametrize("id", [1, "1", 0, ""])
-def test_the_stream_begins_with_what_will_be_told(bench: ModernBench, id: Any) -> None:
-    publish_all(bench)
-    talk = listen(bench, id, **EVERYTHING)
+def test_the_stream_begins_with_what_will_be_told(harness: ModernServerHarness, id: Any) -> None:
+    publish_all(harness)
+    talk = listen(harness, id, **EVERYTHING)
     assert talk.header("content-type") == STREAM
     assert talk.header("x-accel-buffering") == "no"
-    publish(bench, TOOLS)
+    publish(harness, TOOLS)
     about = {SUBSCRIPTION_ID: id}
     assert talk.messages == [
         {
@@ -75,11 +75,11 @@ def test_the_stream_begins_with_what_will_be_told(bench: ModernBench, id: Any) -
     assert all(event.id is None for event in talk.events)
     tagged = [message["params"]["_meta"][SUBSCRIPTION_ID] for message in talk.messages]
     assert [type(each) for each in tagged] == [type(id)] * 2
-    bench.wait(1000)
+    harness.wait(1000)
     assert not talk.ended
     assert talk.body.endswith(b":\n\n")
-    assert bench.events == []
-    assert not bench.server.is_busy
+    assert harness.events == []
+    assert not harness.server.is_busy
 
 
 @requirement("SUBS-S-006")
@@ -97,36 +97,38 @@ def test_the_stream_begins_with_what_will_be_told(bench: ModernBench, id: Any) -
 def test_what_the_server_cannot_tell_is_left_out(
     capabilities: dict[str, Any], honoured: dict[str, Any]
 ) -> None:
-    bench = ModernBench(App("bench", capabilities=capabilities))
-    talk = listen(bench, **EVERYTHING, somethingElse=True)
+    harness = ModernServerHarness(App("bench", capabilities=capabilities))
+    talk = listen(harness, **EVERYTHING, somethingElse=True)
     assert talk.messages[0]["params"]["notifications"] == honoured
     before = len(talk.messages)
-    publish_all(bench)
+    publish_all(harness)
     assert len(talk.messages) == before + len(honoured)
 
 
 @requirement("SUBS-S-001")
 @pytest.mark.parametrize("nothing", [{}, dict.fromkeys(EVERYTHING, False), {"toolsListChanged": 1}])
-def test_who_asks_for_nothing_is_told_nothing(bench: ModernBench, nothing: dict[str, Any]) -> None:
-    talk = listen(bench, **nothing)
+def test_who_asks_for_nothing_is_told_nothing(
+    harness: ModernServerHarness, nothing: dict[str, Any]
+) -> None:
+    talk = listen(harness, **nothing)
     assert talk.messages[0]["params"]["notifications"] == {}
-    publish_all(bench)
+    publish_all(harness)
     assert methods(talk) == [ACKNOWLEDGED]
     assert not talk.ended
 
 
 @pytest.mark.parametrize("notifications", [None, [], "x", True])
-def test_a_filter_that_is_none(bench: ModernBench, notifications: Any) -> None:
-    talk = bench.ask(modern(1, LISTEN, notifications=notifications))
+def test_a_filter_that_is_none(harness: ModernServerHarness, notifications: Any) -> None:
+    talk = harness.ask(modern(1, LISTEN, notifications=notifications))
     expect(talk, 400, "invalid_params", -32602, id=1)
 
 
-def test_no_filter_at_all(bench: ModernBench) -> None:
-    expect(bench.ask(modern(1, LISTEN)), 400, "invalid_params", -32602, id=1)
+def test_no_filter_at_all(harness: ModernServerHarness) -> None:
+    expect(harness.ask(modern(1, LISTEN)), 400, "invalid_params", -32602, id=1)
 
 
-def test_a_client_that_takes_no_streams(bench: ModernBench) -> None:
-    talk = bench.ask(listening(1), {"accept": "application/json"})
+def test_a_client_that_takes_no_streams(harness: ModernServerHarness) -> None:
+    talk = harness.ask(listening(1), {"accept": "application/json"})
     expect(talk, 406, "not_acceptable")
 
 
@@ -135,18 +137,18 @@ def test_a_client_that_takes_no_streams(bench: ModernBench) -> None:
 
 @requirement("SUBS-S-001", "SUBS-S-014", "SUBS-S-013")
 @pytest.mark.both_eras
-def test_each_is_told_what_it_has_asked_for_once(bench: ModernBench) -> None:
-    session = bench.open_session()
-    tools = listen(bench, 1, toolsListChanged=True)
-    both = listen(bench, 1, toolsListChanged=True, promptsListChanged=True)
-    uris = listen(bench, 1, resourceSubscriptions=["test://a"])
-    running, _ = bench.start()
-    publish_all(bench)
+def test_each_is_told_what_it_has_asked_for_once(harness: ModernServerHarness) -> None:
+    session = harness.open_session()
+    tools = listen(harness, 1, toolsListChanged=True)
+    both = listen(harness, 1, toolsListChanged=True, promptsListChanged=True)
+    uris = listen(harness, 1, resourceSubscriptions=["test://a"])
+    running, _ = harness.start()
+    publish_all(harness)
     assert methods(tools) == [ACKNOWLEDGED, TOOLS]
     assert methods(both) == [ACKNOWLEDGED, TOOLS, PROMPTS]
     assert methods(uris) == [ACKNOWLEDGED, UPDATED]
     assert running.head is None
-    assert methods(bench.get(session)) == [TOOLS, PROMPTS, RESOURCES]
+    assert methods(harness.get(session)) == [TOOLS, PROMPTS, RESOURCES]
 
 
 @requirement("SUBS-S-002")
@@ -166,50 +168,50 @@ def test_each_is_told_what_it_has_asked_for_once(bench: ModernBench) -> None:
         (["test://a"], False),
     ],
 )
-def test_resources_are_told_by_uri(bench: ModernBench, uri: Any, told: bool) -> None:
-    talk = listen(bench, resourceSubscriptions=["test://a", "test://b/", 5, None])
+def test_resources_are_told_by_uri(harness: ModernServerHarness, uri: Any, told: bool) -> None:
+    talk = listen(harness, resourceSubscriptions=["test://a", "test://b/", 5, None])
     honoured = {"resourceSubscriptions": ["test://a", "test://b/"]}
     assert talk.messages[0]["params"]["notifications"] == honoured
-    publish(bench, UPDATED, uri=uri)
+    publish(harness, UPDATED, uri=uri)
     assert methods(talk) == [ACKNOWLEDGED] + [UPDATED] * told
 
 
-def test_a_resource_without_a_name_is_nobodys(bench: ModernBench) -> None:
-    talk = listen(bench, resourceSubscriptions=["test://a"])
-    publish(bench, UPDATED)
+def test_a_resource_without_a_name_is_nobodys(harness: ModernServerHarness) -> None:
+    talk = listen(harness, resourceSubscriptions=["test://a"])
+    publish(harness, UPDATED)
     assert methods(talk) == [ACKNOWLEDGED]
 
 
-def test_a_resource_that_is_named_twice_is_told_once(bench: ModernBench) -> None:
-    talk = listen(bench, resourceSubscriptions=["test://a", "test://a", "test://a/", "test://"])
-    other = listen(bench, 2, resourceSubscriptions=["test://a"])
-    publish(bench, UPDATED, uri="test://a/b")
+def test_a_resource_that_is_named_twice_is_told_once(harness: ModernServerHarness) -> None:
+    talk = listen(harness, resourceSubscriptions=["test://a", "test://a", "test://a/", "test://"])
+    other = listen(harness, 2, resourceSubscriptions=["test://a"])
+    publish(harness, UPDATED, uri="test://a/b")
     assert methods(talk) == methods(other) == [ACKNOWLEDGED, UPDATED]
-    talk.gone()
-    publish(bench, UPDATED, uri="test://a")
+    talk.lose_connection()
+    publish(harness, UPDATED, uri="test://a")
     assert methods(other) == [ACKNOWLEDGED, UPDATED, UPDATED]
     assert methods(talk) == [ACKNOWLEDGED, UPDATED]
 
 
 def test_one_listener_is_told_of_so_many_resources_only() -> None:
-    bench = ModernBench(modern_app(), limits=Limits(max_resources_per_subscription=2))
-    talk = listen(bench, resourceSubscriptions=["test://a", "test://b", "test://c"])
+    harness = ModernServerHarness(modern_app(), limits=Limits(max_resources_per_subscription=2))
+    talk = listen(harness, resourceSubscriptions=["test://a", "test://b", "test://c"])
     honoured = {"resourceSubscriptions": ["test://a", "test://b"]}
     assert talk.messages[0]["params"]["notifications"] == honoured
-    publish(bench, UPDATED, uri="test://c")
+    publish(harness, UPDATED, uri="test://c")
     assert methods(talk) == [ACKNOWLEDGED]
 
 
 @pytest.mark.parametrize("uris", [None, "test://a", {}, True])
-def test_resources_that_are_no_list(bench: ModernBench, uris: Any) -> None:
-    talk = listen(bench, resourceSubscriptions=uris)
+def test_resources_that_are_no_list(harness: ModernServerHarness, uris: Any) -> None:
+    talk = listen(harness, resourceSubscriptions=uris)
     assert talk.messages[0]["params"]["notifications"] == {}
 
 
 @requirement("SUBS-S-007")
-def test_what_a_notification_says_is_kept(bench: ModernBench) -> None:
-    talk = listen(bench, 7, **EVERYTHING)
-    publish(bench, UPDATED, uri="test://a", title="A", _meta={"mine": 1, SUBSCRIPTION_ID: "x"})
+def test_what_a_notification_says_is_kept(harness: ModernServerHarness) -> None:
+    talk = listen(harness, 7, **EVERYTHING)
+    publish(harness, UPDATED, uri="test://a", title="A", _meta={"mine": 1, SUBSCRIPTION_ID: "x"})
     assert talk.messages[1]["params"] == {
         "uri": "test://a",
         "title": "A",
@@ -217,80 +219,80 @@ def test_what_a_notification_says_is_kept(bench: ModernBench) -> None:
     }
 
 
-def test_only_changes_can_be_published(bench: ModernBench) -> None:
+def test_only_changes_can_be_published(harness: ModernServerHarness) -> None:
     for method in (ACKNOWLEDGED, "notifications/message", "tools/list", "notifications/cancelled"):
         with pytest.raises(LocalProtocolError, match="listen"):
-            bench.server.publish(method, now=0)
+            harness.server.publish(method, now=0)
     with pytest.raises(LocalProtocolError, match="JSON"):
-        bench.server.publish(TOOLS, {"x": object()}, now=0)
+        harness.server.publish(TOOLS, {"x": object()}, now=0)
 
 
 # Its end
 
 
 @requirement("SUBS-S-009", "SUBS-S-013", "CANCEL-S-005")
-def test_a_client_ends_it_by_going_away(bench: ModernBench) -> None:
-    talk = listen(bench, **EVERYTHING)
+def test_a_client_ends_it_by_going_away(harness: ModernServerHarness) -> None:
+    talk = listen(harness, **EVERYTHING)
     body = talk.body
-    talk.gone()
-    publish_all(bench)
-    bench.do(bench.server.shut_down)
+    talk.lose_connection()
+    publish_all(harness)
+    harness.run_action(harness.server.shut_down)
     talk.pull()
     assert (talk.body, talk.ended) == (body, False)
-    assert bench.events == []
+    assert harness.events == []
 
 
 @requirement("SUBS-S-010", "SUBS-S-011", "SUBS-S-012", "CANCEL-S-002", "JSONRPC-S-002")
 @pytest.mark.parametrize("id", [1, "1"])
-def test_a_server_ends_it_with_a_result(bench: ModernBench, id: Any) -> None:
-    talk = listen(bench, id, **EVERYTHING)
-    other = listen(bench, "other")
-    bench.do(bench.server.drain)
-    publish(bench, TOOLS)
-    bench.do(bench.server.shut_down)
+def test_a_server_ends_it_with_a_result(harness: ModernServerHarness, id: Any) -> None:
+    talk = listen(harness, id, **EVERYTHING)
+    other = listen(harness, "other")
+    harness.run_action(harness.server.drain)
+    publish(harness, TOOLS)
+    harness.run_action(harness.server.shut_down)
     result = {"resultType": "complete", "_meta": {SUBSCRIPTION_ID: id}}
     assert talk.messages[2:] == [{"jsonrpc": "2.0", "id": id, "result": result}]
     assert methods(talk) == [ACKNOWLEDGED, TOOLS, "answer"]
     assert (talk.ended, talk.aborted) == (True, False)
     assert methods(other) == [ACKNOWLEDGED, "answer"]
-    publish_all(bench)
+    publish_all(harness)
     assert methods(other) == [ACKNOWLEDGED, "answer"]
-    assert bench.server.next_deadline() is None
+    assert harness.server.next_deadline() is None
 
 
 def test_a_client_that_does_not_read_is_let_go() -> None:
     """What it misses it has to find out for itself: a clean end would look like nothing missed."""
-    bench = ModernBench(modern_app(), limits=Limits(max_unsent_bytes=200))
-    slow, quick = (listen(bench, 1, toolsListChanged=True) for _ in range(2))
+    harness = ModernServerHarness(modern_app(), limits=Limits(max_unsent_bytes=200))
+    slow, quick = (listen(harness, 1, toolsListChanged=True) for _ in range(2))
     slow.reads = False
     for _ in range(10):
-        publish(bench, TOOLS)
+        publish(harness, TOOLS)
     assert len(quick.messages) == 11
     slow.reads = True
     slow.pull()
     assert slow.aborted
     assert not slow.ended
     assert len(slow.messages) < 11
-    publish(bench, TOOLS)
+    publish(harness, TOOLS)
     assert len(quick.messages) == 12
 
 
 def test_only_so_many_may_listen() -> None:
-    bench = ModernBench(modern_app(), limits=Limits(max_subscriptions=2))
-    first = listen(bench, 1)
-    listen(bench, 2)
-    expect(bench.ask(listening(3)), 503, "too_many_subscriptions", id=3)
-    first.gone()
-    listen(bench, 4)
+    harness = ModernServerHarness(modern_app(), limits=Limits(max_subscriptions=2))
+    first = listen(harness, 1)
+    listen(harness, 2)
+    expect(harness.ask(listening(3)), 503, "too_many_subscriptions", id=3)
+    first.lose_connection()
+    listen(harness, 4)
 
 
-def test_a_listener_is_refused_like_any_request(bench: ModernBench) -> None:
+def test_a_listener_is_refused_like_any_request(harness: ModernServerHarness) -> None:
     expect(
-        bench.ask(listening(1), {"mcp-method": "tools/list"}),
+        harness.ask(listening(1), {"mcp-method": "tools/list"}),
         400,
         "header_mismatch",
         -32020,
         id=1,
     )
-    bench.ask(modern(2, LISTEN, about=meta(logLevel="debug"), notifications={}))
-    assert bench.server.next_deadline() is not None
+    harness.ask(modern(2, LISTEN, about=meta(logLevel="debug"), notifications={}))
+    assert harness.server.next_deadline() is not None

@@ -10,13 +10,13 @@ from sansmcp import RemoteProtocolError
 from sansmcp.http import BodyData, BodyEnd, RequestHead, RequestPart, ResponseHead, ResponsePart
 from sansmcp.http11.message_parser import RequestParser, ResponseParser
 
-from . import bench
+from . import harness
 
 CHUNKED = b"200 OK\r\ntransfer-encoding: Chunked"
 
 
 def reader() -> ResponseParser:
-    return ResponseParser(bench.HTTP11.read_response_head, 1000)
+    return ResponseParser(harness.HTTP11.read_response_head, 1000)
 
 
 def parts(
@@ -134,7 +134,7 @@ IN_CHUNKS = b"POST /mcp HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\
 
 
 def request_reader(limit: int) -> RequestParser:
-    return RequestParser(bench.HTTP11.read_request_head, limit)
+    return RequestParser(harness.HTTP11.read_request_head, limit)
 
 
 @pytest.mark.parametrize("size", [1, 1000])

@@ -8,50 +8,52 @@ from hypothesis import strategies as st
 
 from sansmcp import Limits
 
-from .bench import HEADERS, INITIALIZE, PING, Bench, chunked, peer_loses_interest, post
+from .harness import HEADERS, INITIALIZE, PING, ConnectionHarness, chunked, close_peer_sending, post
 
 # Refusals
 
 
 @pytest.mark.parametrize("size", [1, 100, None])
 def test_a_refused_request_gets_its_answer_whatever_it_still_sends(size: int | None) -> None:
-    bench = Bench(limits=Limits(max_message_bytes=1000))
-    bench.feed(post(b"x" * 5000)[:-10], size)
-    answer = bench.answer()
+    harness = ConnectionHarness(limits=Limits(max_message_bytes=1000))
+    harness.feed(post(b"x" * 5000)[:-10], size)
+    answer = harness.answer()
     assert (answer.status, answer.reason) == (413, "message_too_large")
-    bench.feed(b"x" * 1_000_000, 65536)
-    assert not bench.closed
-    peer_loses_interest(bench)
-    assert bench.closed
-    assert len(bench.answers()) == 1
+    harness.feed(b"x" * 1_000_000, 65536)
+    assert not harness.closed
+    close_peer_sending(harness)
+    assert harness.closed
+    assert len(harness.answers()) == 1
 
 
-def test_a_refused_request_whose_body_is_garbage_still_gets_its_answer(bench: Bench) -> None:
+def test_a_refused_request_whose_body_is_garbage_still_gets_its_answer(
+    harness: ConnectionHarness,
+) -> None:
     request = chunked(PING).replace(b"/mcp", b"/nope").replace(b"\r\n7\r\n", b"\r\nzz\r\n", 1)
-    bench.feed(request)
-    assert bench.answer().status == 404
-    assert bench.answer().headers[b"connection"] == b"close"
-    bench.feed(b"more")
-    assert not bench.closed
-    bench.wait(2)
-    assert bench.closed
+    harness.feed(request)
+    assert harness.answer().status == 404
+    assert harness.answer().headers[b"connection"] == b"close"
+    harness.feed(b"more")
+    assert not harness.closed
+    harness.wait(2)
+    assert harness.closed
 
 
-def test_a_refusal_of_a_complete_request_keeps_the_connection(bench: Bench) -> None:
-    bench.feed(post(PING, path=b"/nope"))
-    assert bench.answer().status == 404
-    assert b"connection" not in bench.answer().headers
-    bench.feed(post(INITIALIZE))
-    assert [answer.status for answer in bench.answers()] == [404, 200]
+def test_a_refusal_of_a_complete_request_keeps_the_connection(harness: ConnectionHarness) -> None:
+    harness.feed(post(PING, path=b"/nope"))
+    assert harness.answer().status == 404
+    assert b"connection" not in harness.answer().headers
+    harness.feed(post(INITIALIZE))
+    assert [answer.status for answer in harness.answers()] == [404, 200]
 
 
-def test_the_body_of_a_refusal_is_not_sent_to_head(bench: Bench) -> None:
-    bench.feed(b"HEAD /mcp HTTP/1.1\r\nhost: localhost\r\n\r\n")
-    answer = bench.answer("HEAD")
+def test_the_body_of_a_refusal_is_not_sent_to_head(harness: ConnectionHarness) -> None:
+    harness.feed(b"HEAD /mcp HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    answer = harness.answer("HEAD")
     assert (answer.status, answer.body) == (405, b"")
     assert int(answer.headers[b"content-length"]) > 0
-    bench.feed(post(INITIALIZE))
-    assert [a.status for a in bench.answers("HEAD", "POST")] == [405, 200]
+    harness.feed(post(INITIALIZE))
+    assert [a.status for a in harness.answers("HEAD", "POST")] == [405, 200]
 
 
 # Hostile bytes
@@ -97,15 +99,15 @@ def test_what_is_no_http_is_refused_and_the_connection_closed(
 ) -> None:
     if size == 1 and len(data) > 100_000:
         return  # the same bytes in 300,000 pieces say nothing new
-    bench = Bench().feed(data, size)
-    if bench.sent:
-        answer = bench.answer()
+    harness = ConnectionHarness().feed(data, size)
+    if harness.sent:
+        answer = harness.answer()
         assert answer.status in (400, 431, 501, 505)
         assert answer.reason in ("malformed_http", "head_too_large")
         assert answer.headers[b"connection"] == b"close"
-    bench.wait(100)
-    assert bench.closed
-    assert bench.sent or len(data) < 40  # only an incomplete head goes without an answer
+    harness.wait(100)
+    assert harness.closed
+    assert harness.sent or len(data) < 40  # only an incomplete head goes without an answer
 
 
 @pytest.mark.parametrize("size", [1, None])
@@ -124,11 +126,13 @@ def test_what_is_no_http_is_refused_and_the_connection_closed(
 )
 def test_a_target_whose_host_is_malformed_is_refused(target: bytes, size: int | None) -> None:
     """Row B0 of the review: one such request ended trio and blocking servers."""
-    bench = Bench().feed(b"POST " + target + b" HTTP/1.1\r\n" + HEADERS + b"\r\n", size)
-    assert bench.answer().status in (400, 403)
-    assert bench.answer().reason in ("malformed_http", "host_not_allowed")
-    peer_loses_interest(bench)
-    assert bench.closed
+    harness = ConnectionHarness().feed(
+        b"POST " + target + b" HTTP/1.1\r\n" + HEADERS + b"\r\n", size
+    )
+    assert harness.answer().status in (400, 403)
+    assert harness.answer().reason in ("malformed_http", "host_not_allowed")
+    close_peer_sending(harness)
+    assert harness.closed
 
 
 @pytest.mark.parametrize(
@@ -155,8 +159,8 @@ def test_chunks_that_are_not_as_they_should_be_are_refused_at_once(
 ) -> None:
     """Row B11 of the review: a bare LF waited for the time limit, and trailers were not read."""
     head = b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"transfer-encoding: chunked\r\n\r\n"
-    bench = Bench().feed(head + body, size)
-    assert (bench.answer().status, bench.answer().reason) == (400, "malformed_http")
+    harness = ConnectionHarness().feed(head + body, size)
+    assert (harness.answer().status, harness.answer().reason) == (400, "malformed_http")
 
 
 @pytest.mark.requirement("HEADERS-S-019")
@@ -167,29 +171,31 @@ def test_heads_are_bounded_in_any_pieces(size: int | None) -> None:
     end = b"\r\n\r\n"
     fits = start + b"y" * (1000 - len(start) - len(end)) + end
     assert len(fits) == 1000
-    bench = Bench(limits=limits).feed(fits, size)
-    assert bench.answer("GET").status == 400
-    bench = Bench(limits=limits).feed(fits.replace(b"yy", b"yyy", 1), size)
-    answer = bench.answer("GET")
+    harness = ConnectionHarness(limits=limits).feed(fits, size)
+    assert harness.answer("GET").status == 400
+    harness = ConnectionHarness(limits=limits).feed(fits.replace(b"yy", b"yyy", 1), size)
+    answer = harness.answer("GET")
     assert (answer.status, answer.reason) == (431, "head_too_large")
-    bench = Bench(limits=limits).feed(post(INITIALIZE) + fits.replace(b"yy", b"yyy", 1), size)
-    assert [answer.status for answer in bench.answers("POST", "GET")] == [200, 431]
+    harness = ConnectionHarness(limits=limits).feed(
+        post(INITIALIZE) + fits.replace(b"yy", b"yyy", 1), size
+    )
+    assert [answer.status for answer in harness.answers("POST", "GET")] == [200, 431]
 
 
 def test_heads_that_come_with_the_body_before_are_bounded() -> None:
-    bench = Bench(limits=Limits(max_head_bytes=1000))
+    harness = ConnectionHarness(limits=Limits(max_head_bytes=1000))
     before = post(INITIALIZE)
-    bench.feed(before[:-5]).feed(before[-5:] + b"GET /mcp HTTP/1.1\r\nx: " + b"y" * 1000)
-    assert [answer.status for answer in bench.answers("POST", "GET")] == [200, 431]
+    harness.feed(before[:-5]).feed(before[-5:] + b"GET /mcp HTTP/1.1\r\nx: " + b"y" * 1000)
+    assert [answer.status for answer in harness.answers("POST", "GET")] == [200, 431]
 
 
-def test_header_lines_are_bounded(bench: Bench) -> None:
+def test_header_lines_are_bounded(harness: ConnectionHarness) -> None:
     lines = b"".join(b"x-%d: y\r\n" % number for number in range(99))
-    bench.feed(b"GET /mcp HTTP/1.1\r\nhost: localhost\r\n" + lines + b"\r\n")
-    assert bench.answer("GET").status == 400
-    bench = Bench()
-    bench.feed(b"GET /mcp HTTP/1.1\r\nhost: localhost\r\nx: y\r\n" + lines + b"\r\n")
-    answer = bench.answer("GET")
+    harness.feed(b"GET /mcp HTTP/1.1\r\nhost: localhost\r\n" + lines + b"\r\n")
+    assert harness.answer("GET").status == 400
+    harness = ConnectionHarness()
+    harness.feed(b"GET /mcp HTTP/1.1\r\nhost: localhost\r\nx: y\r\n" + lines + b"\r\n")
+    answer = harness.answer("GET")
     assert (answer.status, answer.reason) == (431, "head_too_large")
 
 
@@ -198,16 +204,16 @@ def test_header_lines_are_bounded(bench: Bench) -> None:
 
 @given(data=st.binary(max_size=300), size=st.integers(1, 50))
 def test_garbage_is_refused_or_waited_for(data: bytes, size: int) -> None:
-    bench = Bench().feed(data, size)
-    bench.wait(200)
-    assert bench.closed
-    assert bench.server.sessions == ()
+    harness = ConnectionHarness().feed(data, size)
+    harness.wait(200)
+    assert harness.closed
+    assert harness.server.sessions == ()
 
 
-def outcome(bench: Bench) -> tuple[int, bytes | str] | None:
-    if not bench.sent:
+def outcome(harness: ConnectionHarness) -> tuple[int, bytes | str] | None:
+    if not harness.sent:
         return None
-    answer = bench.answers()[0]
+    answer = harness.answers()[0]
     return (answer.status, answer.body if answer.status == 200 else answer.reason)
 
 
@@ -221,7 +227,7 @@ def outcome(bench: Bench) -> tuple[int, bytes | str] | None:
 def test_damaged_requests_do_not_depend_on_pieces(place: int, junk: bytes, size: int) -> None:
     request = post(INITIALIZE)
     damaged = request[:place] + junk + request[place:]
-    whole, pieces = Bench().feed(damaged), Bench().feed(damaged, size)
+    whole, pieces = ConnectionHarness().feed(damaged), ConnectionHarness().feed(damaged, size)
     whole.wait(200)
     pieces.wait(200)
     assert outcome(whole) == outcome(pieces)

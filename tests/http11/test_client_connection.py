@@ -21,7 +21,7 @@ from sansmcp.effects import OpenExchange
 from sansmcp.events import CallFailed, ClientEvent, Closed, Connected
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 
-from . import bench
+from . import harness
 
 requirement = pytest.mark.requirement
 
@@ -31,7 +31,7 @@ ANSWER = (
 )
 
 
-class Bench:
+class ClientConnectionHarness:
     """A client that has begun its handshake on one connection."""
 
     def __init__(self, **settings: Any) -> None:
@@ -41,28 +41,28 @@ class Bench:
             jitter=lambda: 0.5,
             standalone_stream=False,
             reconnect=ReconnectPolicy(max_attempts=0),  # the first failure is the last
-            http11=bench.HTTP11,
+            http11=harness.HTTP11,
             **settings,
         )
         self.connection = ClientConnection(self.client)
         self.events: list[ClientEvent] = []
         self.effects: list[OpenExchange] = []
         self.client.start(now=0)
-        self.settle()
+        self.run_pending()
         self.sent = self.connection.begin(self.effects.pop())
 
-    def settle(self) -> None:
+    def run_pending(self) -> None:
         while not isinstance(effect := self.client.next_effect(), Idle):
             if isinstance(effect, OpenExchange):
                 self.effects.append(effect)
         while not isinstance(event := self.client.next_event(), Idle):
             self.events.append(event)
 
-    def feed(self, data: bytes, size: int | None = None) -> Bench:
+    def feed(self, data: bytes, size: int | None = None) -> ClientConnectionHarness:
         size = size or max(1, len(data))
         for start in range(0, len(data), size):
             self.connection.receive_data(data[start : start + size], now=0)
-            self.settle()
+            self.run_pending()
         return self
 
     @property
@@ -86,7 +86,7 @@ def response(body: bytes = ANSWER, extra: bytes = b"", status: bytes = b"200 OK"
 @requirement("HEADERS-B-009")
 @pytest.mark.parametrize("spelled", [bytes.lower, bytes.title, bytes.upper])
 def test_names_of_headers_have_no_case(spelled: Callable[[bytes], bytes]) -> None:
-    bench = Bench()
+    harness = ClientConnectionHarness()
     head = b"HTTP/1.1 200 OK\r\n"
     for name, value in (
         (b"content-type", b"application/json"),
@@ -94,85 +94,87 @@ def test_names_of_headers_have_no_case(spelled: Callable[[bytes], bytes]) -> Non
         (b"content-length", b"%d" % len(ANSWER)),
     ):
         head += spelled(name) + b": " + value + b"\r\n"
-    bench.feed(head + b"\r\n" + ANSWER)
-    (effect,) = bench.effects
+    harness.feed(head + b"\r\n" + ANSWER)
+    (effect,) = harness.effects
     assert (b"mcp-session-id", b"the-session") in effect.head.headers
 
 
 def test_the_request() -> None:
-    bench = Bench(headers=((b"x-custom", b"y"),))
-    head, _, body = bench.sent.partition(b"\r\n\r\n")
+    harness = ClientConnectionHarness(headers=((b"x-custom", b"y"),))
+    head, _, body = harness.sent.partition(b"\r\n\r\n")
     lines = head.lower().split(b"\r\n")
     assert head.startswith(b"POST /mcp?x=1 HTTP/1.1\r\n")
     assert b"host: localhost:81" in lines
     assert b"content-length: %d" % len(body) in lines
     assert b"x-custom: y" in lines
     assert body.startswith(b'{"jsonrpc":"2.0","id":0,"method":"initialize"')
-    assert not bench.connection.is_done
+    assert not harness.connection.is_done
 
 
 @pytest.mark.parametrize("size", [1, 3, 50, None])
 def test_a_response_in_any_pieces_and_the_connection_again(size: int | None) -> None:
-    bench = Bench().feed(response(), size)
-    assert bench.connection.is_done
-    assert bench.connection.is_reusable
-    bench.connection.begin(bench.effects.pop())
-    bench.feed(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n", size)
-    assert isinstance(bench.events[0], Connected)
-    bench.client.close(now=0)
+    harness = ClientConnectionHarness().feed(response(), size)
+    assert harness.connection.is_done
+    assert harness.connection.is_reusable
+    harness.connection.begin(harness.effects.pop())
+    harness.feed(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n", size)
+    assert isinstance(harness.events[0], Connected)
+    harness.client.close(now=0)
 
 
 @pytest.mark.parametrize("size", [1, None])
 def test_interim_responses_are_skipped(size: int | None) -> None:
-    bench = Bench().feed(
+    harness = ClientConnectionHarness().feed(
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nlink: x\r\n\r\n" + response(), size
     )
-    assert bench.connection.is_reusable
+    assert harness.connection.is_reusable
 
 
 @pytest.mark.parametrize("size", [1, None])
 @pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
 def test_a_response_without_a_body_ends_with_its_head(status: bytes, size: int | None) -> None:
     """RFC 9112 section 6.3: it has no content-length either, and the connection stays open."""
-    bench = Bench().feed(b"HTTP/1.1 " + status + b"\r\n\r\n", size)
-    assert bench.connection.is_done
-    assert bench.connection.is_reusable
+    harness = ClientConnectionHarness().feed(b"HTTP/1.1 " + status + b"\r\n\r\n", size)
+    assert harness.connection.is_done
+    assert harness.connection.is_reusable
 
 
 @pytest.mark.parametrize("extra", [b"connection: close\r\n"])
 def test_a_connection_that_is_to_be_closed_is_not_used_again(extra: bytes) -> None:
-    bench = Bench().feed(response(extra=extra))
-    assert bench.connection.is_done
-    assert not bench.connection.is_reusable
+    harness = ClientConnectionHarness().feed(response(extra=extra))
+    assert harness.connection.is_done
+    assert not harness.connection.is_reusable
     with pytest.raises(LocalProtocolError):
-        bench.connection.begin(bench.effects.pop())
+        harness.connection.begin(harness.effects.pop())
 
 
 def test_a_busy_connection_takes_no_second_exchange() -> None:
-    bench = Bench()
+    harness = ClientConnectionHarness()
     effect = OpenExchange(exchange=9, url="http://h/", head=None, body=b"")  # type: ignore[arg-type]
     with pytest.raises(LocalProtocolError):
-        bench.connection.begin(effect)
+        harness.connection.begin(effect)
 
 
 def test_bytes_after_the_response_spoil_the_connection() -> None:
-    bench = Bench().feed(response() + b"HTTP/1.1 200 OK\r\n")
-    assert bench.connection.is_done
-    assert not bench.connection.is_reusable
-    bench.feed(b"more")
-    bench.connection.receive_eof(now=0)
-    bench.connection.connection_lost("again", now=0)
-    assert bench.events == []
+    harness = ClientConnectionHarness().feed(response() + b"HTTP/1.1 200 OK\r\n")
+    assert harness.connection.is_done
+    assert not harness.connection.is_reusable
+    harness.feed(b"more")
+    harness.connection.receive_eof(now=0)
+    harness.connection.connection_lost("again", now=0)
+    assert harness.events == []
 
 
 def test_a_body_that_ends_with_the_connection() -> None:
-    bench = Bench().feed(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n" + ANSWER)
-    assert not bench.connection.is_done
-    bench.connection.receive_eof(now=0)
-    bench.settle()
-    assert bench.connection.is_done
-    assert not bench.connection.is_reusable
-    assert bench.effects
+    harness = ClientConnectionHarness().feed(
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n" + ANSWER
+    )
+    assert not harness.connection.is_done
+    harness.connection.receive_eof(now=0)
+    harness.run_pending()
+    assert harness.connection.is_done
+    assert not harness.connection.is_reusable
+    assert harness.effects
 
 
 @pytest.mark.parametrize(
@@ -185,12 +187,12 @@ def test_a_body_that_ends_with_the_connection() -> None:
     ],
 )
 def test_a_response_that_breaks_off(data: bytes, reason: str) -> None:
-    bench = Bench().feed(data)
-    bench.connection.receive_eof(now=0)
-    bench.settle()
-    assert reason in bench.failure
-    assert bench.connection.is_done
-    assert not bench.connection.is_reusable
+    harness = ClientConnectionHarness().feed(data)
+    harness.connection.receive_eof(now=0)
+    harness.run_pending()
+    assert reason in harness.failure
+    assert harness.connection.is_done
+    assert not harness.connection.is_reusable
 
 
 @pytest.mark.parametrize("size", [1, None])
@@ -198,35 +200,35 @@ def test_a_response_that_breaks_off(data: bytes, reason: str) -> None:
     "data", [b"SSH-2.0-OpenSSH\r\n\r\n", b"\x15\x03\x01\n\n", b"HTTP/1.1 200 OK\r\nbad\r\n\r\n"]
 )
 def test_what_is_no_http(data: bytes, size: int | None) -> None:
-    assert "not HTTP/1.1" in Bench().feed(data, size).failure
+    assert "not HTTP/1.1" in ClientConnectionHarness().feed(data, size).failure
 
 
 @pytest.mark.parametrize("size", [1, 1000, None])
 def test_response_heads_are_bounded(size: int | None) -> None:
-    bench = Bench(limits=Limits(max_head_bytes=500))
-    bench.feed(b"HTTP/1.1 200 OK\r\nx: " + b"y" * 500, size)
-    assert "head is too large" in bench.failure
+    harness = ClientConnectionHarness(limits=Limits(max_head_bytes=500))
+    harness.feed(b"HTTP/1.1 200 OK\r\nx: " + b"y" * 500, size)
+    assert "head is too large" in harness.failure
 
 
 def test_a_connection_that_could_not_be_made() -> None:
-    bench = Bench()
-    bench.connection.connection_lost("refused", now=0)
-    bench.settle()
-    assert "refused" in bench.failure
+    harness = ClientConnectionHarness()
+    harness.connection.connection_lost("refused", now=0)
+    harness.run_pending()
+    assert "refused" in harness.failure
 
 
 @given(cut=st.integers(0, 400), size=st.integers(1, 60), clean=st.booleans())
 def test_a_response_cut_anywhere_ends_the_exchange(cut: int, size: int, clean: bool) -> None:
     whole = response()
-    bench = Bench().feed(whole[:cut], size)
+    harness = ClientConnectionHarness().feed(whole[:cut], size)
     if clean:
-        bench.connection.receive_eof(now=0)
+        harness.connection.receive_eof(now=0)
     else:
-        bench.connection.connection_lost("reset", now=0)
-    bench.settle()
-    assert bench.connection.is_done
+        harness.connection.connection_lost("reset", now=0)
+    harness.run_pending()
+    assert harness.connection.is_done
     if cut < len(whole):
-        assert bench.failure
+        assert harness.failure
     else:
-        assert bench.effects
-    assert not any(isinstance(event, CallFailed) for event in bench.events)
+        assert harness.effects
+    assert not any(isinstance(event, CallFailed) for event in harness.events)

@@ -17,8 +17,8 @@ from sansmcp.events import (
 from sansmcp.revisions import REVISIONS
 from sansmcp.types import Era, Unpack
 
-from ..bench import URL, Asked, Bench
-from ..process_bench import COMMAND, ProcessBench
+from ..harness import URL, Asked, ClientHarness
+from ..process_harness import COMMAND, ProcessHarness
 
 MODERN = "2026-07-28"
 PREFIX = "io.modelcontextprotocol/"
@@ -30,7 +30,7 @@ META: Mapping[str, Any] = {
 }
 
 
-class ModernBench(Bench):
+class ModernClientHarness(ClientHarness):
     """A client that is ready to find out what its server speaks."""
 
     def __init__(
@@ -45,12 +45,12 @@ class ModernBench(Bench):
 
     def start(self) -> Asked:
         """Up to ``server/discover``."""
-        self.do(self.client.start)
+        self.run_command(self.client.start)
         asked = self.take()
         assert asked.json["method"] == "server/discover"
         return asked
 
-    def connect(self, version: str = MODERN, session: str | None = None) -> ModernBench:
+    def connect(self, version: str = MODERN, session: str | None = None) -> ModernClientHarness:
         asked = self.start()
         asked.answer(discovered(asked.id, version))
         assert self.era() is Era.MODERN
@@ -69,7 +69,7 @@ class ModernBench(Bench):
         asked.result({"tools": list(tools)})
 
 
-class ModernProcess(ProcessBench):
+class ModernProcess(ProcessHarness):
     """The same, with a server that is a process; it may be started twice."""
 
     def __init__(self, **settings: Unpack[ClientSettings]) -> None:
@@ -89,7 +89,7 @@ class ModernProcess(ProcessBench):
 
     def start(self) -> ModernProcess:
         """Up to ``server/discover``."""
-        self.do(self.client.start)
+        self.run_command(self.client.start)
         (message,) = self.written
         assert (message["id"], message["method"]) == (0, "server/discover")
         return self
@@ -166,14 +166,16 @@ def input_required(questions: Any = None, state: Any = None) -> dict[str, Any]:
     return result
 
 
-def asked_ids(bench: Bench) -> list[Any]:
+def asked_ids(harness: ClientHarness) -> list[Any]:
     """The ids of the questions to the application."""
-    return [event.request.id for event in bench.events if isinstance(event, ServerRequestReceived)]
+    return [
+        event.request.id for event in harness.events if isinstance(event, ServerRequestReceived)
+    ]
 
 
-def ends(bench: Bench) -> list[CallCompleted | CallFailed]:
-    return [event for event in bench.events if isinstance(event, CallCompleted | CallFailed)]
+def ends(harness: ClientHarness) -> list[CallCompleted | CallFailed]:
+    return [event for event in harness.events if isinstance(event, CallCompleted | CallFailed)]
 
 
-def violations(bench: Bench) -> list[str]:
-    return [event.error.reason for event in bench.events if isinstance(event, ProtocolViolation)]
+def violations(harness: ClientHarness) -> list[str]:
+    return [event.error.reason for event in harness.events if isinstance(event, ProtocolViolation)]

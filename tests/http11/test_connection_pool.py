@@ -10,7 +10,7 @@ from sansmcp import Client, ClientConnection, ConnectionPool, Limits, LocalProto
 from sansmcp.effects import OpenExchange
 from sansmcp.http import RequestHead
 
-from . import bench
+from . import harness
 from .test_client_connection import response
 
 GIVEN_UP = 4.0
@@ -27,13 +27,13 @@ class Stream:
         self.is_closed = True
 
 
-class PoolBench:
+class PoolHarness:
     """A pool, and exchanges that go as the test says."""
 
     def __init__(self) -> None:
         limits = Limits(idle_connection_timeout=GIVEN_UP, max_idle_connections=2)
         client = Client(
-            "http://localhost/mcp", jitter=lambda: 0.5, limits=limits, http11=bench.HTTP11
+            "http://localhost/mcp", jitter=lambda: 0.5, limits=limits, http11=harness.HTTP11
         )
         self.pool = ConnectionPool(client)
         self.now = 0.0
@@ -61,80 +61,81 @@ class PoolBench:
 
 
 @pytest.fixture
-def idle() -> tuple[PoolBench, ClientConnection]:
+def idle() -> tuple[PoolHarness, ClientConnection]:
     """A pool with one idle connection."""
-    bench = PoolBench()
-    exchange, connection = bench.begin()
-    bench.finish(exchange, connection)
-    return bench, connection
+    harness = PoolHarness()
+    exchange, connection = harness.begin()
+    harness.finish(exchange, connection)
+    return harness, connection
 
 
-def test_an_idle_connection_is_used_again(idle: tuple[PoolBench, ClientConnection]) -> None:
-    bench, connection = idle
-    _, again = bench.begin()
-    _, another = bench.begin()
+def test_an_idle_connection_is_used_again(idle: tuple[PoolHarness, ClientConnection]) -> None:
+    harness, connection = idle
+    _, again = harness.begin()
+    _, another = harness.begin()
     assert again is connection
     assert another is not connection
     assert not connection.driver.is_closed
 
 
-def _age(bench: PoolBench, connection: ClientConnection) -> None:
-    bench.now += GIVEN_UP
+def _age(harness: PoolHarness, connection: ClientConnection) -> None:
+    harness.now += GIVEN_UP
 
 
-def _say_something(bench: PoolBench, connection: ClientConnection) -> None:
+def _say_something(harness: PoolHarness, connection: ClientConnection) -> None:
     connection.driver.is_readable = True
 
 
 @pytest.mark.parametrize("spoil", [_age, _say_something])
 def test_a_connection_that_may_be_closed_is_not_used_again(
-    idle: tuple[PoolBench, ClientConnection], spoil: Callable[[PoolBench, ClientConnection], None]
+    idle: tuple[PoolHarness, ClientConnection],
+    spoil: Callable[[PoolHarness, ClientConnection], None],
 ) -> None:
-    bench, connection = idle
-    spoil(bench, connection)
-    _, another = bench.begin()
+    harness, connection = idle
+    spoil(harness, connection)
+    _, another = harness.begin()
     assert another is not connection
     assert connection.driver.is_closed
 
 
 def test_an_exchange_that_is_broken_off_closes_its_connection() -> None:
-    bench = PoolBench()
-    exchange, connection = bench.begin()
-    bench.release(exchange)
-    bench.release(exchange)
+    harness = PoolHarness()
+    exchange, connection = harness.begin()
+    harness.release(exchange)
+    harness.release(exchange)
     assert connection.driver.is_closed
 
 
 def test_a_connection_that_was_never_opened_is_forgotten() -> None:
-    bench = PoolBench()
-    exchange, connection = bench.begin()
+    harness = PoolHarness()
+    exchange, connection = harness.begin()
     connection.driver = None
-    bench.release(exchange)
-    _, another = bench.begin()
+    harness.release(exchange)
+    _, another = harness.begin()
     assert another is not connection
 
 
 def test_one_too_many_pushes_out_what_was_idle_for_longest() -> None:
-    bench = PoolBench()
-    begun = [bench.begin() for _ in range(3)]
+    harness = PoolHarness()
+    begun = [harness.begin() for _ in range(3)]
     for exchange, connection in begun:
-        bench.finish(exchange, connection)
+        harness.finish(exchange, connection)
     assert [connection.driver.is_closed for _, connection in begun] == [True, False, False]
-    assert bench.begin()[1] is begun[2][1]
-    assert bench.begin()[1] is begun[1][1]
+    assert harness.begin()[1] is begun[2][1]
+    assert harness.begin()[1] is begun[1][1]
 
 
 def test_what_was_idle_for_too_long_is_closed_when_another_one_becomes_idle() -> None:
-    bench = PoolBench()
-    begun = [bench.begin() for _ in range(2)]
-    bench.finish(*begun[0])
-    bench.now += GIVEN_UP
-    bench.finish(*begun[1])
+    harness = PoolHarness()
+    begun = [harness.begin() for _ in range(2)]
+    harness.finish(*begun[0])
+    harness.now += GIVEN_UP
+    harness.finish(*begun[1])
     assert [connection.driver.is_closed for _, connection in begun] == [True, False]
 
 
 def test_a_request_that_cannot_be_made_leaves_nothing_behind() -> None:
-    pool = PoolBench().pool
+    pool = PoolHarness().pool
     head = RequestHead(method=b"POST", target=b"/mcp", headers=((b"x", b"a\nb"),))
     effect = OpenExchange(exchange=1, url="http://localhost/mcp", head=head, body=b"")
     with pytest.raises(LocalProtocolError, match="Not usable in a head"):
@@ -142,13 +143,13 @@ def test_a_request_that_cannot_be_made_leaves_nothing_behind() -> None:
     assert pool.carrying == {}
 
 
-def test_closing_closes_all(idle: tuple[PoolBench, ClientConnection]) -> None:
-    bench, first = idle
-    used = [bench.begin()[1] for _ in range(3)]
-    exchange, opening = bench.begin()
+def test_closing_closes_all(idle: tuple[PoolHarness, ClientConnection]) -> None:
+    harness, first = idle
+    used = [harness.begin()[1] for _ in range(3)]
+    exchange, opening = harness.begin()
     opening.driver = None
-    bench.finish(*bench.begin())
-    bench.pool.close()
+    harness.finish(*harness.begin())
+    harness.pool.close()
     assert all(connection.driver.is_closed for connection in used)
-    bench.release(exchange)
-    assert bench.begin()[1] not in (first, *used)
+    harness.release(exchange)
+    assert harness.begin()[1] not in (first, *used)

@@ -6,8 +6,8 @@ from sansmcp import CallError, KnownServers, ReconnectPolicy
 from sansmcp.events import Closed, Connected
 from sansmcp.states import ClientState
 
-from .bench import ONCE, URL, Asked, Bench, initialized
-from .sse_bench import tell_endpoint
+from .harness import ONCE, URL, Asked, ClientHarness, initialized
+from .sse_harness import tell_endpoint
 
 SSE_URL_POSTED = (
     b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"This URL is an event stream: GET it",'
@@ -25,44 +25,46 @@ NOT_ACCEPTABLE = (
 JSON = {"content_type": "application/json"}
 
 
-def started(known_servers: KnownServers, url: str = URL, policy: ReconnectPolicy = ONCE) -> Bench:
-    bench = Bench(url=url, known_servers=known_servers, reconnect=policy)
-    bench.do(bench.client.start)
-    return bench
+def started(
+    known_servers: KnownServers, url: str = URL, policy: ReconnectPolicy = ONCE
+) -> ClientHarness:
+    harness = ClientHarness(url=url, known_servers=known_servers, reconnect=policy)
+    harness.run_command(harness.client.start)
+    return harness
 
 
-def failure(bench: Bench) -> CallError:
+def failure(harness: ClientHarness) -> CallError:
     """The client is closed, nothing is left to do, and why."""
-    event = bench.events[-1]
+    event = harness.events[-1]
     assert isinstance(event, Closed)
     assert event.error is not None
-    assert bench.requests == []
-    assert bench.client.state is ClientState.CLOSED
-    assert bench.client.next_deadline() is None
+    assert harness.requests == []
+    assert harness.client.state is ClientState.CLOSED
+    assert harness.client.next_deadline() is None
     return event.error
 
 
-def by_http_sse(bench: Bench) -> Asked:
+def by_http_sse(harness: ClientHarness) -> Asked:
     """The server is one of HTTP+SSE, and the stream is asked for."""
-    stream = bench.take("GET")
+    stream = harness.take("GET")
     stream.open_stream()
     tell_endpoint(stream)
-    asked = bench.take()
+    asked = harness.take()
     asked.accept()
     stream.event(initialized(asked.id))
-    bench.take().accept()
-    assert connected(bench) == "http+sse"
+    harness.take().accept()
+    assert connected(harness) == "http+sse"
     return stream
 
 
-def by_streamable_http(bench: Bench) -> None:
+def by_streamable_http(harness: ClientHarness) -> None:
     """The server is one of Streamable HTTP, and ``initialize`` was sent."""
-    bench.take_initialize()
-    bench.take().accept()
-    assert connected(bench) == "streamable-http"
+    harness.take_initialize()
+    harness.take().accept()
+    assert connected(harness) == "streamable-http"
 
 
-def connected(bench: Bench) -> str:
-    event = bench.events[-1]
+def connected(harness: ClientHarness) -> str:
+    event = harness.events[-1]
     assert isinstance(event, Connected)
     return event.transport

@@ -23,8 +23,8 @@ from sansmcp.events import CallReceived, ServerEvent
 from sansmcp.testing import sequential_tokens
 from sansmcp.types import Unpack
 
-from ..benches import Machine, TimedBench
 from ..messages import PING as PING
+from ..timed_harness import Machine, TimedHarness
 
 INITIALIZE = (
     b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
@@ -72,7 +72,7 @@ class Answer:
         return reason
 
 
-class Bench(TimedBench):
+class ConnectionHarness(TimedHarness):
     """A server and one connection to it."""
 
     def __init__(self, *, authentication: bool = False, **settings: Unpack[ServerSettings]) -> None:
@@ -107,7 +107,7 @@ class Bench(TimedBench):
                 self.closed = True
         self.idle = effect
 
-    def settle(self) -> None:
+    def run_pending(self) -> None:
         self.wake()
         self.server.drive(self.perform, self.happened)
         self.wake()
@@ -125,12 +125,12 @@ class Bench(TimedBench):
         if isinstance(event, CallReceived):
             self.calls.append(event.call)
 
-    def feed(self, data: bytes, size: int | None = None) -> Bench:
+    def feed(self, data: bytes, size: int | None = None) -> ConnectionHarness:
         """Bytes from the peer, in pieces."""
         size = size or max(1, len(data))
         for start in range(0, len(data), size):
             self.connection.receive_data(data[start : start + size], now=self.now)
-            self.settle()
+            self.run_pending()
         return self
 
     @property
@@ -144,9 +144,9 @@ class Bench(TimedBench):
         """Stop without grace; what has not ended by then is broken off."""
         self.reads = True
         self.server.shut_down(now=self.now)
-        self.settle()
+        self.run_pending()
         self.connection.connection_lost(now=self.now)
-        self.settle()
+        self.run_pending()
 
     def check_stopped(self) -> None:
         assert self.closed
@@ -190,6 +190,6 @@ class Bench(TimedBench):
         return b"mcp-session-id: " + session + b"\r\n"
 
 
-def peer_loses_interest(bench: Bench) -> None:
-    bench.connection.receive_eof(now=bench.now)
-    bench.settle()
+def close_peer_sending(harness: ConnectionHarness) -> None:
+    harness.connection.receive_eof(now=harness.now)
+    harness.run_pending()

@@ -6,16 +6,16 @@ import pytest
 
 from sansmcp import h11_parser, httptools_parser
 
-from . import bench as benches
-from .bench import Bench
+from . import harness as harnesses
+from .harness import ConnectionHarness
 
 
 @pytest.fixture(params=[h11_parser, httptools_parser], ids=["h11", "httptools"], autouse=True)
 def http11(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let all machines of a test use the same implementation."""
-    monkeypatch.setattr(benches, "HTTP11", request.param.HTTP11)
+    monkeypatch.setattr(harnesses, "HTTP11", request.param.HTTP11)
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def harness() -> ConnectionHarness:
+    return ConnectionHarness()

@@ -161,7 +161,7 @@ class World:
         self.store = MemoryStore(self.server.limits)
         self.running: list[ServerCall] = []
 
-    def settle(self) -> None:
+    def run_pending(self) -> None:
         self.server.drive(self.perform, self.happened)
 
     def perform(self, effect: ServerEffect) -> None:
@@ -203,7 +203,7 @@ class World:
             if call.is_running:
                 call.respond({"late": True}, now=self.now)
         self.running.clear()
-        self.settle()
+        self.run_pending()
 
     def wait(self, seconds: float, *peers: Peer) -> None:
         end = self.now + seconds
@@ -218,7 +218,7 @@ class World:
                 machine.handle_timeout(now=self.now)
             for peer in peers:
                 peer.pull()
-            self.settle()
+            self.run_pending()
         else:
             raise AssertionError("a deadline that does not pass")
         self.now = end
@@ -251,13 +251,13 @@ class Peer:
         for piece in pieces:
             self.machine.receive_data(piece, now=self.world.now)
             self.pull()
-            self.world.settle()
+            self.world.run_pending()
         return bytes(self.sent)
 
     def end(self) -> None:
         self.machine.receive_eof(now=self.world.now)
         self.pull()
-        self.world.settle()
+        self.world.run_pending()
 
 
 class Bystander:
@@ -285,6 +285,6 @@ def ended(world: World) -> bool:
     """Whether nothing is pending when the server is shut down and all limits have passed."""
     world.finish_calls()
     world.server.shut_down(now=world.now)
-    world.settle()
+    world.run_pending()
     world.wait(HOURS)
     return not (world.server.sessions or world.server.is_busy or world.server.next_deadline())

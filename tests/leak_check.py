@@ -21,7 +21,7 @@ _PATIENCE = 20.0
 
 
 @contextmanager
-def nothing_left() -> Generator[None, None, None]:
+def no_leaks() -> Generator[None, None, None]:
     """Raises AssertionError for what a block has begun, opened or started, and not ended.
 
     So do errors that nobody saw, such as the warning of a socket that it was not closed.

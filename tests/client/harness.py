@@ -26,13 +26,13 @@ from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp.states import ClientState
 from sansmcp.types import Unpack
 
-from ..benches import Machine, TimedBench
 from ..messages import LATEST as LATEST
 from ..messages import error as error
 from ..messages import initialized as initialized
 from ..messages import notification as notification
 from ..messages import request as request
 from ..messages import response as response
+from ..timed_harness import Machine, TimedHarness
 
 URL = "http://localhost:8000/mcp"
 SESSION = "session-secret-0001"
@@ -45,7 +45,7 @@ ONCE = ReconnectPolicy(max_attempts=0)
 class Asked:
     """One HTTP request of the client, and the ways to answer it."""
 
-    bench: Bench
+    harness: ClientHarness
     effect: OpenExchange
     aborted: bool = False
     ended: bool = False
@@ -75,8 +75,8 @@ class Asked:
     def feed(self, *parts: ResponseHead | BodyData | BodyEnd | ConnectionLost) -> None:
         for part in parts:
             self.ended = self.ended or isinstance(part, BodyEnd | ConnectionLost)
-            self.bench.client.receive_part(self.effect.exchange, part, now=self.bench.now)
-            self.bench.settle()
+            self.harness.client.receive_part(self.effect.exchange, part, now=self.harness.now)
+            self.harness.run_pending()
 
     def head(self, status: int = 200, **headers: str) -> None:
         pairs = tuple(
@@ -117,7 +117,7 @@ class Asked:
         self.feed(ConnectionLost(reason))
 
 
-class Bench(TimedBench):
+class ClientHarness(TimedHarness):
     """A client, what it asks for, what it tells, and the time."""
 
     def __init__(
@@ -138,7 +138,7 @@ class Bench(TimedBench):
         self._asked: dict[int, Asked] = {}
         super().__init__()
 
-    def settle(self) -> None:
+    def run_pending(self) -> None:
         if self.takes_events:
             self.client.drive(self.perform, self.events.append)
         while not isinstance(effect := self.client.next_effect(), Idle):
@@ -153,9 +153,9 @@ class Bench(TimedBench):
             asked = self._asked[effect.exchange] = Asked(self, effect)
             self.requests.append(asked)
 
-    def do(self, command: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    def run_command(self, command: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         result = command(*arguments, now=self.now, **options)
-        self.settle()
+        self.run_pending()
         return result
 
     @property
@@ -169,7 +169,7 @@ class Bench(TimedBench):
     def stop(self) -> None:
         """Close the client; its server stays silent."""
         self.takes_events = True
-        self.do(self.client.close)
+        self.run_command(self.client.close)
 
     def check_stopped(self) -> None:
         """The client is closed, and every exchange has ended or was broken off."""
@@ -189,13 +189,13 @@ class Bench(TimedBench):
         self.events.clear()
         return events
 
-    def connect(self, version: str = LATEST, session: str | None = SESSION) -> Bench:
+    def connect(self, version: str = LATEST, session: str | None = SESSION) -> ClientHarness:
         """The whole handshake."""
-        self.do(self.client.start)
-        self.shake_hands(version, session)
+        self.run_command(self.client.start)
+        self.initialize(version, session)
         return self
 
-    def shake_hands(self, version: str = LATEST, session: str | None = SESSION) -> None:
+    def initialize(self, version: str = LATEST, session: str | None = SESSION) -> None:
         self.take_initialize(version, session)
         self.take().accept()
         self.events.clear()
@@ -209,21 +209,21 @@ class Bench(TimedBench):
         return asked
 
     def call(self, method: str = "tools/call", **options: Any) -> tuple[int, Asked]:
-        handle = self.do(self.client.call, method, **options)
+        handle = self.run_command(self.client.call, method, **options)
         assert isinstance(handle, int)
         return handle, self.take()
 
 
-def open_call(bench: Bench, id: str | None = "e1", **options: Any) -> tuple[int, Asked]:
+def open_call(harness: ClientHarness, id: str | None = "e1", **options: Any) -> tuple[int, Asked]:
     """A call whose stream has begun, and has given an id."""
-    handle, asked = bench.call(**options)
+    handle, asked = harness.call(**options)
     asked.open_stream()
     if id is not None:
         asked.event(id=id)
     return handle, asked
 
 
-def only_failure(bench: Bench, handle: int) -> CallError:
-    (event,) = [e for e in bench.take_events() if isinstance(e, CallFailed)]
+def only_failure(harness: ClientHarness, handle: int) -> CallError:
+    (event,) = [e for e in harness.take_events() if isinstance(e, CallFailed)]
     assert event.call == handle
     return event.error

@@ -8,17 +8,26 @@ from typing import Any
 
 from sansmcp import ServerCall, Session
 
-from .bench import JSON, LATEST, STREAM, Bench, Talk, initialize, notification, request
+from .harness import (
+    JSON,
+    LATEST,
+    STREAM,
+    RawExchange,
+    ServerHarness,
+    initialize,
+    notification,
+    request,
+)
 
 
 class SseClient:
     """A stream of HTTP+SSE that a client has opened."""
 
-    def __init__(self, bench: Bench, path: str = "/sse", *, principal: str = "") -> None:
-        self.bench = bench
+    def __init__(self, harness: ServerHarness, path: str = "/sse", *, principal: str = "") -> None:
+        self.harness = harness
         self.path = path
         self.principal = principal
-        self.stream = bench.send("GET", {"accept": STREAM}, target=path, principal=principal)
+        self.stream = harness.send("GET", {"accept": STREAM}, target=path, principal=principal)
         assert self.stream.status == 200, self.stream.body
         endpoint = self.stream.events[0]
         assert endpoint.event == "endpoint"
@@ -26,10 +35,10 @@ class SseClient:
         """Where the client POSTs its messages."""
         self._seen = 1
 
-    def post(self, message: Any, headers: Mapping[str, str | None] | None = None) -> Talk:
+    def post(self, message: Any, headers: Mapping[str, str | None] | None = None) -> RawExchange:
         """A POST of a JSON value, or of bytes."""
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
-        return self.bench.send(
+        return self.harness.send(
             "POST",
             {"content-type": JSON, **(headers or {})},
             body,
@@ -60,15 +69,15 @@ class SseClient:
         self.say(initialize(version, capabilities), notification("notifications/initialized"))
         (answer,) = self.said
         assert answer["result"]["protocolVersion"] == version
-        self.bench.events.clear()
+        self.harness.events.clear()
         return self
 
     def call(self, id: Any = 1, method: str = "tools/call", **params: Any) -> ServerCall:
         """A request, and the call that the application gets."""
         self.say(request(id, method, **params))
-        return self.bench.last_call()
+        return self.harness.last_call()
 
     @property
     def session(self) -> Session:
-        (session,) = self.bench.server.sessions
+        (session,) = self.harness.server.sessions
         return session

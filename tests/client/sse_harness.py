@@ -17,12 +17,12 @@ from sansmcp.events import Closed
 from sansmcp.states import ClientState
 from sansmcp.types import Unpack
 
-from .bench import LATEST, URL, Asked, Bench, initialized
+from .harness import LATEST, URL, Asked, ClientHarness, initialized
 
 ENDPOINT = "/messages?s=4f1c"
 
 
-class SseBench(Bench):
+class SseHarness(ClientHarness):
     """A client, its stream, and the time."""
 
     stream: Asked
@@ -34,8 +34,8 @@ class SseBench(Bench):
         options: ClientSettings = {"known_servers": known_servers, **settings}
         super().__init__(**options)
 
-    def start(self) -> SseBench:
-        self.do(self.client.start)
+    def start(self) -> SseHarness:
+        self.run_command(self.client.start)
         return self
 
     def locate(self, endpoint: str = ENDPOINT) -> Asked:
@@ -45,7 +45,7 @@ class SseBench(Bench):
         tell_endpoint(self.stream, endpoint)
         return self.take()
 
-    def shake_hands(self, version: str = LATEST, session: str | None = None) -> None:
+    def initialize(self, version: str = LATEST, session: str | None = None) -> None:
         self.take_initialize(version)
         self.take().accept()
         self.events.clear()
@@ -56,8 +56,8 @@ class SseBench(Bench):
         self.say(initialized(asked.id, version))
         return asked
 
-    def connect(self, version: str = LATEST, session: str | None = None) -> SseBench:
-        self.start().shake_hands(version)
+    def connect(self, version: str = LATEST, session: str | None = None) -> SseHarness:
+        self.start().initialize(version)
         return self
 
     def say(self, *messages: Any) -> None:

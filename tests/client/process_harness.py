@@ -28,12 +28,12 @@ from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp.states import ClientState
 from sansmcp.types import Unpack
 
-from .bench import LATEST, Bench, initialized, notification, request
+from .harness import LATEST, ClientHarness, initialized, notification, request
 
 COMMAND = ("python", "server.py")
 
 
-class ProcessBench(Bench):
+class ProcessHarness(ClientHarness):
     """A client, its process, and the time."""
 
     def __init__(self, **settings: Unpack[ClientSettings]) -> None:
@@ -60,7 +60,7 @@ class ProcessBench(Bench):
     def feed(self, *parts: ProcessPart) -> None:
         for part in parts:
             self.client.receive_process_part(part, now=self.now)
-            self.settle()
+            self.run_pending()
 
     def say(self, *messages: Any) -> None:
         """Each message is a line; bytes are taken as they are."""
@@ -99,14 +99,14 @@ class ProcessBench(Bench):
         self._looked = len(self.did)
         return names
 
-    def start(self) -> ProcessBench:
+    def start(self) -> ProcessHarness:
         """Up to ``initialize``."""
-        self.do(self.client.start)
+        self.run_command(self.client.start)
         (message,) = self.written
         assert (message["id"], message["method"]) == (0, "initialize")
         return self
 
-    def connect(self, version: str = LATEST, session: str | None = None) -> ProcessBench:
+    def connect(self, version: str = LATEST, session: str | None = None) -> ProcessHarness:
         self.start().say(initialized(0, version))
         assert self.written == [{"jsonrpc": "2.0", "method": "notifications/initialized"}]
         self.take_events()
@@ -114,7 +114,7 @@ class ProcessBench(Bench):
 
     def make(self, method: str = "tools/call", **options: Any) -> tuple[int, int]:
         """A call: its handle, and the id of its request."""
-        handle = self.do(self.client.call, method, **options)
+        handle = self.run_command(self.client.call, method, **options)
         (message,) = self.written
         assert isinstance(handle, int)
         assert isinstance(message["id"], int)

@@ -8,7 +8,7 @@ from typing import Any
 
 from sansmcp import App, BodyData, BodyEnd, RequestHead, ServerCall, StateSigner
 
-from ..bench import BOTH, JSON, Bench, Talk
+from ..harness import BOTH, JSON, RawExchange, ServerHarness
 
 MODERN = "2026-07-28"
 PREFIX = "io.modelcontextprotocol/"
@@ -63,7 +63,7 @@ def modern(id: Any, method: str = "tools/call", about: Any = None, **params: Any
     return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
 
 
-def heard(method: str, **params: Any) -> dict[str, Any]:
+def notification_from(method: str, **params: Any) -> dict[str, Any]:
     """A notification of this revision."""
     return {"jsonrpc": "2.0", "method": method, "params": {**params, "_meta": meta()}}
 
@@ -78,7 +78,7 @@ def mirrored(message: Any) -> dict[str, str | None]:
     return found
 
 
-class ModernBench(Bench):
+class ModernServerHarness(ServerHarness):
     """A bench whose clients speak the stateless revision."""
 
     def ask(
@@ -87,18 +87,18 @@ class ModernBench(Bench):
         headers: Mapping[str, str | None] | None = None,
         *,
         principal: str = "",
-    ) -> Talk:
+    ) -> RawExchange:
         """POST a message, with the headers that belong to it; None leaves one out."""
         return self.post(
             message, headers={**mirrored(message), **(headers or {})}, principal=principal
         )
 
-    def ask_with(self, message: Any, *more: tuple[bytes, bytes]) -> Talk:
+    def ask_with(self, message: Any, *more: tuple[bytes, bytes]) -> RawExchange:
         """The same, with further header lines as they are."""
         first = {"host": "localhost", "accept": BOTH, "content-type": JSON, **mirrored(message)}
         pairs = tuple((name.encode(), value.encode()) for name, value in first.items() if value)
         head = RequestHead(method=b"POST", target=b"/mcp", headers=(*pairs, *more))
-        talk = Talk(self).feed(head).feed(BodyData(json.dumps(message).encode()))
+        talk = RawExchange(self).feed(head).feed(BodyData(json.dumps(message).encode()))
         return talk.feed(BodyEnd())
 
     def start(
@@ -107,7 +107,7 @@ class ModernBench(Bench):
         headers: Mapping[str, str | None] | None = None,
         *,
         principal: str = "",
-    ) -> tuple[Talk, ServerCall]:
+    ) -> tuple[RawExchange, ServerCall]:
         """A request, and the call that the application gets."""
         asked = modern(next(self.ids)) if message is None else message
         talk = self.ask(asked, headers, principal=principal)

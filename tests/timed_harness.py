@@ -43,7 +43,7 @@ _CORE = attrgetter("_core")
 _ENTRIES = attrgetter("_entries")
 """Drivers cannot see that a timer has gone off without a result; here it can be seen."""
 
-_made: list[TimedBench] | None = None
+_made: list[TimedHarness] | None = None
 """Those of the test that runs; None where benches end with their test."""
 
 
@@ -55,7 +55,7 @@ class Machine(Protocol):
     def handle_timeout(self, *, now: float) -> None: ...
 
 
-class TimedBench(ABC):
+class TimedHarness(ABC):
     """Machines, and their time."""
 
     now: float = 0.0
@@ -72,7 +72,7 @@ class TimedBench(ABC):
         """All that have deadlines."""
 
     @abstractmethod
-    def settle(self) -> object:
+    def run_pending(self) -> object:
         """Do everything that there is to do."""
 
     @abstractmethod
@@ -101,7 +101,7 @@ class TimedBench(ABC):
 
     def live_on(self) -> None:
         """Pass the hours after a test."""
-        self.settle()
+        self.run_pending()
         self._pass_an_hour()
         self.stall()
         self._pass_an_hour()
@@ -127,7 +127,7 @@ class TimedBench(ABC):
         handle = _handle_and_check if self.lives_on else _handle
         for machine in self.machines:
             handle(machine, self.now)
-        self.settle()
+        self.run_pending()
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from sansmcp.trace import Tracer
 
 from .. import messages as jsonrpc
 from .mutations import Mutator
-from .server_bench import MODERN, message
+from .server_harness import MODERN, message
 
 URL = "http://localhost:8000/mcp"
 CAPABILITIES = {"elicitation": {}, "sampling": {}, "roots": {"listChanged": True}}
@@ -137,7 +137,7 @@ class FuzzClient:
             **settings,
         )
 
-    def settle(self) -> None:
+    def run_pending(self) -> None:
         self.client.drive(self.perform, self.happened)
 
     def perform(self, effect: Any) -> None:
@@ -178,9 +178,9 @@ class FuzzClient:
         connection.begin(effect)
         for piece in self.random.pieces(data):
             connection.receive_data(piece, now=self.now)
-            self.settle()
+            self.run_pending()
         connection.receive_eof(now=self.now)
-        self.settle()
+        self.run_pending()
 
     def proper(self, effect: OpenExchange) -> bytes:
         """The response of a server that works."""
@@ -220,7 +220,7 @@ class FuzzClient:
                 if asked is not None and "id" in asked and "method" in asked:
                     reply = answer(asked["id"], self.result(asked["method"]))
                     self.client.receive_process_part(StdoutData(reply + b"\n"), now=self.now)
-                    self.settle()
+                    self.run_pending()
             if self.is_stopping:
                 self.exit()
             if not self.input:
@@ -252,7 +252,7 @@ class FuzzClient:
         self.is_stopping = False
         for part in (ProcessExited(1), StderrClosed(), StdoutClosed()):
             self.client.receive_process_part(part, now=self.now)
-            self.settle()
+            self.run_pending()
 
     def call(self) -> int | None:
         """A request; None if the client is closed."""
@@ -269,7 +269,7 @@ class FuzzClient:
             )
         except LocalProtocolError:
             return None
-        self.settle()
+        self.run_pending()
         return handle
 
     def pass_time(self, seconds: float, answered: Callable[[], None]) -> None:
@@ -277,14 +277,14 @@ class FuzzClient:
         end = self.now + seconds
         for _ in range(20_000):
             self.answer_questions()
-            self.settle()
+            self.run_pending()
             answered()
             due = self.client.next_deadline()
             if due is None or due > end:
                 break
             self.now = max(self.now, due)
             self.client.handle_timeout(now=self.now)
-            self.settle()
+            self.run_pending()
         else:
             raise AssertionError("a deadline that does not pass")
         self.now = max(end, self.now)

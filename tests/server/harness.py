@@ -38,12 +38,12 @@ from sansmcp.effects import (
 from sansmcp.events import CallReceived, RefusalSent, ServerEvent
 from sansmcp.testing import sequential_tokens
 
-from ..benches import Machine, TimedBench
 from ..messages import LATEST as LATEST
 from ..messages import PING as PING
 from ..messages import initialize as initialize
 from ..messages import notification as notification
 from ..messages import request as request
+from ..timed_harness import Machine, TimedHarness
 
 if TYPE_CHECKING:
     from sansmcp import MemoryStore
@@ -63,15 +63,15 @@ def example_app() -> App:
     return app
 
 
-class Talk:
+class RawExchange:
     """One exchange, and the response as far as it has been sent."""
 
     connection = ConnectionInfo()
     """What is known of its connection: nothing."""
 
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
-        self.exchange = bench.server.open_exchange(self)
+    def __init__(self, harness: ServerHarness) -> None:
+        self.harness = harness
+        self.exchange = harness.server.open_exchange(self)
         self.head: ResponseHead | None = None
         self.body = b""
         self.ended = False
@@ -79,27 +79,27 @@ class Talk:
         self.paused = False
         self.reads = True
         """Whether the driver pulls what is to be sent."""
-        if bench.lives_on:
-            bench.talks.append(self)
+        if harness.lives_on:
+            harness.talks.append(self)
 
     @property
     def is_over(self) -> bool:
         """Whether the response was sent in full, or broken off."""
         return self.ended or self.aborted
 
-    def feed(self, part: RequestHead | BodyData | BodyEnd | ConnectionLost) -> Talk:
-        self.bench.server.receive_part(self.exchange, part, now=self.bench.now)
+    def feed(self, part: RequestHead | BodyData | BodyEnd | ConnectionLost) -> RawExchange:
+        self.harness.server.receive_part(self.exchange, part, now=self.harness.now)
         self.pull()
-        self.bench.settle()
+        self.harness.run_pending()
         return self
 
-    def gone(self) -> Talk:
+    def lose_connection(self) -> RawExchange:
         return self.feed(ConnectionLost())
 
     def pull(self) -> None:
         """Do what a driver does: send until there is nothing to send."""
         while self.reads:
-            match self.bench.server.next_effect_of(self.exchange):
+            match self.harness.server.next_effect_of(self.exchange):
                 case SendHead(head):
                     assert self.head is None
                     self.head = head
@@ -151,7 +151,7 @@ class Talk:
         return self.events[-1].last_event_id
 
 
-class Bench(TimedBench):
+class ServerHarness(TimedHarness):
     """A server, its store, its application's events, and the time."""
 
     def __init__(
@@ -179,7 +179,7 @@ class Bench(TimedBench):
         """The requests whose principal the server wants to know."""
         self.events: list[ServerEvent] = []
         self.takes_events = True
-        self.talks: list[Talk] = []
+        self.talks: list[RawExchange] = []
         """All that were begun, if the bench lives on."""
         self.ids = itertools.count(1)
         super().__init__()
@@ -191,7 +191,7 @@ class Bench(TimedBench):
 
     # Driving
 
-    def settle(self) -> None:
+    def run_pending(self) -> None:
         """Do everything that there is to do."""
         if self.takes_events:
             self.server.drive(self.perform, self.events.append)
@@ -215,13 +215,13 @@ class Bench(TimedBench):
         """Let the store do the next thing that it was asked for."""
         effect = self.waiting.pop(0)
         self.perform_store_effect(effect)
-        self.settle()
+        self.run_pending()
         return effect
 
     def fail_store_once(self) -> None:
         """Let the store fail at the next thing that it was asked for."""
         self.server.store_failed(self.waiting.pop(0), "disk full", now=self.now)
-        self.settle()
+        self.run_pending()
 
     @property
     def machines(self) -> Sequence[Machine]:
@@ -240,12 +240,12 @@ class Bench(TimedBench):
         for talk in self.talks:
             talk.reads = True
             talk.pull()
-        self.settle()
+        self.run_pending()
         while self.waiting:
             self.use_store_once()
         for talk in self.talks:
             if not talk.is_over:
-                talk.gone()
+                talk.lose_connection()
 
     def check_stopped(self) -> None:
         """No call runs, there are no sessions, and nothing is to be sent."""
@@ -256,10 +256,10 @@ class Bench(TimedBench):
             assert talk.exchange.is_done
             assert isinstance(self.server.next_effect_of(talk.exchange), Idle)
 
-    def do(self, action: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    def run_action(self, action: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """Let the application do something now."""
         result = action(*arguments, now=self.now, **options)
-        self.settle()
+        self.run_pending()
         return result
 
     # Requests
@@ -273,7 +273,7 @@ class Bench(TimedBench):
         target: str = "/mcp",
         principal: str = "",
         root: str = "",
-    ) -> Talk:
+    ) -> RawExchange:
         """A whole request."""
         pairs = {"host": "localhost", **(headers or {})}
         head = RequestHead(
@@ -287,7 +287,7 @@ class Bench(TimedBench):
             principal=principal,
             root=root.encode(),
         )
-        talk = Talk(self).feed(head)
+        talk = RawExchange(self).feed(head)
         if body:
             talk.feed(BodyData(body))
         return talk.feed(BodyEnd())
@@ -300,7 +300,7 @@ class Bench(TimedBench):
         headers: Mapping[str, str | None] | None = None,
         *,
         principal: str = "",
-    ) -> Talk:
+    ) -> RawExchange:
         """A POST of a JSON value, or of bytes."""
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
         return self.send(
@@ -324,7 +324,7 @@ class Bench(TimedBench):
         headers: Mapping[str, str | None] | None = None,
         *,
         principal: str = "",
-    ) -> Talk:
+    ) -> RawExchange:
         """A GET for an event stream."""
         return self.send(
             "GET",
@@ -368,7 +368,7 @@ class Bench(TimedBench):
         version: str | None = LATEST,
         token: int | str | None = None,
         headers: Mapping[str, str | None] | None = None,
-    ) -> tuple[Talk, ServerCall]:
+    ) -> tuple[RawExchange, ServerCall]:
         """A request, and the call that the application gets."""
         message = request(next(self.ids) if id is None else id, method)
         if token is not None:
@@ -382,17 +382,17 @@ class Bench(TimedBench):
         return event.call
 
 
-def methods(talk: Talk) -> list[str]:
+def methods(talk: RawExchange) -> list[str]:
     """The names of the messages on a stream; an answer is "answer"."""
     return [message.get("method", "answer") for message in talk.messages]
 
 
-def say(bench: Bench, call: Any, *names: str) -> None:
+def report_progress_all(harness: ServerHarness, call: Any, *names: str) -> None:
     for name in names:
-        bench.do(call.notify, name)
+        harness.run_action(call.notify, name)
 
 
-def expect(talk: Talk, status: int, reason: str, code: int = -32600, id: Any = None) -> None:
+def expect(talk: RawExchange, status: int, reason: str, code: int = -32600, id: Any = None) -> None:
     """The refusal is one line of JSON-RPC error, and the application is told the same."""
     assert (talk.status, talk.ended) == (status, True), talk.body
     assert b"\n" not in talk.body
@@ -402,7 +402,7 @@ def expect(talk: Talk, status: int, reason: str, code: int = -32600, id: Any = N
     assert len(answer["error"]["message"].splitlines()) == 1
     assert answer.get("id") == id
     assert ("id" in answer) == (id is not None)
-    event = talk.bench.events[-1]
+    event = talk.harness.events[-1]
     assert isinstance(event, RefusalSent)
     assert isinstance(event.error, RemoteProtocolError)
     assert event.error.reason == reason

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from sansmcp import App, Idle, ServerCall, ServerPipe, ServerSettings
 from sansmcp.effects import CloseConnection, SendBytes
 
-from ..benches import Machine, TimedBench
-from .bench import LATEST, Bench, initialize, notification, request
+from ..timed_harness import Machine, TimedHarness
+from .harness import LATEST, ServerHarness, initialize, notification, request
 
 if TYPE_CHECKING:
     from sansmcp import Session
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 from sansmcp.types import Unpack
 
 
-class Pipe(TimedBench):
+class Pipe(TimedHarness):
     """The server's end of stdio, and what came out of it."""
 
     def __init__(
@@ -29,7 +29,7 @@ class Pipe(TimedBench):
         **settings: Unpack[ServerSettings],
     ) -> None:
         settings.setdefault("resumable", False)
-        self.bench = Bench(app, **settings)
+        self.harness = ServerHarness(app, **settings)
         super().__init__()
         self.graceful_timeout = graceful_timeout
         self.output = b""
@@ -38,28 +38,28 @@ class Pipe(TimedBench):
         self.reads = True
         """Whether the client takes what is sent."""
         self.pipe = ServerPipe(
-            self.bench.server, driver=self, graceful_timeout=graceful_timeout, now=0.0
+            self.harness.server, driver=self, graceful_timeout=graceful_timeout, now=0.0
         )
 
     # Driving
 
     def feed(self, data: bytes) -> Pipe:
-        self.pipe.receive_data(data, now=self.bench.now)
-        return self.settle()
+        self.pipe.receive_data(data, now=self.harness.now)
+        return self.run_pending()
 
     def end(self) -> Pipe:
         """The input ends."""
-        self.pipe.receive_eof(now=self.bench.now)
-        return self.settle()
+        self.pipe.receive_eof(now=self.harness.now)
+        return self.run_pending()
 
     def lose(self) -> Pipe:
         """Nobody reads the output any more."""
-        self.pipe.connection_lost(now=self.bench.now)
-        return self.settle()
+        self.pipe.connection_lost(now=self.harness.now)
+        return self.run_pending()
 
-    def settle(self) -> Pipe:
+    def run_pending(self) -> Pipe:
         self.pull()
-        self.bench.settle()
+        self.harness.run_pending()
         return self
 
     def pull(self) -> None:
@@ -78,7 +78,7 @@ class Pipe(TimedBench):
 
     @property
     def machines(self) -> Sequence[Machine]:
-        return (self.bench.server, self.pipe)
+        return (self.harness.server, self.pipe)
 
     def stall(self) -> None:
         self.reads = False
@@ -90,7 +90,7 @@ class Pipe(TimedBench):
 
     def check_stopped(self) -> None:
         assert self.closed
-        assert not self.bench.server.is_busy
+        assert not self.harness.server.is_busy
 
     # Messages
 
@@ -112,24 +112,24 @@ class Pipe(TimedBench):
         ready = notification("notifications/initialized")
         (answer,) = self.say(initialize(version, capabilities), ready).said
         assert answer["result"]["protocolVersion"] == version
-        self.bench.events.clear()
+        self.harness.events.clear()
         return self
 
     def call(self, id: Any = 1, method: str = "tools/call", **params: Any) -> ServerCall:
         """A request, and the call that the application gets."""
         self.say(request(id, method, **params))
-        return self.bench.last_call()
+        return self.harness.last_call()
 
     @property
     def session(self) -> Session:
-        (session,) = self.bench.server.sessions
+        (session,) = self.harness.server.sessions
         return session
 
     @property
     def events(self) -> list[type]:
         """The kinds of events since the last look."""
-        kinds: list[type] = [type(event) for event in self.bench.events]
-        self.bench.events.clear()
+        kinds: list[type] = [type(event) for event in self.harness.events]
+        self.harness.events.clear()
         return kinds
 
 
