@@ -5,7 +5,7 @@
 
     await sansmcp_asyncio.serve(app, http=("127.0.0.1", 8000))
 
-All decisions are made by :mod:`sansmcp`; here is only what asyncio has to do for it.
+The protocol is in :mod:`sansmcp`; this package does the I/O and keeps the deadlines.
 """
 
 from typing import TYPE_CHECKING

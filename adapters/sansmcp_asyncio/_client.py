@@ -1,7 +1,8 @@
-"""The client: no task of its own but to open connections, to answer the server, and for a process.
+"""The client: tasks only for opening connections, async request handlers and a server process.
 
-A call changes the machine, performs what the machine then wants (which is: write to sockets), and
-waits for its own promise. Whatever happens to a connection is an input of the machine.
+A call changes the machine, performs its effects (writing to sockets, for the most part) and waits
+for its result. Bytes, and the end of a connection, are passed to the machine by the connection's
+protocol, without a task.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ if TYPE_CHECKING:
 
 
 class Client(sansmcp_loop.AwaitableClient):
-    """A client; made by :func:`connect`. All methods may be called from any task of its loop.
+    """An MCP client on asyncio; :func:`connect` makes it.
 
-    Awaiting it, or entering its block, does the handshake and gives the client itself.
+    ``await client`` and ``async with client`` do the handshake and return the client. All methods
+    may be called from any task of its event loop.
     """
 
     def __init__(
@@ -88,20 +90,26 @@ def connect(
     """Connect to an MCP server.
 
     ``async with connect(...) as client:`` closes the client when the block ends. After ``client =
-    await connect(...)`` it is to be closed by ``await client.aclose()``, in whatever task.
+    await connect(...)`` call ``await client.aclose()`` yourself, in any task of the same loop.
 
     Args:
         target: the URL of an MCP endpoint, http or https; or the command that starts a server on
-            stdio, e.g. ``["python", "server.py"]``. That process, and all that it has started, end
-            with the client.
-        request_handlers: for each request that the server may make, such as
-            ``"elicitation/create"``, a function, async or plain, from the
-            :class:`sansmcp.ServerRequest` to the result, a JSON object. A plain one must not block.
-            Declare the request in ``capabilities``, too.
-        settings: those of :class:`sansmcp_local.ConnectOptions` and of
-            :class:`sansmcp.ClientOptions`.
+            stdio, such as ``["python", "server.py"]``. Closing the client ends that process, and
+            all that it has started.
+        request_handlers: functions that respond to the server's requests, by method, such as
+            ``"elicitation/create"``. Each takes a :class:`sansmcp.ServerRequest` and returns the
+            result, a JSON object, or raises JsonRpcError. It may be async; a plain one runs in the
+            event loop and must not block. Declare the request in ``capabilities``, too.
+        settings: the fields of :class:`sansmcp_local.ConnectOptions` and
+            :class:`sansmcp.ClientOptions`, explained below.
 
-    Raises LocalProtocolError if the target or a setting is wrong, and RuntimeError where no loop is
-    running; awaiting the client raises CallError if the handshake fails.
+    Returns:
+        The client, which is not connected yet: await it, or enter its block. Either raises
+        CallError if the handshake fails.
+
+    Raises:
+        LocalProtocolError: the target or the value of a setting is wrong.
+        TypeError: a setting is unknown.
+        RuntimeError: no event loop is running.
     """
     return Client(client_parts(target, **settings), request_handlers)

@@ -1,7 +1,7 @@
-"""The server: a protocol for each connection, and a task for each handler that has to be awaited.
+"""The server: a protocol for each connection, and a task for each async handler.
 
-Whatever happens (bytes come, a handler says something, a deadline passes) is told to the machine,
-which then names the connections that have something to send.
+Received bytes, the messages of handlers and passed deadlines are inputs of the machine, which then
+wakes the connections that have something to send.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ from ._tasks import Tasks
 
 
 class RunningServer(sansmcp_loop.RunningServer):
-    """A server that runs; :func:`serve` makes it. All methods are to be called in its loop."""
+    """A running server; ``async with serve(...)`` returns it.
+
+    Call its methods in its event loop.
+    """
 
     def __init__(
         self,
@@ -49,11 +52,11 @@ class RunningServer(sansmcp_loop.RunningServer):
             parts.core, parts.store, current_loop(), threads=threads, authenticate=authenticate
         )
         self.url = ""
-        """Where the MCP endpoint is."""
+        """The URL of the MCP endpoint; empty if the server does not serve HTTP."""
         self.stopped = asyncio.Event()
-        """Is set once the server was told to stop."""
+        """Set when :meth:`stop` is called."""
         self.has_ended = False
-        """All streams have been ended: connections that have nothing to send are to be closed."""
+        """True once all event streams have ended: close connections that have nothing to send."""
         self.connections: set[Connection] = set()
         self._plan = plan
         self._listeners: list[asyncio.Server] = []
@@ -83,7 +86,11 @@ class RunningServer(sansmcp_loop.RunningServer):
             await wait_all_shielded([self._ending.task])
 
     def stop(self) -> None:
-        """Stop: no new requests, a moment for those that run, a proper end for every stream."""
+        """Begin a graceful stop, and return at once. A second call has no effect.
+
+        The server accepts nothing new, gives running calls ``graceful_timeout`` seconds, ends all
+        event streams and closes its connections.
+        """
         if self._ending is None:
             self.stopped.set()
             self._ending = AsyncioTask(asyncio.get_running_loop().create_task(self._end()))
@@ -103,7 +110,7 @@ class RunningServer(sansmcp_loop.RunningServer):
                 await self._leave()
 
     async def _leave(self) -> None:
-        """Leave nothing behind: no task, no socket, no file."""
+        """End all tasks, close all sockets, and remove the state file."""
         for connection in self.connections:
             connection.abort()
         lost = [connection.lost for connection in self.connections]
@@ -140,7 +147,7 @@ class RunningServer(sansmcp_loop.RunningServer):
 
     def _serve_stdio(self, streams: StandardStreams) -> None:
         pipe = partial(sansmcp.ServerPipe, graceful_timeout=self._plan.options.graceful_timeout)
-        # Whoever started us may stop reading for as long as it likes, under a debugger, say.
+        # No send timeout: a client that is stopped in a debugger may not read for hours.
         connection = Connection(self, pipe, math.inf)
         StdioTransport(streams, connection)
         if self._plan.options.ends_with_stdin:
@@ -148,11 +155,11 @@ class RunningServer(sansmcp_loop.RunningServer):
 
 
 class Serve(Coroutine[Any, Any, None]):
-    """What :func:`serve` returns: a coroutine, and an asynchronous context manager.
+    """A coroutine and an asynchronous context manager; :func:`serve` returns it.
 
-    Awaiting it, or running it by :func:`asyncio.run`, serves until the task is cancelled. Entering
-    it gives the :class:`RunningServer`, and serves as long as the block lasts. Do one of them,
-    once.
+    Await it, or pass it to :func:`asyncio.run`, to serve until stopped or cancelled. Enter it with
+    ``async with`` to get the :class:`RunningServer` and serve until the block ends. Do one of the
+    two, once.
     """
 
     _is_used = True
@@ -197,7 +204,7 @@ class Serve(Coroutine[Any, Any, None]):
     def _begun(self) -> Coroutine[Any, Any, None]:
         self._is_used = True
         if self._work is None:
-            # It must not refer to us: who forgets to await us is told as soon as we are gone.
+            # No reference to self: __del__ must run, and warn, as soon as self is dropped.
             self._work = _serve(self._make)
         return self._work
 
@@ -211,20 +218,25 @@ async def _serve(make: Callable[[], RunningServer]) -> None:
 def serve(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> Serve:
     """Serve an application over HTTP, on stdio, or both.
 
-    ``asyncio.run(serve(...))`` and ``await serve(...)`` serve until cancelled. ``async with
-    serve(...) as serving:`` gives the :class:`Serving`, serves as long as the block lasts, and
-    accepts connections from its beginning.
+    ``asyncio.run(serve(...))`` and ``await serve(...)`` serve until stopped or cancelled. ``async
+    with serve(...) as server:`` returns the :class:`RunningServer`, accepts connections from the
+    start of the block, and stops at its end. If the task is cancelled while the server stops,
+    running calls are cancelled at once, without the rest of ``graceful_timeout``.
 
     Args:
-        app: its handlers are async functions of a :class:`Call`, or plain functions of a
-            :class:`ThreadCall`, each of which runs in a thread (:meth:`sansmcp.App.handler`).
-        settings: those of :class:`sansmcp_local.ServeOptions`, of
-            :class:`sansmcp_local.DriverOptions` and of :class:`sansmcp.ServerOptions`.
-            Running calls do not get ``graceful_timeout`` if what waits for the stop is cancelled,
-            too.
+        app: the application. Async handlers get a :class:`Call`. Plain handlers get a
+            :class:`ThreadCall` and run in threads (:meth:`sansmcp.App.handler`).
+        settings: the fields of :class:`sansmcp_local.ServeOptions`,
+            :class:`sansmcp_local.DriverOptions` and :class:`sansmcp.ServerOptions`, explained
+            below.
 
-    Raises LocalProtocolError for settings that make no sense, and TypeError for unknown ones;
-    starting raises OSError if the address cannot be bound or the file not be written.
+    Returns:
+        The server, not started yet. Awaiting or entering it raises OSError if the address cannot be
+        bound, or the state file cannot be written.
+
+    Raises:
+        LocalProtocolError: the value of a setting is wrong.
+        TypeError: a setting is unknown.
     """
     plan = serve_plan(app, **settings)
     return Serve(lambda: RunningServer(plan))

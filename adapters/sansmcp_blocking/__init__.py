@@ -6,8 +6,8 @@
     with sansmcp_blocking.serve(app, http=("127.0.0.1", 8000)) as serving:
         serving.wait()
 
-All decisions are made by :mod:`sansmcp`; here is only what sockets, pipes and threads have to do
-for it.
+The protocol is in :mod:`sansmcp`; this package does the I/O on sockets and pipes, runs handlers in
+threads and keeps the deadlines.
 """
 
 from typing import TYPE_CHECKING

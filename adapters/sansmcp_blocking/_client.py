@@ -1,8 +1,7 @@
-"""The client: as long as a method waits, it turns a loop of its own, and the machine with it.
+"""The client: while a method waits, it runs a selector loop, and the machine with it.
 
-There is no thread and no loop in the background. Whatever happens to a connection ends in its task
-and becomes an input of the machine; what the machine has to say to the application is delivered
-between two turns.
+There is no thread and no loop in the background. A connection's task passes bytes, and the end of
+the connection, to the machine. The machine's events are delivered between two runs of the loop.
 """
 
 from __future__ import annotations
@@ -40,16 +39,18 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("sansmcp")
 
 _FLUSH = 5.0
-"""Seconds for what nobody waits for to be sent; what is left goes out with the next method."""
+"""Seconds that a method spends on sending what is unsent; the next method sends the rest."""
 
 
 class Client(sansmcp_threads.ConcurrentClient):
-    """A connected client; made by :func:`connect`. A context manager that closes it at the end.
+    """A blocking MCP client; :func:`connect` makes it. A context manager that closes it.
 
-    While no method is running, nothing is read, answered or resumed. One thread may use it at a
-    time: a second one gets LocalProtocolError. The functions that it calls (answers, progress
-    reports) may use it. Ctrl-C interrupts a method where it waits; the client can be used
-    afterwards, and a call that was interrupted is cancelled.
+    While no method runs, the client reads nothing, responds to no server request and resumes no
+    stream.
+
+    One thread may use the client at a time; a second one gets LocalProtocolError. The functions
+    that the client calls (request handlers, ``on_progress``) may use it. Ctrl-C interrupts a method
+    where it waits: the interrupted call is cancelled, and the client can still be used.
     """
 
     def __init__(
@@ -75,9 +76,17 @@ class Client(sansmcp_threads.ConcurrentClient):
     # The machine
 
     def wait(self, is_done: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Let everything go on until something is so; False if it is not after ``timeout`` seconds.
+        """Run the client until ``is_done()`` is true, or ``timeout`` seconds have passed.
 
-        Raises what functions of the application have raised, except those that answer the server.
+        Args:
+            is_done: the condition.
+            timeout: seconds; None to wait without a limit.
+
+        Returns:
+            The last result of ``is_done()``.
+
+        An exception of ``on_progress`` ends its call. One of a request handler is sent to the
+        server as an error.
         """
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         is_late = False
@@ -89,12 +98,12 @@ class Client(sansmcp_threads.ConcurrentClient):
                 due = self.next_deadline()
                 with ki_unprotected():
                     ready = self._loop.wait(min(deadline, due))
-                self._loop.go_on(ready)  # what has come in time counts, however late we look
+                self._loop.go_on(ready)  # before the deadlines: bytes may have come in time
                 self.handle_timeout()
                 is_late = time.monotonic() >= deadline
 
     def flush(self) -> None:
-        """Wait until all is sent that is to be sent now; no longer than a few seconds."""
+        """Wait until everything is sent, for a few seconds at most."""
         self.wait(lambda: self._is_closed.is_done or self._is_flushed(), _FLUSH)
 
     def _is_flushed(self) -> bool:
@@ -114,7 +123,7 @@ class Client(sansmcp_threads.ConcurrentClient):
                 self._process.perform(effect)
 
     def next_unclaimed_event(self) -> ClientEvent | None:
-        self._loop.wake_idle()  # who has waited for room reads on
+        self._loop.wake_idle()  # reading may have been paused until now
         return super().next_unclaimed_event()
 
     def on_other_event(self, event: ClientEvent) -> None:
@@ -126,7 +135,7 @@ class Client(sansmcp_threads.ConcurrentClient):
         self.process_said(part)
 
     def _carry(self, effect: OpenExchange) -> Steps[None]:
-        """Carry one HTTP exchange; what is raised ends it, and no other."""
+        """Perform one HTTP exchange. An exception ends this exchange only."""
         try:
             yield from self._carry_exchange(effect)
         except Exception as error:
@@ -136,7 +145,7 @@ class Client(sansmcp_threads.ConcurrentClient):
             self._carrying.pop(effect.exchange, None)
 
     def _carry_exchange(self, effect: OpenExchange) -> Steps[None]:
-        """Carry one HTTP exchange, from its request to the end of its response."""
+        """Perform one HTTP exchange, from its request to the end of its response."""
         connection, request = self._pool.begin(effect, now=time.monotonic())
         try:
             if connection.driver is None:
@@ -169,18 +178,24 @@ def connect(
     request_handlers: Mapping[str, RequestHandler] | None = None,
     **settings: Unpack[ConnectSettings],
 ) -> Client:
-    """Connect to an MCP server. The client is closed by its method, or as a context manager.
+    """Connect to an MCP server, and return the connected client.
+
+    Close it with ``close()``, or use it as a context manager.
 
     Args:
-        target: the URL of an MCP endpoint, http or https; or a command, such as
-            ``["python", "server.py"]``, that starts a server on stdio (not on Windows). When the
-            client is closed, the process ends, with all that it has started.
-        request_handlers: for each request that the server may make, such as
-            ``"elicitation/create"``, a function from the :class:`sansmcp.ServerRequest` to the
-            result, a JSON object. Declare the request in ``capabilities``, too.
-        settings: those of :class:`sansmcp_local.ConnectOptions` and of
-            :class:`sansmcp.ClientOptions`.
+        target: the URL of an MCP endpoint, http or https; or the command that starts a server on
+            stdio (not on Windows), such as ``["python", "server.py"]``. Closing the client ends
+            that process, and all that it has started.
+        request_handlers: functions that respond to the server's requests, by method, such as
+            ``"elicitation/create"``. Each takes a :class:`sansmcp.ServerRequest` and returns the
+            result, a JSON object, or raises JsonRpcError. Declare the request in ``capabilities``,
+            too.
+        settings: the fields of :class:`sansmcp_local.ConnectOptions` and
+            :class:`sansmcp.ClientOptions`, explained below.
 
-    Raises CallError if the handshake fails, LocalProtocolError if the target or a setting is wrong.
+    Raises:
+        CallError: the handshake failed.
+        LocalProtocolError: the target or the value of a setting is wrong.
+        TypeError: a setting is unknown.
     """
     return Client(client_parts(target, **settings), request_handlers).open()

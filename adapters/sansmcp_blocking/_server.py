@@ -1,9 +1,9 @@
 """The server: one thread for all connections, and one for each call that runs.
 
-A connection is a task of the loop, which is the only one to read from it. What a handler has for it
-to send is sent by the handler's thread, if there is room, and by the task if not. One thread for
-each connection would have to wait for its socket and for its handler at the same time, which takes
-a selector for each as well.
+Each connection is a task of the selector loop, and only this task reads from it. A handler's
+messages are sent by the handler's thread if there is room, and by the task if not. One thread for
+each connection would have to wait for its socket and for its handler at the same time, which would
+take a selector for each as well.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _logger = logging.getLogger("sansmcp")
 
 
 class _Connection:
-    """A connection, or the pipes of stdio; nobody else touches the stream. All under the lock."""
+    """One connection, or the pipes of stdio. All methods are called under the server's lock."""
 
     def __init__(
         self,
@@ -58,10 +58,10 @@ class _Connection:
         self._patience = patience
         self._connection = kind(serving.core, driver=self, now=time.monotonic())
         self._idle: Idle | None = Idle.NEED_DATA
-        """What to do when all is sent; None: close it."""
+        """What to do when everything is sent; None means to close the connection."""
         self._unsent = b""
         self._waits_until: float | None = None
-        """The connection's deadline while the task waits for bytes; None: it does something."""
+        """The connection's deadline while the task waits for bytes; None while it does not wait."""
         self._task = serving.take(self, self._run())
 
     @property
@@ -70,7 +70,11 @@ class _Connection:
         return self._stream.info()
 
     def wake(self) -> None:
-        """There is something to send: it is sent by whoever says so, or else by the task."""
+        """Send what the connection has to send, or make its task do so.
+
+        The server calls this, in any thread. If the task waits for bytes, the caller sends as much
+        as there is room for; otherwise, or if something is left, the task sends.
+        """
         if self._waits_until is not None:
             waited_for = self._idle
             try:
@@ -109,12 +113,12 @@ class _Connection:
             self._serving.left(self)
 
     def _send_now(self) -> None:
-        """Send what there is to send, as much as there is room for, without waiting."""
+        """Send as much as there is room for, without waiting."""
         if self._unsent or self._idle is None:
-            return  # what is not pulled yet has its limits in the machine
+            return  # the machine bounds what it has to send; we would not
         self._unsent, self._idle = pull(self._connection)
         if self._unsent:
-            with suppress(OSError):  # the task will find out what it is
+            with suppress(OSError):  # the task will get the same error
                 self._unsent = self._unsent[self._stream.send_now(self._unsent) :]
 
     def _wait(self, idle: Idle) -> Steps[None]:
@@ -143,22 +147,22 @@ _FINAL_FLUSH_TIMEOUT = 1.0
 
 
 class RunningServer(ThreadedServerDriver):
-    """A running server; :func:`serve` gives it. A context manager that closes it at the end.
+    """A running server; :func:`serve` returns it. A context manager that closes it.
 
-    Its methods may be called from any thread.
+    All methods may be called from any thread.
     """
 
     def __init__(self, plan: ServePlan) -> None:
         super().__init__(plan.parts)
         self.url = ""
-        """Where the MCP endpoint is."""
+        """The URL of the MCP endpoint; empty if the server does not serve HTTP."""
         self.has_ended = False
-        """All streams have been ended: connections that have nothing to send are to be closed."""
+        """True once all event streams have ended: close connections that have nothing to send."""
         self._plan = plan
         self._is_stopped = False
         self._is_hurried = False
         self._sleeps_until: float | None = None
-        """When the thread goes on if nothing comes; None: it does something."""
+        """Until when the thread sleeps at most; None while it does not sleep."""
         self._loop = Loop()
         self.connections: set[_Connection] = set()
         self._last: _Connection | None = None
@@ -168,7 +172,7 @@ class RunningServer(ThreadedServerDriver):
         self._loop.start(self._read_ready())
 
     def run_pending(self) -> None:
-        """Perform what the machine wants, and let the thread do its part."""
+        """Perform the machine's effects, and wake the loop's thread if it has work."""
         with self.moved:
             super().run_pending()
             if self._sleeps_until is not None and (
@@ -180,22 +184,30 @@ class RunningServer(ThreadedServerDriver):
                 self._wake_selector()
 
     def stop(self) -> None:
-        """Stop: no new requests, a moment for those that run, a proper end for every stream.
+        """Begin a graceful stop, and return at once. A second call has no effect.
 
-        Does not wait for that. May be called from a signal handler, too.
+        The server accepts nothing new, gives running calls ``graceful_timeout`` seconds, ends all
+        event streams and closes its connections. May be called from a signal handler, too.
         """
         self._is_stopped = True
         self._wake_selector()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it has stopped; False if it has not after ``timeout`` seconds."""
+        """Wait until the server has stopped.
+
+        Args:
+            timeout: seconds to wait; None to wait without a limit.
+
+        Returns:
+            False if the server still runs after ``timeout`` seconds.
+        """
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def close(self) -> None:
-        """Stop, and wait until nothing is left. May be called twice.
+        """Stop the server, and wait until it has stopped. May be called twice.
 
-        If the wait is interrupted, running calls get no more time.
+        If the wait is interrupted, as by Ctrl-C, running calls are cancelled at once.
         """
         self.stop()
         try:
@@ -215,13 +227,13 @@ class RunningServer(ThreadedServerDriver):
     # For serve()
 
     def begin(self, resources: ExitStack) -> None:
-        """Serve from now on, in a thread; the resources are closed at the end."""
-        # Who forgets to close it wants to end nevertheless.
+        """Start the thread that serves. It closes ``resources`` at the end."""
+        # A daemon thread: a program that forgets to close the server must still be able to exit.
         self._thread = threading.Thread(target=self._serve, args=(resources,), daemon=True)
         self._thread.start()
 
     def release(self) -> None:
-        """Let go of what it has opened."""
+        """Close the loop and the socket pair that wakes it."""
         with self.moved:
             self._loop.close()
             self._nudged.close()
@@ -238,14 +250,14 @@ class RunningServer(ThreadedServerDriver):
 
     def _serve_stdio(self, streams: StandardStreams) -> None:
         pipe = partial(ServerPipe, graceful_timeout=self._plan.options.graceful_timeout)
-        # Whoever started us may stop reading for as long as it likes, under a debugger, say.
+        # No send timeout: a client that is stopped in a debugger may not read for hours.
         driver = _Connection(self, pipe, StdioStream(streams), math.inf)
         self._last = driver if self._plan.options.ends_with_stdin else None
 
     # For the drivers; all under the lock
 
     def take(self, driver: _Connection, steps: Steps[None]) -> Task:
-        """There is a new connection."""
+        """Add a connection, and start its task."""
         self.connections.add(driver)
         return self._loop.start(steps)
 
@@ -254,7 +266,7 @@ class RunningServer(ThreadedServerDriver):
         self._loop.wake(task)
 
     def left(self, driver: _Connection) -> None:
-        """A connection is gone."""
+        """Remove a connection that has closed."""
         self.connections.discard(driver)
         self.run_pending()
         if driver is self._last:
@@ -280,7 +292,7 @@ class RunningServer(ThreadedServerDriver):
             ready = self._loop.wait(until)
             with self.moved:
                 self._sleeps_until = None
-                self._loop.go_on(ready)  # what has come in time counts, however late we look
+                self._loop.go_on(ready)  # before the deadlines: bytes may have come in time
                 self.handle_timeout()
 
     def _shut_down(self) -> None:
@@ -301,17 +313,17 @@ class RunningServer(ThreadedServerDriver):
         return bool(self.safely(lambda: self.core.is_busy))
 
     def _wake_selector(self) -> None:
-        with suppress(OSError):  # it was told often enough, or has ended
+        with suppress(OSError):  # enough wake-ups are in the buffer, or the loop is closed
             self._nudge.send(b"!")
 
     def _read_ready(self) -> Steps[None]:
-        """Let the loop turn when another thread wants it to."""
+        """Read the bytes by which other threads wake the selector."""
         while True:
             yield Wait(self._nudged.fileno(), READ)
             self._nudged.recv(4096)
 
     def _accept(self, listener: socket.socket, context: ssl.SSLContext | None) -> Steps[None]:
-        with listener:  # who comes while the server stops is refused
+        with listener:  # closed when the server stops: later connections are refused
             yield from self._accept_from(listener, context)
 
     def _accept_from(self, listener: socket.socket, context: ssl.SSLContext | None) -> Steps[None]:
@@ -343,17 +355,25 @@ class RunningServer(ThreadedServerDriver):
 def serve(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> RunningServer:
     """Serve an application over HTTP, on stdio, or both, in a thread of its own.
 
-    ``with serve(...) as serving`` serves as long as the block lasts; ``serving.wait()`` in it lasts
-    until the server is stopped, or interrupted. When it stops, handlers that still run after the
-    grace are cancelled (:attr:`Call.cancelled`).
+    ``with serve(...) as server:`` stops the server when the block ends. ``server.wait()`` in the
+    block waits until the server stops for another reason, or Ctrl-C interrupts the wait. Handlers
+    that still run ``graceful_timeout`` seconds after the stop are cancelled
+    (:attr:`Call.cancelled`).
 
     Args:
-        app: its handlers are plain functions of a :class:`Call`; each call runs in a thread.
-        settings: those of :class:`sansmcp_local.ServeOptions`, of
-            :class:`sansmcp_local.DriverOptions` and of :class:`sansmcp.ServerOptions`.
+        app: the application. Its handlers are plain functions; each gets a :class:`Call` and runs
+            in a thread.
+        settings: the fields of :class:`sansmcp_local.ServeOptions`,
+            :class:`sansmcp_local.DriverOptions` and :class:`sansmcp.ServerOptions`, explained
+            below.
 
-    Raises OSError if the address cannot be bound or the file not be written, LocalProtocolError for
-    settings that make no sense, and TypeError for unknown ones.
+    Returns:
+        The running server, which accepts connections already.
+
+    Raises:
+        OSError: the address cannot be bound, or the state file cannot be written.
+        LocalProtocolError: the value of a setting is wrong.
+        TypeError: a setting is unknown.
     """
     plan = serve_plan(app, **settings)
     serving = RunningServer(plan)

@@ -1,7 +1,7 @@
 """The client: a background task for each connection.
 
-A call changes the machine, performs what the machine then wants (which is: write to sockets), and
-waits for its own promise. Whatever happens to a connection becomes an input of the machine.
+A call changes the machine, performs its effects (writing to sockets, for the most part) and waits
+for its result. The connection's task passes bytes, and the end of the connection, to the machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
-    """A connected client; made by :func:`connect`. All methods may be called from any task."""
+    """An MCP client on trio; :func:`connect` makes it. Call its methods from any task."""
 
     def __init__(
         self,
@@ -59,11 +59,15 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
         )
 
     async def open(self) -> None:
-        """Do the handshake; :func:`connect` does it. Raises CallError where it fails."""
+        """Do the handshake. :func:`connect` calls this.
+
+        Raises:
+            CallError: the handshake failed.
+        """
         await self._open()
 
     def leave(self) -> None:
-        """Leave nobody who waits, and no connection; :func:`connect` does it, at the end."""
+        """Fail the calls that still wait, and close all connections. :func:`connect` calls this."""
         self._let_go()
         self._pool.close()
 
@@ -80,7 +84,7 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
         self.run_pending()
 
     async def _may_read(self) -> None:
-        """Wait until the application has taken events, if it has to."""
+        """Wait while reading is paused because the application has not consumed its events."""
         while self.is_paused:
             await self._scheduler.state_changed.wait()
 
@@ -98,20 +102,23 @@ async def connect(
     request_handlers: Mapping[str, RequestHandler] | None = None,
     **settings: Unpack[ConnectSettings],
 ) -> AsyncGenerator[Client, None]:
-    """Connect to an MCP server, and close when the block ends.
+    """Connect to an MCP server, and close the client when the block ends.
 
     Args:
         target: the URL of an MCP endpoint, http or https; or the command that starts a server on
-            stdio, e.g. ``["python", "server.py"]``. That process, and all that it has started, end
-            with the block.
-        request_handlers: for each request that the server may make, such as
-            ``"elicitation/create"``, a function, async or plain, from the
-            :class:`sansmcp.ServerRequest` to the result, a JSON object. A plain one must not block.
-            Declare the request in ``capabilities``, too.
-        settings: those of :class:`sansmcp_local.ConnectOptions` and of
-            :class:`sansmcp.ClientOptions`.
+            stdio, such as ``["python", "server.py"]``. The end of the block ends that process, and
+            all that it has started.
+        request_handlers: functions that respond to the server's requests, by method, such as
+            ``"elicitation/create"``. Each takes a :class:`sansmcp.ServerRequest` and returns the
+            result, a JSON object, or raises JsonRpcError. It may be async; a plain one runs in the
+            event loop and must not block. Declare the request in ``capabilities``, too.
+        settings: the fields of :class:`sansmcp_local.ConnectOptions` and
+            :class:`sansmcp.ClientOptions`, explained below.
 
-    Raises CallError if the handshake fails, LocalProtocolError if the target or a setting is wrong.
+    Raises:
+        CallError: the handshake failed.
+        LocalProtocolError: the target or the value of a setting is wrong.
+        TypeError: a setting is unknown.
     """
     parts = client_parts(target, **settings)
     async with plain_nursery() as nursery:

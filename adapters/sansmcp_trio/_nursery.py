@@ -1,4 +1,4 @@
-"""A nursery whose errors come as they are."""
+"""A nursery that raises a single error without an exception group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import trio
 
 @asynccontextmanager
 async def plain_nursery() -> AsyncGenerator[trio.Nursery, None]:
-    """A nursery out of which one error comes as it is, and an interrupt, too: not in a group."""
+    """Open a nursery that raises a single error, or a KeyboardInterrupt, without a group."""
     alone: BaseException | None = None
     try:
         async with trio.open_nursery(strict_exception_groups=True) as nursery:

@@ -1,9 +1,9 @@
-"""The server: a task for each connection, and one for each call that runs.
+"""The server: a task for each connection, and one for each async handler.
 
-A connection's task waits for bytes. Whoever has something for it to send meanwhile (another
-connection's task, a handler, a timer) sends what there is room for; if something is left, or the
-connection is to be closed or read no more, that waiting is cancelled, and nothing else, so no byte
-is ever lost.
+A connection's task waits for bytes. When another task has something for the connection to send (a
+handler, a timer, another connection's task), that task writes as much as there is room for. Only if
+something is left, or the connection must be closed or its reading paused, is the wait cancelled.
+Nothing but the wait for bytes is ever cancelled, so no byte is lost.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Driver:
         self._send_timeout = send_timeout
         self._connection = kind(serving.core, driver=self, now=trio.current_time())
         self._idle: Idle | None = Idle.NEED_DATA
-        """What to do when all is sent; None: close it."""
+        """What to do when everything is sent; None means to close the connection."""
         self._unsent = b""
         self._waiting = trio.CancelScope()
         self._is_waiting = False
@@ -68,7 +68,11 @@ class _Driver:
         return info_of(self._stream)
 
     def wake(self) -> None:
-        """There is something to send: it is sent by whoever says so, or else by the task."""
+        """Send what the connection has to send, or make its task do so.
+
+        The server calls this. If the task waits for bytes, the caller sends; otherwise the task
+        does, when it comes to its next wait.
+        """
         if not self._is_waiting:
             self._is_woken = True
             return
@@ -110,15 +114,15 @@ class _Driver:
         self._serving.run_pending()
 
     def _went_on(self) -> bool:
-        """Do what can be done without waiting; whether there is nothing more to do then."""
-        self._serving.drive()  # first, so that what handlers say at once goes out in one piece
+        """Do what can be done without waiting. Return True if all that is left is to wait."""
+        self._serving.drive()  # first, so that a handler's first messages are sent in one piece
         self._send_now()
         self._serving.run_pending()
         is_waiting = not self._unsent and self._idle is not None
         return is_waiting and not self._is_woken and not self._serving.has_ended
 
     def _send_now(self) -> None:
-        """Send what there is to send, as much as there is room for, without waiting."""
+        """Send as much as there is room for, without waiting."""
         self._is_woken = False
         if self._idle is not None:
             data, self._idle = pull(self._connection)
@@ -127,14 +131,14 @@ class _Driver:
             self._unsent = send_now(self._stream, self._unsent)
 
     async def _send(self) -> None:
-        """Send the rest, or a part of it: who takes something is not too slow."""
+        """Send at least a part of the rest; the send timeout starts again with each part."""
         with trio.fail_after(self._send_timeout):
             self._unsent = await send_some(self._stream, self._unsent)
 
     async def _wait(self) -> None:
-        """Take what comes, until the connection's deadline, or until there is more to do.
+        """Receive until the connection's deadline, or until there is more to do.
 
-        A scope takes as long as reading a head, so it is used for as many requests as possible.
+        Entering a cancel scope costs as much as parsing a head, so one scope serves many requests.
         """
         with trio.CancelScope(deadline=self._deadline()) as self._waiting:
             while True:
@@ -154,7 +158,7 @@ class _Driver:
         self._connection.handle_timeout(now=trio.current_time())
 
     def _update_deadline(self) -> None:
-        """Be there for the deadline. One that has moved away, as most do, costs one early look."""
+        """Wake up no later than the deadline, and once too early if it has become later."""
         if (deadline := self._deadline()) < self._waiting.deadline:
             self._waiting.deadline = deadline
 
@@ -164,7 +168,7 @@ class _Driver:
 
 
 class RunningServer(sansmcp_loop.RunningServer):
-    """A running server; ``nursery.start(serve, ...)`` gives it."""
+    """A running server; ``await nursery.start(serve, ...)`` returns it."""
 
     def __init__(
         self,
@@ -177,22 +181,26 @@ class RunningServer(sansmcp_loop.RunningServer):
         )
         self._plan = plan
         self.url = ""
-        """Where the MCP endpoint is."""
+        """The URL of the MCP endpoint; empty if the server does not serve HTTP."""
         self.stopped = trio.Event()
-        """Is set once the server was told to stop."""
+        """Set when :meth:`stop` is called."""
         self.has_ended = False
-        """All streams have been ended: connections that have nothing to send are to be closed."""
+        """True once all event streams have ended: close connections that have nothing to send."""
         self.drivers: set[_Driver] = set()
         self._nursery: trio.Nursery
         self._shield = trio.CancelScope(shield=True)
         self._left = trio.Event()
 
     def stop(self) -> None:
-        """Stop: no new requests, a moment for those that run, a proper end for every stream."""
+        """Begin a graceful stop, and return at once. A second call has no effect.
+
+        The server accepts nothing new, gives running calls ``graceful_timeout`` seconds, ends all
+        event streams and closes its connections; then :func:`serve` returns.
+        """
         self.stopped.set()
 
     async def run(self, endpoint: Endpoint) -> None:
-        """Serve until stopped; :func:`serve` does it. Shielded from the caller's cancellation."""
+        """Serve until stopped, shielded from cancellation. :func:`serve` calls this."""
         try:
             with self._shield:
                 async with trio.open_nursery() as self._nursery:
@@ -211,7 +219,7 @@ class RunningServer(sansmcp_loop.RunningServer):
         self._left.set()
 
     async def wait_closed(self) -> None:
-        """Wait for the end, and break everything off if that is interrupted."""
+        """Wait until the server has stopped. A KeyboardInterrupt cancels everything at once."""
         try:
             await self._left.wait()
         except KeyboardInterrupt:
@@ -264,7 +272,7 @@ class RunningServer(sansmcp_loop.RunningServer):
 
     async def _serve_stdio(self, streams: StandardStreams) -> None:
         pipe = partial(ServerPipe, graceful_timeout=self._plan.options.graceful_timeout)
-        # Whoever started us may stop reading for as long as it likes, under a debugger, say.
+        # No send timeout: a client that is stopped in a debugger may not read for hours.
         await _Driver(self, StdioStream(streams), pipe, math.inf).run()
         if self._plan.options.ends_with_stdin:
             self.stop()
@@ -279,19 +287,22 @@ async def serve(
 ) -> None:
     """Serve an application over HTTP, on stdio, or both, until stopped or cancelled.
 
-    As ``trio.run`` and nurseries pass on no keywords, write ``trio.run(partial(serve, app,
-    http=...))``.
+    ``trio.run`` and nurseries do not pass on keyword arguments, so write ``trio.run(partial(serve,
+    app, http=...))``.
 
     Args:
-        app: its handlers are async functions of a :class:`Call`, or plain functions of a
-            :class:`ThreadCall`, each of which runs in a thread (:meth:`sansmcp.App.handler`).
-        task_status: ``nursery.start(serve, ...)`` returns the :class:`RunningServer` once
-            connections are accepted.
-        settings: those of :class:`sansmcp_local.ServeOptions`, of
-            :class:`sansmcp_local.DriverOptions` and of :class:`sansmcp.ServerOptions`.
+        app: the application. Async handlers get a :class:`Call`. Plain handlers get a
+            :class:`ThreadCall` and run in threads (:meth:`sansmcp.App.handler`).
+        task_status: set by ``await nursery.start(serve, ...)``, which returns the
+            :class:`RunningServer` once connections are accepted.
+        settings: the fields of :class:`sansmcp_local.ServeOptions`,
+            :class:`sansmcp_local.DriverOptions` and :class:`sansmcp.ServerOptions`, explained
+            below.
 
-    Raises OSError if the address cannot be bound or the file not be written, LocalProtocolError for
-    settings that make no sense, and TypeError for unknown ones.
+    Raises:
+        OSError: the address cannot be bound, or the state file cannot be written.
+        LocalProtocolError: the value of a setting is wrong.
+        TypeError: a setting is unknown.
     """
     plan = serve_plan(app, **settings)
     serving = RunningServer(plan)
