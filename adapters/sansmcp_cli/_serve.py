@@ -83,7 +83,7 @@ def _add_keeping(command: argparse.ArgumentParser) -> None:
         "--multi-turn", action="store_true", help="offer multi-turn event streams (SEP-1858)"
     )
     command.add_argument(
-        "--stop-with-stdin",
+        "--stop-on-stdin-eof",
         action="store_true",
         help="stop when standard input ends, as it does with the process that has opened it",
     )
@@ -114,7 +114,7 @@ def _serve(options: argparse.Namespace) -> int:
         for number in before:
             signal.signal(number, lambda number, frame: stop())
         if options.stop_on_stdin_eof and not settings["stdio"]:
-            threading.Thread(target=_stop_with_stdin, args=(stop,), daemon=True).start()
+            threading.Thread(target=_stop_on_stdin_eof, args=(stop,), daemon=True).start()
         if url:
             print_line(url, sys.stderr if options.dual else None)
 
@@ -128,7 +128,7 @@ def _serve(options: argparse.Namespace) -> int:
     return 0
 
 
-def _stop_with_stdin(stop: Callable[[], object]) -> None:
+def _stop_on_stdin_eof(stop: Callable[[], object]) -> None:
     while os.read(0, 4096):  # sys.stdin has a lock, which a daemon thread must not hold at the end
         pass
     stop()

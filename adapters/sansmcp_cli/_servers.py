@@ -52,7 +52,7 @@ def started(
             *(sys.executable, "-m", "sansmcp_cli", "serve", "--multi-turn"),
             *(() if reference is None else (reference,)),
             *("--http", "127.0.0.1:0", "--store", store, "--adapter", adapter),
-            "--stop-with-stdin",  # which ends with us, however we do
+            "--stop-on-stdin-eof",  # which ends with us, however we do
         )
         environment = {**os.environ, EXECUTION_LOG: str(log)}
         processes = [stack.enter_context(_started(command, environment)) for _ in range(count)]

@@ -61,7 +61,7 @@ def test_it_says_where_it_is_and_ends_when_told(ending: signal.Signals, adapter:
 def test_it_ends_with_who_has_started_it_if_that_is_wanted(
     options: tuple[str, ...], adapter: str
 ) -> None:
-    options = ("--http", "127.0.0.1:0", "--adapter", adapter, "--stop-with-stdin", *options)
+    options = ("--http", "127.0.0.1:0", "--adapter", adapter, "--stop-on-stdin-eof", *options)
     with started("serve", *options, stdin=subprocess.PIPE) as server:
         assert server.stdout is not None
         assert server.stderr is not None
