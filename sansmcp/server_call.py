@@ -1,6 +1,6 @@
-"""A request that a server works on, and the client it is from, as applications hold them.
+"""The interfaces of a call and of its client, as events hand them to the application.
 
-Events name them. What the machine does with them is in :mod:`sansmcp.server.calls`.
+They are implemented in ``sansmcp.server.calls`` and ``sansmcp.server.legacy.sessions``.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .types import Secret
 
 
 class Peer(ABC):
-    """The client that sent a request, as far as the request tells.
+    """The client that sent a request: its principal, revision, name and capabilities.
 
     Attributes:
         principal: the authenticated user; empty without authentication.
         revision: the protocol revision of the request.
-        client_info: name and version of the client; empty if it has not told.
-        client_capabilities: what the client has declared that it can do.
+        client_info: name and version of the client; empty if the client sent none.
+        client_capabilities: the capabilities that the client declared.
     """
 
     __slots__ = ()
@@ -38,24 +38,37 @@ class Peer(ABC):
     def notify(self, method: str, params: Params | None = None, *, now: float) -> bool:
         """Send a notification that belongs to no call, on the session's standalone stream.
 
-        Where instances share sessions, that is a stream which was opened at this one: others have
-        others. Returns False if it is lost: the client has no session, nobody listens and there is
-        no store to keep it, or too much waits for the store or the client already. Raises
-        LocalProtocolError if the parameters are not JSON.
+        If several instances share the session, it goes to a stream that was opened at this one.
+
+        Args:
+            method: the method of the notification.
+            params: its parameters, a JSON object; None sends none.
+            now: the current time in seconds, on the machine's clock.
+
+        Returns:
+            False if the notification is lost: the client has no session, or no open stream and no
+            store that keeps it, or the store or the client is too far behind.
+
+        Raises:
+            LocalProtocolError: the parameters are not JSON.
+
+        Pull the server's effects afterwards.
         """
 
 
 class Session(Peer):
-    """A client that has sent ``initialize``, from then until it ends its session.
+    """The session of a client of a handshake revision, from ``initialize`` to its end.
 
-    On Streamable HTTP a session is known by its ``id``. Without sessions ``id`` is None, and a
-    session lasts for one request. On other transports it lasts as long as the channel.
+    On Streamable HTTP a session is identified by ``id``. With ``sessions=False`` a session has no
+    id and lasts for one request. On stdio and HTTP+SSE it lasts as long as the channel.
 
     Attributes:
-        id: what ``Mcp-Session-Id`` names; None where there is no such header.
-        state: whether ``notifications/initialized`` has come, and whether the session has ended.
-        subscriptions: the URIs of the resources whose updates the client wants to be told of, at
-            this instance.
+        id: the value of ``Mcp-Session-Id``; None where this header is not used.
+        state: ``OPENING`` until ``notifications/initialized`` arrives, then ``READY``; ``ENDED``
+            at the end.
+        subscriptions: the URIs of the resources that the client subscribed to, at this instance.
+
+    Source: 2025-03-26 to 2025-11-25, basic/transports, Session Management.
     """
 
     __slots__ = ()
@@ -66,18 +79,21 @@ class Session(Peer):
 
 
 class ServerCall(ABC):
-    """A request that a client wants answered.
+    """A request of a client that a handler works on.
 
-    Its methods may be called until it has ended, and do no harm after. All methods that take
-    ``now`` (seconds, the clock of the machine) change the machine: pull its effects afterwards.
+    A call ends once: with a response, an error, or a cancellation. Methods called after the end
+    return False, except for ``ask()``, which raises LocalProtocolError.
+
+    Every method that takes ``now`` changes the machine. Pull the server's effects afterwards.
 
     Attributes:
-        request: the request as it came.
-        turn: with what a handler that has asked the client for input is entered again:
-            CallReceived names the same call once more.
-        rounds: how often its handler has asked for input.
-        state: whether it runs, was answered, or was cancelled.
-        host: for the adapter, to find its own things when an event names this call.
+        request: the request, unchanged.
+        handler_input: the input responses and the saved state that the handler gets. They are empty
+            when a handler is first called; after InputRequired they hold what the client sent.
+        rounds: how many rounds of input requests there were so far. At 2026-07-28 each round is
+            a call of its own, and this stays 0.
+        state: ``RUNNING``, ``ANSWERED`` or ``CANCELLED``.
+        driver: any object of the driver, to find its own data when an event names this call.
     """
 
     __slots__ = ()
@@ -91,54 +107,94 @@ class ServerCall(ABC):
     @property
     @abstractmethod
     def peer(self) -> Peer:
-        """The client whose request it is."""
+        """The client that sent the request."""
 
     @property
     @abstractmethod
     def headers(self) -> RequestHeaders:
-        """The headers of the HTTP request that it came in; none on stdio.
+        """The headers of the HTTP request that carried this call; empty on stdio.
 
-        On HTTP+SSE they are those of the request that opened the event stream.
+        On HTTP+SSE these are the headers of the GET that opened the event stream.
         """
 
     @property
     @abstractmethod
     def is_running(self) -> bool:
-        """Whether somebody still waits for the answer."""
+        """True until the call was answered or cancelled."""
 
     @property
     @abstractmethod
     def is_above_high_water(self) -> bool:
-        """Whether to wait before saying more: the store, or the client, does not keep up."""
+        """True if the store or the client is behind: wait until it is False, then send more."""
 
     @abstractmethod
     def respond(self, result: Any | InputRequired, *, now: float) -> bool:
-        """Answer with a result, or with InputRequired: any JSON value, though MCP wants an object.
+        """Send the result, or ask the client for input with InputRequired.
 
-        Returns False if nobody can get it any more. Raises LocalProtocolError, and changes nothing,
-        if the result is not JSON, or the client cannot be asked for input.
+        If the client lacks a capability that the input requests need, it gets an error instead.
+
+        Args:
+            result: a JSON object; the handshake revisions allow any JSON value. After InputRequired
+                CallReceived reports the request again when the input responses are there, with this
+                ServerCall or a new one.
+            now: the current time in seconds, on the machine's clock.
+
+        Returns:
+            False if the call had ended before, or the client cannot get the response any more.
+
+        Raises:
+            LocalProtocolError: the result is not JSON, or not allowed at this revision; or
+                InputRequired is not possible for this request, exceeds ``Limits.max_rounds``, or
+                has more input requests than ``Limits.max_batch_messages``.
         """
 
     @abstractmethod
     def respond_error(self, code: int, message: str, data: Any = None, *, now: float) -> bool:
-        """Answer with a JSON-RPC error. Returns and raises as :meth:`respond` does.
+        """Send a JSON-RPC error.
 
-        A code that the revision has retired is replaced by the one that took its place.
+        Args:
+            code: the error code. One that the revision has retired is replaced by its successor.
+            message: a short text for the client.
+            data: any JSON value; None sends none.
+            now: the current time in seconds, on the machine's clock.
+
+        Returns:
+            False as ``respond()`` does.
+
+        Raises:
+            LocalProtocolError: ``data`` is not JSON. Nothing has changed.
         """
 
     @abstractmethod
     def respond_exception(self, error: Exception, *, now: float) -> bool:
-        """Answer with what a handler raised; see :func:`~sansmcp.errors.error_response`.
+        """Send the JSON-RPC error for an exception that a handler raised.
 
-        Returns and raises as :meth:`respond` does.
+        Args:
+            error: the exception; ``sansmcp.errors.error_response()`` chooses code and text.
+            now: the current time in seconds, on the machine's clock.
+
+        Returns:
+            False as ``respond()`` does.
+
+        Raises:
+            LocalProtocolError: as ``respond_error()`` does.
         """
 
     @abstractmethod
     def notify(self, method: str, params: Params | None = None, *, now: float) -> bool:
-        """Send a notification that has to do with this request.
+        """Send a notification that belongs to this call, before its response.
 
-        Returns False if it is lost or the call has ended. Raises LocalProtocolError, and changes
-        nothing, if the parameters are not JSON.
+        Args:
+            method: the method of the notification.
+            params: its parameters, a JSON object; None sends none.
+            now: the current time in seconds, on the machine's clock.
+
+        Returns:
+            False if it is lost, if the call has ended, or, for a log message at 2026-07-28, if the
+            client did not ask for messages of this level.
+
+        Raises:
+            LocalProtocolError: the parameters are not JSON. Nothing has changed.
         """
 
     @abstractmethod
@@ -150,27 +206,64 @@ class ServerCall(ABC):
         *,
         now: float,
     ) -> bool:
-        """Report progress, if the client asked for it (else nothing is sent and False returned).
+        """Report progress, if the client sent a progress token.
 
-        Raises LocalProtocolError if ``progress`` does not grow, or something is not JSON. Source:
-        basic/utilities/progress.
+        Args:
+            progress: how far the work is; must increase with every report.
+            total: the value of ``progress`` at the end; None if it is unknown.
+            message: a text for the user; None sends none.
+            now: the current time in seconds, on the machine's clock.
+
+        Returns:
+            False if the client sent no token, the report is lost, or the call has ended.
+
+        Raises:
+            LocalProtocolError: ``progress`` does not increase, or an argument is not JSON.
+
+        Source: 2024-11-05 to 2026-07-28, basic/utilities/progress.
         """
 
     @abstractmethod
     def ask(self, method: str, params: Params | None = None, *, timeout: float, now: float) -> int:
-        """Make a request to the client, on this call's stream. Returns its id.
+        """Send a server request on this call's stream.
 
-        ClientResponseReceived tells what became of it, after ``timeout`` seconds at the latest.
-        Raises LocalProtocolError, and changes nothing, if the call has ended, the client has left
-        or has not declared the capability that it needs, where servers make no requests (at
-        2026-07-28, and without a session), and for arguments that cannot be sent.
+        ClientResponseReceived reports the response, or the error that ended the wait, after
+        ``timeout`` seconds at the latest.
+
+        Args:
+            method: the method of the server request, such as ``sampling/createMessage``.
+            params: its parameters, a JSON object; None sends none.
+            timeout: seconds to wait for the response; ``math.inf`` for no limit.
+            now: the current time in seconds, on the machine's clock.
+
+        Returns:
+            The JSON-RPC id of the server request.
+
+        Raises:
+            LocalProtocolError: the call has ended; the client has disconnected, has not declared
+                the capability, or takes no server requests (at 2026-07-28, and without a session);
+                or an argument is not valid. Nothing has changed.
         """
 
     @abstractmethod
     def disconnect(self, *, retry: float | None = None, now: float) -> bool:
-        """Let the client go, and come back after ``retry`` seconds for the rest (SEP-1699).
+        """Close this call's connection and let the client poll for the rest.
 
-        Whatever is said while it is away is waiting for it. Returns False, and changes nothing,
-        where that is not possible: without a store, at any revision but 2025-11-25, or on a
-        transport that is one stream for all. Raises LocalProtocolError for a time that is none.
+        The handler keeps running. Messages it sends meanwhile are stored, and replayed when the
+        client reconnects with ``Last-Event-ID``.
+
+        Args:
+            retry: seconds the client should wait before it reconnects, sent as the SSE ``retry``
+                field. None leaves the wait to the client.
+            now: the current time in seconds, on the machine's clock.
+
+        Returns:
+            False, with nothing changed, if the client could not resume: the call has ended, there
+            is no store, the revision is not 2025-11-25, or the transport has one stream for all
+            messages.
+
+        Raises:
+            LocalProtocolError: ``retry`` is negative, infinite or NaN. Nothing has changed.
+
+        Source: SEP-1699; 2025-11-25, basic/transports, Sending Messages to the Server.
         """

@@ -1,9 +1,9 @@
 """One HTTP request and its response, as the server sees it.
 
-An exchange collects a request and holds what is still to be sent of its response. It decides
-nothing: :mod:`.validation` says what a request is, and the machine says what to answer. Whoever
-drives the exchange (one task, one thread, one callback) pulls the effects one at a time and
-performs each before pulling the next, so what waits here is what a slow peer has not taken.
+An exchange collects the request and holds the part of the response that was not sent yet. It
+decides nothing: ``validation`` checks the request, and the machine chooses the response. The driver
+of the exchange (one task, one thread, one callback) pulls the effects one at a time and performs
+each before it pulls the next, so what waits here is what a slow peer has not read.
 """
 
 from __future__ import annotations
@@ -28,51 +28,59 @@ _END = SendEnd()
 STREAM_HEADERS: Headers = (
     (b"content-type", headers.EVENT_STREAM),
     (b"cache-control", b"no-cache, no-transform"),
-    # Proxies of the nginx family collect responses before they pass them on, unless told not to.
+    # nginx buffers a proxied response by default and would deliver the events when the buffer is
+    # full or the stream ends. It obeys this header, so no operator has to configure that.
     (b"x-accel-buffering", b"no"),
 )
 
 
 class PostResponder(Protocol):
-    """What is to be given as the answer to a POST."""
+    """The part that responds to a POST."""
 
     def peer_gone(self) -> None:
-        """The connection of the POST broke."""
+        """Handle the loss of the connection that carried the POST."""
 
 
 class StreamSource(Protocol):
-    """What an event stream comes from, if that outlives the exchange."""
+    """The log or channel whose messages an exchange sends as an event stream."""
 
     def catch_up(self) -> None:
-        """Everything was sent: go on, if there is more."""
+        """Send more, if there is more: the exchange has sent everything so far."""
 
     def on_closed(self) -> None:
-        """The exchange is over."""
+        """Detach the exchange, which has ended."""
 
 
 @attrs.define(eq=False, repr=False)
 class ServerExchange:
-    """One request and its response; opaque to hosts, except for :attr:`host`."""
+    """One HTTP request and its HTTP response.
+
+    A driver gets it from ``Server.open_exchange()``, passes it to the methods of the server, and
+    uses only these attributes. The others belong to the server.
+
+    Attributes:
+        id: the number of the exchange, for traces.
+        driver: any object of the driver, to find its own data when a Wake effect names this
+            exchange.
+    """
 
     id: int
     _core: ServerCore
     driver: Any = None
-    """For whoever drives the exchange, to find its own things when a ``Wake`` names this exchange.
-    """
 
     state: ExchangeState = attrs.field(default=ExchangeState.HEAD, init=False)
     head: RequestHead | None = attrs.field(default=None, init=False)
     source: StreamSource | None = attrs.field(default=None, init=False)
-    """What its event stream comes from."""
+    """Where the messages of its event stream come from."""
     responder: PostResponder | None = attrs.field(default=None, init=False)
-    """What is to be given as the answer to this POST."""
+    """The part that responds to this POST."""
     _body: bytearray = attrs.field(factory=bytearray, init=False)
     _response: ResponseHead | None = attrs.field(default=None, init=False)
     _chunks: list[bytes] = attrs.field(factory=lambda: [], init=False)
     unsent: int = attrs.field(default=0, init=False)
-    """Bytes of body that wait for the peer."""
+    """Bytes of the response body that the driver has not pulled yet."""
     is_given_up: bool = attrs.field(default=False, init=False)
-    """Too much waited for too many peers: the response is broken off."""
+    """True if the response was aborted because the unsent bytes of all exchanges were too many."""
     _end: SendEnd | Abort | None = attrs.field(default=None, init=False)
     _idle: bool = attrs.field(default=False, init=False)
 
@@ -82,14 +90,18 @@ class ServerExchange:
     # The request
 
     def begin(self, head: RequestHead) -> None:
-        """The request head has arrived."""
+        """Record the request head."""
         self.advance(ExchangeEvent.HEAD)
         self.head = head
 
     def receive_body(self, part: BodyData | BodyEnd) -> bytes | None:
-        """Add a piece of body; returns the whole body once it is complete.
+        """Add a piece of the request body.
 
-        Raises RemoteProtocolError (413) when it is too large.
+        Returns:
+            The whole body when it is complete, None before.
+
+        Raises:
+            RemoteProtocolError: the body is larger than ``Limits.request_bytes`` (status 413).
         """
         if isinstance(part, BodyEnd):
             self.advance(ExchangeEvent.COMPLETE)
@@ -105,9 +117,10 @@ class ServerExchange:
 
     @property
     def is_slow(self) -> bool:
-        """True if nothing more should be added: the peer takes too little of what waits for it.
+        """True if too many bytes wait for this peer. Add nothing until they are sent.
 
-        Where much waits for all peers together, anything that waits is too much.
+        When half of ``Limits.max_total_unsent_bytes`` waits for all peers together, any unsent byte
+        is too many.
         """
         limits = self._core.limits
         if self.unsent >= limits.max_unsent_bytes:
@@ -116,11 +129,11 @@ class ServerExchange:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing can be added to the response."""
+        """True if nothing can be added to the response."""
         return self.state is ExchangeState.DONE
 
     def send_response(self, status: int, body: bytes = b"", extra: Headers = ()) -> None:
-        """Give a complete response: a JSON document, or no body at all."""
+        """Send a complete response: a JSON document, or no body."""
         self.advance(ExchangeEvent.ANSWER)
         kind: Headers = ((b"content-type", headers.JSON),) if body else ()
         length = (b"content-length", b"%d" % len(body))
@@ -128,7 +141,7 @@ class ServerExchange:
         self._finish(body, _END)
 
     def refuse(self, error: RemoteProtocolError) -> None:
-        """Say no: the error's status and headers, and its JSON-RPC error as the body."""
+        """Send a refusal: the error's status and headers, with its JSON-RPC error as the body."""
         self.send_response(error.http_status, jsonrpc.encode(error.reply), error.headers)
         self._core.events.append(RefusalSent(error))
 
@@ -156,12 +169,12 @@ class ServerExchange:
             self.end()
 
     def abort(self) -> None:
-        """Break off: the stream cannot go on and must not look complete."""
+        """Abort the connection, so that the incomplete stream does not look complete."""
         self.advance(ExchangeEvent.ANSWER)
         self._finish(b"", Abort())
 
     def peer_gone(self) -> None:
-        """Nobody is there any more: what waits is dropped."""
+        """Drop everything that waits, because the peer has disconnected."""
         self.advance(ExchangeEvent.LOST)
         self._response, self._end = None, None
         self._take_chunks()
@@ -169,7 +182,7 @@ class ServerExchange:
         self._core.timers.stop(Timer.KEEP_ALIVE, self)
 
     def give_up(self) -> None:
-        """Break the response off, and drop what waits."""
+        """Abort the response and drop what waits."""
         self._take_chunks()
         self.is_given_up = True
         self._response, self._end = None, Abort()
@@ -177,11 +190,11 @@ class ServerExchange:
         self.wake()
 
     def discard(self) -> None:
-        """Drop what waits: the driver has lost the peer of a response that was complete."""
+        """Drop what waits of a complete response, because the peer has disconnected."""
         self._take_chunks()
 
     def next_effect(self) -> ExchangeEffect | None:
-        """What to send next; None when there is nothing. Waiting pieces of body come as one."""
+        """Return what to send next, or None. Pieces of the body that wait are sent as one."""
         if self._response is not None:
             head, self._response = self._response, None
             return SendHead(head)
@@ -193,19 +206,19 @@ class ServerExchange:
         return None
 
     def mark_idle(self) -> None:
-        """The driver found nothing to do: from now on it has to be woken."""
+        """Record that the driver waits for a Wake effect."""
         self._idle = True
 
     def expect_pull(self) -> None:
-        """The driver will look by itself."""
+        """Record that the driver is about to pull, so it needs no Wake effect."""
         self._idle = False
 
     def advance(self, event: ExchangeEvent) -> None:
-        """Go to the next state. Raises LocalProtocolError where the table has none."""
+        """Go to the next state. Raises LocalProtocolError if the event is not allowed."""
         self.state = advance(EXCHANGE, self.state, event)
 
     def _finish(self, body: bytes, end: SendEnd | Abort) -> None:
-        # RFC 9110, 9.3.2: the answer to HEAD tells the length of a body, and has none.
+        # RFC 9110, 9.3.2: the response to HEAD has the content-length of a body, but no body.
         if body and (self.head is None or self.head.method != b"HEAD"):
             self._add(body)
         if not self.is_given_up:
@@ -230,7 +243,7 @@ class ServerExchange:
         return data
 
     def wake(self) -> None:
-        """Let the driver pull again, if it has stopped."""
+        """Tell the driver to pull again, if it waits for a Wake effect."""
         if self._idle:
             self._idle = False
             self._core.effects.append(Wake(self))

@@ -1,19 +1,21 @@
 """The server machine: HTTP message parts in, effects and events out.
 
-The machine is driven from two sides. Whoever carries HTTP opens an exchange for each request, feeds
-it the parts that arrive, and sends what :meth:`Server.next_effect_of` gives; many exchanges run at
-the same time, each with a driver of its own. One driver pulls :meth:`Server.next_effect`, which
-names exchanges to wake and asks for storage, and keeps the clock. The application takes events, of
-which ``CallReceived`` is the one that wants an answer.
+Two kinds of driver feed the machine. A driver of HTTP opens an exchange for each HTTP request,
+feeds it the parts that arrive, and sends what ``Server.next_effect_of()`` returns; many exchanges
+run at the same time, each with a driver of its own. One driver of the whole server pulls
+``Server.next_effect()``, which names exchanges to wake and store operations to perform, and calls
+``Server.handle_timeout()`` at each deadline. The application takes events and responds to
+``CallReceived``.
 
     exchange = server.open_exchange()
-    server.receive(exchange, RequestHead(...), now=t)
-    server.receive(exchange, BodyData(...), now=t)
-    server.receive(exchange, BodyEnd(), now=t)      ->  CallReceived(call)
-    call.respond({...}, now=t)                      ->  SendHead, SendBody, SendEnd of the exchange
+    server.receive_part(exchange, RequestHead(...), now=t)
+    server.receive_part(exchange, BodyData(...), now=t)
+    server.receive_part(exchange, BodyEnd(), now=t)  ->  CallReceived(call)
+    call.respond({...}, now=t)                       ->  SendHead, SendBody, SendEnd of the exchange
 
-After everything that changes the machine (``receive``, the methods of a call, ``handle_timeout``,
-completions) pull the effects until ``Idle``. Nothing a peer sends makes the machine raise.
+After everything that changes the machine (``receive_part``, the methods of a call,
+``handle_timeout``, completions) pull the effects until ``Idle``. No input of a peer makes the
+machine raise.
 """
 
 from __future__ import annotations
@@ -57,7 +59,13 @@ if TYPE_CHECKING:
 
 
 class Server(StoreCompletions):
-    """An MCP server without I/O, clock or randomness."""
+    """An MCP server without I/O, clock or randomness.
+
+    Pull ``next_effect()`` and ``next_event()`` until both return ``Idle`` after every call that
+    changes the server; ``drive()`` does this. All times are seconds on one monotonic clock.
+
+    Not thread-safe.
+    """
 
     def __init__(
         self,
@@ -70,16 +78,19 @@ class Server(StoreCompletions):
         """Set up a server.
 
         Args:
-            app: whose methods are served.
-            new_token: gives an unguessable string of 16 to 128 letters, digits, "-" and "_" at each
-                call, e.g. ``secrets.token_urlsafe``. Session ids and event ids are made of it.
-            authentication: ask for the principal of each HTTP request by the effect Authenticate,
-                and do nothing with the request until it is told. Otherwise the principal is what
-                the host has put into the request's head.
-            settings: see :class:`ServerOptions`.
+            app: the application whose handlers are called.
+            new_token: a function that returns a new unguessable string of 16 to 128 letters,
+                digits, "-" and "_", such as ``secrets.token_urlsafe``. Session ids and event ids
+                are made of it.
+            authentication: True asks the driver for the principal of each HTTP request with the
+                effect Authenticate; the request waits for ``authenticated()``. False takes the
+                principal that the driver put into the RequestHead.
+            settings: see ``ServerOptions``.
 
-        Raises LocalProtocolError for settings that make no sense, for an ``app`` of another kind,
-        and for one with an extension whose name has no prefix; TypeError for unknown settings.
+        Raises:
+            LocalProtocolError: a setting is not valid, alone or with others; ``app`` is not an
+                App, or declares an extension whose name has no prefix.
+            TypeError: a setting is unknown.
         """
         check_settings(settings, "Server", ServerSettings.__optional_keys__, "a server")
         options = ServerOptions(**settings)
@@ -96,13 +107,13 @@ class Server(StoreCompletions):
         )
         self._endpoint = endpoint
         self.authentication = authentication
-        """Whether the principal of each HTTP request is asked for."""
+        """True if an Authenticate effect asks for the principal of each HTTP request."""
         self._modern = ModernServer(self._core, Subscriptions(self._core))
         self._stateless = ModernHttp(self._core, self._modern)
         self._legacy = _legacy(self._core, endpoint)
         self._store_users = None if self._legacy is None else self._legacy.streams
         self._authenticating: dict[ServerExchange, bytes | None] = {}
-        """The requests whose principal is not known, each with its body once that is complete."""
+        """The requests that wait for ``authenticated()``, with the bodies that are complete."""
         self._exchange_ids: Iterator[int] = itertools.count(1)
         self.trace = options.trace
         """The setting of that name."""
@@ -115,7 +126,15 @@ class Server(StoreCompletions):
         return self._endpoint.path.decode()
 
     def transports(self, *, http: bool, stdio: bool) -> tuple[str, ...]:
-        """What a server that is hosted so speaks, by the names that clients use."""
+        """Return the names of the transports that this server serves.
+
+        Args:
+            http: True if a driver serves HTTP.
+            stdio: True if a driver serves stdio.
+
+        Returns:
+            ``"streamable-http"``, ``"http+sse"``, ``"stdio"``, or those of them that apply.
+        """
         names = [STREAMABLE_HTTP] if http else []
         if http and self._endpoint.sse_path is not None:
             names.append(HTTP_SSE)
@@ -123,9 +142,9 @@ class Server(StoreCompletions):
 
     @property
     def now(self) -> float:
-        """The latest time that was passed in: the one clock of the server and its connections.
+        """The latest time that was passed in, in seconds.
 
-        Connections set it when they are fed.
+        The connections of a server share its clock, and set this whenever they are fed.
         """
         return self._core.now
 
@@ -135,7 +154,7 @@ class Server(StoreCompletions):
 
     @property
     def limits(self) -> Limits:
-        """The bounds that were set."""
+        """The bounds of bytes, seconds and counts."""
         return self._core.limits
 
     @property
@@ -145,33 +164,55 @@ class Server(StoreCompletions):
 
     @property
     def app(self) -> App:
-        """The application that is served."""
+        """The application whose handlers are called."""
         return self._core.app
 
     @property
     def sessions(self) -> tuple[Session, ...]:
-        """The sessions that are alive."""
+        """The open sessions of this instance."""
         return () if self._legacy is None else tuple(self._legacy.sessions)
 
     @property
     def is_busy(self) -> bool:
-        """Whether calls are running, in sessions or on their own."""
+        """True if any call is running."""
         return bool(self._core.stateless) or (self._legacy is not None and self._legacy.is_busy)
 
     # Parts in
 
     def open_exchange(self, driver: Any = None) -> ServerExchange:
-        """A new exchange, for one request; ``host`` is kept as its attribute of that name."""
+        """Return a new exchange for one HTTP request.
+
+        Feed it with ``receive_part()``, beginning with a RequestHead.
+
+        Args:
+            driver: any object of the driver; kept as ``exchange.driver``.
+        """
         return ServerExchange(next(self._exchange_ids), self._core, driver)
 
     def open_channel(self, sink: Sink) -> Channel:
-        """A conversation on a transport that is no HTTP; :class:`~sansmcp.ServerPipe` opens one."""
+        """Return a new channel for a transport other than HTTP. ``ServerPipe`` uses it for stdio.
+
+        Args:
+            sink: the object that takes the messages to the client.
+        """
         modern = ModernChannelHandler(self._core, self._modern, sink)
         legacy = None if self._legacy is None else self._legacy.lines(sink)
         return Channel(self._core, sink, modern, legacy)
 
     def receive_part(self, exchange: ServerExchange, part: RequestPart, *, now: float) -> None:
-        """Feed a part of a request. Parts of an exchange that is done are ignored."""
+        """Feed a part of an HTTP request.
+
+        A faulty request gets a refusal as its response. Parts of an exchange that is done are
+        ignored.
+
+        Args:
+            exchange: the exchange, from ``open_exchange()``.
+            part: a RequestHead, then any number of BodyData, then BodyEnd; or ConnectionLost at any
+                time.
+            now: the current time in seconds.
+
+        Pull ``next_effect_of(exchange)`` and the server's effects afterwards.
+        """
         self._core.now = now
         if exchange.is_done:
             if isinstance(part, ConnectionLost):
@@ -198,7 +239,15 @@ class Server(StoreCompletions):
             exchange.refuse(error)
 
     def refuse(self, exchange: ServerExchange, error: RemoteProtocolError, *, now: float) -> None:
-        """Refuse a request that the HTTP layer below found faulty; sent like any answer."""
+        """Refuse a request that the HTTP parser below found faulty.
+
+        Args:
+            exchange: the exchange of the request; its head may be missing.
+            error: gives the status, the headers and the JSON-RPC error of the response.
+            now: the current time in seconds.
+
+        Pull ``next_effect_of(exchange)`` afterwards: the refusal is sent like any HTTP response.
+        """
         self._core.now = now
         if exchange.state is ExchangeState.HEAD:
             exchange.begin(RequestHead(method=b"", target=b"", headers=()))
@@ -207,10 +256,17 @@ class Server(StoreCompletions):
     # Authentication
 
     def authenticated(self, effect: Authenticate, outcome: str | Refusal, *, now: float) -> None:
-        """Tell whom a request is from, or that it is refused.
+        """Report the principal of a request, or that the request is refused.
 
-        It makes no difference where the request is over by now. Raises LocalProtocolError, and
-        changes nothing, for what is neither a principal, a string that is not empty, nor a Refusal.
+        This has no effect if the request has ended.
+
+        Args:
+            effect: the effect that asked.
+            outcome: the principal, a string that is not empty; or a Refusal.
+            now: the current time in seconds.
+
+        Raises:
+            LocalProtocolError: ``outcome`` is something else. Nothing has changed.
         """
         found = _outcome_of_authenticate(outcome)
         if isinstance(found, Refusal):
@@ -219,7 +275,14 @@ class Server(StoreCompletions):
             self._authenticated(effect, found, now)
 
     def authentication_failed(self, effect: Authenticate, *, now: float) -> None:
-        """Tell that it cannot be found out whom a request is from: it gets status 500."""
+        """Report that authentication itself failed; the request gets status 500.
+
+        This has no effect if the request has ended.
+
+        Args:
+            effect: the effect that asked.
+            now: the current time in seconds.
+        """
         self._authenticated(effect, refusals.AUTHENTICATION_FAILED(), now)
 
     def _authenticated(
@@ -245,9 +308,17 @@ class Server(StoreCompletions):
     # Effects and events out
 
     def next_effect_of(self, exchange: ServerExchange) -> ExchangeEffect | Idle:
-        """What to send on an exchange next.
+        """Return the next effect of an exchange.
 
-        ``Idle.PAUSED``: do not read more of its request until woken.
+        Perform each effect before you pull the next one: what waits in the machine counts as
+        unsent.
+
+        Args:
+            exchange: the exchange, from ``open_exchange()``.
+
+        Returns:
+            The effect. ``Idle.NEED_DATA``: feed what arrives, or wait for a Wake effect.
+            ``Idle.PAUSED``: do not read more of the request until a Wake effect names the exchange.
         """
         effect = exchange.next_effect()
         if effect is None:
@@ -264,11 +335,18 @@ class Server(StoreCompletions):
         return effect
 
     def next_effect(self) -> ServerEffect | Idle:
-        """What to do for the server as a whole next: wake an exchange, or use the store."""
+        """Return the next effect of the server as a whole, or ``Idle.NEED_DATA`` if there is none.
+
+        These are Wake, Authenticate and the store effects.
+        """
         return self._core.effects.popleft() if self._core.effects else Idle.NEED_DATA
 
     def next_event(self) -> ServerEvent | Idle:
-        """What happened next, for the application."""
+        """Return the next event for the application, or ``Idle.NEED_DATA`` if there is none.
+
+        When ``Limits.max_queued_events`` events wait, exchanges stop reading requests until half of
+        the events are taken.
+        """
         if not self._core.events:
             return Idle.NEED_DATA
         event = self._core.events.popleft()
@@ -281,10 +359,14 @@ class Server(StoreCompletions):
     def drive(
         self, perform: Callable[[ServerEffect], None], on_event: Callable[[ServerEvent], None]
     ) -> None:
-        """Pull until there is nothing: what every host does after everything that it tells us.
+        """Pull effects and events until there are none.
 
-        ``perform`` is given each effect and ``happened`` each event, in order. The effects of
-        exchanges are pulled by those who drive them.
+        Call this after everything that changes the server. The effects of exchanges and
+        connections are not included; their drivers pull them.
+
+        Args:
+            perform: called with each effect, in order.
+            on_event: called with each event, in order.
         """
         while True:
             while not isinstance(effect := self.next_effect(), Idle):
@@ -296,11 +378,14 @@ class Server(StoreCompletions):
     # Time
 
     def next_deadline(self) -> float | None:
-        """When to call :meth:`handle_timeout`, on the clock of ``now``; None: no need."""
+        """Return when to call ``handle_timeout()``, on the clock of ``now``; None for never.
+
+        While effects wait to be pulled, this is the present time.
+        """
         return self._core.now if self._core.effects else self._core.timers.next_deadline()
 
     def handle_timeout(self, *, now: float) -> None:
-        """Do what is due. May be called early, late, or twice."""
+        """Handle the deadlines that have passed. Early, late and repeated calls are safe."""
         self._core.now = now
         for timer, owner in self._core.timers.due(now):
             match timer, owner:
@@ -315,15 +400,23 @@ class Server(StoreCompletions):
     # Telling
 
     def publish(self, method: str, params: Params | None = None, *, now: float) -> None:
-        """Tell the clients that something has changed.
+        """Notify all clients of a changed list, or the subscribed ones of a changed resource.
 
-        ``method`` is ``notifications/tools/list_changed`` or one of its like, or
-        ``notifications/resources/updated`` with the ``uri`` of a resource. Clients of the stateless
-        revisions are told if they listen for it. Those of the older ones are told of changed lists,
-        and of resources to which they have subscribed, or to a folder above (a URI that ends before
-        a slash). Where there are several instances, each tells those who listen, or have
-        subscribed, at it: let all of them publish. Raises LocalProtocolError for other
-        notifications, or if the parameters are not JSON.
+        Clients of 2026-07-28 get what they asked for with ``subscriptions/listen``. Clients of the
+        handshake revisions get every ``list_changed``, and the updates of resources that they
+        subscribed to. A subscription to a folder, with or without the slash at the end of its URI,
+        includes the resources below it.
+
+        Each instance notifies only its own clients. If there are several, call this at every one.
+
+        Args:
+            method: ``notifications/tools/list_changed``, the same of ``prompts`` or ``resources``,
+                or ``notifications/resources/updated``.
+            params: the parameters; ``{"uri": ...}`` for an updated resource.
+            now: the current time in seconds.
+
+        Raises:
+            LocalProtocolError: ``method`` is another notification, or the parameters are not JSON.
         """
         if not is_known(method):
             raise LocalProtocolError(f"{method} is no notification that clients listen for")
@@ -335,19 +428,25 @@ class Server(StoreCompletions):
             self._legacy.publish(method, params or {})
 
     def disconnect_streams(self, *, retry: float | None = None, now: float) -> int:
-        """Close the standalone streams of all clients that can come back to them (SEP-1699).
+        """Close the standalone streams of all clients that can resume them.
 
-        What is published while they are away is stored, and replayed when they reconnect. So the
-        server holds no connection for clients that merely listen. Streams of calls stay open: their
-        handlers close them (:meth:`Call.disconnect`).
+        What is published meanwhile is stored, and replayed when the clients reconnect. So the
+        server holds no connection for clients that only listen. Streams of calls stay open; their
+        handlers close them with ``ServerCall.disconnect()``.
 
         Args:
-            retry: seconds the clients should wait before they reconnect; None: the server's setting
-                of that name.
-            now: the current time in seconds, on the machine's clock.
+            retry: seconds the clients should wait before they reconnect; None takes the server's
+                setting of that name.
+            now: the current time in seconds.
 
-        Returns the number of streams. Those of other revisions than 2025-11-25, and all where there
-        is no store, stay open. Raises LocalProtocolError for a negative or infinite ``retry``.
+        Returns:
+            The number of streams closed. Streams of revisions other than 2025-11-25 stay open, and
+            so do all streams if there is no store.
+
+        Raises:
+            LocalProtocolError: ``retry`` is negative, infinite or NaN. Nothing has changed.
+
+        Source: SEP-1699.
         """
         milliseconds = milliseconds_of(self._core.options.retry if retry is None else retry)
         self._core.now = now
@@ -358,27 +457,43 @@ class Server(StoreCompletions):
     # Ending
 
     def end_session(self, session: Session, reason: str, *, now: float) -> None:
-        """End a session; its client gets 404 from now on."""
+        """End a session. Its calls are cancelled, and requests that name it get status 404.
+
+        This has no effect if the session has ended.
+
+        Args:
+            session: the session, from ``sessions`` or an event.
+            reason: text for logs; also the reason of its calls' cancellation.
+            now: the current time in seconds.
+        """
         self._core.now = now
         if self._legacy is not None and session in self._legacy.sessions:
             self._legacy.end_session(session, reason)
 
     def drain(self, *, now: float) -> None:
-        """Take nothing new: further calls, sessions and listeners are refused with 503.
+        """Refuse new calls, sessions, subscriptions and standalone streams with status 503.
 
-        What runs goes on: answers to questions, cancellations and resumptions still come through.
+        Running calls go on. Responses to server requests, cancellations and resumptions are still
+        accepted.
+
+        Args:
+            now: the current time in seconds.
         """
         self._core.now = now
         self._core.draining = True
 
     def shut_down(self, *, now: float) -> None:
-        """End all sessions, and all streams with a proper end of body.
+        """End all calls, sessions and streams.
 
-        Where other instances share the store, the sessions live on there, and clients of 2025-11-25
-        are told to come back (``retry``).
+        Each running call gets an error as its response, and CallCancelled tells its handler to
+        stop. Streams end with a complete HTTP response. If other instances share the store, the
+        sessions stay there, and clients of 2025-11-25 get the ``retry`` setting so that they
+        reconnect.
 
-        Calls that still run are answered with an error, whatever their revision and transport;
-        their handlers are cancelled (CallCancelled).
+        Args:
+            now: the current time in seconds.
+
+        Pull the effects of the server and of its exchanges afterwards.
         """
         self.drain(now=now)
         self._core.has_stopped = True
@@ -419,7 +534,7 @@ class Server(StoreCompletions):
             self._legacy.streamable_http.check_head(exchange, head)
 
     def _complete(self, exchange: ServerExchange, body: bytes) -> None:
-        """A request is there: give it to its era. Raises RemoteProtocolError: the refusal."""
+        """Pass a complete request to its era. Raises RemoteProtocolError for a refusal."""
         head, legacy = exchange.head, self._legacy
         assert head is not None
         if legacy is not None and is_http_sse(self._endpoint, head):
@@ -442,7 +557,7 @@ class Server(StoreCompletions):
         self._over(exchange)
 
     def _over(self, exchange: ServerExchange) -> None:
-        """Nothing more will happen on an exchange."""
+        """Forget an exchange that has ended, and detach the stream it read."""
         self._core.paused.pop(exchange, None)
         self._authenticating.pop(exchange, None)
         exchange.responder = None
@@ -464,7 +579,7 @@ class Server(StoreCompletions):
 
 
 def _legacy(core: ServerCore, endpoint: Endpoint) -> LegacyServer | None:
-    """What serves the handshake revisions; nothing of it is even imported where none is served."""
+    """Return the part for the handshake revisions; import it only if one of them is served."""
     if not core.handshake_versions:
         return None
     from .legacy.era import LegacyServer
@@ -473,7 +588,7 @@ def _legacy(core: ServerCore, endpoint: Endpoint) -> LegacyServer | None:
 
 
 def _outcome_of_authenticate(outcome: object) -> str | Refusal:
-    """Check what a function of the user has returned; its types may never have been checked."""
+    """Check the value that the application's function returned."""
     if isinstance(outcome, Refusal) or (isinstance(outcome, str) and outcome):
         return outcome
     raise LocalProtocolError(

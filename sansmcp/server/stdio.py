@@ -1,9 +1,9 @@
 """The server on stdio: lines in, lines out.
 
-One conversation with whoever started the process. A line that is no message (a stray print, broken
-UTF-8, broken JSON) is answered with an error, shown to the application, and forgotten: the next
-line is read as if nothing had happened. When the input ends, calls that still run get a moment to
-finish, for ``echo '...' | server`` is a way to ask, too.
+The peer is the process that started this one. A line that is no message (a stray print, broken
+UTF-8, broken JSON) gets a JSON-RPC error as response and is reported to the application; reading
+goes on with the next line. When the input ends, running calls get ``graceful_timeout`` seconds to
+finish, so that ``echo '...' | server`` works, too.
 
 Source: every revision, basic/transports: stdio.
 """
@@ -21,29 +21,31 @@ from .server import Server
 
 
 class ServerPipe:
-    """A server's two ends of stdio: bytes in, bytes out.
+    """The server's end of stdio: bytes in, bytes out.
 
-    It is driven as a :class:`~sansmcp.ServerConnection` is: feed ``receive_data``, ``receive_eof``
-    and ``connection_lost``; pull ``next_effect`` until ``Idle`` and perform each effect before the
-    next. ``Idle.NEED_DATA`` means read; ``Idle.PAUSED`` means do not, until woken: the server names
-    this pipe in a ``Wake`` effect.
+    Drive it like a ``ServerConnection``: feed ``receive_data``, ``receive_eof`` and
+    ``connection_lost``, then pull ``next_effect`` until ``Idle`` and perform each effect before the
+    next. On ``Idle.NEED_DATA`` read from stdin. On ``Idle.PAUSED`` do not read until the server
+    names this pipe in a Wake effect.
+
+    Not thread-safe.
     """
 
     def __init__(
         self, server: Server, *, driver: Any = None, graceful_timeout: float = 5.0, now: float
     ) -> None:
-        """Begin a conversation.
+        """Open a channel of the server on stdio.
 
         Args:
-            server: the machine that answers.
-            driver: for whoever drives the pipe, to find its own things when the pipe is to be
-                woken.
-            graceful_timeout: seconds that running calls get when the input has ended.
-            now: the time.
+            server: the machine that handles the messages.
+            driver: any object of the driver, to find its own data when a Wake effect names this
+                pipe.
+            graceful_timeout: seconds that running calls get to finish when the input has ended.
+            now: the current time in seconds, on the machine's clock.
         """
         self.driver = driver
         self.head = None
-        """There is no HTTP request; see :class:`~sansmcp.server.channel.Sink`."""
+        """Always None, because stdio has no HTTP request; see ``Sink.head``."""
         self._grace = graceful_timeout
         server.now = now
         self._decoder = NdjsonDecoder(server.limits.request_bytes)
@@ -61,15 +63,20 @@ class ServerPipe:
     # Bytes in
 
     def receive_data(self, data: bytes, *, now: float) -> None:
-        """Bytes have come from the client."""
+        """Feed bytes that were read from stdin. Pull ``next_effect()`` afterwards."""
         self._server.now = now
-        self._is_idle = False  # who feeds it pulls afterwards: all answers go out in one piece
+        # The driver pulls after feeding, so all responses go out in one piece without a Wake.
+        self._is_idle = False
         if self._deadline is None and not self._is_closing:
             self._decoder.receive_data(data)
             self._read()
 
     def receive_eof(self, *, now: float) -> None:
-        """The input has ended: the client wants to stop."""
+        """Report the end of stdin.
+
+        Running calls get ``graceful_timeout`` seconds to finish; then the pipe is closed. Pull
+        ``next_effect()`` afterwards.
+        """
         self._server.now = now
         if self._deadline is None and not self._is_closing:
             self._deadline = now + self._grace
@@ -77,7 +84,10 @@ class ServerPipe:
             self._read()
 
     def connection_lost(self, *, now: float) -> None:
-        """Nobody reads the output any more. May be called any number of times."""
+        """Report that stdout is closed. Running calls are cancelled.
+
+        Repeated calls are safe. Pull ``next_effect()`` afterwards.
+        """
         self._server.now = now
         self._is_closing = True
         self._lines.clear()
@@ -86,7 +96,10 @@ class ServerPipe:
     # Bytes out
 
     def next_effect(self) -> ConnectionEffect | Idle:
-        """What to do next with the pipe."""
+        """Return the next effect: SendBytes, CloseConnection, or ``Idle`` if there is none.
+
+        ``Idle.PAUSED``: do not read from stdin until a Wake effect names this pipe.
+        """
         self._read()
         if self._lines:
             data = b"".join(self._lines)
@@ -106,11 +119,14 @@ class ServerPipe:
         return Idle.PAUSED if self._channel.must_wait(self) else Idle.NEED_DATA
 
     def next_deadline(self) -> float | None:
-        """When to call :meth:`handle_timeout`; None: no need."""
+        """Return when to call ``handle_timeout()``, or None for never."""
         return None if self._is_closing else self._deadline
 
     def handle_timeout(self, *, now: float) -> None:
-        """Do what is due: calls that took too long to finish are left behind."""
+        """Close the pipe if the running calls took too long to finish; they are cancelled.
+
+        Early, late and repeated calls are safe.
+        """
         self._server.now = now
         if self._deadline is not None and now >= self._deadline:
             self._end("the input has ended")
@@ -119,11 +135,14 @@ class ServerPipe:
 
     @property
     def is_above_high_water(self) -> bool:
-        """Whether the client does not take what is sent to it."""
+        """True if ``Limits.max_unsent_bytes`` or more wait to be written to stdout."""
         return self._unsent >= self._limits.max_unsent_bytes
 
     def send(self, message: bytes) -> bool:
-        """Send a message; False if nobody reads any more."""
+        """Send a message after all others. Returns False if the pipe is closing.
+
+        The server calls this; a driver does not.
+        """
         if self._is_closing:
             return False
         line = encode_line(message)
@@ -133,23 +152,23 @@ class ServerPipe:
         return True
 
     def close(self) -> None:
-        """Send what there is, and no more."""
+        """Close the pipe when everything that waits is sent. The server calls this."""
         self._is_closing = True
         self.wake()
 
     def wake(self) -> None:
-        """Let the driver pull again, if it has stopped."""
+        """Tell the driver to pull again, if it waits for a Wake effect. The server calls this."""
         if self._is_idle and not self._is_closed:
             self._is_idle = False
             self._channel.wake(self)
 
     @property
     def _has_work(self) -> bool:
-        """Whether calls run, or there may be lines that could not be taken in yet."""
+        """True if calls run, or lines may wait because the event queue is full."""
         return self._channel.is_busy or self._channel.is_full
 
     def _read(self) -> None:
-        """Take in the lines that have arrived, as long as application and client keep up."""
+        """Handle the lines that have arrived, unless the application or the client is behind."""
         while not (self._is_closing or self._channel.is_full or self.is_above_high_water):
             line = b""
             try:
@@ -164,6 +183,7 @@ class ServerPipe:
                 self._channel.refuse(error, InvalidLine(line, error))
 
     def _end(self, reason: str) -> None:
-        # A batch that has lost its last call is sent now: before the closing.
+        # This may complete a batch whose last call is cancelled, and so send it. It must come
+        # before _is_closing, after which send() drops messages.
         self._channel.end(reason, now=self._server.now)
         self._is_closing = True

@@ -1,4 +1,4 @@
-"""The completions of store effects: what the machine is told about its store.
+"""The completions of store effects: how a driver reports their outcome to the machine.
 
 Source: 2025-11-25 basic/transports: Resumability and Redelivery.
 """
@@ -16,39 +16,46 @@ from .core import ServerCore
 
 
 class StoreOperation(Protocol):
-    """Who has asked for a use of the store, and is told what comes of it."""
+    """The part that started a store operation and gets its outcome."""
 
     def on_append_done(self) -> None:
-        """The store has what it was given."""
+        """Handle an append that is done: the store has the entries."""
 
     def on_append_conflict(self) -> None:
-        """It has not, for the log has gone on meanwhile."""
+        """Handle an append that conflicted: the log has an entry of that number."""
 
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
-        """A page has come; None where there is no such log."""
+        """Handle the page that was read; None if the log does not exist."""
 
     def failed(self, effect: StoreEffect) -> bool:
-        """The store could not do what it was asked. Returns False if messages are lost by that."""
+        """Handle the failure of an operation. Returns False if messages are lost by it."""
         ...
 
 
 class StoreOperations(Protocol):
-    """The store effects that are under way, and who has asked for each."""
+    """The store effects in flight, each with the operation that started it."""
 
     def pop_operation(self, effect: StoreEffect) -> StoreOperation | None:
-        """Return who has asked for an effect; None for one that was reported before."""
+        """Return the operation of an effect and forget it; None if the effect was reported before.
+
+        Each outcome is handled once, however often a driver reports it.
+        """
         ...
 
     def settle(self, user: StoreOperation) -> None:
-        """Do what is to be done when an effect of this user is completed."""
+        """Tidy up after a completed effect of this operation."""
 
 
 class StoreCompletions:
-    """The part of a server that those talk to who perform its store effects."""
+    """The methods of a server for the driver that performs its store effects.
+
+    Report each StoreAppend and StoreRead once, in any order; a second report has no effect. A
+    StoreDrop is reported only if it fails.
+    """
 
     _core: ServerCore
     _store_users: StoreOperations | None
-    """None where only revisions without streams are served: nothing of these is stored."""
+    """None if only 2026-07-28 is served, which stores nothing."""
 
     @property
     def _users(self) -> StoreOperations:
@@ -56,7 +63,16 @@ class StoreCompletions:
         return self._store_users
 
     def append_completed(self, effect: StoreAppend, *, now: float) -> None:
-        """A StoreAppend is done."""
+        """Report that all entries of a StoreAppend are stored.
+
+        Every later reader must find them, in any process that shares the store.
+
+        Args:
+            effect: the effect that was performed.
+            now: the current time in seconds.
+
+        Pull the server's effects afterwards, as after every report.
+        """
         self._works(effect, now)
         user = self._users.pop_operation(effect)
         if user is not None:
@@ -64,7 +80,12 @@ class StoreCompletions:
             self._users.settle(user)
 
     def append_conflicted(self, effect: StoreAppend, *, now: float) -> None:
-        """A StoreAppend was not done, for the log has gone on meanwhile."""
+        """Report that a StoreAppend appended nothing, because the log has an entry of that number.
+
+        Args:
+            effect: the effect that was tried.
+            now: the current time in seconds.
+        """
         self._works(effect, now)
         user = self._users.pop_operation(effect)
         if user is not None:
@@ -72,7 +93,13 @@ class StoreCompletions:
             self._users.settle(user)
 
     def read_completed(self, effect: StoreRead, page: Page | None, *, now: float) -> None:
-        """A StoreRead is done. ``page`` is None where the store knows no such log."""
+        """Report the page that a StoreRead got.
+
+        Args:
+            effect: the effect that was performed.
+            page: the page; None if the log does not exist.
+            now: the current time in seconds.
+        """
         self._works(effect, now)
         user = self._users.pop_operation(effect)
         if user is not None:
@@ -80,9 +107,15 @@ class StoreCompletions:
             self._users.settle(user)
 
     def store_failed(self, effect: StoreEffect, reason: str, *, now: float) -> None:
-        """A store effect could not be performed, and will not be.
+        """Report that a store effect failed. Do not repeat the effect.
 
-        An append may have been performed all the same, in whole or in part, if its reply got lost.
+        Report this also if the outcome of an append is unknown, because the reply of the store was
+        lost: the machine then assumes that the entries may be stored, in whole or in part.
+
+        Args:
+            effect: the effect that failed.
+            reason: text for logs; the event StoreFailed has it.
+            now: the current time in seconds.
         """
         self._core.now = now
         user = self._users.pop_operation(effect)
@@ -97,10 +130,15 @@ class StoreCompletions:
             self._core.failing -= {(type(effect), True), (type(effect), False)}
 
     def perform_store_effect(self, effect: StoreEffect, store: Store, *, now: float) -> None:
-        """Perform a store effect on a store that works at once, and complete it.
+        """Perform a store effect on a synchronous store and report the outcome.
 
-        What such a store raises is a failure of the effect, and so is a result of another kind
-        than :class:`sansmcp.Store` says: nothing counts as stored by it.
+        An exception of the store, or a result of another type than ``sansmcp.Store`` defines, is
+        reported as a failure.
+
+        Args:
+            effect: the effect to perform.
+            store: the store to use.
+            now: the current time in seconds.
         """
         result: Any = None
         try:
@@ -125,7 +163,10 @@ class StoreCompletions:
 
 
 def _unusable(effect: StoreEffect, store: Store, result: object) -> str:
-    """Why the result of a store cannot be used. A coroutine is closed: it will not be awaited."""
+    """Return why the result of a store cannot be used.
+
+    A coroutine is closed, so that Python does not warn that it was never awaited.
+    """
     kind = type(result).__name__
     if isinstance(result, Coroutine):
         result.close()
