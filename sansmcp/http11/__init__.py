@@ -1,18 +1,20 @@
 """HTTP/1.1 on a byte stream: bytes to message parts and back, for raw sockets.
 
-A :class:`ServerConnection` is what a server does with an accepted connection, request after
-request; a :class:`ClientConnection` carries a client's exchanges, one at a time, and a
-:class:`ConnectionPool` says which one is to carry the next. Both kinds turn bytes into the parts
-that the machines understand, so a host that brings its own HTTP library does without this module.
-Heads are read by :mod:`sansmcp.h11_parser`, or by what the setting ``http11`` of the machine names
-(:mod:`sansmcp.httptools_parser`); all else is read, and everything written, here.
+A ``ServerConnection`` serves an accepted connection, one request after the other. A
+``ClientConnection`` sends the exchanges of a client, one at a time, and a ``ConnectionPool``
+chooses the connection of the next one. They turn bytes into the parts that the machines understand,
+so a driver with an HTTP library of its own does not need this package. Heads are parsed by
+``sansmcp.h11_parser``, or by the setting ``http11`` of the machine (such as
+``sansmcp.httptools_parser``). Everything else is parsed, and all is written, here.
 
-Slow and hostile peers are dealt with here, since only here are there bytes: a request head has to
-be complete within a total time, not per read; so has a body; head sizes are counted in the bytes
-that were sent, whatever pieces they came in; while one request is answered, 64 KiB of the next
-ones are read and no more. A request that is refused before it was read to its end gets its answer,
-and then a moment in which what it still sends is thrown away: closing at once would destroy the
-answer.
+Slow and hostile peers are handled here, because only this layer sees bytes:
+
+* A request head must be complete within a total time, not per read; so must a body.
+* The size of a head counts all bytes sent, in however many pieces they arrive.
+* While one request is handled, only about 64 KiB of the next ones are read.
+* After a refusal that comes before the end of the request, the connection lingers: it reads and
+  discards for a moment. Closing at once would reset the connection, and the peer could lose the
+  response.
 
 Source: RFC 9112; CVE-2007-6750, CVE-2025-43859.
 """

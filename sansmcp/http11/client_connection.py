@@ -1,4 +1,4 @@
-"""A client's end of a connection."""
+"""The client's end of an HTTP/1.1 connection."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from .message_parser import ResponseParser
 
 
 class ClientConnection:
-    """A connection of a client: carries its exchanges, one after the other.
+    """The client's end of an HTTP/1.1 connection, which carries one exchange at a time.
 
-    :meth:`begin` with an OpenExchange effect gives the bytes to send; then feed what comes until
-    :attr:`is_done`. The parts go to the client by themselves. If :attr:`is_reusable` then, another
-    exchange of the same origin may begin.
+    Send the bytes that ``begin()`` returns, then feed everything that arrives until ``is_done``.
+    The connection passes the parts of the response to the client. If ``is_reusable`` is True then,
+    another exchange to the same origin may begin.
+
+    Not thread-safe.
     """
 
     def __init__(self, client: Client) -> None:
         self.driver: Any = None
-        """What the bytes go through; the host of the client sets it, and uses it."""
+        """The stream that sends the bytes, set by the driver; ConnectionPool needs a ByteStream."""
         self._client = client
         http11 = client.http11 or HTTP11
         self._reader = ResponseParser(http11.read_response_head, client.limits.max_head_bytes)
@@ -32,18 +34,25 @@ class ClientConnection:
 
     @property
     def is_done(self) -> bool:
-        """Whether no exchange is under way."""
+        """True if no exchange is in flight."""
         return self._exchange is None
 
     @property
     def is_reusable(self) -> bool:
-        """Whether another exchange may begin on this connection."""
+        """True if another exchange may begin on this connection."""
         return self.is_done and not self._is_lost and self._reader.is_ready
 
     def begin(self, effect: OpenExchange) -> bytes:
-        """Begin an exchange; returns what to send.
+        """Begin an exchange.
 
-        Raises LocalProtocolError where it is not :attr:`is_reusable`.
+        Args:
+            effect: the effect of the client.
+
+        Returns:
+            The bytes of the HTTP request, to be sent at once.
+
+        Raises:
+            LocalProtocolError: the connection has an exchange in flight, or cannot be reused.
         """
         if not self.is_reusable:
             raise LocalProtocolError("The connection is busy or used up")
@@ -55,20 +64,35 @@ class ClientConnection:
         return encode_head(b"%b %b HTTP/1.1" % (head.method, head.target), headers) + effect.body
 
     def receive_data(self, data: bytes, *, now: float) -> None:
-        """Bytes have come from the server."""
+        """Feed bytes from the server. Pull the client's effects afterwards.
+
+        Bytes that are not HTTP/1.1 end the exchange as ``connection_lost()`` does. Bytes that
+        arrive without an exchange are ignored.
+        """
         if self._exchange is not None:
             self._reader.receive(data)
             self._read(now)
 
     def receive_eof(self, *, now: float) -> None:
-        """The server has closed its side: the end of the response, or the middle of it."""
+        """Report that the server closed its side. Pull the client's effects afterwards.
+
+        This ends a response whose length was not known, and breaks off any other. The connection
+        cannot be reused.
+        """
         if self._exchange is not None:
             self._reader.receive(b"")
             self._read(now)
         self.connection_lost("closed before the response was complete", now=now)
 
     def connection_lost(self, reason: str, *, now: float) -> None:
-        """The connection broke or could not be made. May be called any number of times."""
+        """Report that the connection broke or could not be opened. Repeated calls are safe.
+
+        Pull the client's effects afterwards.
+
+        Args:
+            reason: text for logs and errors.
+            now: the current time in seconds, on the machine's clock.
+        """
         self._is_lost = True
         if self._exchange is not None:
             exchange, self._exchange = self._exchange, None

@@ -1,4 +1,4 @@
-"""The connections of a client: which one carries which exchange, and which can be used again."""
+"""The pool of a client's connections: which are in use, and which can be reused."""
 
 from __future__ import annotations
 
@@ -11,22 +11,32 @@ from .client_connection import ClientConnection
 
 
 class ByteStream(Protocol):
-    """What a host has below a connection, as its :attr:`ClientConnection.host`."""
+    """The open byte stream of a connection, which the driver assigns to its ``driver``."""
 
     @property
     def is_readable(self) -> bool:
-        """True if it is known to be closed, or has bytes that were not read."""
+        """True if the stream is known to be closed, or has unread bytes.
+
+        An idle connection with such a stream is closed instead of reused.
+        """
         ...
 
     def close(self) -> None:
-        """Close it at once."""
+        """Close the stream at once."""
 
 
 class ConnectionPool:
-    """The connections of one client. All go to one origin: a client never leaves it.
+    """Reuse the HTTP/1.1 connections of one client.
 
-    Of those that are idle the one that was used last goes first. So those that nobody needs any
-    more become too old, and are closed when another one becomes idle.
+    All connections go to the client's origin. The connection used last is reused first, so surplus
+    ones grow old; those idle for ``Limits.idle_connection_timeout`` seconds are closed the next
+    time another one is released.
+
+    The pool does no I/O. A connection from ``begin()`` whose ``driver`` is None is new: open a
+    stream, assign it to ``driver``, and call ``connection_lost()`` of the connection if that fails.
+    Call ``release()`` once for every ``begin()``.
+
+    Not thread-safe.
     """
 
     def __init__(self, client: Client) -> None:
@@ -34,13 +44,20 @@ class ConnectionPool:
         self._limits = client.limits
         self._idle: deque[tuple[ClientConnection, float]] = deque()
         self.carrying: dict[int, ClientConnection] = {}
-        """The connections that are in use, by exchange."""
+        """The connections in use, by exchange number."""
 
     def begin(self, effect: OpenExchange, *, now: float) -> tuple[ClientConnection, bytes]:
-        """Begin an exchange; returns its connection and what to send on it.
+        """Begin an exchange on an idle connection or a new one.
 
-        A connection without a ``host`` is new: open a stream, and make it the host. If that fails,
-        tell ``connection_lost``. Whatever happens, :meth:`release` the exchange when it is over.
+        Args:
+            effect: the effect of the client.
+            now: the current time in seconds, on the machine's clock.
+
+        Returns:
+            The connection, and the bytes to send on it. A connection whose ``driver`` is None is
+            new: open a stream and assign it to ``driver`` first.
+
+        Call ``release(effect.exchange)`` when the exchange has ended, however it ended.
         """
         connection = self._take(now) or ClientConnection(self._client)
         self.carrying[effect.exchange] = connection
@@ -51,9 +68,14 @@ class ConnectionPool:
             raise
 
     def release(self, exchange: int, *, now: float) -> None:
-        """An exchange is over, or is to be broken off; may be told twice.
+        """Keep the connection of an exchange for reuse, or close it if it cannot be reused.
 
-        Its connection is kept if it can be used again, and its stream closed otherwise.
+        A second call for the same exchange has no effect. A call before the end of the response
+        closes the connection.
+
+        Args:
+            exchange: the number of the exchange, from the OpenExchange effect.
+            now: the current time in seconds, on the machine's clock.
         """
         connection = self.carrying.pop(exchange, None)
         if connection is None or connection.driver is None:
@@ -66,7 +88,7 @@ class ConnectionPool:
             self._idle.popleft()[0].driver.close()
 
     def close(self) -> None:
-        """Close all streams."""
+        """Close the streams of all connections, in use or idle."""
         connections = [*self.carrying.values(), *(connection for connection, _ in self._idle)]
         self.carrying.clear()
         self._idle.clear()
@@ -75,7 +97,7 @@ class ConnectionPool:
                 connection.driver.close()
 
     def _take(self, now: float) -> ClientConnection | None:
-        """A connection that was not idle for long, and on which nothing has come since."""
+        """Return an idle connection that is not old and has no unread bytes, or None."""
         while self._idle:
             is_old = self._is_old(-1, now)
             connection, _ = self._idle.pop()

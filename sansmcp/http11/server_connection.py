@@ -1,4 +1,4 @@
-"""A server's end of a connection."""
+"""The server's end of an HTTP/1.1 connection."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from .message_parser import RequestParser, head_too_large
 from .response_writer import ResponseWriter
 
 _LINGER = 2.0
-"""Seconds for a refused peer to stop sending and read its answer. nginx: 5."""
+"""Seconds for a refused peer to stop sending and read its response. nginx: 5."""
 
 _PIPELINED_BYTES = 64 * 1024
-"""How much of the next requests is read while one is answered."""
+"""Bytes of the next requests that may wait, before reading pauses, while one is handled."""
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -40,22 +40,27 @@ _OVER = (ConnectionState.LINGERING, ConnectionState.CLOSED)
 
 
 class ServerConnection:
-    """An accepted connection of a server: bytes in, bytes out.
+    """The server's end of an HTTP/1.1 connection: bytes in, bytes out.
 
-    Feed ``receive_data``, ``receive_eof`` and ``connection_lost``; pull ``next_effect`` until
-    ``Idle`` and perform each effect before the next. ``Idle.NEED_DATA`` means read; ``Idle.PAUSED``
-    means do not, until woken: the server names :attr:`exchange` in a ``Wake`` effect, and its
-    ``host`` attribute is the ``host`` given here. Bytes that have been fed are no reason for a
-    wake: whoever feeds pulls.
+    Feed ``receive_data``, ``receive_eof`` and ``connection_lost``, then pull ``next_effect`` until
+    ``Idle`` and perform each effect before the next. On ``Idle.NEED_DATA`` read. On ``Idle.PAUSED``
+    do not read until the server names ``exchange`` in a Wake effect; ``exchange.driver`` is the
+    ``driver`` given here. Always pull after you feed: there is no Wake effect for that.
+
+    Not thread-safe.
+
+    Attributes:
+        exchange: the exchange of the present request, or of the next one.
     """
 
     def __init__(self, server: Server, *, driver: Any = None, now: float) -> None:
-        """Take over a connection.
+        """Begin to serve an accepted connection.
 
         Args:
-            server: the machine that answers.
-            driver: is found as ``host`` of :attr:`exchange` when that is to be woken.
-            now: the time.
+            server: the machine that handles the requests.
+            driver: any object of the driver; it is the ``driver`` of every exchange of this
+                connection, so that a Wake effect leads to it.
+            now: the current time in seconds, on the machine's clock.
         """
         self._server = server
         self._host = driver
@@ -66,14 +71,14 @@ class ServerConnection:
             ConnectionState.BODY: self._limits.body_timeout,
             ConnectionState.LINGERING: _LINGER,
         }
-        """Seconds that it may stay in a state."""
+        """Seconds that the connection may stay in a state."""
         http11 = server.http11 or HTTP11
         self._reader = RequestParser(http11.read_request_head, self._limits.max_head_bytes)
         self._writer = ResponseWriter()
         self._state = ConnectionState.IDLE
         server.now = now
         self._since: float | None = now
-        """When it came into its state; None once it has been there for too long."""
+        """When the present state began; None once its timeout was handled."""
         self._closing = False
         self._is_refused = False
         self._must_send_continue = False
@@ -82,7 +87,10 @@ class ServerConnection:
     # Bytes in
 
     def receive_data(self, data: bytes, *, now: float) -> None:
-        """Bytes have come from the peer."""
+        """Feed bytes from the peer. Pull ``next_effect()`` afterwards.
+
+        After a refusal and while lingering, bytes are discarded.
+        """
         self._server.now = now
         self.exchange.expect_pull()
         if self._is_refused or self._state in _OVER:
@@ -93,11 +101,17 @@ class ServerConnection:
         self._read()
 
     def receive_eof(self, *, now: float) -> None:
-        """The peer has closed its side; half-closed connections are not served."""
+        """Report that the peer closed its side, which ends the connection.
+
+        Half-closed connections are not supported.
+        """
         self.connection_lost(now=now)
 
     def connection_lost(self, *, now: float) -> None:
-        """The connection is broken or was given up. May be called any number of times."""
+        """Report that the connection is lost, or is to be closed. Repeated calls are safe.
+
+        Pull ``next_effect()`` afterwards: the next effect is CloseConnection.
+        """
         self._server.now = now
         if self._state is not ConnectionState.CLOSED:
             self._server.receive_part(self.exchange, ConnectionLost(), now=now)
@@ -106,7 +120,10 @@ class ServerConnection:
     # Bytes out
 
     def next_effect(self) -> ConnectionEffect | Idle:
-        """What to do next with the connection. What there is of a response is sent at once."""
+        """Return the next effect: SendBytes, CloseConnection, or ``Idle`` if there is none.
+
+        ``Idle.PAUSED``: do not read from the peer until a Wake effect names ``exchange``.
+        """
         pieces: list[bytes] = []
         exchange, idle = self.exchange, Idle.NEED_DATA
         while self._state is not ConnectionState.CLOSED and exchange is self.exchange:
@@ -125,17 +142,20 @@ class ServerConnection:
         if self._must_send_continue and not exchange.is_done:
             self._must_send_continue = False
             return SendBytes(_CONTINUE)
-        # A peer that sends its next requests ahead is read only so far.
+        # A peer may send its next requests before the response (pipelining): bound what waits.
         is_ahead = self._state not in _READING and self._reader.waiting > _PIPELINED_BYTES
         return Idle.PAUSED if is_ahead else idle
 
     def next_deadline(self) -> float | None:
-        """When to call :meth:`handle_timeout`; None: no need."""
+        """Return when to call ``handle_timeout()``, or None for never."""
         patience = self._patience.get(self._state)
         return None if patience is None or self._since is None else self._since + patience
 
     def handle_timeout(self, *, now: float) -> None:
-        """Do what is due: give up a peer that is too slow. May be called early, late, or twice."""
+        """Refuse or disconnect a peer whose time is up.
+
+        Early, late and repeated calls are safe. Pull ``next_effect()`` afterwards.
+        """
         self._server.now = now
         deadline = self.next_deadline()
         if deadline is None or now < deadline:
@@ -151,7 +171,7 @@ class ServerConnection:
     # Reading
 
     def _read(self) -> None:
-        """Pass on what the bytes so far say of the request that is being read."""
+        """Pass the parts that have arrived of the present request to the server."""
         try:
             while self._state in _READING and not self._is_refused:
                 part = self._reader.next_part()
@@ -181,7 +201,7 @@ class ServerConnection:
         self._server.receive_part(self.exchange, head, now=self._server.now)
 
     def _refuse(self, error: RemoteProtocolError) -> None:
-        """Say no to what the machine has not seen, or not in full, and read no more."""
+        """Refuse a request that the server has not seen in full, and read no more."""
         self._is_refused = True
         if not self.exchange.is_done:
             self._server.refuse(self.exchange, error, now=self._server.now)
@@ -189,7 +209,7 @@ class ServerConnection:
     # Writing
 
     def _encode(self, effect: ExchangeEffect) -> bytes:
-        match effect:  # without names in the patterns, which take twice as long
+        match effect:  # names in the patterns would take twice as long
             case SendHead():
                 return self._writer.head(effect.head, is_last=self._is_last())
             case SendBody():
@@ -205,7 +225,7 @@ class ServerConnection:
                 assert_never(impossible)
 
     def _answered(self) -> None:
-        """The response is complete."""
+        """Handle the end of a response."""
         if self._is_last():
             self._advance(ConnectionEvent.REFUSED)
         elif self._writer.keeps_alive:
@@ -214,7 +234,7 @@ class ServerConnection:
             self._advance(ConnectionEvent.CLOSE)
 
     def _is_last(self) -> bool:
-        """Whether the request that is being answered is unread, or unreadable: none can follow."""
+        """True if no other request can follow, because this one was refused or not read in full."""
         return self._is_refused or self._state is not ConnectionState.ANSWERING
 
     def _next_request(self) -> None:
@@ -230,14 +250,18 @@ class ServerConnection:
 
 
 def _origin_form(head: RequestHead) -> RequestHead:
-    """RFC 9112 section 3.2.2: servers take an absolute target, too; it replaces ``Host``.
+    """Return a head whose absolute target is split into the origin form and ``Host``.
 
-    Raises RemoteProtocolError (``malformed_http``) for a target without a host, or with one that
-    is no host (RFC 9110 section 4.2.1).
+    Servers must accept the absolute form, and its host replaces the header.
+
+    Raises RemoteProtocolError (``malformed_http``) if the target has no host, or one that is not
+    valid (RFC 9110 section 4.2.1).
+
+    Source: RFC 9112 section 3.2.2.
     """
     try:
         parts = urlsplit(head.target)
-    except ValueError as error:  # of a bracket without its partner, and of bytes beyond ASCII
+    except ValueError as error:  # a bracket without its partner, or bytes beyond ASCII
         raise malformed(f"the target {head.target[:50]!r}: {error}") from None
     if parts.scheme not in (b"http", b"https"):
         return head

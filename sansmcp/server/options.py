@@ -1,7 +1,7 @@
-"""The settings of a server: what can be set, what it means, its default, and what is refused.
+"""The settings of a server: their names, meanings, defaults and checks.
 
-A setting is written in :class:`ServerOptions`, and its name and type once more in
-:class:`ServerSettings`, for the signatures of what takes settings; a test compares the two.
+Each setting is defined in ``ServerOptions``. ``ServerSettings`` repeats its name and type for the
+signatures of functions that take settings; a test compares the two.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ def _check_delay(
 
 
 def milliseconds_of(retry: float | None) -> int | None:
-    """Return the value of the SSE field ``retry``. Raises LocalProtocolError for what is none."""
+    """Return the value of the SSE field ``retry`` for a number of seconds; None for None.
+
+    Raises LocalProtocolError if it is negative, infinite or NaN.
+    """
     check_delay(retry=retry)
     if retry == math.inf:
         raise LocalProtocolError("retry must be finite; None leaves the wait to the client")
@@ -81,49 +84,51 @@ def _limits(given: Limits | None) -> Limits:
 class ServerOptions:
     """The settings of a server, checked. All have defaults.
 
-    :class:`sansmcp.Server` takes them as keyword arguments, and so does whatever serves in an
-    adapter: ``serve(app, path="/mcp", sessions=False)``.
+    ``sansmcp.Server`` takes them as keyword arguments, and so does every function of an adapter
+    that serves: ``serve(app, path="/mcp", sessions=False)``.
 
-    Raises LocalProtocolError for settings that make no sense, alone or together.
+    Raises:
+        LocalProtocolError: a setting is not valid, alone or with others.
 
     Attributes:
         path: the path of the MCP endpoint.
-        http_sse: the path where clients of 2024-11-05 open their event stream, e.g. ``"/sse"``
-            (they POST to ``/messages`` beside it); it may be the same as ``path``. None: that
-            transport is not served.
+        http_sse: the path where clients of 2024-11-05 open their event stream, e.g. ``"/sse"``;
+            they POST to ``/messages`` beside it. It may be the same as ``path``. None does not
+            serve that transport.
         versions: the protocol versions to serve, oldest first.
-        resumable: keep what is sent on streams in a store, so that clients can resume them after
-            their connection was lost. A bare :class:`sansmcp.Server` asks its driver for that by
-            effects; adapters have a store. False: nothing is kept.
-        shared_store: other instances of this server use the same store, so any of them may get
-            the next request of a session.
-        multi_turn: offer SEP-1858, an experiment, to clients of 2025-11-25 that name the
-            experimental capability ``sansmcp/multi-turn-sse``, too: they send all answers to an
-            InputRequired at once, and the call goes on in the response to that.
-        assume_multi_turn: the same, but with all clients of 2025-11-25, whether or not they name
-            the capability. That is the gate of the proposal itself. Set it only where you know all
-            clients: any other would wait for ever.
-        sessions: give clients of the handshake revisions a session. Without, every request stands
-            alone, and these clients cannot be asked anything.
-        standalone_streams: offer standalone event streams (GET) for what belongs to no request.
-        stream_after: seconds after which a request that is not answered gets an event stream
-            instead of JSON; 0: at once, even if it is answered in the same step. None: where the
-            client can resume the stream before it has read a message (2025-11-25, with a store), as
-            soon as the handler has not answered in the same step; elsewhere after 0.05 s.
-            App.handler() takes it for one method. A call that is not answered yet can be resumed
-            only once it has a stream, which costs a write to the store and a few hundred bytes;
-            docs/streams.md has the trade.
-        retry: seconds after which clients shall come back to a stream that has ended or broken (the
-            SSE field of that name), sent at the beginning of each stream that can be resumed; None
-            leaves it to the clients.
-        state_signer: seals what handlers save while the client is asked for input; at 2026-07-28
-            InputRequired with a state, or without questions, needs it. Adapters make one if none is
-            set.
-        policy: which hosts and origins are served; None: those of this machine only.
-        limits: bounds of bytes, seconds and counts; None: the defaults of :class:`sansmcp.Limits`.
-        http11: what reads heads of HTTP/1.1 on raw sockets, e.g.
-            ``sansmcp.httptools_parser.HTTP11``; None: h11.
-        trace: is told everything that is sent and received.
+        resumable: store the messages of streams, so that clients can resume a stream after a lost
+            connection. A bare ``sansmcp.Server`` asks its driver for that with store effects;
+            adapters have a store. False stores nothing.
+        shared_store: True if other instances of this server use the same store, so that any of
+            them may get the next request of a session.
+        multi_turn: offer SEP-1858, an experiment, to clients of 2025-11-25 that declare the
+            experimental capability ``sansmcp/multi-turn-sse``, too. They send all input responses
+            in one POST, and the call goes on in the HTTP response to it.
+        assume_multi_turn: use SEP-1858 with all clients of 2025-11-25, whether or not they declare
+            the capability, as the proposal itself does. Set it only if you know all clients: a
+            client without SEP-1858 would wait for ever.
+        sessions: give clients of the handshake revisions a session. Without sessions every request
+            stands alone, and these clients get no server requests.
+        standalone_streams: offer standalone event streams (GET) for messages that belong to no
+            call.
+        stream_after: seconds after which a call without a response gets an event stream instead of
+            JSON. 0 opens the stream at once, even if the handler responds in the same step. None
+            depends on the client: if it can resume the stream before it has read a message
+            (2025-11-25, with a store), the stream opens unless the handler responds in the same
+            step; otherwise after 0.05 s. App.handler() takes this setting for one method. A running
+            call can be resumed only once it has a stream, which costs a write to the store and a
+            few hundred bytes; docs/streams.md explains the choice.
+        retry: seconds after which clients should reconnect to a stream that has ended or broken,
+            sent as the SSE field of that name at the beginning of each stream that can be resumed.
+            None leaves the wait to the clients.
+        state_signer: signs the state that handlers save while the client is asked for input. At
+            2026-07-28, InputRequired needs it if there is a state, or no input requests. None makes
+            adapters create one.
+        policy: the hosts and origins that are served; None serves those of this machine only.
+        limits: bounds of bytes, seconds and counts; None takes the defaults of ``sansmcp.Limits``.
+        http11: the parser of HTTP/1.1 heads on raw sockets, e.g.
+            ``sansmcp.httptools_parser.HTTP11``; None takes h11.
+        trace: an object that is called with everything sent and received; None traces nothing.
     """
 
     path: str = attrs.field(default="/mcp", validator=_check_path)
@@ -167,5 +172,5 @@ class ServerOptions:
 
     @property
     def offers_multi_turn(self) -> bool:
-        """True if SEP-1858 is offered, to whichever clients."""
+        """True if SEP-1858 is offered to any client."""
         return self.multi_turn or self.assume_multi_turn
