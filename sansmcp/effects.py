@@ -1,8 +1,8 @@
-"""What a machine wants done.
+"""The effects of the machines: what a driver must do.
 
-An adapter performs effects in the order in which it pulls them, and decides nothing. Names are
-imperatives. The effects of one exchange are pulled by whoever drives that exchange, so that a slow
-peer holds up nobody else; the others are pulled from the machine itself.
+A driver performs effects in the order in which it pulls them, and decides nothing. Names are
+imperatives. The effects of one exchange are pulled from that exchange, so that a slow peer delays
+only itself; all others are pulled from the machine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .http import RequestHead, ResponseHead
 from .store import Entry, StreamKey
 from .types import Drivable, elide, hide_secrets, redact
 
-# Of one server exchange: what to send.
+# Of one server exchange: parts of its HTTP response.
 
 
 @attrs.frozen
@@ -34,12 +34,12 @@ class SendBody:
 
 @attrs.frozen
 class SendEnd:
-    """End the response properly: a final chunk, not a broken connection."""
+    """End the response as complete. With chunked coding this sends the last chunk."""
 
 
 @attrs.frozen
 class Abort:
-    """Break the connection off: the response cannot be completed."""
+    """Close the connection at once: the response cannot be completed."""
 
 
 ExchangeEffect: TypeAlias = SendHead | SendBody | SendEnd | Abort
@@ -50,17 +50,21 @@ ExchangeEffect: TypeAlias = SendHead | SendBody | SendEnd | Abort
 
 @attrs.frozen
 class Wake:
-    """An exchange (or the pipe of stdio) has something to send: let its driver pull."""
+    """Call ``exchange.driver.wake()``: the exchange, or the pipe of stdio, has effects to pull."""
 
     exchange: Drivable
 
 
 @attrs.frozen(eq=False)
 class Authenticate:
-    """Find out who makes a request, then tell ``server.authenticated(effect, outcome, now=...)``.
+    """Authenticate the HTTP request ``head``, then report the outcome once.
 
-    If that cannot be found out, tell ``server.authentication_failed(effect, now=...)``. There is
-    no such effect unless the server was made with ``authentication=True``.
+    * ``server.authenticated(effect, outcome, now=...)``: the principal, a non-empty string, or a
+      :class:`~sansmcp.Refusal`.
+    * ``server.authentication_failed(effect, now=...)``: the check itself failed. The client gets
+      status 500.
+
+    Only a server made with ``authentication=True`` has this effect.
     """
 
     exchange: Drivable
@@ -69,13 +73,16 @@ class Authenticate:
 
 @attrs.frozen(kw_only=True, eq=False)
 class StoreAppend:
-    """Append to a log, creating it if need be, then tell ``server.stored(effect, now=...)``.
+    """Append ``entries`` to the log ``stream``: all of them, or none.
 
-    Stored means: a reader that comes later, from another process after a crash if the store
-    promises that much, finds the entries. Where the first of them is not the next of a log that
-    there is, nothing is to be appended: tell ``server.overtaken(effect, now=...)``. On failure tell
-    ``server.store_failed(effect, why, now=...)``, also where it is not known whether the append was
-    done. Do not repeat it then: the second attempt could be overtaken by the first.
+    Create the log if it does not exist. If it exists and ``entries[0].seq`` is not its next number,
+    append nothing. Then report one of these, once:
+
+    * ``server.append_completed(effect, now=...)``: every later reader finds the entries, also in
+      another process after a crash if the store is durable. Reporting this early loses messages.
+    * ``server.append_conflicted(effect, now=...)``: the first entry is not the next of the log.
+    * ``server.store_failed(effect, reason, now=...)``: anything else, also an unknown outcome. Do
+      not repeat the append: the second attempt would conflict with the first if that succeeded.
     """
 
     stream: StreamKey
@@ -84,11 +91,14 @@ class StoreAppend:
 
 @attrs.frozen(kw_only=True, eq=False)
 class StoreRead:
-    """Read what follows ``after``, then tell ``server.replayed(effect, page, now=...)``.
+    """Read the entries of the log ``stream`` that follow number ``after``.
 
-    At most ``limit`` entries, and no more than ``max_bytes`` of data unless the first entry alone
-    has more. The page is None where the store knows no such log. On failure tell
-    ``server.store_failed(effect, why, now=...)``.
+    Read at most ``limit`` entries and ``max_bytes`` bytes of data; the first entry may be larger.
+    Then report one of these, once:
+
+    * ``server.read_completed(effect, page, now=...)``: a :class:`~sansmcp.Page`, or None if the
+      log does not exist.
+    * ``server.store_failed(effect, reason, now=...)``: the read failed.
     """
 
     stream: StreamKey
@@ -99,7 +109,7 @@ class StoreRead:
 
 @attrs.frozen(kw_only=True)
 class StoreDrop:
-    """Forget all logs of a session. Nothing is to be reported."""
+    """Delete all logs of a session. Report only a failure, with ``server.store_failed()``."""
 
     principal: str
     session: str = attrs.field(repr=redact)
@@ -116,8 +126,8 @@ ServerEffect: TypeAlias = Wake | Authenticate | StoreEffect
 class SendBytes:
     """Send these bytes.
 
-    If that fails, or the peer takes nothing for ``limits.send_timeout`` seconds, tell
-    ``connection_lost``. A peer that takes a little at a time is not too slow.
+    If that fails, or the peer accepts no byte for ``limits.send_timeout`` seconds, call
+    ``connection_lost()``. Every accepted byte starts that time again.
     """
 
     data: bytes = attrs.field(repr=elide)
@@ -125,7 +135,7 @@ class SendBytes:
 
 @attrs.frozen
 class CloseConnection:
-    """Close the connection; there is nothing more to do with it."""
+    """Close the connection. No effect follows."""
 
 
 ConnectionEffect: TypeAlias = SendBytes | CloseConnection
@@ -138,9 +148,14 @@ ConnectionEffect: TypeAlias = SendBytes | CloseConnection
 class OpenExchange:
     """Make an HTTP request.
 
-    Feed the parts of its response to ``client.receive(exchange, part, now=...)``. A request that
-    cannot be made, for whatever reason, is answered by ``ConnectionLost(reason)``. The body is
-    complete in ``body``. ``url`` tells where to connect to; ``head.target`` is its path and query.
+    Feed the parts of its response to ``client.receive_part(exchange, part, now=...)``. If the
+    request cannot be made, feed ``ConnectionLost(reason)``.
+
+    Attributes:
+        exchange: the number of the exchange.
+        url: where to connect to.
+        head: the request line and headers; ``head.target`` is the path and query of ``url``.
+        body: the complete body; empty if there is none.
     """
 
     exchange: int
@@ -151,9 +166,9 @@ class OpenExchange:
 
 @attrs.frozen(kw_only=True)
 class AbortExchange:
-    """Break an exchange off: nobody waits for it.
+    """Abort an exchange: the client needs no more of its response.
 
-    Nothing is to be reported, and what still arrives may be fed or not.
+    Report nothing. Parts that still arrive may be fed or discarded.
     """
 
     exchange: int
@@ -164,10 +179,10 @@ class AbortExchange:
 
 @attrs.frozen
 class StartProcess:
-    """Start the server, at the head of a process group of its own.
+    """Start the server process as the leader of a new process group.
 
-    Feed what it says to ``client.receive_process_part(part, now=...)``: its output and standard
-    error as they come, the end of each, and its exit; or that it could not be started.
+    Feed these to ``client.receive_process_part(part, now=...)``: bytes of its standard output and
+    standard error, the end of each, and its exit; or ProcessStartFailed if it does not start.
     """
 
     command: tuple[str, ...]
@@ -175,24 +190,24 @@ class StartProcess:
 
 @attrs.frozen
 class WriteStdin:
-    """Write to the standard input of the process. A failure needs no report: its exit does."""
+    """Write to the standard input of the process. Report its exit, and no failure to write."""
 
     data: bytes = attrs.field(repr=elide)
 
 
 @attrs.frozen
 class CloseStdin:
-    """Close the standard input of the process, after all that was to be written."""
+    """Close the standard input of the process, after everything queued has been written."""
 
 
 @attrs.frozen
 class TerminateProcess:
-    """Ask the process group to end: SIGTERM."""
+    """Send SIGTERM to the process group."""
 
 
 @attrs.frozen
 class KillProcess:
-    """Make the process group end: SIGKILL, also when the process itself has ended already."""
+    """Send SIGKILL to the process group, also if its leader has exited already."""
 
 
 ProcessEffect: TypeAlias = StartProcess | WriteStdin | CloseStdin | TerminateProcess | KillProcess

@@ -1,7 +1,7 @@
-"""What happened, for the application. Names are nouns or past tense.
+"""The events of the machines: what happened, for the application. Names are nouns or past tense.
 
-The events of a client and those of a server are closed unions: an adapter that matches them with
-``assert_never`` is told by the type checker when it forgets one.
+``ClientEvent`` and ``ServerEvent`` are closed unions. If a driver ends a ``match`` over them with
+``assert_never``, a type checker reports every event that it does not handle.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def _start(line: bytes) -> bytes:
 
 @attrs.frozen
 class SessionOpened:
-    """A client has sent ``initialize`` and was given a session."""
+    """A client sent ``initialize``, and the server opened ``session`` for it."""
 
     session: Session
 
 
 @attrs.frozen
 class SessionClosed:
-    """A session has ended: by DELETE, by being idle for too long, or by shutdown."""
+    """A session ended: the client deleted it, it was idle for too long, or the server stopped."""
 
     session: Session
     reason: str
@@ -41,14 +41,24 @@ class SessionClosed:
 
 @attrs.frozen
 class CallReceived:
-    """A client wants a request answered: call ``respond`` or ``fail`` of the call, once."""
+    """A client sent a request. Respond to it once.
+
+    Use ``respond()``, ``respond_error()`` or ``respond_exception()`` of ``call``.
+    """
 
     call: ServerCall
 
 
 @attrs.frozen
 class CallCancelled:
-    """Nobody waits for this call any more: stop working on it. Answering it has no effect."""
+    """The client cancelled ``call`` or disconnected for good, or the server is stopping.
+
+    Stop the handler. A response sent now is discarded, without an error.
+
+    Attributes:
+        call: the call; its ``driver`` is the object that runs the handler.
+        reason: text for a log. It may come from the peer, so escape it before display.
+    """
 
     call: ServerCall
     reason: str
@@ -56,7 +66,7 @@ class CallCancelled:
 
 @attrs.frozen
 class ClientNotified:
-    """A client has sent a notification that the library does not handle itself."""
+    """A client sent a notification that the library does not handle itself."""
 
     peer: Peer
     notification: Notification = attrs.field(repr=elide)
@@ -64,9 +74,12 @@ class ClientNotified:
 
 @attrs.frozen
 class ClientResponseReceived:
-    """A client has answered a request that a handler made; ``answer`` is what ended it.
+    """The server request ``request_id`` of a handler ended.
 
-    It is the client's response, its error, or the CallError that ended the wait.
+    Attributes:
+        call: the call whose handler made the request.
+        request_id: what ``ServerCall.ask()`` returned.
+        answer: the client's response, its error response, or the CallError that ended the wait.
     """
 
     call: ServerCall
@@ -74,9 +87,11 @@ class ClientResponseReceived:
     answer: Response | ErrorResponse | CallError = attrs.field(repr=elide)
 
     def result(self) -> Any:
-        """The result that the client gave.
+        """Return the result that the client sent.
 
-        Raises CallError: JsonRpcError for its error, or what ended the wait.
+        Raises:
+            JsonRpcError: the client sent an error response.
+            CallError: no response arrived; the subclass says why.
         """
         match self.answer:
             case Response(_, result):
@@ -89,7 +104,7 @@ class ClientResponseReceived:
 
 @attrs.frozen
 class ResponseUndelivered:
-    """An answer could not be delivered: nobody was reading, and there is no store that keeps it."""
+    """The client disconnected before the response to ``call``, and no store keeps it."""
 
     call: ServerCall
     reason: str
@@ -97,10 +112,14 @@ class ResponseUndelivered:
 
 @attrs.frozen
 class StoreFailed:
-    """The store could not do what it was asked.
+    """A store effect failed.
 
-    ``lost``: messages are lost by that; otherwise a reader got them, and only cannot come back for
-    them. ``again``: it failed in the same way before, and has done nothing of the kind since.
+    Attributes:
+        reason: text for a log.
+        lost: True if messages are lost; False if a connected reader gets them, but they cannot be
+            replayed.
+        again: True if an effect of this type failed with the same ``lost`` before, and none has
+            succeeded since.
     """
 
     reason: str
@@ -110,17 +129,20 @@ class StoreFailed:
 
 @attrs.frozen
 class RefusalSent:
-    """A request was refused; the peer has been told the same."""
+    """The server refused a request; the peer got the same ``error``."""
 
     error: RemoteProtocolError
 
 
 @attrs.frozen
 class InvalidLine:
-    """A line of stdio is no message: somebody printed there, or the encoding is broken.
+    """A line of stdio was not a message: a program printed there, or the encoding is broken.
 
-    The conversation goes on. ``line``: its first bytes; empty for a line that is too long to be
-    read.
+    The session continues.
+
+    Attributes:
+        line: its first 200 bytes; empty if the line was too long to be read.
+        error: what is wrong with it.
     """
 
     line: bytes = attrs.field(converter=_start)
@@ -146,9 +168,14 @@ ServerEvent: TypeAlias = (
 
 @attrs.frozen(kw_only=True)
 class Connected:
-    """The server is known, and the handshake done if it wants one: calls go out from now on.
+    """The client opened the session, or found a server that needs none; calls are sent from now on.
 
-    ``transport``: by ``"streamable-http"``, ``"http+sse"`` or ``"stdio"``.
+    Attributes:
+        transport: ``"streamable-http"``, ``"http+sse"`` or ``"stdio"``.
+        version: the negotiated protocol version, such as ``"2025-11-25"``.
+        server_info: name and version of the server, as it sent them.
+        capabilities: the capabilities that the server declared.
+        instructions: the server's hint to the language model; None if it sent none.
     """
 
     transport: str
@@ -160,14 +187,14 @@ class Connected:
 
 @attrs.frozen
 class Closed:
-    """The client is closed; ``error`` tells why, or is None if it was asked to. The last event."""
+    """The client closed. ``error`` is the reason, or None after ``close()``. The last event."""
 
     error: CallError | None
 
 
 @attrs.frozen
 class CallCompleted:
-    """A request was answered with a result."""
+    """The server answered a call with a result."""
 
     call: int
     """What ``Client.call`` returned."""
@@ -176,7 +203,7 @@ class CallCompleted:
 
 @attrs.frozen
 class CallFailed:
-    """A request ended without a result; ``error`` is ready to be raised."""
+    """A call ended without a result. Raise ``error`` in the code that waits for it."""
 
     call: int
     error: CallError
@@ -184,9 +211,9 @@ class CallFailed:
 
 @attrs.frozen(kw_only=True)
 class ProgressReceived:
-    """The server reports progress of a call.
+    """The server reported progress of a call.
 
-    ``progress`` grows from report to report; it begins anew where the call is made again.
+    ``progress`` increases with every report. It starts again if the client repeats the request.
     """
 
     call: int
@@ -197,7 +224,7 @@ class ProgressReceived:
 
 @attrs.frozen
 class ServerNotified:
-    """The server has sent a notification. ``call``: the call on whose stream it came, or None."""
+    """The server sent a notification, on the stream of ``call`` or, if that is None, on another."""
 
     call: int | None
     notification: Notification = attrs.field(repr=elide)
@@ -205,9 +232,14 @@ class ServerNotified:
 
 @attrs.frozen
 class ServerRequestReceived:
-    """The server wants a request answered: ``Client.respond``, ``fail_with`` or ``decline``.
+    """The server sent a request.
 
-    ``call``: the call on whose stream it came, or None.
+    Respond to it once with ``Client.respond()``, ``respond_exception()`` or
+    ``refuse_unsupported()``.
+
+    Attributes:
+        call: the call on whose stream it came; None if it came on another stream.
+        request: the request.
     """
 
     call: int | None
@@ -216,9 +248,9 @@ class ServerRequestReceived:
 
 @attrs.frozen
 class ServerRequestCancelled:
-    """The server does not want the answer to its request any more.
+    """The server cancelled its request, or the call or session to which it belongs has ended.
 
-    Do not answer it: a server that was started again may use the same id for its next request.
+    Do not respond to it: a restarted server might use the same id for another request.
     """
 
     request_id: RequestId
@@ -227,34 +259,34 @@ class ServerRequestCancelled:
 
 @attrs.frozen(kw_only=True)
 class Reconnecting:
-    """The client connects again after ``delay`` seconds.
+    """A connection or a stream ended, and the client reconnects after ``delay`` seconds.
 
-    A stream broke, or the server ended it for now and lets the client poll; or the conversation
-    could not be opened yet.
+    A stream broke, the server closed it so that the client polls, or the opening failed and is
+    repeated.
     """
 
     call: int | None
     """The call whose stream it is; None for the standalone stream, and for the opening."""
     delay: float
     attempt: int
-    """How many attempts have failed in a row, from 1; 0 if nothing has failed: the client polls, or
-    the connection was silent and may be dead.
+    """How many attempts have failed in a row, from 1. 0 if the client polls, or the connection was
+    silent for so long that the client replaces it.
     """
     reason: str
 
 
 @attrs.frozen
 class StandaloneStreamClosed:
-    """There is no standalone stream (any more). The session and its calls are not affected."""
+    """The server offers no standalone stream, or it ended. The session and its calls continue."""
 
     reason: str
 
 
 @attrs.frozen
 class SessionExpired:
-    """The server has forgotten the session, or speaks other versions now; the client begins again.
+    """The server discarded the session or changed its versions; the client opens a new session.
 
-    ``failed``: the calls that ended by this.
+    ``failed``: the calls that this ended. The client repeats the others.
     """
 
     failed: tuple[int, ...]
@@ -262,7 +294,7 @@ class SessionExpired:
 
 @attrs.frozen
 class MessageUndelivered:
-    """A message of ours that wants no answer did not reach the server."""
+    """A notification or response of this client did not reach the server."""
 
     message: Message = attrs.field(repr=elide)
     reason: str
@@ -270,7 +302,7 @@ class MessageUndelivered:
 
 @attrs.frozen
 class ToolRejected:
-    """A tool was left out of the list, for its definition breaks the rules for headers."""
+    """The client left a tool out of a list: its ``x-mcp-header`` definitions are invalid."""
 
     name: str
     reason: str
@@ -278,14 +310,14 @@ class ToolRejected:
 
 @attrs.frozen
 class StderrLine:
-    """The server process has written a line to its standard error."""
+    """The server process wrote a line to its standard error."""
 
     line: str = attrs.field(repr=elide)
 
 
 @attrs.frozen
 class ProtocolViolation:
-    """The server broke the protocol in a way that ends no call."""
+    """The server broke the protocol; no call ended because of it."""
 
     error: RemoteProtocolError
 
