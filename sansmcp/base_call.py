@@ -1,7 +1,7 @@
 """The methods of a call in a handler, the same in every adapter.
 
 They are written once, without waiting, in the way of :mod:`.base_client`. The two modules are
-separate so that a program that only connects does not import the server, and the other way round.
+separate so that a client program does not import the server, and a server not the client.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from .server_call import Peer, ServerCall
 
 
 class PeerHandle(Generic[Done]):
-    """The client of a call, for its handler. Equal for all calls of one session.
+    """The client that made a call, for its handler.
 
-    What a handler tells it may be told after the call has ended, too.
+    The handles of all calls of one session are equal. A handle stays usable after its call has
+    ended.
     """
 
     def __init__(self, call: BaseCall[Any, Done], caller: Peer) -> None:
@@ -48,29 +49,31 @@ class PeerHandle(Generic[Done]):
 
     @property
     def client_info(self) -> Mapping[str, Any]:
-        """Name and version of the client; empty if it has not told."""
+        """Name and version of the client; empty if it has not sent them."""
         return self._caller.client_info
 
     @property
     def client_capabilities(self) -> Mapping[str, Any]:
-        """What the client has declared that it can do."""
+        """The capabilities that the client has declared."""
         return self._caller.client_capabilities
 
     def notify(self, method: str, params: Params | None = None) -> Done:
         """Send a notification that belongs to no call, on the session's standalone stream.
 
-        It is kept for a client that is not listening just now, where there is a store. Clients of
-        2026-07-28 have no session, and are told by ``publish()`` only. Raises LocalProtocolError if
-        the parameters are not JSON.
+        If there is a store, it keeps the notification for a client that is not connected to that
+        stream. Clients of 2026-07-28 have no session; use ``publish()`` for them.
+
+        Raises:
+            LocalProtocolError: the parameters are not JSON.
         """
         return self._call.notify_peer(method, params)
 
 
 class BaseCall(abc.ABC, Generic[Result, Done]):
-    """What a handler gets: the request, and the ways to talk to the client while working on it.
+    """The argument of a handler: the request, and methods to send messages to the client.
 
-    A handler returns the result, or InputRequired, or raises JsonRpcError. When the client cancels,
-    the handler is cancelled in the manner of its adapter.
+    A handler returns the result or InputRequired, or raises JsonRpcError. If the client cancels the
+    call, the adapter cancels the handler.
     """
 
     def __init__(self, call: ServerCall) -> None:
@@ -78,7 +81,7 @@ class BaseCall(abc.ABC, Generic[Result, Done]):
 
     @property
     def method(self) -> str:
-        """The method that is asked for."""
+        """The method of the request."""
         return self._call.request.method
 
     @property
@@ -93,7 +96,7 @@ class BaseCall(abc.ABC, Generic[Result, Done]):
 
     @property
     def peer(self) -> PeerHandle[Done]:
-        """The client that makes the request: principal, revision, client info, capabilities."""
+        """The client that made the request: principal, revision, client info, capabilities."""
         return PeerHandle(self, self._call.peer)
 
     @property
@@ -106,63 +109,87 @@ class BaseCall(abc.ABC, Generic[Result, Done]):
 
     @property
     def input_responses(self) -> Mapping[str, Any]:
-        """What the client answered to the questions of an InputRequired, by their names."""
+        """The input responses, by the names that InputRequired gave the requests; empty before."""
         return self._call.handler_input.input_responses
 
     @property
     def saved_state(self) -> Any:
-        """The state of that InputRequired; None the first time."""
+        """The state of the InputRequired that the handler returned last; None before the first."""
         return self._call.handler_input.state
 
     def progress(
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> Done:
-        """Report progress, if the client asked for it.
+        """Report progress to the client if it asked for progress reports; else do nothing.
 
-        Raises LocalProtocolError if ``progress`` does not grow.
+        Args:
+            progress: the progress so far; it must increase with every report.
+            total: the value of ``progress`` at the end; None if it is not known.
+            message: a text for the user; None for none.
+
+        Raises:
+            LocalProtocolError: ``progress`` does not increase, or an argument is not JSON.
         """
         self._call.progress(progress, total, message, now=self.now())
         return self.run_pending()
 
     def notify(self, method: str, params: Params | None = None) -> Done:
-        """Send a notification that has to do with this request.
+        """Send a notification that belongs to this call, on its stream.
 
-        Raises LocalProtocolError if the parameters are not JSON.
+        Raises:
+            LocalProtocolError: the parameters are not JSON.
         """
         self._call.notify(method, params, now=self.now())
         return self.run_pending()
 
     def notify_peer(self, method: str, params: Params | None = None) -> Done:
-        """Send a notification that belongs to no call; ``call.peer.notify()`` does it."""
+        """Send a notification that belongs to no call; see :meth:`PeerHandle.notify`."""
         self._call.peer.notify(method, params, now=self.now())
         return self.run_pending()
 
     def disconnect(self, *, retry: float | None = None) -> Done:
-        """Let the client go, and come back after ``retry`` seconds for the rest (SEP-1699).
+        """Close this call's connection and make the client poll for the rest.
 
-        Nothing happens where the client could not come back: without a store, at any revision but
-        2025-11-25, and on stdio and HTTP+SSE. Raises LocalProtocolError for a time that is none.
+        The handler keeps running. Messages that it sends meanwhile are stored, and replayed when
+        the client reconnects. Nothing happens if the client could not resume: without a store, at
+        any revision except 2025-11-25, and on stdio and HTTP+SSE.
+
+        Args:
+            retry: seconds the client should wait before it reconnects; None leaves it to the
+                client.
+
+        Raises:
+            LocalProtocolError: ``retry`` is not a finite number of seconds, zero or above.
+
+        Source: SEP-1699.
         """
         self._call.disconnect(retry=retry, now=self.now())
         return self.run_pending()
 
     def ask(self, method: str, params: Params | None = None, *, timeout: float = 300.0) -> Result:
-        """Ask the client something, such as ``elicitation/create``; returns its result.
+        """Send a server request, such as ``elicitation/create``, and return the client's result.
 
-        Raises LocalProtocolError if the client cannot be asked this (:meth:`sansmcp.ServerCall.ask`
-        says why), JsonRpcError for its error, RequestTimeout if it does not answer in ``timeout``
-        seconds, and RequestCancelled if the call ends meanwhile.
+        Args:
+            method, params: the JSON-RPC request.
+            timeout: seconds to wait for the response.
+
+        Raises:
+            LocalProtocolError: the request cannot be sent; :meth:`sansmcp.ServerCall.ask` lists
+                the reasons.
+            JsonRpcError: the client sent an error response.
+            RequestTimeout: no response arrived within ``timeout`` seconds.
+            RequestCancelled: the call ended meanwhile.
         """
         return self.wait_for_answer(self._call.ask(method, params, timeout=timeout, now=self.now()))
 
     @abc.abstractmethod
     def wait_for_answer(self, id: int) -> Result:
-        """Wait for the client's answer to a question, and give or raise what it brings."""
+        """Wait for the response to server request ``id``; return its result or raise its error."""
 
     @abc.abstractmethod
     def now(self) -> float:
-        """The adapter's clock."""
+        """Return the time of the adapter's clock, in seconds."""
 
     @abc.abstractmethod
     def run_pending(self) -> Done:
-        """Perform the effects, and wait until there is room for more."""
+        """Perform the effects, and wait while the call is above its high-water mark."""

@@ -27,9 +27,9 @@ Done = TypeVar("Done")
 OnProgress: TypeAlias = Callable[[ProgressReceived], Done | None]
 """Called with each progress report of a call, in order.
 
-In an asynchronous adapter it may be an async function: the method that has made the call awaits it,
-and returns when all reports are dealt with. A plain function runs in the event loop and must not
-block. What it raises ends the call, and is raised by the method that has made the call.
+In an asynchronous adapter it can be an async function: the method that made the call awaits it, and
+returns after the last report was handled. A plain function runs in the event loop and must not
+block. An exception that it raises ends the call, and the method that made the call raises it.
 """
 
 
@@ -45,7 +45,7 @@ class CallOptions(TypedDict, total=False):
 
 @attrs.frozen
 class OriginatingCall:
-    """A call of this client within which the server asks something."""
+    """The call of this client to which a server request belongs."""
 
     handle: int
     """What :meth:`sansmcp.Client.call` returned."""
@@ -56,9 +56,9 @@ class OriginatingCall:
 
 @attrs.frozen
 class ServerRequest:
-    """A request of the server, such as ``elicitation/create``: what a function of ``answers`` gets.
+    """A server request, such as ``elicitation/create``: the argument of a request handler.
 
-    The function returns the result, a JSON object, or raises JsonRpcError.
+    The handler returns the result, a JSON object, or raises JsonRpcError.
     """
 
     id: RequestId = attrs.field(repr=False)
@@ -66,8 +66,8 @@ class ServerRequest:
     params: Params = attrs.field(repr=elide)
     """The parameters; empty if there are none."""
     call: OriginatingCall | None
-    """The call within which the server asks. None if the transport does not tell: on stdio and
-    HTTP+SSE before 2026-07-28, and for what comes on the standalone stream.
+    """The call to which the request belongs. None if the transport does not show it: on stdio and
+    HTTP+SSE before 2026-07-28, and on the standalone stream.
     """
 
     @property
@@ -77,9 +77,13 @@ class ServerRequest:
 
 
 class PendingResult:
-    """A result that comes later. Delivered once; later deliveries change nothing.
+    """The result or exception of an operation that has not ended yet.
 
-    How to wait for it is up to the adapter.
+    The first ``set_result()`` or ``set_exception()`` counts; later ones have no effect. An adapter
+    adds the way of waiting.
+
+    Attributes:
+        is_done: True after the result or exception was set.
     """
 
     def __init__(self) -> None:
@@ -88,11 +92,11 @@ class PendingResult:
         self._error: Exception | None = None
 
     def set_result(self, value: Any = None) -> None:
-        """Give the value."""
+        """Set the result."""
         self._complete(value, None)
 
     def set_exception(self, error: Exception) -> None:
-        """Give an exception instead of a value."""
+        """Set the exception to raise instead of a result."""
         self._complete(None, error)
 
     def _complete(self, value: Any, error: Exception | None) -> None:
@@ -100,7 +104,7 @@ class PendingResult:
             self.is_done, self._value, self._error = True, value, error
 
     def result(self) -> Any:
-        """Return the value or raise the exception; it has been delivered."""
+        """Return the result, or raise the exception. Call this only if :attr:`is_done` is true."""
         if self._error is not None:
             raise self._error
         return self._value
@@ -109,14 +113,12 @@ class PendingResult:
 class BaseClient(abc.ABC, Generic[Result, Done]):
     """The methods of a connected client.
 
-    Everything that asks the server raises :class:`~sansmcp.errors.CallError` when there is no
-    result: JsonRpcError for the server's own errors, RequestTimeout, Disconnected, SessionLost,
-    RequestRefused and others for what else can happen; and LocalProtocolError for what cannot be
-    asked (see :meth:`sansmcp.Client.call`). Results are plain JSON values.
+    Results are plain JSON values. Every method that sends a request raises the exceptions of
+    :meth:`call`.
     """
 
     connected: Connected
-    """What the handshake brought: version, server info, capabilities, instructions."""
+    """The negotiated version, and the server's info, capabilities and instructions."""
 
     @abc.abstractmethod
     def call(
@@ -127,25 +129,39 @@ class BaseClient(abc.ABC, Generic[Result, Done]):
         on_progress: OnProgress[Done] | None = None,
         **options: Unpack[CallOptions],
     ) -> Result:
-        """Make any request.
+        """Send a request and return its result.
 
         Args:
             method, params: the JSON-RPC request.
             on_progress: a function that is called with each progress report, in order; in an
-                asynchronous adapter it may be async. What it raises ends the call.
-            options: ``timeout`` (seconds without an answer and without progress), ``total_timeout``
-                (seconds in all), ``reset_on_progress``, ``idempotent`` (the request may be made
-                again when its outcome is unknown), and ``meta`` (further members of ``_meta``); see
-                :meth:`sansmcp.Client.call`.
+                asynchronous adapter it can be async. An exception that it raises ends the call.
+            options: ``timeout`` (seconds without a response and without progress),
+                ``total_timeout`` (seconds in all), ``reset_on_progress``, ``idempotent`` (the
+                client may repeat the request if its outcome is unknown), and ``meta`` (further
+                members of ``_meta``); see :meth:`sansmcp.Client.call`.
+
+        Returns:
+            The result, a plain JSON value.
+
+        Raises:
+            JsonRpcError: the server sent an error response.
+            CallError: the call ended in another way, such as RequestTimeout, Disconnected,
+                SessionLost or RequestRefused.
+            LocalProtocolError: the request cannot be sent; see :meth:`sansmcp.Client.call`.
         """
 
     @abc.abstractmethod
     def notify(
         self, method: str, params: Params | None = None, *, meta: Mapping[str, Any] | None = None
     ) -> Done:
-        """Send a notification; the event MessageUndelivered tells if it did not arrive.
+        """Send a notification. The event MessageUndelivered reports that it did not arrive.
 
-        ``meta``: further members of ``_meta``.
+        Args:
+            method, params: the JSON-RPC notification.
+            meta: further members of ``_meta``.
+
+        Raises:
+            LocalProtocolError: the notification cannot be sent; see :meth:`sansmcp.Client.notify`.
         """
 
     def call_tool(
@@ -156,41 +172,48 @@ class BaseClient(abc.ABC, Generic[Result, Done]):
         on_progress: OnProgress[Done] | None = None,
         **options: Unpack[CallOptions],
     ) -> Result:
-        """Call a tool; the options are those of :meth:`call`.
+        """Call a tool and return its result; see :meth:`call` for ``on_progress`` and the options.
 
-        A result with ``isError`` true is a result: the tool ran, and failed.
+        If the tool ran and failed, the result has ``isError`` true; nothing is raised.
+
+        Args:
+            name: the name of the tool.
+            arguments: its arguments by name; None for none.
         """
         params = {"name": name, "arguments": _object(arguments)}
         return self.call("tools/call", params, on_progress=on_progress, **options)
 
     def list_tools(self, cursor: str | None = None) -> Result:
-        """One page of tools; ``nextCursor`` of the result, if there is one, gets the next."""
+        """Return a page of tools.
+
+        Pass ``nextCursor`` of the result, if it has one, as ``cursor`` to get the next page.
+        """
         return self.call("tools/list", _page(cursor))
 
     def list_resources(self, cursor: str | None = None) -> Result:
-        """One page of resources."""
+        """Return a page of resources; ``cursor`` is as in :meth:`list_tools`."""
         return self.call("resources/list", _page(cursor))
 
     def list_resource_templates(self, cursor: str | None = None) -> Result:
-        """One page of resource templates."""
+        """Return a page of resource templates; ``cursor`` is as in :meth:`list_tools`."""
         return self.call("resources/templates/list", _page(cursor))
 
     def read_resource(self, uri: str) -> Result:
-        """The contents of a resource."""
+        """Return the contents of a resource."""
         return self.call("resources/read", {"uri": uri})
 
     def list_prompts(self, cursor: str | None = None) -> Result:
-        """One page of prompts."""
+        """Return a page of prompts; ``cursor`` is as in :meth:`list_tools`."""
         return self.call("prompts/list", _page(cursor))
 
     def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> Result:
-        """A prompt, filled in."""
+        """Return the messages of a prompt for these arguments."""
         return self.call("prompts/get", {"name": name, "arguments": _object(arguments)})
 
     def ping(self, **options: Unpack[CallOptions]) -> Result:
-        """Ask for a sign of life; what the result says does not matter.
+        """Check that the server responds; the content of the result does not matter.
 
-        The stateless revisions have no ``ping``: there the server is asked what it speaks.
+        2026-07-28 has no ``ping``, so this sends ``server/discover`` there.
         """
         is_modern = REVISIONS[self.connected.version].era is Era.MODERN
         return self.call("server/discover" if is_modern else "ping", **options)
@@ -199,7 +222,7 @@ class BaseClient(abc.ABC, Generic[Result, Done]):
 def _object(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the arguments of a tool or prompt as a dict.
 
-    Raises LocalProtocolError for what is no mapping.
+    Raises LocalProtocolError if they are not a mapping.
     """
     if arguments is None:
         return {}

@@ -1,19 +1,19 @@
 """The client machine: commands in, effects and events out.
 
-The application says what it wants (``call``, ``notify``, ``respond``, ``cancel``, ``close``); the
-machine says which HTTP requests to make (``OpenExchange``, ``AbortExchange``); whoever makes them
-feeds the parts of the responses back under the number of the exchange; events tell the application
-what came of it all.
+The application calls commands (``call``, ``notify``, ``respond``, ``cancel``, ``close``). The
+machine returns effects, the HTTP requests to make (``OpenExchange``, ``AbortExchange``). The driver
+performs them, and feeds the parts of each response with the number of its exchange. Events report
+the outcomes to the application.
 
-    client.start(now=t)                             ->  OpenExchange(1, POST initialize)
-    client.receive(1, ResponseHead(...), now=t) ... ->  Connected
-    handle = client.call("tools/call", {}, now=t)   ->  OpenExchange(2, POST tools/call)
-    client.receive(2, ResponseHead(...), now=t) ... ->  CallCompleted(handle, result)
+    client.start(now=t)                                  ->  OpenExchange(1, POST initialize)
+    client.receive_part(1, ResponseHead(...), now=t) ... ->  Connected
+    handle = client.call("tools/call", {}, now=t)        ->  OpenExchange(2, POST tools/call)
+    client.receive_part(2, ResponseHead(...), now=t) ... ->  CallCompleted(handle, result)
 
-After everything that changes the machine pull effects until ``Idle``; ``Idle.PAUSED`` says that
-nothing is to be read from the server until the application has taken events. Every call ends with
-exactly one CallCompleted or CallFailed, whatever the server and the network do. Nothing a server
-sends makes the machine raise.
+After everything that changes the machine, pull effects until ``Idle``. After ``Idle.PAUSED`` read
+nothing from the server until the application has taken events. Every call ends with exactly one
+CallCompleted or CallFailed, whatever the server and the network do. No input from a server makes
+the machine raise.
 """
 
 from __future__ import annotations
@@ -294,20 +294,21 @@ class Client:
 
     @property
     def limits(self) -> Limits:
-        """The bounds that were set."""
+        """The bounds of this client."""
         return self._options.limits
 
     @property
     def state(self) -> ClientState:
-        """Where the conversation stands."""
+        """The state of the session."""
         return self._opening.client_state
 
     # Commands
 
     def start(self, *, now: float) -> None:
-        """Open the conversation. ``Connected`` or ``Closed`` tells how it went.
+        """Open the session. The event ``Connected`` or ``Closed`` reports the outcome.
 
-        Raises LocalProtocolError the second time, and after closing.
+        Raises:
+            LocalProtocolError: the client was started or closed before.
         """
         state = self._opening.state
         if state is not OpeningState.NEW:
@@ -336,26 +337,34 @@ class Client:
         meta: Mapping[str, Any] | None = None,
         now: float,
     ) -> int:
-        """Make a request. Returns its handle; CallCompleted or CallFailed with that handle ends it.
+        """Make a call: send a request, and report its one outcome as an event.
+
+        A call made before the opening has ended waits for it.
 
         Args:
-            method, params: the request. ``params`` may have ``_meta``; a progress token is added.
-            timeout: seconds without an answer and, if ``reset_on_progress``, without progress.
-            total_timeout: seconds without an answer, whatever progress there is. The defaults of
-                both do not hold for ``subscriptions/listen``: it lasts as long as the server likes.
-                Both clocks stand still while a server request is open that ``capabilities``
-                declares (``limits.max_server_requests_per_call`` of them); nothing else stops the
-                total.
-            idempotent: the request may be made again when its outcome is unknown (no answer,
-                nothing to resume). By default only methods that merely read are.
+            method, params: the request. ``params`` can have ``_meta``; a progress token is added.
+            timeout: seconds without a response and, if ``reset_on_progress``, without progress.
+                None is the client's setting; for ``subscriptions/listen``, no limit.
+            total_timeout: seconds without a response, whatever progress there is. None is the
+                client's setting; for ``subscriptions/listen``, no limit. Both times stop while a
+                server request is open that ``capabilities`` declares, for the first
+                ``limits.max_server_requests_per_call`` of them.
+            reset_on_progress: True if a progress report starts ``timeout`` again.
+            idempotent: True if the client may repeat the request when its outcome is unknown: the
+                connection was lost, and nothing can be resumed. None allows it for methods that
+                only read.
             meta: further members of ``_meta``, e.g. ``{"traceparent": "00-..."}``; they replace
                 those of the same name in ``params``.
 
-        Before the handshake is done calls wait for it. Raises LocalProtocolError, and changes
-        nothing, if the client was not started or is closed, ``initialize`` is asked for, the
-        parameters are no JSON object (or have a number too large for the header that must repeat
-        it), ``meta`` has a member that the client sets itself (such as ``progressToken``), a time
-        is not above zero, or too many calls are under way.
+        Returns:
+            The handle of the call. CallCompleted or CallFailed with this handle ends it.
+
+        Raises:
+            LocalProtocolError: the client was not started or is closed, ``method`` is
+                ``initialize``, ``params`` are not a JSON object (or have a number too large for
+                the header that must repeat it), ``meta`` has a member that the client sets itself
+                (such as ``progressToken``), a timeout is not above zero, or
+                ``limits.max_pending_calls`` calls are running. Nothing has changed.
         """
         self._check_open()
         lasts = method == LISTEN
@@ -392,9 +401,15 @@ class Client:
     def cancel(
         self, handle: int, reason: str = "cancelled by the application", *, now: float
     ) -> bool:
-        """End a call: it fails with RequestCancelled, and the server is told.
+        """Cancel a call: end it with RequestCancelled, and send the server the cancellation.
 
-        False if it has ended already.
+        Args:
+            handle: what :meth:`call` returned.
+            reason: a text for the server's log.
+            now: the current time in seconds, on the machine's clock.
+
+        Returns:
+            False, with nothing changed, if the call has ended before.
         """
         self._now = now
         request = self._calls.get(handle)
@@ -412,14 +427,19 @@ class Client:
         meta: Mapping[str, Any] | None = None,
         now: float,
     ) -> None:
-        """Send a notification; ``meta`` is as in :meth:`call`.
+        """Send a notification.
 
-        ``MessageUndelivered`` reports that the server refused it, or took it not within
-        ``limits.post_timeout`` seconds.
+        The event ``MessageUndelivered`` reports that the server refused it, or did not accept it
+        within ``limits.post_timeout`` seconds.
 
-        Raises LocalProtocolError, and changes nothing, before the handshake is done, after closing,
-        if the parameters are not JSON, and while ``limits.max_pending_calls`` messages wait for the
-        server to take them.
+        Args:
+            method, params, meta: as in :meth:`call`.
+            now: the current time in seconds, on the machine's clock.
+
+        Raises:
+            LocalProtocolError: the opening has not ended, the client is closed, the parameters are
+                not JSON, or ``limits.max_pending_calls`` messages wait to be accepted by the
+                server. Nothing has changed.
         """
         self._check_open()
         if not self._opening.is_ready:
@@ -431,19 +451,24 @@ class Client:
         self._post(Notification(method, params))
 
     def respond(self, request_id: RequestId, result: Any, *, now: float) -> bool:
-        """Answer a request of the server (ServerRequestReceived) with a result.
+        """Respond to a server request (ServerRequestReceived) with a result.
 
-        Returns False if the server wants no answer any more. Raises LocalProtocolError, and changes
-        nothing, if the result is not JSON.
+        Returns:
+            False, with nothing sent, if the request is not open: it was cancelled, its call or
+            session has ended, or it has a response.
+
+        Raises:
+            LocalProtocolError: ``result`` is not JSON. Nothing has changed.
         """
         json.encode(result)
         self._now = now
         return self._answer(Response(request_id, result))
 
     def respond_exception(self, request_id: RequestId, error: Exception, *, now: float) -> bool:
-        """Answer a request of the server with what the application's function raised.
+        """Respond to a server request with an error for the exception that its handler raised.
 
-        Returns and raises as :meth:`respond` does; see :func:`~sansmcp.errors.error_response`.
+        A JsonRpcError is sent as it is; any other exception becomes "Internal error". Returns and
+        raises as :meth:`respond` does.
         """
         message = error_response(request_id, error)
         json.encode(message.data)
@@ -451,19 +476,19 @@ class Client:
         return self._answer(message)
 
     def refuse_unsupported(self, request_id: RequestId, *, now: float) -> bool:
-        """Answer a request of the server: this client cannot do that.
+        """Respond to a server request that its method is not supported (code -32601).
 
-        The timeout of the call goes on as if it had not been asked. Returns as :meth:`respond`
-        does.
+        The timeouts of the call run on as if the request had not been made. Returns as
+        :meth:`respond` does.
         """
         error = JsonRpcError(METHOD_NOT_FOUND, "This client has no answer to that method")
         self._now = now
         return self._answer(error_response(request_id, error), declined=True)
 
     def close(self, *, now: float) -> None:
-        """End the session. Calls under way fail with RequestCancelled.
+        """End the session. Running calls fail with RequestCancelled.
 
-        ``Closed`` is the last event. May be called twice.
+        ``Closed`` is the last event. A second call has no effect.
         """
         self._now = now
         if not self._opening.is_closed:
@@ -474,9 +499,9 @@ class Client:
     # Parts in, effects and events out
 
     def receive_part(self, exchange: int, part: ResponsePart, *, now: float) -> None:
-        """Feed a part of the response of an exchange.
+        """Feed a part of the response of an exchange. Pull effects and events afterwards.
 
-        Exchanges that are not under way are ignored.
+        A part of an exchange that has ended or was aborted is ignored.
         """
         self._now = now
         found = self._exchanges.get(exchange)
@@ -494,7 +519,11 @@ class Client:
                 self._watch_silence(stream)
 
     def receive_process_part(self, part: ProcessPart, *, now: float) -> None:
-        """Feed what comes of the server process (StartProcess); LocalProtocolError without one."""
+        """Feed a part of the server process (StartProcess). Pull effects and events afterwards.
+
+        Raises:
+            LocalProtocolError: the server is at a URL.
+        """
         process = self._process
         if process is None:
             raise LocalProtocolError("The server is at a URL, and is no process of ours")
@@ -525,9 +554,10 @@ class Client:
         self._pump_lines(process)
 
     def next_effect(self) -> ClientEffect | Idle:
-        """What to do next.
+        """Remove and return the next effect to perform.
 
-        ``Idle.PAUSED``: do not read any response until the application has taken events.
+        Returns ``Idle.NEED_DATA`` if there is none, or ``Idle.PAUSED`` if there is none and no
+        response must be read until the application has taken events.
         """
         if self._effects:
             effect = self._effects.popleft()
@@ -537,7 +567,7 @@ class Client:
         return Idle.PAUSED if self._has_enough_events() else Idle.NEED_DATA
 
     def next_event(self) -> ClientEvent | Idle:
-        """What happened next, for the application."""
+        """Remove and return the next event, or ``Idle.NEED_DATA`` if there is none."""
         if not self._events:
             return Idle.NEED_DATA
         was_full = self._has_enough_events()
@@ -552,11 +582,14 @@ class Client:
     def drive(
         self, perform: Callable[[ClientEffect], None], on_event: Callable[[ClientEvent], None]
     ) -> None:
-        """Pull until there is nothing: what every host does after everything that it tells us.
+        """Pull all effects and events. Drivers call this after everything that changes the machine.
 
-        ``perform`` is given each effect and ``happened`` each event, in order; neither may wait. A
-        host that keeps events for its application, and has as many as it wants, reads no response
-        until some are taken.
+        A driver that queues events for its application must pause reading responses while that
+        queue is full: this method leaves no event in the machine, which therefore never pauses.
+
+        Args:
+            perform: is called with each effect, in order; it must not wait.
+            on_event: is called with each event, in order; it must not wait.
         """
         while True:
             while not isinstance(effect := self.next_effect(), Idle):
@@ -568,14 +601,16 @@ class Client:
     # Time
 
     def next_deadline(self) -> float | None:
-        """When to call :meth:`handle_timeout`, on the clock of ``now``; None: no need."""
+        """Return when to call :meth:`handle_timeout`, on the clock of ``now``; None for never."""
         return self._now if self._effects else self._timers.next_deadline()
 
     def handle_timeout(self, *, now: float, is_reading: bool = True) -> None:
-        """Do what is due. May be called early, late, or twice.
+        """Do what is due. It can be called early, late, or twice.
 
-        ``is_reading``: False while the driver reads no responses, because its application must take
-        events first. Then the silence of a server says nothing.
+        Args:
+            now: the current time in seconds, on the machine's clock.
+            is_reading: False while the driver reads no responses, because its application must take
+                events first. A silent stream is then not taken for a dead connection.
         """
         self._now = now
         for timer, key in self._timers.due(now):

@@ -1,4 +1,4 @@
-"""The settings of a client: what can be set, what it means, its default, and what is refused.
+"""The settings of a client: their meaning, their defaults and their validation.
 
 A setting is written in :class:`ClientOptions`, and its name and type once more in
 :class:`ClientSettings`, for the signatures of what takes settings; a test compares the two.
@@ -22,7 +22,7 @@ from ..trace import Tracer
 from ..types import HTTP_SSE, STREAMABLE_HTTP, Era
 
 URL_TRANSPORTS = (STREAMABLE_HTTP, HTTP_SSE)
-"""How a client can talk to a URL, the newest way first."""
+"""The transports of a client for a URL, the newest first."""
 
 SAFE_METHODS = frozenset(
     (
@@ -38,14 +38,14 @@ SAFE_METHODS = frozenset(
         "subscriptions/listen",
     )
 )
-"""Methods that change nothing at the server, so that repeating them does no harm."""
+"""Methods that change nothing at the server, so that the client may repeat their requests."""
 
 _SHORTEST_POLL = 0.01
-"""Seconds between two polls, so that a server that asks for none is not asked without a pause."""
+"""The shortest time between two polls, in seconds, for servers that send ``retry: 0``."""
 
 
 class ClientSettings(TypedDict, total=False):
-    """The keyword arguments that make :class:`ClientOptions`, which explains them."""
+    """The keyword arguments of a client; :class:`ClientOptions` explains them."""
 
     name: str
     version: str
@@ -72,50 +72,52 @@ class ClientSettings(TypedDict, total=False):
 
 @attrs.frozen(kw_only=True)
 class ReconnectPolicy:
-    """When a client reconnects, and when it gives up.
+    """When a client reconnects, and when it stops trying: exponential backoff with jitter.
 
-    Delays after failures grow exponentially, and are random so that clients do not come in step.
-    Attempt n (from 1) comes ``retry + random * min(cap, initial * 2 ** (n - 1))`` seconds after the
-    break, where ``retry`` is what the server asked for, or 0: ``retry`` of the stream, or
-    ``Retry-After`` of a refusal, of which five minutes count. Progress (a new event id, a message)
-    starts the count again, and so does a stream that has lasted for longer than ``cap``, polls
-    included; a connection that opens and breaks does not. Where nothing can be resumed (at the
-    stateless revisions), only a stream that has lasted does.
+    Attempt n (from 1) starts ``retry + jitter * min(max_delay, initial_delay * 2 ** (n - 1))``
+    seconds after the failure. ``jitter`` is random, from 0 to 1, so that clients do not reconnect
+    all at once. ``retry`` is the time that the server sent, or 0: ``retry`` of the event stream,
+    or ``Retry-After`` of a refusal, of which at most five minutes count.
 
-    An event stream that the server ends as it should is a poll, and no failure: it is not counted,
-    and the next one comes after ``retry``, see :meth:`poll_delay`.
+    Progress (a new event id, a message) starts the count again, and so does a stream that has
+    lasted for longer than ``max_delay``, polls included. A connection that opens and breaks does
+    not. If streams cannot be resumed (2026-07-28), only a stream that has lasted starts it again.
 
-    The opening of a conversation is repeated by the same policy, within ``connect_timeout``; and so
-    are sessions that the server forgets one after the other.
+    If the server ends an event stream properly, the client polls. That is not a failure and is not
+    counted; :meth:`poll_delay` gives the time to wait.
 
-    Raises LocalProtocolError for times not above zero, and if ``attempts`` is no integer.
+    The same policy holds for repeating the opening, within ``connect_timeout``, and for opening new
+    sessions if the server discards several in a row.
+
+    Raises:
+        LocalProtocolError: a delay is not above zero, or ``max_attempts`` is not an integer.
     """
 
     initial_delay: float = 0.5
-    """Seconds within which the first attempt comes."""
+    """The longest random delay before the first attempt, in seconds."""
     max_delay: float = 30.0
-    """Seconds that no attempt's random part exceeds."""
+    """The longest random delay before any attempt, in seconds."""
     max_attempts: int = 10
-    """Attempts without progress after which a stream is given up."""
+    """Failed attempts without progress after which the client gives up a stream."""
 
     def __attrs_post_init__(self) -> None:
         check_positive_seconds(self.initial_delay, self.max_delay)
         check_type(int, max_attempts=self.max_attempts)
 
     def delay(self, attempt: int, retry: float, jitter: float) -> float:
-        """Return the seconds to wait before an attempt; ``jitter`` is a number from 0 to 1."""
+        """Return the seconds to wait before ``attempt``; ``jitter`` is a number from 0 to 1."""
         return retry + jitter * self._growing(attempt)
 
     def poll_delay(self, polls: int, retry: float | None, jitter: float) -> float:
-        """Return the seconds to wait after a stream that the server has ended as it should.
+        """Return the seconds to wait before the next poll of a stream that the server has ended.
 
         Args:
-            polls: how many polls in a row have brought nothing before this one; 0 for the stream of
-                a call, which must not learn of its response later and later.
-            retry: seconds that the server wants us to wait; None if it names no time. Then
-                ``initial`` is waited for, twice as long after each poll that brought nothing, up to
-                ``cap``. Ten milliseconds are the least.
-            jitter: a random number from 0 to 1; a tenth of it, at most, comes on top.
+            polls: how many polls in a row brought no message before this one. It is 0 for the
+                stream of a call, whose response would otherwise arrive later and later.
+            retry: the seconds that the server asked for, at least 0.01. None if it asked for none:
+                the wait is then ``initial_delay``, doubled after each poll that brought no message,
+                up to ``max_delay``.
+            jitter: a random number from 0 to 1; it makes the wait up to a tenth longer.
         """
         wait = self._growing(polls + 1) if retry is None else max(retry, _SHORTEST_POLL)
         return wait * (1 + jitter / 10)
@@ -126,11 +128,10 @@ class ReconnectPolicy:
 
 @attrs.define(eq=False)
 class KnownServers:
-    """Remembers what servers have turned out to speak, for as many as ``limit``.
+    """Records the transport and era of each server, for the ``limit`` servers recorded last.
 
-    Share one among the clients of a program: the next client of the same URL asks no detours. What
-    is remembered is only where to begin; when that fails, the rest is tried. Threads may share it:
-    nothing is looked up twice.
+    Share one instance among the clients of a program: the next client of the same URL starts with
+    what worked before. If that fails, it tries the rest. Threads can share an instance.
     """
 
     limit: int = 1000
@@ -144,24 +145,24 @@ class KnownServers:
         return tuple(sorted(allowed, key=lambda name: name != first))
 
     def era(self, target: str) -> Era | None:
-        """Return the era of a server; None if it is not known."""
+        """Return the recorded era of a server; None if there is none."""
         _, era = self._found.get(target, (None, None))
         return era
 
     def remember(self, target: str, name: str, era: Era) -> None:
-        """Record that a transport and an era work."""
+        """Record the transport and era that work with a server."""
         self._found.pop(target, None)  # so that it comes last
         self._found[target] = name, era
         if len(self._found) > self.limit:
             self._found.popitem(last=False)
 
     def forget(self, target: str) -> None:
-        """Record that what is remembered of a server does not work any more."""
+        """Discard the record of a server, because it no longer works."""
         self._found.pop(target, None)
 
 
 def command_of(target: Sequence[str]) -> tuple[str, ...]:
-    """Return the words of a command. Raises LocalProtocolError for what is none."""
+    """Return the words of a command. Raises LocalProtocolError if ``target`` is not one."""
     try:
         is_command = " ".join(target) != ""
     except TypeError:  # a path, or a word that is one
@@ -206,53 +207,54 @@ def _limits(given: Limits | None) -> Limits:
 class ClientOptions:
     """The settings of a client, checked. All have defaults.
 
-    :class:`sansmcp.Client` takes them as keyword arguments, and so does whatever connects in an
+    :class:`sansmcp.Client` takes them as keyword arguments, and so does ``connect()`` of an
     adapter: ``connect(url, timeout=5, capabilities={"elicitation": {}})``.
 
-    Raises LocalProtocolError for settings that make no sense, alone or together.
+    Raises:
+        LocalProtocolError: a setting is invalid, alone or together with others.
 
     Attributes:
-        name: of this client, told to the server (``clientInfo``).
-        version: of this client, told to the server (``clientInfo``).
-        anonymous: tell ``name`` and ``version`` only where the protocol requires it
-            (``initialize``).
-        capabilities: what the server may ask of this client, e.g. ``{"elicitation": {}}``; None:
-            nothing.
-        versions: the protocol versions to speak, oldest first; the newest one that the server
-            speaks, too, is used.
+        name: the name of this client, sent to the server (``clientInfo``).
+        version: the version of this client, sent to the server (``clientInfo``).
+        anonymous: send ``name`` and ``version`` only if the protocol requires it (``initialize``).
+        capabilities: the server requests that this client supports, e.g. ``{"elicitation": {}}``;
+            None: none.
+        versions: the protocol versions to support, oldest first; the newest one that the server
+            also supports is used.
         headers: further headers of every HTTP request, as a mapping or pairs of str or bytes, e.g.
             ``{"Authorization": "Bearer x"}``.
-        transports: how to talk to a URL; what comes first is tried first.
-        standalone_stream: open the standalone stream, on which the server sends what belongs to no
-            call.
-        multi_turn: offer SEP-1858, an experiment, to servers of 2025-11-25: one that names the
-            experimental capability ``sansmcp/multi-turn-sse``, too, may have all answers to its
-            questions at once.
-        assume_multi_turn: the same with every server of 2025-11-25, whether or not it names the
-            capability, as the proposal itself has it.
-        timeout: default of :meth:`sansmcp.Client.call`: seconds that a call may be without an
-            answer and without progress.
-        total_timeout: default of :meth:`sansmcp.Client.call`: seconds that a call may be without an
-            answer, whatever progress there is.
-        connect_timeout: seconds for the handshake. While the server cannot be reached, breaks off
-            its answer, or refuses with 502, 503 or 504, the opening is tried again within that
-            time, as ``reconnect`` says.
-        probe_timeout: seconds in which a server must say whether it needs a handshake; not more
-            than ``connect_timeout`` counts, and it is added to that if the server does not answer.
+        transports: the transports to try for a URL, in order.
+        standalone_stream: open the standalone stream, on which the server sends messages that
+            belong to no call.
+        multi_turn: offer SEP-1858, an experiment, to servers of 2025-11-25. Those that declare the
+            experimental capability ``sansmcp/multi-turn-sse`` can then request the input responses
+            of a turn together.
+        assume_multi_turn: offer it to every server of 2025-11-25, also without that capability, as
+            the proposal describes.
+        timeout: default of :meth:`sansmcp.Client.call`: the seconds that a call may take without a
+            response and without progress.
+        total_timeout: default of :meth:`sansmcp.Client.call`: the seconds that a call may take
+            without a response, whatever progress there is.
+        connect_timeout: seconds for the opening. If the server cannot be reached, closes the
+            connection early, or refuses with 502, 503 or 504, the opening is repeated within that
+            time, as ``reconnect`` sets it.
+        probe_timeout: seconds in which a server must respond to ``server/discover``, at most
+            ``connect_timeout``. If it does not respond, the handshake still gets all of
+            ``connect_timeout``.
         close_timeout: seconds that the server gets to end the session when the client closes; a
-            process gets them for each step of its end.
+            server process gets them for each step of its shutdown.
         reconnect: when broken streams are resumed; None: the defaults of
             :class:`sansmcp.ReconnectPolicy`.
-        known_servers: remembers which servers speak which transport; several clients may share one.
-            None: one of its own for a bare client, and one for all clients of the process in
-            adapters.
+        known_servers: a record of the transport and era of each server, which several clients can
+            share. None: a new one for a bare client; in adapters, one for all clients of the
+            process.
         limits: bounds of bytes, seconds and counts; None: the defaults of :class:`sansmcp.Limits`.
-        http11: what reads heads of HTTP/1.1 on raw sockets, e.g.
+        http11: the parser of HTTP/1.1 heads on raw sockets, e.g.
             ``sansmcp.httptools_parser.HTTP11``; None: h11.
-        cache: keep lists and resources for as long as the server says that they hold, and answer
-            from there (2026-07-28). That a server tells of changes takes a call of
+        cache: keep lists and resources for as long as the server allows, and return them without a
+            request (2026-07-28). To receive the server's notifications of changes, call
             ``subscriptions/listen``.
-        trace: is told everything that is sent and received.
+        trace: records everything that is sent and received; None: no trace.
     """
 
     name: str = attrs.field(default="sansmcp", validator=instance_of_type(str))
@@ -285,17 +287,17 @@ class ClientOptions:
 
     @property
     def info(self) -> dict[str, Any]:
-        """What ``clientInfo`` tells of this client."""
+        """The value of ``clientInfo``."""
         return {"name": self.name, "version": self.version}
 
     @property
     def offers_multi_turn(self) -> bool:
-        """True if SEP-1858 is offered, to whichever servers."""
+        """True if SEP-1858 is offered to any server."""
         return self.multi_turn or self.assume_multi_turn
 
     @property
     def capped_probe_timeout(self) -> float:
-        """Seconds that a probe lasts at most."""
+        """The longest time of a probe, in seconds."""
         return min(self.probe_timeout, self.connect_timeout)
 
     @property

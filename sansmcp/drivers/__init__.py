@@ -1,4 +1,4 @@
-"""What hosts have in common: how a machine is driven, and how what it tells finds its way.
+"""Base classes of drivers: they perform a machine's effects and dispatch its events.
 
-How a host carries exchanges, keeps the time and waits is its own business; this is the rest.
+Exchanges, timers and waiting differ between drivers; subclasses implement them.
 """

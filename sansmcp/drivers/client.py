@@ -1,4 +1,4 @@
-"""What clients have in common: results find those who wait for them, and the server its answers."""
+"""The base class of client drivers: delivers results to callers, and responses to the server."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from ..process import ProcessPart
 from .machine import MachineDriver
 
 RequestHandler: TypeAlias = Callable[[ServerRequest], Mapping[str, Any]]
-"""Returns the result of a request of the server, or raises JsonRpcError."""
+"""Returns the result of a server request, or raises JsonRpcError."""
 
 
 @attrs.define(eq=False)
 class _Waiting:
-    """Who waits for the end of a call."""
+    """A caller that waits for the end of a call."""
 
     promise: PendingResult
     on_progress: Callable[[ProgressReceived], Any] | None
@@ -52,14 +52,19 @@ class _Waiting:
 
 
 class ClientDriver(BaseClient[Result, Done], MachineDriver):
-    """A client that drives its machine, except for its exchanges and its process.
+    """Drives a client machine; a subclass performs its exchanges and its process.
 
-    A subclass says how effects are performed and what time it is, and makes the methods for its
-    applications of those below, waiting for promises in its own way.
+    A subclass implements :meth:`perform_effect` and :meth:`now`, and the methods of
+    :class:`~sansmcp.BaseClient`, in which it waits for the :class:`~sansmcp.PendingResult` that it
+    gave to :meth:`begin_call`.
 
-    An exception that a bug raises ends the exchange it belongs to, and so its call
-    (:meth:`exchange_failed`); where that is not known, it ends the client. Callers get a
+    An exception that a bug raises ends the exchange to which it belongs, and its call
+    (:meth:`exchange_failed`). If the exchange is not known, it ends the client. Callers get a
     Disconnected that names it, and :meth:`unexpected` logs it.
+
+    Attributes:
+        core: the machine.
+        keeps_events: True if the application takes events; by default they are discarded.
     """
 
     def __init__(
@@ -69,13 +74,14 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         opening: PendingResult,
         closing: PendingResult,
     ) -> None:
-        """Set up the client; :meth:`begin` opens the conversation.
+        """Create the driver; :meth:`begin_session` opens the session.
 
         Args:
             core: the machine.
-            request_handlers: functions from a request of the server to its result, by method.
-            opening: is delivered when the handshake is done, with an exception if it has failed.
-            closing: is delivered when the client is closed.
+            request_handlers: by method, functions that return the result of a server request; None
+                for none.
+            opening: is set when the opening has ended, with an exception if it failed.
+            closing: is set when the client is closed.
         """
         MachineDriver.__init__(self, core)
         self.core = core
@@ -83,29 +89,30 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         self._opening = opening
         self._closing = closing
         self._waiting: dict[int, _Waiting] = {}
-        """Who waits for the end of which call."""
+        """The callers that wait, by the handle of the call."""
         self._asked: dict[RequestId, ServerRequest] = {}
-        """What the server has asked, in order, until the application's function is called."""
+        """The server requests whose handler was not called yet, in order of arrival."""
         self._unanswered: dict[RequestId, ServerRequest] = {}
-        """What the server waits for. A server that was started again uses its ids again."""
+        """The server requests without a response. A restarted server uses its ids again."""
         self._events: deque[ClientEvent] = deque()
-        """What belongs to no call, for the application to take."""
+        """The events that belong to no call, until the application takes them."""
         self.keeps_events = False
-        """Whether the application takes events at all."""
+        """True if the application takes events; else they are discarded."""
         self._failure: Disconnected | None = None
-        """Why the client was ended by a bug."""
+        """The error that a bug ended the client with; None before."""
 
     @property
     def is_paused(self) -> bool:
-        """Whether the application has to take events before more is read from the server."""
+        """True if the application must take events before the driver reads on from the server."""
         return len(self._events) >= self.core.limits.max_queued_events
 
     def run_pending(self) -> None:
-        """Perform what the machine wants, take what it tells, and answer what the server asks.
+        """Perform the machine's effects, handle its events, and respond to server requests.
 
-        To be called after everything that changes the machine.
+        Call this after everything that changes the machine.
         """
-        # What ends a call must not wait behind events that nobody takes: only the reading does.
+        # Deliver results even if the application does not take its events. Only reading from the
+        # server is paused.
         self._drive_machine(self._perform, self._tell)
         while self._asked:
             request = self._asked.pop(next(iter(self._asked)))
@@ -116,14 +123,14 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
             self._drive_machine(self._perform, self._tell)
 
     def handle_timeout(self) -> None:
-        """The machine's next deadline may have come."""
+        """Make the machine do what is due. Call this at :meth:`next_deadline`, or at any time."""
         self._use_machine(
             lambda: self.core.handle_timeout(now=self.now(), is_reading=not self.is_paused)
         )
         self.run_pending()
 
     def exchange_failed(self, exchange: int, error: Exception) -> None:
-        """End an exchange that a bug has broken; to be followed by :meth:`run_pending`."""
+        """End an exchange in which a bug raised ``error``. Call :meth:`run_pending` afterwards."""
         self.unexpected(error)
         try:
             self.core.receive_part(
@@ -133,24 +140,24 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
             self._break_off(again)
 
     def process_said(self, part: ProcessPart) -> None:
-        """Feed what comes of the server process; to be followed by :meth:`run_pending`."""
+        """Feed a part of the server process. Call :meth:`run_pending` afterwards."""
         try:
             self.core.receive_process_part(part, now=self.now())
         except Exception as error:
             self._break_off(error)
 
     def begin_session(self) -> None:
-        """Open the conversation: do the handshake."""
+        """Start the opening; ``opening`` is set when it ends."""
         self.core.start(now=self.now())
         self.run_pending()
 
     def begin_close(self) -> None:
-        """End the session; calls under way fail with RequestCancelled. May be called twice."""
+        """End the session; running calls fail with RequestCancelled. Can be called twice."""
         self.core.close(now=self.now())
         self.run_pending()
 
     def next_unclaimed_event(self) -> ClientEvent | None:
-        """The first of the events that were kept; None if there are none."""
+        """Remove and return the oldest event that belongs to no call; None if there is none."""
         if not self._events:
             return None
         event = self._events.popleft()
@@ -165,9 +172,18 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         on_progress: OnProgress[Done] | None,
         options: CallOptions,
     ) -> int:
-        """Make a request; returns the handle of the call.
+        """Send a request.
 
-        The promise is delivered at the end of the call, or when ``on_progress`` has raised.
+        Args:
+            promise: is set when the call ends, or when ``on_progress`` raises.
+            method, params, on_progress, options: as in :meth:`~sansmcp.BaseClient.call`.
+
+        Returns:
+            The handle of the call, for :meth:`abandon_call`.
+
+        Raises:
+            LocalProtocolError: the request cannot be sent; see :meth:`sansmcp.Client.call`.
+            Disconnected: a bug has ended the client.
         """
         if self._failure is not None:
             raise self._failure
@@ -181,17 +197,17 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         return handle
 
     def abandon_call(self, handle: int) -> None:
-        """Nobody waits for a call any more: if it has not ended by itself, it is cancelled."""
+        """Stop waiting for a call, and cancel it if it has not ended. Call this once per call."""
         if self._waiting.pop(handle, None) and self.core.cancel(handle, now=self.now()):
             self.run_pending()
 
     @abstractmethod
     def perform_effect(self, effect: ClientEffect) -> None:
-        """Do what the machine wants; it must not wait."""
+        """Perform an effect of the machine, without waiting."""
 
     @abstractmethod
     def on_handler_error(self, request: ServerRequest, error: Exception) -> None:
-        """An answer has raised what the server is not told: let somebody know."""
+        """Log that a request handler raised; the server gets only "Internal error"."""
 
     def _perform(self, effect: ClientEffect) -> None:
         try:
@@ -214,7 +230,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         self._give_up(error)
 
     def _break_off(self, error: Exception) -> None:
-        """End the client: what has been lost, and who waits for it, is not known."""
+        """End the client after a bug that belongs to no known exchange."""
         self.unexpected(error)
         self._give_up(error)
 
@@ -230,7 +246,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         self._closing.set_result()
 
     def handle_event(self, event: ClientEvent) -> None:
-        """Bring an event of the machine to the caller or the application's function it is for."""
+        """Dispatch an event of the machine to the caller or request handler that it concerns."""
         match event:
             case ServerRequestReceived(handle, request):
                 params = request.params or {}
@@ -245,12 +261,12 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
                     self.on_other_event(event)
 
     def on_other_event(self, event: ClientEvent) -> None:
-        """Something has happened that belongs to no call: keep it if the application wants it."""
+        """Keep an event that belongs to no call, if the application takes events."""
         if self.keeps_events:
             self._events.append(event)
 
     def _take(self, event: ClientEvent) -> bool:
-        """Bring an event to whom it concerns; False if it concerns no call."""
+        """Deliver an event to the caller that waits for it. Return False if it concerns no call."""
         match event:
             case CallCompleted(handle, result):
                 if handle in self._waiting:
@@ -285,16 +301,16 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         if waiting.on_progress is not None:
             try:
                 reported = waiting.on_progress(progress)
-            except Exception as error:  # is for who has given us the function
+            except Exception as error:  # belongs to the caller, which passed the function
                 waiting.promise.set_exception(error)
             else:
                 self._reported(waiting.promise, reported)
 
     def _reported(self, promise: PendingResult, result: Any) -> None:
-        """Take what ``on_progress`` has returned: in an event loop it may be an awaitable."""
+        """Handle what ``on_progress`` returned. In an event loop it can be an awaitable."""
 
     def _answer(self, request: ServerRequest) -> None:
-        """Answer a request of the server with what the application's function for it returns."""
+        """Call the handler of a server request, and respond with its result or exception."""
         if request.method not in self._answers:
             del self._unanswered[request.id]
             self.core.refuse_unsupported(request.id, now=self.now())
@@ -305,26 +321,26 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
             self._fail(request, error)
 
     def _respond(self, request: ServerRequest, result: Any) -> None:
-        """Answer a request of the server with what the application's function has returned.
+        """Respond to a server request with what its handler returned.
 
-        Raises LocalProtocolError if that is not JSON. In an event loop it may be an awaitable.
+        Raises LocalProtocolError if that is not JSON. In an event loop it can be an awaitable.
         """
         if self._is_wanted(request):
             self.core.respond(request.id, result, now=self.now())
             del self._unanswered[request.id]
 
     def _is_wanted(self, request: ServerRequest) -> bool:
-        """Whether the server waits for this answer, and not for one to a later request."""
+        """True if the server waits for a response to this request, not to a later one of its id."""
         return self._unanswered.get(request.id) is request
 
     def _fail(self, request: ServerRequest, error: Exception) -> None:
-        """Answer a request of the server with what the application's function has raised."""
+        """Respond to a server request with the error for what its handler raised."""
         if not isinstance(error, JsonRpcError):
             self.on_handler_error(request, error)
         self._answer_with(request, error, RuntimeError())  # what the first carries may not be JSON
 
     def _answer_with(self, request: ServerRequest, *errors: Exception) -> None:
-        """Answer with the first of these errors that can be sent."""
+        """Respond with the first of these errors that can be sent."""
         for error in errors if self._is_wanted(request) else ():
             try:
                 self.core.respond_exception(request.id, error, now=self.now())

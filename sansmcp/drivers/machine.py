@@ -1,8 +1,8 @@
-"""What hosts of clients and servers have in common: time, and a second line of defence.
+"""The common part of client and server drivers: deadlines, and containment of bugs.
 
-Machines do not raise for what a peer sends. Should one do so nevertheless, or the host itself, the
-exception costs the connection or the call that it belongs to, is logged, and goes no further.
-KeyboardInterrupt, SystemExit and cancellations are no such exceptions: they pass.
+Machines do not raise for input of a peer. If a bug makes a machine or a driver raise nevertheless,
+the driver logs the exception and ends only the connection or call to which it belongs. Exceptions
+that do not derive from Exception pass: KeyboardInterrupt, SystemExit and cancellations.
 """
 
 from __future__ import annotations
@@ -15,41 +15,45 @@ from typing import Any, Protocol, TypeVar
 _Outcome = TypeVar("_Outcome")
 
 _PAUSE = 0.1
-"""Seconds before a machine that has raised is told the time again: a host must not spin."""
+"""Seconds before ``handle_timeout()`` of a machine that has raised is due again, so that the
+driver does not spin.
+"""
 
 _ATTEMPTS = 100
-"""How often a machine that raises is driven on at once. Each time it has lost one thing at most."""
+"""How often to drive a machine again at once after it raised. Each time it loses one effect or
+event at most.
+"""
 
 
 class Machine(Protocol):
-    """What a client and a server have in common."""
+    """The methods of a client or server machine that a driver needs."""
 
     def next_deadline(self) -> float | None:
-        """When to call ``handle_timeout()``."""
+        """Return when to call ``handle_timeout()``; None if there is no deadline."""
         ...
 
     def drive(self, perform: Callable[[Any], None], on_event: Callable[[Any], None]) -> None:
-        """Pull all effects and events."""
+        """Pull all effects and events, and pass them to ``perform`` and ``on_event``."""
 
 
 class MachineDriver(abc.ABC):
-    """Drives a machine and keeps its time, whatever the machine raises."""
+    """Drives a machine and keeps its deadlines, also if the machine raises."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._rests_until = -math.inf
-        """The machine has raised: it is not told the time before."""
+        """The machine raised: ``handle_timeout()`` is not due before this time."""
 
     @abc.abstractmethod
     def now(self) -> float:
-        """The host's clock."""
+        """Return the time of the driver's clock, in seconds."""
 
     @abc.abstractmethod
     def unexpected(self, error: Exception) -> None:
         """Log an exception that is a bug of the library, with its traceback."""
 
     def next_deadline(self) -> float:
-        """When to call ``handle_timeout()``, on the host's clock; infinity: no need."""
+        """Return when to call ``handle_timeout()`` on this clock; ``math.inf`` for never."""
         try:
             deadline = self._machine.next_deadline()
         except Exception as error:
@@ -60,13 +64,13 @@ class MachineDriver(abc.ABC):
     def _drive_machine(
         self, perform: Callable[[Any], None], happened: Callable[[Any], None]
     ) -> None:
-        """Perform what the machine wants, and take what it tells, until it has nothing more."""
+        """Perform the machine's effects and handle its events until none is left."""
         for _ in range(_ATTEMPTS):
             if self._use_machine(lambda: self._machine.drive(perform, happened)):
                 return
 
     def _use_machine(self, act: Callable[[], None]) -> bool:
-        """Call the machine; False if it has raised."""
+        """Call the machine. Return False if it raised."""
         try:
             act()
         except Exception as error:
@@ -75,7 +79,7 @@ class MachineDriver(abc.ABC):
         return True
 
     def safely(self, act: Callable[[], _Outcome]) -> _Outcome | None:
-        """Do something, and give what comes of it; None if it raises, which is logged."""
+        """Call ``act`` and return its result. If it raises, log the exception and return None."""
         try:
             return act()
         except Exception as error:
@@ -83,6 +87,6 @@ class MachineDriver(abc.ABC):
             return None
 
     def _machine_raised(self, error: Exception) -> None:
-        """The machine has raised something, and what it belongs to is not known."""
+        """Log an exception of the machine that belongs to no known exchange or call."""
         self._rests_until = self.now() + _PAUSE
         self.unexpected(error)

@@ -1,4 +1,4 @@
-"""What hosts of a server have in common: they run its handlers, and bring them the answers."""
+"""The base class of server drivers: runs the handlers and sends their responses."""
 
 from __future__ import annotations
 
@@ -23,19 +23,29 @@ from .store_checks import check_synchronous
 
 
 class ServerDriver(MachineDriver):
-    """Drives a server machine for as long as it runs, except for its exchanges.
+    """Drives a server machine; a subclass performs its exchanges.
 
-    The ``host`` of an exchange has a method ``wake()``: let its driver pull. Where there is an
-    ``authenticate``, it has an attribute ``connection``, which is given to that function. The
-    ``host`` of a call has a method ``cancel()``: let its handler stop; :meth:`start_task` sets it.
+    A subclass sets two attributes of the machine's objects:
 
-    An exception that a bug raises in the machine, or in a driver, costs the connection or the call
-    it belongs to: :meth:`unexpected` logs it, and no method of this class raises it. Let drivers do
-    the same.
+    * ``driver`` of an exchange, with a method ``wake()`` that pulls the exchange's effects. With
+      ``authenticate`` it also needs an attribute ``connection``, a
+      :class:`~sansmcp.ConnectionInfo`, which is passed to that function.
+    * ``driver`` of a call, with a method ``cancel()`` that stops the handler. :meth:`start_task`
+      sets it.
 
-    Raises LocalProtocolError for a store that is none, or is not synchronous, and for a machine
-    that does not ask for authentication where there is an ``authenticate``, or asks where there is
-    none.
+    An exception that a bug raises in the machine or in a driver ends the connection or call to
+    which it belongs. :meth:`unexpected` logs it, and no method of this class raises it. Write
+    subclasses in the same way.
+
+    Args:
+        core: the machine.
+        store: performs the store effects, in this thread.
+        authenticate: returns the principal of a request; None for no authentication.
+            Pass it if, and only if, ``core`` was made with ``authentication=True``.
+
+    Raises:
+        LocalProtocolError: ``store`` is not a store or is asynchronous, or only one of
+            ``authenticate`` and ``authentication=True`` was given.
     """
 
     def __init__(
@@ -49,54 +59,54 @@ class ServerDriver(MachineDriver):
         self.core = core
         self._store = store
         self.questions: dict[tuple[ServerCall, int], PendingResult] = {}
-        """Who waits for the client's answer to which question; it is given the
+        """The waiting handlers, by call and server request id; each result is set to the
         ClientResponseReceived.
         """
 
     def publish(self, method: str, params: Params | None = None) -> None:
-        """Tell the clients that something has changed; see :meth:`sansmcp.Server.publish`."""
+        """Notify all clients of a change; see :meth:`sansmcp.Server.publish`."""
         self.core.publish(method, params, now=self.now())
         self.run_pending()
 
     def disconnect_streams(self, *, retry: float | None = None) -> int:
-        """Close the standalone streams of all clients that can come back to them.
+        """Close the standalone streams of all clients that can resume them.
 
-        See :meth:`sansmcp.Server.disconnect_streams`.
+        Returns and raises as :meth:`sansmcp.Server.disconnect_streams` does.
         """
         count = self.core.disconnect_streams(retry=retry, now=self.now())
         self.run_pending()
         return count
 
     def drive(self) -> None:
-        """Perform what the machine wants, and take what it tells, until it has nothing more."""
+        """Perform the machine's effects and handle its events until none is left."""
         self._drive_machine(self._perform, self.handle_event)
 
     def run_pending(self) -> None:
-        """:meth:`drive`, and whatever the host does after that.
+        """Call :meth:`drive`. A subclass adds what it does after that, such as setting a timer.
 
-        To be called after everything that changes the machine.
+        Call this after everything that changes the machine.
         """
         self.drive()
 
     def handle_timeout(self) -> None:
-        """Let the machine do what is due: its next deadline may have come."""
+        """Make the machine do what is due. Call this at :meth:`next_deadline`, or at any time."""
         self._use_machine(lambda: self.core.handle_timeout(now=self.now()))
         self.run_pending()
 
     async def finish(self, call: ServerCall, result: Awaitable[Any]) -> None:
-        """Await what a handler has given, and answer the call with what comes of it."""
+        """Await the result of an async handler, and respond with it or with the error it raises."""
         try:
             self._respond(call, await result)
         except Exception as error:
             self._fail(call, error)
-        except BaseException:  # cancelled, and not always by the client: nobody may wait for ever
+        except BaseException:  # cancelled, perhaps not by the client, which then waits
             self._answer_with(call, RuntimeError())
             raise
         finally:
             self.run_pending()
 
     def conclude(self, call: ServerCall, work: Callable[[], Any]) -> None:
-        """Answer a call with what ``work`` returns, or with the error for what it raises."""
+        """Respond to a call with what ``work`` returns, or with the error for what it raises."""
         try:
             self._respond(call, work())
         except Exception as error:
@@ -104,27 +114,30 @@ class ServerDriver(MachineDriver):
 
     @abstractmethod
     def handle_for(self, call: ServerCall) -> BaseCall[Any, Any]:
-        """What the handler of a call gets."""
+        """Return the object that the handler of a call gets as its argument."""
 
     @abstractmethod
     def start_task(self, call: ServerCall, result: Awaitable[Any]) -> None:
-        """A handler has to be awaited: let :meth:`finish` do it, beside everything else."""
+        """Start a task that runs :meth:`finish` for a call whose handler returned an awaitable."""
 
     def start_plain(self, call: ServerCall, handler: Handler) -> None:
-        """Call a handler that is a plain function, and may block.
+        """Call a handler that is a plain function and might block.
 
-        This calls it in place. An event loop lets it run in a thread of its own instead.
+        This calls it in place. A driver of an event loop calls it in a worker thread instead.
         """
         self._call_handler(call, handler)
 
     def run_plain(
         self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]
     ) -> None:
-        """Call a function of the application that may block, then ``done``.
+        """Call ``work``, a function of the application that might block, then ``done``.
 
-        ``done`` is given what ``work`` has returned, and what it has raised. This calls both in
-        place. An event loop calls ``work`` in a thread, and then, in the loop, ``done`` and
-        :meth:`run_pending`.
+        This calls both in place. A driver of an event loop calls ``work`` in a worker thread, and
+        then, in the loop, ``done`` and :meth:`run_pending`.
+
+        Args:
+            work: the function.
+            done: is called with the result of ``work`` and None, or with None and its exception.
         """
         try:
             outcome = work()
@@ -134,26 +147,30 @@ class ServerDriver(MachineDriver):
             done(outcome, None)
 
     def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
-        """Run an async function beside everything else, until it or the server ends.
+        """Start a task for an async function; it runs until it returns or the server ends.
 
-        It is needed for an async ``authenticate`` only, which this refuses.
+        Only an async ``authenticate`` needs it. A driver without an event loop inherits this
+        method, which raises.
+
+        Raises:
+            LocalProtocolError: this driver has no event loop.
         """
         raise LocalProtocolError("Here authenticate has to be a plain function")
 
     @abstractmethod
     def authentication_failed(self, error: Exception) -> None:
-        """Log that ``authenticate`` has raised, or has returned neither a principal nor a Refusal.
+        """Log that ``authenticate`` raised, or returned neither a principal nor a Refusal.
 
-        The client gets status 500 and is told nothing else.
+        The client gets status 500, without the reason.
         """
 
     @abstractmethod
     def on_handler_error(self, call: ServerCall, error: Exception) -> None:
-        """A handler has raised what the client is not told: let somebody know."""
+        """Log that a handler raised; the client gets only "Internal error"."""
 
     @abstractmethod
     def on_other_event(self, event: ServerEvent) -> None:
-        """Something has happened that needs nothing to be done."""
+        """Log or discard an event that needs no action."""
 
     def _perform(self, effect: ServerEffect) -> None:
         try:
@@ -172,7 +189,7 @@ class ServerDriver(MachineDriver):
                 self.core.store_failed(effect, f"internal error: {error!r}", now=self.now())
 
     def handle_event(self, event: ServerEvent) -> None:
-        """Start, stop or continue the handler that an event of the machine is about."""
+        """Start, cancel or continue the handler that an event of the machine concerns."""
         try:
             self._take(event)
         except Exception as error:
@@ -193,7 +210,7 @@ class ServerDriver(MachineDriver):
                 self.on_other_event(event)
 
     def _start(self, call: ServerCall) -> None:
-        """Let the handler work: in place, in a task, or wherever plain functions run."""
+        """Run the handler in place, or where plain functions run; a result to await gets a task."""
         app = self.core.app
         handler = app.handler_of(call.request.method)
         assert handler is not None, "the machine refuses what has no handler"
@@ -252,7 +269,7 @@ class ServerDriver(MachineDriver):
         self._answer_with(call, error, RuntimeError())  # what the first carries may not be JSON
 
     def _answer_with(self, call: ServerCall, *errors: Exception) -> None:
-        """Answer a call with the first of these errors that can be sent."""
+        """Respond to a call with the first of these errors that can be sent."""
         for error in errors:
             try:
                 call.respond_exception(error, now=self.now())

@@ -1,4 +1,4 @@
-"""What the driver of a server has to know of a store before it uses it."""
+"""Checks of a store, for the driver of a server."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ CO_ASYNC_GENERATOR of the module inspect).
 
 
 def check_synchronous(store: object) -> None:
-    """Raise LocalProtocolError for what is no store, or has methods that would have to be awaited.
+    """Raise LocalProtocolError if an object is not a store, or has ``async def`` methods.
 
-    An ``async def`` is found here; a method that returns an awaitable in another way is a failure
-    of the store when it is used.
+    A plain method that returns an awaitable is found only when it is used: its effect fails.
     """
     check_type(Store, store=store)
     for name in ("append", "read", "drop"):
@@ -32,7 +31,7 @@ def check_synchronous(store: object) -> None:
 
 
 def is_durable(store: object) -> bool:
-    """True if what a store keeps outlives the process; False for a store that does not say."""
+    """True if the store declares that its content outlives the process (``is_durable``)."""
     return getattr(store, "is_durable", False) is True
 
 
@@ -41,5 +40,5 @@ class _HasSecret(Protocol):
 
 
 def has_secret(store: object) -> TypeGuard[_HasSecret]:
-    """True if a store brings a key for the seal."""
+    """True if a store has a ``secret``, the default key of the StateSigner."""
     return isinstance(getattr(store, "secret", None), bytes)
