@@ -1,7 +1,7 @@
-"""The event loop that is running, asyncio's or trio's: the little that adapters for both need.
+"""The common parts of adapters for asyncio and trio, and the running event loop of either.
 
-It is no layer on which applications could be written: no nurseries, no sockets, no cancellation but
-that of whole tasks.
+The loop offers just what adapters for both need. It is no layer for applications: it has neither
+nurseries nor sockets, and cancels whole tasks only.
 """
 
 from typing import TYPE_CHECKING

@@ -19,16 +19,17 @@ class AsyncioTask:
         self.task = task
 
     def cancel(self) -> None:
-        """Cancel what it waits for; without effect when it has ended."""
-        # Not before its first step: it would never take it, and coroutines that it was given to
-        # await would be lost.
+        """Cancel the task; without effect if it has ended."""
+        # asyncio never runs the body of a task that is cancelled before its first step: its finally
+        # blocks would not run, and coroutines passed to it would never be awaited. So cancel one
+        # iteration of the loop later.
         self.task.get_loop().call_soon(self.task.cancel)
 
 
 class AsyncioTimer:
     """See :class:`~sansmcp_loop.DeadlineTimer`.
 
-    A timer of asyncio that has become too early is not replaced: when it goes off, it is set again.
+    A deadline that becomes later keeps its asyncio timer, which is set again when it expires.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
@@ -39,7 +40,7 @@ class AsyncioTimer:
         self._timer_deadline = math.inf
 
     def set(self, deadline: float) -> None:
-        """Call the function at this time, instead of the one set before."""
+        """Call the function at ``deadline``, instead of the one set before."""
         self._deadline = deadline
         if deadline < self._timer_deadline:
             self._cancel()
@@ -70,17 +71,17 @@ class AsyncioLoop:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
-        """The loop itself keeps no task alive."""
+        """References that keep tasks alive; asyncio itself has only weak ones."""
 
     @property
     def key(self) -> Hashable:
         return self._loop
 
     def is_here(self) -> bool:
-        """Whether who asks runs in this loop."""
+        """True if the caller runs in this loop."""
         try:
             return asyncio.get_running_loop() is self._loop
-        except RuntimeError:  # in none
+        except RuntimeError:  # no loop is running
             return False
 
     def now(self) -> float:
@@ -107,7 +108,7 @@ class AsyncioLoop:
     async def within(
         self, seconds: float, work: Callable[..., Awaitable[Any]], *arguments: Any
     ) -> bool:
-        """Await an async function, but not for longer than that."""
+        """Await an async function, for ``seconds`` at most."""
         limit = None if seconds == float("inf") else max(0.0, seconds)
         if sys.version_info < (3, 11):
             return await _within(limit, asyncio.ensure_future(work(*arguments)))
@@ -134,9 +135,9 @@ class AsyncioLoop:
 
 
 async def wait_all_shielded(futures: Collection[asyncio.Future[Any]]) -> None:
-    """Wait until all futures are done, even when cancelled: a matter of moments.
+    """Wait until all futures are done, even if cancelled; then raise that cancellation.
 
-    A cancellation that comes meanwhile is raised afterwards.
+    Use this only for futures that are done soon.
     """
     cancelled: asyncio.CancelledError | None = None
     while waiting := [future for future in futures if not future.done()]:
@@ -149,7 +150,10 @@ async def wait_all_shielded(futures: Collection[asyncio.Future[Any]]) -> None:
 
 
 async def _within(seconds: float | None, work: asyncio.Future[Any]) -> bool:
-    """Do it before Python 3.11; ``wait_for`` loses a cancellation that comes as the work ends."""
+    """Implement ``within()`` before Python 3.11.
+
+    Not by ``wait_for()``: it loses a cancellation that comes as the work ends.
+    """
     try:
         await asyncio.wait([work], timeout=seconds)
     finally:

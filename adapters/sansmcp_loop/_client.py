@@ -1,4 +1,4 @@
-"""What clients in event loops have in common: awaiting results and events, and answering."""
+"""The common parts of clients in event loops: calls, events, and async request handlers."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ _logger = logging.getLogger("sansmcp")
 RequestHandler: TypeAlias = Callable[
     [sansmcp.ServerRequest], Awaitable[Mapping[str, Any]] | Mapping[str, Any]
 ]
-"""Returns the result of a request of the server, or raises JsonRpcError.
+"""Return the result of a server request, a JSON object, or raise JsonRpcError.
 
 It may be an async function. A plain one runs in the event loop and must not block.
 """
 
 
 class Pool(Protocol):
-    """What carries exchanges."""
+    """Performs HTTP exchanges."""
 
     def send_request(self, effect: OpenExchange) -> None:
-        """Carry an exchange, from its request to the end of its response."""
+        """Begin an exchange: send its request, and feed its response to the machine."""
 
     def abort(self, exchange: int) -> None:
-        """Break an exchange off."""
+        """Abort an exchange; without effect if it has ended."""
 
 
 class Process(Protocol):
-    """A server that is a process."""
+    """Runs the server process of a client."""
 
     def perform(self, effect: ProcessEffect) -> None:
-        """Do what the machine wants with it."""
+        """Perform an effect on the process."""
 
 
 def perform(effect: ClientEffect, pool: Pool, process: Process) -> None:
-    """Let those do what the machine wants who can."""
+    """Perform an effect of a client machine, by the pool or by the process."""
     match effect:
         case OpenExchange():
             pool.send_request(effect)
@@ -60,21 +60,21 @@ def perform(effect: ClientEffect, pool: Pool, process: Process) -> None:
 
 
 class _CallResult(PendingResult):
-    """The result of a call, which comes after all that ``on_progress`` has to await."""
+    """The result of a call, with the awaitables of ``on_progress`` that come before it."""
 
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop.event())
         self._loop = loop
         self.reports: deque[Awaitable[None]] = deque()
-        """What is to be awaited for reports that have come, in order."""
+        """What ``on_progress`` returned and is not awaited yet, in order."""
 
     def add(self, report: Awaitable[None]) -> None:
-        """Let the task that waits await something for a report."""
+        """Add an awaitable of ``on_progress`` for the waiting task."""
         self.reports.append(report)
         self._delivered.set()
 
     async def next_report(self) -> Awaitable[None] | None:
-        """Wait for the next report; None if the result is there and no report is left."""
+        """Wait for the next report. Return None if the call has ended and no report is left."""
         while True:
             await self._delivered.wait()
             if self.reports or self.is_done:
@@ -82,7 +82,7 @@ class _CallResult(PendingResult):
             self._delivered = self._loop.event()
 
     def drop(self) -> int:
-        """Await no more reports; returns how many are left."""
+        """Discard the reports that are left, and return their number."""
         for report in self.reports:
             if isinstance(report, Coroutine):
                 report.close()
@@ -90,7 +90,7 @@ class _CallResult(PendingResult):
 
 
 class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
-    """A client in an event loop; made by ``connect``. All methods may be called from any task."""
+    """A client in an event loop; ``connect()`` makes it. Call its methods from any task."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         self._scheduler = TimeoutScheduler(loop, self.next_deadline, self.handle_timeout)
         self._answering: dict[RequestId, tuple[sansmcp.ServerRequest, Task]] = {}
         self._reports = 0
-        """Progress reports that async functions of the application have still to deal with."""
+        """Number of progress reports whose awaitables are not finished."""
         self._is_over = False
 
     # For applications
@@ -117,10 +117,23 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         on_progress: OnProgress[Awaitable[None]] | None = None,
         **options: Unpack[sansmcp.CallOptions],
     ) -> Any:
-        """Make any request. Cancelling the caller cancels the request.
+        """Send a request, and wait for its result. Cancelling the caller cancels the request.
 
-        If ``on_progress`` is an async function, this method awaits it for each report in turn, and
-        returns after the last one.
+        Args:
+            method: any method of MCP, such as ``"tools/call"``.
+            params: its parameters.
+            on_progress: called with each ProgressReceived. If it is async, this method awaits it
+                for each report in turn, and returns after the last one. If it raises, the call is
+                cancelled, and this method raises the same.
+            options: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``idempotent`` and
+                ``meta``, which :meth:`sansmcp.Client.call` explains.
+
+        Returns:
+            The result of the response.
+
+        Raises:
+            CallError: the call failed; the subclass says how.
+            LocalProtocolError: an argument is wrong, or the client belongs to another event loop.
         """
         self._check_loop()
         promise = _CallResult(self._loop)
@@ -139,18 +152,18 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
     async def notify(
         self, method: str, params: Params | None = None, *, meta: Mapping[str, Any] | None = None
     ) -> None:
-        """Send a notification."""
+        """Send a notification. Raises LocalProtocolError if it cannot be sent."""
         self._check_loop()
         self.core.notify(method, params, meta=meta, now=self._loop.now())
         self.run_pending()
         await self._loop.checkpoint()
 
     def events(self) -> AsyncGenerator[ClientEvent, None]:
-        """What happens and belongs to no call: notifications, reconnections, a lost session.
+        """Iterate over events that belong to no call: notifications, reconnections, a lost session.
 
-        Events are kept from the moment this is called, a limited number; when nobody takes them,
-        nothing more is read from the server. So take them, until the client is closed and they end,
-        or close the generator.
+        Events are queued from the call of this method on. If ``limits.max_queued_events`` of them
+        are queued, the client stops reading from the server until some are consumed. So keep
+        iterating until the client is closed, which ends the iterator, or close the generator.
         """
         self.keeps_events = True
         return self._next_events()
@@ -169,7 +182,7 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
             self.run_pending()
 
     async def aclose(self) -> None:
-        """End the session. Calls under way fail with RequestCancelled. May be called twice."""
+        """End the session. Calls in flight fail with RequestCancelled. May be called twice."""
         self._check_loop()
         self.begin_close()
         await self._is_closed.wait()
@@ -182,11 +195,11 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
 
     @property
     def is_paused(self) -> bool:
-        """Whether the application has to catch up before more is read from the server."""
+        """True while reading from the server is paused until the application catches up."""
         return super().is_paused or self._reports >= self.core.limits.max_queued_events
 
     def _reported(self, promise: sansmcp.PendingResult, result: Any) -> None:
-        """Let the task that has made the call await what an async function has returned."""
+        """Pass an awaitable of ``on_progress`` to the task that made the call."""
         if inspect.isawaitable(result):
             assert isinstance(promise, _CallResult)
             self._reports += 1
@@ -199,7 +212,7 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
             self.run_pending()  # more can be read
 
     async def _open(self) -> None:
-        """Do the handshake. Raises CallError where it fails."""
+        """Do the handshake. Raises CallError if it fails."""
         self.begin_session()
         await self._is_open.wait()
 
@@ -210,7 +223,7 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         self._scheduler.reschedule()
 
     def _let_go(self) -> None:
-        """Leave nobody who waits, and do nothing any more, however the client has ended."""
+        """Close the machine, fail the calls that still wait, and stop the timer."""
         self.begin_close()
         self._is_over = True
         self._is_closed.set_result()
@@ -218,7 +231,7 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
 
     @abc.abstractmethod
     def _run(self, work: Coroutine[Any, Any, None]) -> Task:
-        """Let something go on in a task, which ends with the client."""
+        """Run a coroutine in a task, which ends with the client."""
 
     def now(self) -> float:
         return self._loop.now()
@@ -233,7 +246,7 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
                 super().handle_event(event)
 
     def _respond(self, request: sansmcp.ServerRequest, result: Any) -> None:
-        """Answer at once, or in a task if the function of the application is async."""
+        """Respond at once, or in a task if the request handler is async."""
         if inspect.isawaitable(result):
             task = self._run(self._respond_later(request, result))
             self._answering[request.id] = request, task
@@ -246,7 +259,7 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         except Exception as error:
             self._fail(request, error)
         except BaseException:
-            # Cancelled: by the server, who wants no answer, or the function has cancelled itself.
+            # Cancelled by the server, which needs no response then, or by the function itself.
             self._answer_with(request, RuntimeError())
             raise
         finally:
@@ -263,9 +276,9 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
 
 
 class AwaitableClient(Client):
-    """A client that is nobody's block: it may be opened and closed in different tasks.
+    """A client that may be opened and closed in different tasks.
 
-    Awaiting it, or entering its block, does the handshake and gives the client itself.
+    ``await client`` and ``async with client`` do the handshake and return the client.
     """
 
     _has_begun = False
@@ -287,9 +300,10 @@ class AwaitableClient(Client):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End the session. Calls under way fail with RequestCancelled. May be called twice.
+        """End the session. Calls in flight fail with RequestCancelled. May be called twice.
 
-        The server gets ``close_timeout`` seconds to agree, unless this is cancelled.
+        The server gets ``close_timeout`` seconds to end the session, unless the caller is
+        cancelled.
         """
         self._check_loop()
         try:
@@ -298,10 +312,10 @@ class AwaitableClient(Client):
             await self._leave()
 
     async def _leave(self) -> None:
-        """Leave nothing behind, and nobody who waits."""
+        """Fail the calls that still wait, and end all tasks."""
         self._let_go()
         await self._end()
 
     @abc.abstractmethod
     async def _end(self) -> None:
-        """End all tasks, even when cancelled, and free all that is held. May be called twice."""
+        """End all tasks, even if cancelled, and release all resources. May be called twice."""

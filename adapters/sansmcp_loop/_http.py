@@ -1,4 +1,4 @@
-"""Servers for web frameworks in event loops: the framework does the HTTP, exchange by exchange."""
+"""Servers for web frameworks in event loops, which do the HTTP themselves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ._serving import RunningServer
 _logger = logging.getLogger("sansmcp")
 
 _LINGER = 2.0
-"""Seconds for a client that is refused to send the rest of its request. nginx: 5."""
+"""Seconds for reading the rest of a request after its response was decided. nginx: 5."""
 
 
 def _ignore() -> None:
@@ -29,10 +29,10 @@ def _ignore() -> None:
 
 
 class HttpServing(RunningServer):
-    """The server of one event loop, for a web framework: see :class:`HttpExchange`.
+    """The server of one event loop, for a web framework; see :class:`HttpExchange`.
 
-    What runs for it are tasks of the event loop itself. A handler goes on when its request is gone,
-    and ends with :meth:`stop`, or with the loop.
+    Handlers run in tasks of the event loop itself. A handler may outlive its HTTP request; it is
+    cancelled by :meth:`stop`, or when the loop ends.
     """
 
     def __init__(self, parts: ServerParts, on_end: Callable[[], object] = _ignore) -> None:
@@ -40,7 +40,7 @@ class HttpServing(RunningServer):
 
         Args:
             parts: made by ``sansmcp_local.server_parts()`` from an application and its settings.
-            on_end: is called when the server has stopped, or the loop ends.
+            on_end: called when the server has stopped, or the loop ends.
         """
         super().__init__(
             parts.core,
@@ -50,7 +50,7 @@ class HttpServing(RunningServer):
             authenticate=parts.options.authenticate,
         )
         self.exchanges = 0
-        """How many are being carried."""
+        """Number of HTTP exchanges in progress."""
         self._until_end = self.loop.spawn(self._wait_for_end, on_end)
 
     async def stop(self, graceful_timeout: float) -> None:
@@ -66,15 +66,15 @@ class HttpServing(RunningServer):
         finally:
             self.scheduler.stop()
             on_end()
-            self.leave_threads()  # the loop ends, and nothing that they wait for comes any more
+            self.leave_threads()  # they may wait for the loop, which has ended
 
 
 class HttpExchange(abc.ABC):
-    """Carries one HTTP request and its response between a web framework and a server.
+    """Connects one HTTP exchange of a web framework with a server.
 
-    A subclass says how the framework receives and sends. Its methods raise OSError if the client
-    has disconnected. Make one for each request, and await :meth:`run`; cancelling that is another
-    way to say that the client has disconnected.
+    A subclass implements receiving and sending with the framework. Its methods raise OSError if the
+    client has disconnected. Make an instance for each HTTP request, and await :meth:`run`. If the
+    client disconnects, the framework may also cancel :meth:`run`.
     """
 
     def __init__(self, serving: HttpServing) -> None:
@@ -87,12 +87,12 @@ class HttpExchange(abc.ABC):
 
     @property
     def connection(self) -> sansmcp.ConnectionInfo:
-        """What is known of the connection; ``authenticate`` is given it."""
+        """What is known about the connection, for ``authenticate``."""
         return sansmcp.ConnectionInfo()
 
     @abc.abstractmethod
     async def receive_body(self) -> bytes:
-        """Wait for the next piece of the request's body; return ``b""`` at its end."""
+        """Return the next piece of the request's body, or ``b""`` at its end."""
 
     @abc.abstractmethod
     async def send_head(self, head: sansmcp.ResponseHead) -> None:
@@ -109,17 +109,20 @@ class HttpExchange(abc.ABC):
     async def wait_disconnected(self) -> None:
         """Return when the client has disconnected.
 
-        Runs in a task of its own, after the end of the request. By default it waits for ever, for
-        frameworks that cancel :meth:`run`, or do not tell.
+        Runs in a task of its own, after the end of the request. The default waits for ever; it is
+        for frameworks that cancel :meth:`run`, or do not report disconnections.
         """
         await self._loop.event().wait()
 
     async def run(self, head: sansmcp.RequestHead) -> bool:
-        """Carry the exchange, from the start of the request to the end of the response.
+        """Perform the exchange, from the head of the request to the end of the response.
+
+        Args:
+            head: the head of the request.
 
         Returns:
-            True if the response has been sent to its end. False if it has not, or has not even
-            begun: close the connection, so that the client does not take it for complete.
+            True if the whole response was sent. If False, it is incomplete or was not begun: close
+            the connection, so that the client does not take it for complete.
         """
         self._serving.exchanges += 1
         try:
@@ -136,11 +139,11 @@ class HttpExchange(abc.ABC):
             self._serving.run_pending()
 
     def wake(self) -> None:
-        """There is something to send; the server calls it."""
+        """Record that there is something to send. The server calls this."""
         self._woken.set()
 
     async def _perform(self, effect: ExchangeEffect | Idle) -> bool | None:
-        """Do what is to be done next; returns how the exchange has ended, None if it goes on."""
+        """Perform an effect. Return the result of :meth:`run`, or None if the exchange goes on."""
         match effect:
             case SendHead(head):
                 self._serving.run_pending()
@@ -158,7 +161,7 @@ class HttpExchange(abc.ABC):
             case Idle() if self._exchange.is_done:
                 return False
             case Idle():
-                # This takes all events, so the machine is never too full to be fed.
+                # This consumes all events, so the machine never has to pause its input.
                 self._serving.run_pending()
                 await (self._read() if self._is_reading else self._wait())
                 return None
@@ -166,7 +169,7 @@ class HttpExchange(abc.ABC):
                 assert_never(impossible)
 
     async def _send(self, send: Callable[..., Awaitable[None]], *part: Any) -> bool:
-        """Send a part; False if the client takes nothing, or has disconnected."""
+        """Send a part. Return False if the client reads nothing, or has disconnected."""
         try:
             return await self._loop.within(self._serving.core.limits.send_timeout, send, *part)
         except OSError as error:

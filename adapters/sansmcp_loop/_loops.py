@@ -1,4 +1,4 @@
-"""What both event loops can do, and which of them is running."""
+"""The operations that asyncio and trio both offer, and the choice of the running loop."""
 
 from __future__ import annotations
 
@@ -8,34 +8,35 @@ from typing import Any, Protocol
 
 
 class Event(Protocol):
-    """Something that happens once, and that tasks can wait for."""
+    """A flag that is set once, and that tasks can wait for."""
 
     def is_set(self) -> bool:
-        """Whether it has happened."""
+        """Return True if the flag is set."""
         ...
 
     def set(self) -> None:
-        """It has happened."""
+        """Set the flag, and wake the waiting tasks."""
 
     def wait(self) -> Coroutine[Any, Any, Any]:
-        """Wait until it has happened."""
+        """Wait until the flag is set."""
         ...
 
 
 class Task(Protocol):
-    """Something that runs beside everything else."""
+    """A task of the event loop."""
 
     def cancel(self) -> Any:
-        """Cancel what it waits for; without effect when it has ended."""
+        """Cancel the task; without effect if it has ended."""
 
 
 class DeadlineTimer(Protocol):
-    """Calls a function at a deadline that moves often, and mostly to a later time."""
+    """Calls a function at a deadline, which may be moved often: mostly to a later time."""
 
     def set(self, deadline: float) -> None:
-        """Call the function once at this time of the loop's clock, instead of the one set before.
+        """Call the function once at ``deadline``, instead of the one set before.
 
-        ``math.inf``: never.
+        Args:
+            deadline: seconds on the loop's clock; ``math.inf`` for never.
         """
 
     def stop(self) -> None:
@@ -47,19 +48,19 @@ class Loop(Protocol):
 
     @property
     def key(self) -> Hashable:
-        """What tells one loop apart from another."""
+        """A key that is different for every loop."""
         ...
 
     def is_here(self) -> bool:
-        """Whether who asks runs in this loop."""
+        """Return True if the caller runs in this loop."""
         ...
 
     def now(self) -> float:
-        """The time, in seconds, by the loop's own clock."""
+        """Return the time of the loop's clock, in seconds."""
         ...
 
     def event(self) -> Event:
-        """A new event."""
+        """Make an event."""
         ...
 
     def timer(self, callback: Callable[[], object]) -> DeadlineTimer:
@@ -67,10 +68,10 @@ class Loop(Protocol):
         ...
 
     def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> Task:
-        """Run an async function in a task that belongs to the loop itself.
+        """Run an async function in a task of the loop itself.
 
-        It has the context variables of its creator. When the loop ends, it is cancelled. What it
-        raises is logged.
+        The task gets the caller's context variables, and is cancelled when the loop ends. An
+        exception is logged.
         """
         ...
 
@@ -84,25 +85,26 @@ class Loop(Protocol):
     async def within(
         self, seconds: float, work: Callable[..., Awaitable[Any]], *arguments: Any
     ) -> bool:
-        """Await an async function, and cancel it after so many seconds; whether it came to its end.
+        """Await an async function, and cancel it after ``seconds``, which may be ``math.inf``.
 
-        The time may be infinite.
+        Returns:
+            False if it was cancelled, True if it came to its end.
         """
         ...
 
     async def run_shielded(self, work: Callable[..., Coroutine[Any, Any, None]]) -> None:
-        """Await an async function to its end, even when cancelled: a matter of moments.
+        """Await an async function to its end, even if cancelled; then raise that cancellation.
 
-        A cancellation that comes meanwhile is raised afterwards.
+        Use this only for what ends soon.
         """
 
     async def checkpoint(self) -> None:
-        """Let others run."""
+        """Let other tasks run."""
 
 
 def current_loop() -> Loop:
-    """The event loop of the task that asks. Raises RuntimeError if there is none."""
-    # Nobody is in a task of trio who has not imported it.
+    """Return the running event loop. Raises RuntimeError if none is running."""
+    # A program that has not imported trio runs no trio task, and need not import it here.
     if "trio" in sys.modules:
         from ._trio import TrioLoop
 

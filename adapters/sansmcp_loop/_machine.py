@@ -1,4 +1,4 @@
-"""What machines need in every event loop: results that come later, and the time."""
+"""Pending results, and the timer of a machine, in any event loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PendingResult(sansmcp.PendingResult):
         self._delivered.set()
 
     async def wait(self) -> Any:
-        """Wait for the delivery; returns the value or raises the exception."""
+        """Wait for the result, and return its value or raise its exception."""
         await self._delivered.wait()
         return self.result()
 

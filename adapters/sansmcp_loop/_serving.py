@@ -1,4 +1,4 @@
-"""What servers in event loops have in common: awaiting what handlers say, ask and end with."""
+"""The common parts of servers in event loops: the call object of async handlers, and the stop."""
 
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ _FLUSH = 1.0
 """Seconds for the last bytes of all streams, and for cancelled handlers, when the server stops."""
 
 THREADS = DriverOptions().threads
-"""How many plain handlers run at a time if nothing else is said."""
+"""Default number of plain handlers that run at a time."""
 
 
 class Call(sansmcp.BaseCall[Awaitable[Any], Awaitable[None]]):
-    """What an async handler gets. All methods are to be awaited."""
+    """A call for an async handler. Await each of its methods.
+
+    When the client cancels the call, or the server stops, the handler's task is cancelled.
+    """
 
     def __init__(self, call: sansmcp.ServerCall, serving: RunningServer) -> None:
         super().__init__(call)
@@ -56,30 +59,39 @@ class RunningServer(sansmcp.ServerDriver):
         threads: int = THREADS,
         authenticate: sansmcp.Authenticator | None = None,
     ) -> None:
-        """Set up a server; at most so many plain handlers run at a time, each in a thread.
+        """Set up the server in the event loop ``loop``.
 
-        Raises LocalProtocolError if there are none.
+        Args:
+            core: the machine.
+            store: the store for the machine's store effects.
+            loop: the running event loop.
+            threads: how many plain handlers run at a time, each in a thread.
+            authenticate: returns the principal of each HTTP request.
+
+        Raises:
+            LocalProtocolError: ``threads`` is below 1.
         """
         super().__init__(core, store, authenticate)
         self.loop = loop
         self.scheduler = TimeoutScheduler(loop, self.next_deadline, self.handle_timeout)
-        """Stop it when the server has ended."""
+        """The timer of the machine. Stop it when the server has ended."""
         self._threads = HandlerThreads(self, threads)
-        # Of its own: handlers in all threads may wait for answers that come in requests.
+        # Not the threads of the handlers: all of these may wait for client responses, which come in
+        # HTTP requests that must be authenticated.
         self._authenticating = HandlerThreads(self, threads)
 
     def run_pending(self) -> None:
-        """Drive the machine, and tell everybody that it was."""
+        """Drive the machine, and wake the tasks that wait for a change of its state."""
         self.drive()
         self.scheduler.reschedule()
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait for something that can change only when the machine is driven."""
+        """Wait until ``condition()`` is true. It is checked after each :meth:`run_pending`."""
         while not condition():
             await self.scheduler.state_changed.wait()
 
     async def answer_to(self, call: sansmcp.ServerCall, id: int) -> Any:
-        """Wait for the client's answer to a question, and return or raise what it brings."""
+        """Wait for the client's response, and return its result or raise its error."""
         promise = self.questions[call, id] = PendingResult(self.loop.event())
         self.run_pending()
         try:
@@ -89,7 +101,7 @@ class RunningServer(sansmcp.ServerDriver):
         return answered.result()
 
     async def shut_down(self, graceful_timeout: float) -> None:
-        """Take nothing new, give running calls some seconds, and end all streams properly."""
+        """Accept nothing new, give running calls ``graceful_timeout`` seconds, end all streams."""
         self.safely(lambda: self.core.drain(now=self.now()))
         try:
             await self.loop.within(graceful_timeout, self.wait_until, lambda: not self._is_busy())
@@ -98,7 +110,7 @@ class RunningServer(sansmcp.ServerDriver):
             self.run_pending()
 
     async def flush(self, is_done: Callable[[], bool]) -> None:
-        """Let the last bytes of all streams go out, and handlers in threads end, for a moment."""
+        """Wait a moment until ``is_done()`` is true and the handlers in threads have ended."""
         try:
             await self.loop.within(
                 _FLUSH, self.wait_until, lambda: is_done() and self._threads.is_idle
@@ -107,7 +119,7 @@ class RunningServer(sansmcp.ServerDriver):
             self.leave_threads()
 
     def leave_threads(self) -> None:
-        """Cancel the handlers that still run in threads; they are not waited for."""
+        """Cancel the handlers that still run in threads, without waiting for them."""
         self._authenticating.join_all()
         if not self._threads.join_all():
             _logger.warning("a handler goes on in its thread, though it was cancelled")

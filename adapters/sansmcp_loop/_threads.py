@@ -1,4 +1,4 @@
-"""Plain handlers of a server in an event loop: they run in threads, and hand over to the loop."""
+"""Plain handlers of a server in an event loop: they run in threads, and call into the loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ._loops import Loop
 
 
 class HandlerOwner(Protocol):
-    """The server whose handlers run in threads, as these use it."""
+    """What handlers in threads use of their server."""
 
     @property
     def loop(self) -> Loop:
@@ -28,36 +28,36 @@ class HandlerOwner(Protocol):
 
     @property
     def questions(self) -> dict[tuple[sansmcp.ServerCall, int], sansmcp.PendingResult]:
-        """Who waits for the client's answer to a server request, by call and id."""
+        """The pending results of server requests, by call and id."""
         ...
 
     def run_pending(self) -> None:
         """Drive the machine."""
 
     def conclude(self, call: sansmcp.ServerCall, work: Callable[[], Any]) -> None:
-        """Answer a call with what a function returns or raises."""
+        """Respond to a call with what ``work`` returns or raises."""
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait for something that can change only when the machine is driven."""
+        """Wait until ``condition()`` is true. It is checked after each :meth:`run_pending`."""
 
 
 class CallFromThread(Call):
-    """What a plain handler gets. Its methods are carried out in the loop; its thread waits."""
+    """The call object of a plain handler. Its methods run in the loop while the thread waits."""
 
     def __init__(self, call: sansmcp.ServerCall, serving: HandlerOwner) -> None:
         super().__init__(call)
         self._serving = serving
         self._lock = threading.Lock()
         self._outcomes: set[Future[Any]] = set()
-        """What the threads wait for that are in a method. Under the lock, as is ``cancelled``: what
-        is added after the cancellation would be waited for for ever.
+        """The outcomes that threads wait for in a method. The lock guards them and ``cancelled``
+        together: a thread that added one after the cancellation would wait for ever.
         """
         self._current: Future[Any] | None = None
-        """The outcome of the method that is being carried out in the loop, or was the last one."""
+        """The outcome of the method that runs in the loop, or of the last one that did."""
 
     @property
     def is_working(self) -> bool:
-        """True unless its thread waits for the loop."""
+        """True unless the thread waits for the loop."""
         return self._current is None or self._current.done()
 
     def cancel(self) -> None:
@@ -94,7 +94,7 @@ class CallFromThread(Call):
                 _resolve(outcome, partial(_throw, error))
 
     def run_pending(self) -> None:
-        """Let the machine go on, and the thread as soon as the client keeps up."""
+        """Drive the machine, and let the thread go on when the send buffer is low enough."""
         self._serving.run_pending()
         outcome = self._current
         assert outcome is not None
@@ -105,7 +105,7 @@ class CallFromThread(Call):
                 _resolve(outcome, lambda: None)
 
     def wait_for_answer(self, id: int) -> None:
-        """Let the thread go on with the client's answer."""
+        """Let the thread go on with the client's response."""
         assert self._current is not None
         self._serving.questions[self._call, id] = _Answer(self._answered, id, self._current)
         self._serving.run_pending()
@@ -125,7 +125,7 @@ class CallFromThread(Call):
 
 
 class _Answer(sansmcp.PendingResult):
-    """The client's answer to a question of a thread."""
+    """The client's response to a server request that a thread has made."""
 
     def __init__(
         self,
@@ -151,12 +151,12 @@ class HandlerThreads:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no handler runs, or waits for a thread."""
+        """True if no handler runs or waits for a thread."""
         return not self._calls
 
     @property
     def is_working(self) -> bool:
-        """Whether a handler runs, or waits for a thread, and does not wait for the loop."""
+        """True if a handler runs or waits for a thread, and does not wait for the loop."""
         return any(handle.is_working for handle in self._calls)
 
     def start(self, call: sansmcp.ServerCall, handler: Handler) -> None:
@@ -172,7 +172,7 @@ class HandlerThreads:
         self._workers.submit(partial(self._run, work, done))
 
     def join_all(self) -> bool:
-        """Cancel all handlers, and wait for none; returns whether all have ended already."""
+        """Cancel all handlers, without waiting. Return True if all have ended already."""
         self._is_over = True
         for handle in self._calls:
             handle.cancel()
@@ -194,7 +194,7 @@ class HandlerThreads:
         self._serving.run_pending()
 
     def _work(self, call: sansmcp.ServerCall, handle: CallFromThread, handler: Handler) -> None:
-        """Run a handler, in its thread, unless its turn has come too late."""
+        """Run a handler in its thread, unless it was cancelled while it waited for one."""
         result: Future[Any] = Future()
         if not handle.cancelled.is_set():
             _resolve(result, lambda: handler(handle))

@@ -1,4 +1,4 @@
-"""The event loop of trio. Its home for tasks that belong to nobody is the system nursery."""
+"""The event loop of trio. Tasks run in its system nursery."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _logger = logging.getLogger("sansmcp")
 class TrioTimer:
     """See :class:`~sansmcp_loop.DeadlineTimer`.
 
-    It sleeps in a system task, which begins when it is first set. A sleep that has become too short
-    is not replaced: when it ends, the timer sleeps again.
+    A system task, started by the first :meth:`set`, sleeps until the deadline. If the deadline has
+    become later meanwhile, it sleeps again.
     """
 
     def __init__(self, loop: TrioLoop, callback: Callable[[], object]) -> None:
@@ -28,7 +28,7 @@ class TrioTimer:
         self._task: trio.CancelScope | None = None
 
     def set(self, deadline: float) -> None:
-        """Call the function at this time, instead of the one set before."""
+        """Call the function at ``deadline``, instead of the one set before."""
         self._deadline = deadline
         if deadline < self._sleep.deadline:
             self._sleep.deadline = deadline
@@ -45,8 +45,9 @@ class TrioTimer:
         while True:
             with trio.CancelScope(deadline=self._deadline) as self._sleep:
                 await trio.sleep_forever()
-            # trio wakes what has become due together with tasks that were just started, in any
-            # order. A handler that answers in its first step is to be in time for JSON.
+            # trio runs tasks whose deadline has passed and tasks that were just started in random
+            # order. Let the others run first: a handler that responds in its first step must not
+            # find that the deadline has turned its response into an event stream.
             await trio.lowlevel.checkpoint()
             if trio.current_time() >= self._deadline:
                 self._deadline = math.inf
@@ -61,16 +62,16 @@ class TrioLoop:
 
     @staticmethod
     def is_running() -> bool:
-        """Whether we are called from a task of trio."""
+        """Return True if the caller is a trio task."""
         return trio.lowlevel.in_trio_task()
 
     @property
     def key(self) -> Hashable:
-        """What trio itself tells its runs apart by."""
+        """The token of this run of trio."""
         return self._token
 
     def is_here(self) -> bool:
-        """Whether who asks runs in this loop."""
+        """True if the caller runs in this loop."""
         return trio.lowlevel.in_trio_run() and trio.lowlevel.current_trio_token() is self._token
 
     def now(self) -> float:
@@ -99,7 +100,7 @@ class TrioLoop:
     async def within(
         self, seconds: float, work: Callable[..., Awaitable[Any]], *arguments: Any
     ) -> bool:
-        """Await an async function, but not for longer than that."""
+        """Await an async function, for ``seconds`` at most."""
         with trio.move_on_after(max(0.0, seconds)) as scope:
             await work(*arguments)
         return not scope.cancelled_caught
@@ -116,7 +117,7 @@ class TrioLoop:
 def _call(work: Callable[..., object], arguments: Any) -> None:
     try:
         work(*arguments)
-    except Exception as error:  # it would end everything
+    except Exception as error:  # it would crash trio
         _logger.error("a callback has failed", exc_info=error)
 
 
@@ -126,5 +127,5 @@ async def _run(
     with scope:
         try:
             await work(*arguments)
-        except Exception as error:  # what a system task raises would end everything
+        except Exception as error:  # an exception of a system task would crash trio
             _logger.error("a task has failed", exc_info=error)

@@ -1,7 +1,7 @@
-"""What adapters in which functions block have in common: handlers in threads, and clients.
+"""The common parts of blocking adapters: handlers in threads, and clients.
 
-Who carries the bytes is left open: the selector loop of :mod:`sansmcp_blocking`, the threads of a
-WSGI server under :mod:`sansmcp_wsgi`, httpx, or a function that makes an HTTP request
+The I/O is done elsewhere: by the selector loop of :mod:`sansmcp_blocking`, the threads of a WSGI
+server under :mod:`sansmcp_wsgi`, httpx, or a function that makes one HTTP request
 (:func:`connect`).
 """
 

@@ -1,4 +1,4 @@
-"""What handlers in threads get, whether the machine is among threads or in an event loop."""
+"""The call object of handlers in threads, for servers with and without an event loop."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from sansmcp.messages import Params
 
 
 class Call(sansmcp.BaseCall[Any, None]):
-    """What a handler that runs in a thread gets, in every adapter.
+    """A call for a plain handler, which runs in a thread. The same in every adapter.
 
-    Its methods block, and may be called from any thread.
+    The methods block, and may be called from any thread.
 
-    When the client has cancelled the call, or the server ends, :attr:`cancelled` is set, and every
-    method raises RequestCancelled. No thread can be stopped from outside: a handler that works for
-    long without calling any method has to look.
+    When the client cancels the call, or the server stops, :attr:`cancelled` is set and every method
+    raises RequestCancelled. Python cannot stop a thread from outside, so a handler that works for
+    long without calling a method should check ``cancelled.is_set()``.
+
+    Attributes:
+        cancelled: a ``threading.Event``, set when the call is cancelled.
     """
 
     def __init__(self, call: sansmcp.ServerCall) -> None:
@@ -29,39 +32,92 @@ class Call(sansmcp.BaseCall[Any, None]):
     def progress(
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
-        """Report progress, if the client asked for it."""
+        """Report progress, if the client asked for it.
+
+        Args:
+            progress: how far the call is; must increase with every report.
+            total: the ``progress`` at the end, if known.
+            message: text for the user.
+
+        Raises:
+            LocalProtocolError: ``progress`` has not increased.
+            RequestCancelled: the call is cancelled.
+        """
         self._perform(partial(super().progress, progress, total, message))
 
     def notify(self, method: str, params: Params | None = None) -> None:
-        """Send a notification that has to do with this request."""
+        """Send a notification that belongs to this call.
+
+        Raises:
+            LocalProtocolError: ``params`` are not JSON.
+            RequestCancelled: the call is cancelled.
+        """
         self._perform(partial(super().notify, method, params))
 
     def notify_peer(self, method: str, params: Params | None = None) -> None:
-        """Send a notification that belongs to no call."""
+        """Send a notification that belongs to no call. ``call.peer.notify()`` does the same.
+
+        Raises:
+            LocalProtocolError: ``params`` are not JSON.
+            RequestCancelled: the call is cancelled.
+        """
         self._perform(partial(super().notify_peer, method, params))
 
     def disconnect(self, *, retry: float | None = None) -> None:
-        """Let the client go, and come back after ``retry`` seconds for the rest (SEP-1699)."""
+        """Close this call's connection and let the client poll for the rest.
+
+        Without effect if the client could not resume: without a store, at any revision but
+        2025-11-25, and on stdio and HTTP+SSE.
+
+        Args:
+            retry: seconds the client should wait before it reconnects; None leaves the wait to it.
+
+        Raises:
+            LocalProtocolError: ``retry`` is negative, infinite or NaN.
+            RequestCancelled: the call is cancelled.
+
+        Source: SEP-1699.
+        """
         self._perform(partial(super().disconnect, retry=retry))
 
     def ask(self, method: str, params: Params | None = None, *, timeout: float = 300.0) -> Any:
-        """Ask the client something, and wait for its answer."""
+        """Send a server request, such as ``elicitation/create``, and wait for the response.
+
+        Args:
+            method: the method.
+            params: its parameters.
+            timeout: seconds to wait for the response.
+
+        Returns:
+            The client's result.
+
+        Raises:
+            JsonRpcError: the client responded with an error.
+            RequestTimeout: no response came within ``timeout`` seconds.
+            LocalProtocolError: this client cannot get this request.
+            RequestCancelled: the call is cancelled.
+        """
         return self._perform(partial(super().ask, method, params, timeout=timeout))
 
     def sleep(self, seconds: float) -> None:
-        """Sleep. Raises RequestCancelled as soon as the call is cancelled."""
+        """Sleep for ``seconds``, or until the call is cancelled.
+
+        Raises:
+            RequestCancelled: the call is cancelled.
+        """
         self.cancelled.wait(seconds)
         self._check()
 
     def cancel(self) -> None:
-        """Record that the call is cancelled; the host calls it."""
+        """Record that the call is cancelled. The server's driver calls this."""
         self.cancelled.set()
 
     @abc.abstractmethod
     def _perform(self, act: Callable[[], Any]) -> Any:
-        """Let ``act`` have the machine to itself, and return what it or its wait gives.
+        """Call ``act`` with exclusive use of the machine, and return its result.
 
-        Raises RequestCancelled if the call is cancelled, before or meanwhile.
+        Raises:
+            RequestCancelled: the call is cancelled, before or meanwhile.
         """
 
     def _check(self) -> None:

@@ -1,4 +1,4 @@
-"""What clients that block have in common: who waits turns the machine, and answers the server."""
+"""The common parts of blocking clients. The thread that waits runs the machine meanwhile."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _logger = logging.getLogger("sansmcp")
 
 
 class Client(sansmcp.ClientDriver[Any, None]):
-    """A client whose methods let everything go on that there is to do, as long as they wait."""
+    """A blocking client. While a method waits, it runs everything else the client has to do."""
 
     def __init__(
         self, core: sansmcp.Client, request_handlers: Mapping[str, RequestHandler] | None
     ) -> None:
         self._is_open, self._is_closed = PendingResult(), PendingResult()
         for method, answer in (request_handlers or {}).items():
-            check_plain(f"answers[{method!r}]", answer)
+            check_plain(f"request_handlers[{method!r}]", answer)
         functions = {
             method: _interruptible(answer) for method, answer in (request_handlers or {}).items()
         }
@@ -53,7 +53,23 @@ class Client(sansmcp.ClientDriver[Any, None]):
         on_progress: OnProgress[None] | None = None,
         **options: Unpack[sansmcp.CallOptions],
     ) -> Any:
-        """Make any request, and wait for its end. Interrupting the wait cancels the request."""
+        """Send a request, and wait for its result. Interrupting the wait cancels the request.
+
+        Args:
+            method: any method of MCP, such as ``"tools/call"``.
+            params: its parameters.
+            on_progress: a plain function, called with each ProgressReceived. If it raises, the call
+                is cancelled, and this method raises the same.
+            options: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``idempotent`` and
+                ``meta``, which :meth:`sansmcp.Client.call` explains.
+
+        Returns:
+            The result of the response.
+
+        Raises:
+            CallError: the call failed; the subclass says how.
+            LocalProtocolError: an argument is wrong, or another thread uses the client.
+        """
         check_plain("on_progress", on_progress)
         with self.using():
             promise = PendingResult()
@@ -68,29 +84,34 @@ class Client(sansmcp.ClientDriver[Any, None]):
     def notify(
         self, method: str, params: Params | None = None, *, meta: Mapping[str, Any] | None = None
     ) -> None:
-        """Send a notification."""
+        """Send a notification. Raises LocalProtocolError if it cannot be sent."""
         with self.using():
             self.core.notify(method, params, meta=meta, now=time.monotonic())
             self.flush()
 
     @abc.abstractmethod
     def close(self) -> None:
-        """End the session. Calls under way fail with RequestCancelled. May be called twice.
+        """End the session. Calls in flight fail with RequestCancelled. May be called twice.
 
-        It takes no longer than ``close_timeout`` allows, whatever the server does.
+        Returns after ``close_timeout`` seconds at the latest, whatever the server does.
         """
 
     # For adapters
 
     def using(self) -> AbstractContextManager[None]:
-        """Hold the machine; KeyboardInterrupt comes at the end of the block, or in a wait.
+        """Lock the machine. KeyboardInterrupt is delayed to the end of the block, or to a wait.
 
-        Raises LocalProtocolError if another thread is using the client.
+        Raises:
+            LocalProtocolError: another thread is using the client.
         """
         return ki_protected(self._lock)
 
     def open(self) -> Self:
-        """Do the handshake, and close if it fails: then CallError is raised."""
+        """Do the handshake. ``connect()`` calls this.
+
+        Raises:
+            CallError: the handshake failed, and the client is closed.
+        """
         try:
             with self.using():
                 self.begin_session()
@@ -104,14 +125,14 @@ class Client(sansmcp.ClientDriver[Any, None]):
 
     @abc.abstractmethod
     def wait(self, is_done: Callable[[], bool]) -> object:
-        """Let everything go on until something is so.
+        """Run the client until ``is_done()`` is true.
 
-        Raises what functions of the application have raised, except those that answer the server.
+        An exception of a request handler is sent to the server as an error.
         """
 
     @abc.abstractmethod
     def flush(self) -> None:
-        """Wait until all is sent that is to be sent now."""
+        """Wait until everything is sent."""
 
     def now(self) -> float:
         return time.monotonic()
@@ -124,7 +145,7 @@ class Client(sansmcp.ClientDriver[Any, None]):
 
 
 class PendingCall(PendingResult):
-    """A call under way; :meth:`ConcurrentClient.start_call` makes it."""
+    """A call in flight; :meth:`ConcurrentClient.start_call` returns it."""
 
     handle: int
 
@@ -133,22 +154,27 @@ class PendingCall(PendingResult):
         self._client = client
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait for the end of the call; returns its result or raises CallError.
+        """Wait for the end of the call, and return its result.
 
-        Raises TimeoutError if it has not ended after ``timeout`` seconds: the call goes on.
+        Args:
+            timeout: seconds to wait; None to wait without a limit.
+
+        Raises:
+            CallError: the call failed.
+            TimeoutError: the call has not ended after ``timeout`` seconds. It goes on.
         """
         if not self._client.wait(lambda: self.is_done, timeout):
             raise TimeoutError(f"The call has not ended in {timeout} seconds")
-        self._client.flush()  # if it took too long, the server is told
+        self._client.flush()  # after a timeout this sends the cancellation
         return super().result()
 
     def cancel(self) -> None:
-        """End the call: it fails with RequestCancelled, and the server is told."""
+        """Cancel the call: it fails with RequestCancelled, and the server is notified."""
         self._client.cancel(self)
 
 
 class ConcurrentClient(Client):
-    """A client that has several requests under way at once."""
+    """A blocking client that can have several requests in flight at once."""
 
     def start_call(
         self,
@@ -158,9 +184,10 @@ class ConcurrentClient(Client):
         on_progress: OnProgress[None] | None = None,
         **options: Unpack[sansmcp.CallOptions],
     ) -> PendingCall:
-        """Make any request, and return once it is sent: several can be under way at once.
+        """Send a request, and return without waiting for its result.
 
-        They all go on while any method waits. The arguments are those of :meth:`call`.
+        Several calls can be in flight at once. All of them go on while any method waits. The
+        arguments are those of :meth:`call`.
         """
         check_plain("on_progress", on_progress)
         with self.using():
@@ -174,7 +201,7 @@ class ConcurrentClient(Client):
             return pending
 
     def cancel(self, pending: PendingCall) -> None:
-        """End a call; the same as its own method."""
+        """Cancel a call, as :meth:`PendingCall.cancel` does."""
         with self.using():
             if pending.handle in self._waiting:
                 self._waiting[pending.handle].on_progress = None  # its reports are not wanted
@@ -182,12 +209,15 @@ class ConcurrentClient(Client):
                 self.flush()
 
     def events(self, timeout: float | None = None) -> Iterator[ClientEvent]:
-        """What happens and belongs to no call: notifications, reconnections, a lost session.
+        """Iterate over events that belong to no call: notifications, reconnections, a lost session.
 
-        The iterator waits for each event. It ends when the client is closed, or when nothing has
-        happened for ``timeout`` seconds; 0 takes what is there. Events are kept from the moment
-        this is first called, ``limits.max_queued_events`` of them: when nobody takes them, nothing
-        more is read from the server, and calls end by their timeouts.
+        Events are queued from the first call of this method on. If ``limits.max_queued_events`` of
+        them are queued, the client stops reading from the server until some are consumed, and calls
+        may time out meanwhile.
+
+        Args:
+            timeout: seconds to wait for each event before the iterator ends; 0 to get only the
+                events that are queued already; None to wait until the client is closed.
         """
         self.keeps_events = True
         return iter(partial(self._next_event, timeout), None)
@@ -205,7 +235,7 @@ class ConcurrentClient(Client):
 
     @abc.abstractmethod
     def free(self) -> None:
-        """Break off what runs, and free what the client holds. May be called twice."""
+        """Abort what runs, and release all resources. May be called twice."""
 
     def _next_event(self, timeout: float | None) -> ClientEvent | None:
         with self.using():
@@ -215,14 +245,15 @@ class ConcurrentClient(Client):
 
     @abc.abstractmethod
     def wait(self, is_done: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Let everything go on until something is so; False if it is not after ``timeout`` seconds.
+        """Run the client until ``is_done()`` is true, or ``timeout`` seconds have passed.
 
-        Raises what functions of the application have raised, except those that answer the server.
+        Returns:
+            The last result of ``is_done()``.
         """
 
 
 def _interruptible(answer: RequestHandler) -> RequestHandler:
-    """A function of the application that an interrupt may stop, as it stops a wait."""
+    """Wrap a function of the application so that KeyboardInterrupt may stop it."""
 
     def give(request: sansmcp.ServerRequest) -> Mapping[str, Any]:
         with ki_unprotected():
@@ -232,7 +263,7 @@ def _interruptible(answer: RequestHandler) -> RequestHandler:
 
 
 def check_plain(name: str, function: object) -> None:
-    """Raises LocalProtocolError for an async function: there is no event loop to await it."""
+    """Raise LocalProtocolError for an async function: no event loop is there to await it."""
     if inspect.iscoroutinefunction(function):
         raise sansmcp.LocalProtocolError(
             f"{name} is an async function, and this client blocks; use def, or connect() of "

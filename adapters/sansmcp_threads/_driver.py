@@ -1,4 +1,4 @@
-"""A server machine among threads: one lock for all of it, and whoever waits keeps the time."""
+"""A server machine shared by threads: one lock for all; threads that wait watch the deadlines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _logger = logging.getLogger("sansmcp")
 
 
 class ThreadedServerCall(Call):
-    """What the handlers of a :class:`Host` get."""
+    """The call object for handlers of a :class:`ThreadedServerDriver`."""
 
     def __init__(self, call: sansmcp.ServerCall, host: ThreadedServerDriver) -> None:
         super().__init__(call)
@@ -49,27 +49,33 @@ class ThreadedServerCall(Call):
 
 
 class ThreadedServerDriver(sansmcp.ServerDriver):
-    """A server machine, and the threads of its handlers. Its methods may be called from any thread.
+    """Drive a server machine whose handlers run in threads.
 
-    Whoever touches the machine holds :attr:`moved`, and calls :meth:`run_pending` afterwards.
+    All methods may be called from any thread. Code that uses the machine directly must hold
+    :attr:`moved`, and call :meth:`run_pending` afterwards.
     """
 
     def __init__(self, parts: ServerParts) -> None:
-        """Set up the machine. Raises LocalProtocolError if there are to be no threads."""
+        """Set up the driver.
+
+        Raises:
+            LocalProtocolError: the setting ``threads`` is below 1.
+        """
         super().__init__(parts.core, parts.store, parts.options.authenticate)
         self.moved = threading.Condition()
-        """The lock of the machine; is notified when something has changed."""
+        """The lock of the machine; notified when its state has changed."""
         self._workers = ThreadPool(parts.options.threads)
-        # Of its own: handlers in all threads may wait for answers that come in requests.
+        # Not the pool of the handlers: all of its threads may wait for client responses, which come
+        # in HTTP requests that must be authenticated.
         self._authenticating = ThreadPool(parts.options.threads)
 
     def publish(self, method: str, params: Params | None = None) -> None:
-        """Tell the clients that something has changed; see :meth:`sansmcp.Server.publish`."""
+        """Notify the clients of a change; see :meth:`sansmcp.Server.publish`."""
         with self.moved:
             super().publish(method, params)
 
     def disconnect_streams(self, *, retry: float | None = None) -> int:
-        """Close the standalone streams of all clients that can come back to them.
+        """Close the standalone streams of all clients that can resume them.
 
         See :meth:`sansmcp.Server.disconnect_streams`.
         """
@@ -77,24 +83,25 @@ class ThreadedServerDriver(sansmcp.ServerDriver):
             return super().disconnect_streams(retry=retry)
 
     def run_pending(self) -> None:
-        """Perform what the machine wants, and take what it tells, until it has nothing more."""
+        """Perform the machine's effects and handle its events until there are no more."""
         with self.moved:
             super().run_pending()
             self.moved.notify_all()
 
     def wait_until(self, is_done: Callable[[], bool]) -> None:
-        """Wait until something is so, after a change to the machine."""
+        """Run the machine, and wait until ``is_done()`` is true."""
         with self.moved:
             self.run_pending()
             while not is_done():
                 deadline = self.next_deadline()
                 patience = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
-                # Running it whenever others did would wake them in turn, for ever.
+                # run_pending() notifies all waiting threads. If each of them called it when it was
+                # notified, they would wake each other for ever.
                 if not self.moved.wait(patience):
                     self.handle_timeout()
 
     def answer_to(self, call: sansmcp.ServerCall, id: int) -> Any:
-        """Wait for the client's answer to a question, and return or raise what it brings."""
+        """Wait for the client's response, and return its result or raise its error."""
         promise = self.questions[call, id] = PendingResult()
         try:
             self.wait_until(lambda: promise.is_done)
@@ -104,13 +111,13 @@ class ThreadedServerDriver(sansmcp.ServerDriver):
         return answered.result()
 
     def shut_down(self) -> None:
-        """End all streams, and cancel all calls."""
+        """End all event streams, and cancel all calls."""
         with self.moved:
             self.safely(lambda: self.core.shut_down(now=time.monotonic()))
             self.run_pending()
 
     def join(self, seconds: float) -> None:
-        """Wait for the handlers; one that does not look whether it is cancelled goes on."""
+        """Wait up to ``seconds`` for the handlers. Log a warning if one is still running."""
         self._authenticating.join_all(0)
         if not self._workers.join_all(seconds):
             _logger.warning("a handler goes on, though it was cancelled")

@@ -1,4 +1,4 @@
-"""A client on any HTTP library that blocks: a function makes each HTTP request, in a thread."""
+"""A client on any blocking HTTP library: a function of yours makes each HTTP request."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ Fetch: TypeAlias = Callable[
     [str, str, list[tuple[str, str]], bytes | None],
     tuple[int, Iterable[tuple[str, str]], Iterable[bytes]],
 ]
-"""Makes an HTTP request: ``fetch(method, url, headers, body)``.
+"""Make an HTTP request: ``fetch(method, url, headers, body)``.
 
-It returns the status, the headers, and an iterable of the pieces of the body, each as soon as it
-arrives. It follows no redirect and repeats no request. It raises an exception if the request cannot
-be made, and the iterable raises one if the response is incomplete. If the iterable has a method
-``close()``, as generators have, it is called in the end.
+Return the status, the headers, and an iterable over the pieces of the body, each as soon as it
+arrives. Follow no redirect and repeat no request. Raise any exception if the request fails; let the
+iterable raise one if the response is incomplete. If the iterable has a method ``close()``, as
+generators have, the client calls it at the end.
 """
 
 _MAX_THREADS = 1000
-"""A request that runs has a thread; further ones wait for their turn."""
+"""HTTP requests at a time, each in a thread; further ones wait for a free thread."""
 
 _JOIN_TIMEOUT = 1.0
-"""Seconds for threads to end when the client is closed. Those of requests that cannot be aborted
-end with their responses.
+"""Seconds that ``close()`` waits for threads. One whose request cannot be aborted ends later, with
+its response.
 """
 
 
@@ -47,7 +47,7 @@ class _Closable(Protocol):
 
 
 class _Request:
-    """A request that runs, and how it is aborted."""
+    """A running HTTP request, and the callback that aborts it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -79,15 +79,18 @@ _current = _Current()
 
 
 def on_abort(callback: Callable[[], object] | None) -> None:
-    """Say how the request is aborted that this thread is making; for ``fetch``.
+    """Set the callback that aborts the HTTP request of this thread. Call this in ``fetch``.
 
-    A request is aborted when its caller has cancelled it, or it has taken too long. Without a
-    callback its thread, and its connection, are in use until the server sends something. To shut
-    down the socket is a good callback: what reads from it ends at once. The callback runs in
-    another thread. Pass None before the connection is used for something else: once that has
-    returned, the callback is not called any more.
+    The client aborts a request when its call is cancelled or times out. Without a callback, the
+    thread and the connection stay in use until the server sends something. A good callback shuts
+    down the socket, so that reading from it ends at once.
 
-    Raises LocalProtocolError if this thread makes no request.
+    Args:
+        callback: called in another thread. None removes it: after ``on_abort(None)`` has returned,
+            it is not called again. Remove it before you use the connection for something else.
+
+    Raises:
+        LocalProtocolError: this thread runs no ``fetch``.
     """
     if _current.request is None:
         raise sansmcp.LocalProtocolError("on_abort() is for fetch, and this thread runs none")
@@ -95,10 +98,10 @@ def on_abort(callback: Callable[[], object] | None) -> None:
 
 
 class FetchClient(ConcurrentClient):
-    """A connected client; made by :func:`connect`. A context manager that closes it at the end.
+    """A client on a ``fetch`` function; :func:`connect` makes it. A context manager that closes it.
 
-    Its methods may be called from any thread. Each HTTP request has a thread, as has each function
-    that answers the server, so both may block. One more thread keeps the time.
+    All methods may be called from any thread. Each HTTP request and each request handler runs in a
+    thread of its own, so both may block. One more thread watches the deadlines.
     """
 
     def __init__(
@@ -110,7 +113,7 @@ class FetchClient(ConcurrentClient):
         super().__init__(core, request_handlers)
         self._fetch = fetch
         self._changed = threading.Condition()
-        """The lock of the machine; is notified when something has changed."""
+        """The lock of the machine; notified when its state has changed."""
         self._requests: dict[int, _Request] = {}
         self._workers = ThreadPool(_MAX_THREADS)
         self._workers.submit(self._keep_time)
@@ -167,7 +170,7 @@ class FetchClient(ConcurrentClient):
     # In the threads of requests
 
     def _carry(self, effect: OpenExchange, request: _Request) -> None:
-        """Carry one HTTP exchange, from its request to the end of its response."""
+        """Perform one HTTP exchange, from its request to the end of its response."""
         _current.request = request
         try:
             self._fetch_parts(effect)
@@ -188,7 +191,8 @@ class FetchClient(ConcurrentClient):
             received = tuple(
                 (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers
             )
-            # A generator that has not begun frees nothing when it is closed: begin it in any case.
+            # Closing a generator that has not started runs none of its finally blocks, so start it
+            # even if the request was aborted.
             self._feed(exchange, sansmcp.ResponseHead(status=status, headers=received))
             for data in pieces:
                 if not self._feed(exchange, sansmcp.BodyData(data)):
@@ -199,7 +203,7 @@ class FetchClient(ConcurrentClient):
                 pieces.close()
 
     def _feed(self, exchange: int, part: ResponsePart) -> bool:
-        """Feed a part, and wait until more may be read; False if the request was aborted."""
+        """Feed a part, and wait until reading may go on. Return False if it was aborted."""
         with self._changed:
             if exchange in self._requests:
                 try:
@@ -213,7 +217,7 @@ class FetchClient(ConcurrentClient):
     # In threads of their own
 
     def _answer(self, request: sansmcp.ServerRequest) -> None:
-        """Answer a request of the server in a thread: the application's function may block."""
+        """Run a request handler in a thread, since it may block."""
         if request.method in self._answers:
             self._workers.submit(partial(self._answer_in_thread, request))
         else:
@@ -238,20 +242,26 @@ def connect(
     request_handlers: Mapping[str, RequestHandler] | None = None,
     **settings: Unpack[sansmcp.ClientSettings],
 ) -> FetchClient:
-    """Connect to an MCP server by an HTTP library that blocks. What is returned is to be closed.
+    """Connect to an MCP server through a blocking HTTP library, and return the connected client.
+
+    Close it with ``close()``, or use it as a context manager.
 
     Args:
         url: the URL of an MCP endpoint, http or https.
-        fetch: makes an HTTP request and waits for its response: see :data:`Fetch`. It is called in
-            several threads at once. Event streams may be silent for long: let it wait for ever for
-            the next piece of a body. The timeouts of calls and settings hold all the same, and
-            :func:`on_abort` ends the wait.
-        request_handlers: for each request that the server may make, such as
-            ``"elicitation/create"``, a function from the :class:`sansmcp.ServerRequest` to the
-            result, a JSON object, called in a thread. Declare the request in ``capabilities``, too.
-        settings: those of :class:`sansmcp.ClientOptions`.
+        fetch: makes an HTTP request and waits for its response (:data:`Fetch`). It is called in
+            several threads at once. Set no timeout for reading a body: event streams may be silent
+            for long. The timeouts of calls and settings hold all the same, and :func:`on_abort`
+            ends the wait.
+        request_handlers: functions that respond to the server's requests, by method, such as
+            ``"elicitation/create"``. Each takes a :class:`sansmcp.ServerRequest`, runs in a thread,
+            and returns the result, a JSON object, or raises JsonRpcError. Declare the request in
+            ``capabilities``, too.
+        settings: the fields of :class:`sansmcp.ClientOptions`, explained below.
 
-    Raises CallError if the handshake fails, LocalProtocolError if an argument or setting is wrong.
+    Raises:
+        CallError: the handshake failed.
+        LocalProtocolError: an argument or the value of a setting is wrong.
+        TypeError: a setting is unknown.
     """
     _check_url(url)
     check_plain("fetch", fetch)

@@ -1,4 +1,4 @@
-"""Threads for handlers: so many at a time, and soon none when there is nothing to do."""
+"""A pool of threads that has an upper bound, and ends its threads when they are idle."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from sansmcp import LocalProtocolError
 _Work: TypeAlias = Callable[[], None]
 
 _IDLE_THREAD_TIMEOUT = 0.2
-"""Seconds that a thread waits for more: to start one takes longer than most handlers do."""
+"""Seconds after which an idle thread ends. Not at once: to start one costs more than most handlers
+take.
+"""
 
 
 class ThreadPool:
-    """Runs what it is given; when all threads are busy, it waits its turn.
+    """Run functions in threads, up to ``max_threads`` at a time. Further ones wait in a queue.
 
-    One thread at a time is on its way to what waits, and when it has come, it summons the next one.
-    So a few threads do what takes no time, however much comes at once.
+    One thread at a time is woken or started. When it takes its first function from the queue, it
+    wakes the next one. So a few threads handle many short functions, even if all come at once.
     """
 
     def __init__(self, max_threads: int) -> None:
-        """Set up for so many threads at most. Raises LocalProtocolError if that is none."""
+        """Set up the pool. Raises LocalProtocolError if ``max_threads`` is below 1."""
         if max_threads < 1:
             raise LocalProtocolError(f"There must be a thread for handlers, not {max_threads}")
         self._max_threads = max_threads
@@ -34,16 +36,20 @@ class ThreadPool:
         self._begin()
 
     def submit(self, work: _Work) -> None:
-        """Run it in a thread, soon, with the context variables of its caller. It must not raise."""
+        """Run ``work`` in a thread, with the caller's context variables. It must not raise."""
         work = partial(contextvars.copy_context().run, work)
         if self._process != os.getpid():
-            self._begin()  # a fork has left the threads behind
+            self._begin()  # this process was forked, and has none of the threads
         with self._moved:
             self._waiting.append(work)
             self._wake_thread()
 
     def join_all(self, seconds: float) -> bool:
-        """Wait until all threads have ended, as each does now that has no work; False if not."""
+        """End all threads as soon as they are idle, and wait up to ``seconds`` for that.
+
+        Returns:
+            False if a thread is still running.
+        """
         with self._moved:
             self._idle_timeout = 0.0
             for wakeup in self._idle:
@@ -56,20 +62,20 @@ class ThreadPool:
         self._waiting: deque[_Work] = deque()
         self._threads = 0
         self._idle: list[threading.Lock] = []
-        """The bell of each idle thread: a lock, which is released to summon the thread."""
+        """The wakeup lock of each idle thread, which waits to acquire it. Release it to wake it."""
         self._coming: threading.Lock | None = None
         self._moved = threading.Condition(threading.Lock())
 
     def _wake_thread(self) -> None:
-        """Let one more thread come to what waits, if there may be one and none is on its way."""
+        """Wake or start a thread for the queue, unless one is on its way or all are busy."""
         if self._coming is not None or not self._waiting:
             return
         if self._idle:
-            self._coming = self._idle.pop()  # the others will have waited long enough
+            self._coming = self._idle.pop()  # the latest, so that surplus threads time out
             self._coming.release()
         elif self._threads < self._max_threads:
             wakeup = threading.Lock()
-            # What a handler never comes back from must not keep the program from ending.
+            # A daemon thread: a handler that never returns must not keep the program from exiting.
             thread = threading.Thread(
                 target=self._work, args=(wakeup,), name="sansmcp", daemon=True
             )
@@ -88,7 +94,7 @@ class ThreadPool:
             work()
 
     def _next(self, wakeup: threading.Lock) -> _Work | None:
-        """What the thread of a bell is to do; None: it is to end."""
+        """Wait for the next function of this thread; None if the thread is to end."""
         while True:
             with self._moved:
                 if self._coming is wakeup:
@@ -102,12 +108,12 @@ class ThreadPool:
                 return None
 
     def _wait_for_wakeup(self, wakeup: threading.Lock) -> bool:
-        """Wait to be summoned; False if it takes too long, and there is a thread less."""
+        """Wait to be woken. Return False after the idle timeout: the thread must end."""
         if wakeup.acquire(timeout=self._idle_timeout):
             return True
         with self._moved:
             if wakeup not in self._idle:
-                return wakeup.acquire()  # it has just been summoned
+                return wakeup.acquire()  # it has just been woken
             self._idle.remove(wakeup)
             self._threads -= 1
             self._moved.notify_all()
