@@ -4,7 +4,7 @@
     Starlette(routes=[Mount("/api", mcp)])              # serves /api/mcp
     Starlette(routes=[Route("/mcp", mcp)])              # serves /mcp
 
-All decisions are made by :mod:`sansmcp`; here is only what ASGI needs.
+The protocol is in :mod:`sansmcp`; this package connects it with ASGI.
 """
 
 from sansmcp_loop import Call

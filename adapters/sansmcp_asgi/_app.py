@@ -15,10 +15,10 @@ from ._exchange import Exchange, Receive, Scope, Send, request_head
 
 
 class AsgiApp:
-    """An ASGI application; made by :func:`asgi_app`.
+    """An ASGI application that serves MCP; :func:`asgi_app` makes it.
 
-    Each event loop that calls it has a server of its own, from its first request on. Nothing has to
-    be begun: the application works whether or not anybody runs its lifespan.
+    Each event loop that calls the application gets a server of its own with its first request. The
+    application needs no startup: it works with and without a lifespan.
     """
 
     def __init__(
@@ -31,9 +31,10 @@ class AsgiApp:
         self._servings: dict[Hashable, HttpServing] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or live as long as the server does.
+        """Serve one HTTP request, or the lifespan.
 
-        Raises LocalProtocolError for websockets.
+        Raises:
+            LocalProtocolError: the scope is neither, as of a WebSocket.
         """
         if scope["type"] == "lifespan":
             await self._live(receive, send)
@@ -43,25 +44,28 @@ class AsgiApp:
             raise sansmcp.LocalProtocolError(f"Only HTTP is served, and no {scope['type']}")
 
     def publish(self, method: str, params: Params | None = None) -> None:
-        """Tell the clients that something has changed; see :meth:`sansmcp.Server.publish`.
+        """Notify the clients of a change; see :meth:`sansmcp.Server.publish`.
 
-        To be called in the event loop that serves them.
+        Call this in the event loop that serves them.
         """
         self._serving().publish(method, params)
 
     def disconnect_streams(self, *, retry: float | None = None) -> int:
-        """Close the standalone streams of all clients that can come back to them.
+        """Close the standalone streams of all clients that can resume them.
 
-        See :meth:`sansmcp.Server.disconnect_streams`. To be called in the event loop that serves
-        them.
+        See :meth:`sansmcp.Server.disconnect_streams`. Call this in the event loop that serves them.
         """
         return self._serving().disconnect_streams(retry=retry)
 
     async def stop(self) -> None:
-        """Stop: no new requests, a moment for those that run, a proper end for every stream.
+        """Stop gracefully, and wait until that is done.
 
-        To be called in the event loop that serves them. The end of the lifespan does it; where
-        nobody runs ours, do it at the end of yours. Without, the end of the loop cancels what runs.
+        The server accepts nothing new, gives running calls ``graceful_timeout`` seconds and ends
+        all event streams. Call this in the event loop that serves them.
+
+        The end of the lifespan calls this. If nothing runs the lifespan of this application, as
+        where it is mounted in another one, call this at the end of that one's. Otherwise running
+        calls are cancelled when the event loop ends.
         """
         serving = self._servings.get(current_loop().key)
         if serving is not None:
@@ -93,23 +97,26 @@ def asgi_app(
     """Make an ASGI 3 application that serves MCP, for asyncio and trio.
 
     Args:
-        app: its handlers are async functions of a :class:`Call`, or plain functions of a
-            :class:`ThreadCall`, each of which runs in a thread (:meth:`sansmcp.App.handler`).
+        app: the application. Async handlers get a :class:`Call`. Plain handlers get a
+            :class:`ThreadCall` and run in threads (:meth:`sansmcp.App.handler`).
         graceful_timeout: seconds that running calls get when the server stops.
-        settings: those of :class:`sansmcp_local.DriverOptions` and of
-            :class:`sansmcp.ServerOptions`.
-            ``connection.environ`` of ``authenticate`` is the scope, where middleware in front may
-            have left a user. ``path`` and ``http_sse`` are paths below the place
-            where the application is mounted. Where several processes serve one address, as under
-            ``uvicorn --workers``, give all of them one ``SqliteStore``; or set ``seal`` to the same
-            keys, and do without sessions (``sessions=False``), or send each client to one process.
+        settings: the fields of :class:`sansmcp_local.DriverOptions` and
+            :class:`sansmcp.ServerOptions`, explained below. ``authenticate`` finds the scope in
+            ``connection.environ``, where middleware may have put a user. ``path`` and ``http_sse``
+            are relative to where the application is mounted.
 
-    What is about connections (slow requests, keep-alive, TLS) is up to the server. Servers that are
-    told to stop wait for open responses first, and only then end the lifespan; some wait for ever,
-    as uvicorn does unless its ``timeout_graceful_shutdown`` is set. :meth:`AsgiApp.stop` ends all.
+    If several processes serve one address, as under ``uvicorn --workers``, give all of them one
+    ``SqliteStore``. Or give them a ``state_signer`` with the same keys, and either disable sessions
+    (``sessions=False``) or send each client to one process.
 
-    Raises LocalProtocolError for settings that make no sense, and TypeError for unknown ones.
+    The ASGI server handles the connections: slow requests, keep-alive, TLS. When it stops, it waits
+    for open responses first and ends the lifespan afterwards. Some wait for ever, as uvicorn does
+    unless its ``timeout_graceful_shutdown`` is set. :meth:`AsgiApp.stop` ends all responses.
+
+    Raises:
+        LocalProtocolError: the value of a setting is wrong.
+        TypeError: a setting is unknown.
     """
     new_parts = partial(server_parts, app, "asgi_app", **settings)
-    new_parts()  # what is wrong is told now, not with the first request
+    new_parts()  # raises for wrong settings now, rather than at the first request
     return AsgiApp(new_parts, graceful_timeout)

@@ -20,10 +20,10 @@ _DISCONNECT = "http.disconnect"
 
 
 def request_head(scope: Scope) -> sansmcp.RequestHead:
-    """The start of a request, as ASGI tells it.
+    """Return the head of a request.
 
-    The path is that below the place where we are mounted. Some say both together in ``path``, as
-    the specification has it, others leave the place away.
+    Its path is relative to where the application is mounted. By the ASGI specification,
+    ``scope["path"]`` includes ``root_path``; some servers and frameworks leave it out.
     """
     root, path = scope.get("root_path", "").rstrip("/"), scope["path"]
     if f"{path}/".startswith(f"{root}/"):
@@ -39,9 +39,9 @@ def request_head(scope: Scope) -> sansmcp.RequestHead:
 
 
 class Exchange(HttpExchange):
-    """Receives and sends the messages of ASGI.
+    """Receives and sends ASGI messages for one HTTP exchange.
 
-    A response that is left incomplete is broken off by the server.
+    If the application returns before the response is complete, the ASGI server aborts it.
     """
 
     def __init__(self, serving: HttpServing, scope: Scope, receive: Receive, send: Send) -> None:
@@ -53,7 +53,7 @@ class Exchange(HttpExchange):
 
     @property
     def connection(self) -> sansmcp.ConnectionInfo:
-        """What the server tells of the connection."""
+        """What the ASGI server reports about the connection."""
         client = self._scope.get("client")
         return sansmcp.ConnectionInfo(
             peer=None if client is None or client[1] is None else (client[0], client[1]),

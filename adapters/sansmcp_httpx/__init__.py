@@ -1,4 +1,4 @@
-"""An MCP client on an httpx client of the caller's, asynchronous or not.
+"""An MCP client on your own httpx client, asynchronous or blocking.
 
     async with httpx.AsyncClient(auth=..., verify=...) as http:
         async with sansmcp_httpx.connect(url, http) as client:
@@ -8,7 +8,7 @@
         result = client.call_tool("echo", {"text": "hi"}, timeout=30)
 
 Proxies, certificates, HTTP/2, authentication, cookies and event hooks are those of the httpx
-client, which stays the caller's. All decisions about MCP are made by :mod:`sansmcp`.
+client. Closing it is up to you. The protocol is in :mod:`sansmcp`.
 """
 
 from ._blocking import BlockingClient, connect_blocking

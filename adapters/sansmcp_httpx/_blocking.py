@@ -25,22 +25,24 @@ if TYPE_CHECKING:
     from sansmcp.http import ResponsePart
 
 _DEADLINE_SLACK = 0.1
-"""Seconds after a deadline at which httpx gives up reading: the machine is to be told first."""
+"""Seconds after a deadline at which httpx stops reading, so that the machine times out first."""
 
 _LONGEST_SILENCE = 30.0
-"""Seconds of silence in the answer to a message for which no deadline is set."""
+"""Read timeout in seconds for a response while the machine has no deadline."""
 
 
 class BlockingClient(sansmcp_threads.Client):
-    """A connected client; made by :func:`connect_blocking`. A context manager that closes it.
+    """A client on an ``httpx.Client``; :func:`connect_blocking` makes it. A context manager.
 
-    httpx can wait for one response at a time, and there is no thread in the background. So a method
-    makes its HTTP requests one after the other, and while no method runs nothing is read, answered
-    or resumed. There is no standalone event stream: the server can say and ask things during a call
-    only. One thread may use the client at a time: a second one gets LocalProtocolError.
+    A blocking httpx client waits for one response at a time, and there is no thread in the
+    background. So a method makes its HTTP requests one after the other. While no method runs, the
+    client reads nothing, responds to no server request and resumes no stream. It opens no
+    standalone stream: the server can send notifications and requests only during a call.
 
-    A server that answers a call and does not end the response to it, as it should, keeps the answer
-    back: at most until the call would time out.
+    One thread may use the client at a time; a second one gets LocalProtocolError.
+
+    If a server sends the response of a call and fails to end the HTTP response after it, the call
+    may return only when it would time out.
     """
 
     def __init__(
@@ -54,18 +56,18 @@ class BlockingClient(sansmcp_threads.Client):
         self._http = http
         self._on_event = on_event
         self._raised: Exception | None = None
-        """What ``on_event`` has raised: it is for the method that runs."""
+        """The exception of ``on_event``, to be raised by the method that runs."""
         self._to_open: deque[OpenExchange] = deque()
         self._carrying: set[int] = set()
 
     def close(self) -> None:
-        """End the session. May be called twice. It takes no longer than ``close_timeout``."""
+        """End the session, within ``close_timeout`` seconds. May be called twice."""
         with self.using():
             self.begin_close()
             self.wait(lambda: self._is_closed.is_done)
 
     def wait(self, is_done: Callable[[], bool]) -> None:
-        """Make requests, and wait for what is due, until something is so."""
+        """Make HTTP requests, and wait for deadlines, until ``is_done()`` is true."""
         self.run_pending()
         while not is_done():
             if self._to_open:
@@ -74,11 +76,11 @@ class BlockingClient(sansmcp_threads.Client):
                 self._sleep()
 
     def flush(self) -> None:
-        """Make the requests that nobody waits for."""
+        """Make the HTTP requests that are due."""
         self.wait(lambda: not self._to_open)
 
     def _sleep(self) -> None:
-        """Wait for the next deadline: that of the call, or of the next attempt to resume it."""
+        """Wait for the next deadline: of the call, or of the next attempt to resume it."""
         deadline = self.next_deadline()
         assert deadline < math.inf, "who waits has a deadline"
         with ki_unprotected():
@@ -108,10 +110,10 @@ class BlockingClient(sansmcp_threads.Client):
             raise error
 
     def _carry(self, effect: OpenExchange, is_done: Callable[[], bool]) -> None:
-        """Carry one HTTP exchange, from its request to the end of its response.
+        """Perform one HTTP exchange, from its request to the end of its response.
 
-        Messages to the server that are due meanwhile, such as answers, go out between two reads.
-        A stream that was resumed may go on when what is waited for has come, and is broken off.
+        Messages that are due meanwhile, such as responses to the server's requests, are sent
+        between two reads. The GET of a resumed stream is aborted once ``is_done()`` is true.
         """
         exchange = effect.exchange
         self._carrying.add(exchange)
@@ -139,8 +141,8 @@ class BlockingClient(sansmcp_threads.Client):
         self.run_pending()
 
     def _parts(self, effect: OpenExchange) -> Generator[ResponsePart, None, None]:
-        """The response to a request, as far as it comes, and its end."""
-        # httpx takes a time limit for all reads of a response, and it ends the response.
+        """Yield the parts of a response, and how it ended."""
+        # httpx has one read timeout for all reads of a response, and a timeout ends the response.
         deadline = self.next_deadline()
         now = time.monotonic()
         read = (
@@ -171,21 +173,28 @@ def connect_blocking(
     on_event: Callable[[ClientEvent], object] = _ignore,
     **settings: Unpack[sansmcp.ClientSettings],
 ) -> BlockingClient:
-    """Connect to an MCP server by an httpx client. What is returned is to be closed.
+    """Connect to an MCP server through an httpx client, and return the connected client.
+
+    Close it with ``close()``, or use it as a context manager.
 
     Args:
-        url: the URL of an MCP endpoint, http or https, of Streamable HTTP.
-        http: what makes the requests. It stays open; close it after the client. Its timeout for
-            reading is not used: those of the settings and calls hold.
-        request_handlers: for each request that the server may make during a call, such as
-            ``"elicitation/create"``, a function from the :class:`sansmcp.ServerRequest` to the
-            result, a JSON object. Declare the request in ``capabilities``, too.
-        on_event: is told, during a call, what happens and belongs to no call: notifications,
-            reconnections, a lost session.
-        settings: those of :class:`sansmcp.ClientOptions`; ``listen`` and ``transports`` have no
-            effect.
+        url: the URL of an MCP endpoint of Streamable HTTP, http or https.
+        http: makes the HTTP requests. Closing the MCP client leaves it open; close it afterwards.
+            Its read timeout is not used; the timeouts of settings and calls are.
+        request_handlers: functions that respond to the server's requests during a call, by method,
+            such as ``"elicitation/create"``. Each takes a :class:`sansmcp.ServerRequest` and
+            returns the result, a JSON object, or raises JsonRpcError. Declare the request in
+            ``capabilities``, too.
+        on_event: a plain function, called during a call with each event that belongs to no call:
+            notifications, reconnections, a lost session. The method that runs raises what it
+            raises.
+        settings: the fields of :class:`sansmcp.ClientOptions`, explained below;
+            ``standalone_stream`` and ``transports`` have no effect.
 
-    Raises CallError if the handshake fails, LocalProtocolError if an argument or setting is wrong.
+    Raises:
+        CallError: the handshake failed.
+        LocalProtocolError: an argument or the value of a setting is wrong.
+        TypeError: a setting is unknown.
     """
     check_arguments(url, http, httpx.Client)
     sansmcp_threads.check_plain("on_event", on_event)

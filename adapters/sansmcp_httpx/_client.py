@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 
 class Client(sansmcp_loop.AwaitableClient):
-    """A client; made by :func:`connect`. All methods may be called from any task of its loop.
+    """An MCP client on an ``httpx.AsyncClient``; :func:`connect` makes it.
 
-    Awaiting it, or entering its block, does the handshake and gives the client itself.
+    ``await client`` and ``async with client`` do the handshake and return the client. All methods
+    may be called from any task of its event loop.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Client(sansmcp_loop.AwaitableClient):
                 pass  # the exchange has ended by itself; and there is no process
 
     async def _carry(self, effect: OpenExchange) -> None:
-        """Carry one HTTP exchange, from its request to the end of its response."""
+        """Perform one HTTP exchange, from its request to the end of its response."""
         # The machine has timeouts for all that it waits for; event streams may be silent for long.
         try:
             request = request_of(self._http, effect, read=None)
@@ -99,27 +100,33 @@ def connect(
     request_handlers: Mapping[str, RequestHandler] | None = None,
     **settings: Unpack[sansmcp.ClientSettings],
 ) -> Client:
-    """Connect to an MCP server by an httpx client.
+    """Connect to an MCP server through an httpx client.
 
     ``async with connect(...) as client:`` closes the client when the block ends. After ``client =
-    await connect(...)`` it is to be closed by ``await client.aclose()``, in whatever task.
+    await connect(...)`` call ``await client.aclose()`` yourself, in any task of the same loop.
 
     Args:
         url: the URL of an MCP endpoint, http or https.
-        http: what makes the requests, in the same event loop, asyncio's or trio's. It stays open;
-            close it after the client. Its timeout for reading is not used: those of the settings
-            and calls hold. Over HTTP/1.1 each call that waits for its answer and each event stream
-            that is open holds one of its connections; if the limits of ``http`` allow too few,
-            calls fail with Disconnected, which says so. Over HTTP/2, httpx (0.28) leaves a response
-            unread while two others are open and silent: make one call at a time, or use HTTP/1.1.
-        request_handlers: for each request that the server may make, such as
-            ``"elicitation/create"``, a function, async or plain, from the
-            :class:`sansmcp.ServerRequest` to the result, a JSON object. A plain one must not block.
-            Declare the request in ``capabilities``, too.
-        settings: those of :class:`sansmcp.ClientOptions`.
+        http: makes the HTTP requests, in the same event loop (asyncio or trio). Closing the MCP
+            client leaves it open; close it afterwards. Its read timeout is not used; the timeouts
+            of settings and calls are. Over HTTP/1.1 each call in flight and each open event stream
+            holds one of its connections; if the limits of ``http`` allow too few, calls fail with
+            Disconnected, which says so. Over HTTP/2, httpx (0.28) leaves a response unread while
+            two others are open and silent: make one call at a time, or use HTTP/1.1.
+        request_handlers: functions that respond to the server's requests, by method, such as
+            ``"elicitation/create"``. Each takes a :class:`sansmcp.ServerRequest` and returns the
+            result, a JSON object, or raises JsonRpcError. It may be async; a plain one runs in the
+            event loop and must not block. Declare the request in ``capabilities``, too.
+        settings: the fields of :class:`sansmcp.ClientOptions`, explained below.
 
-    Raises LocalProtocolError if an argument or setting is wrong, and RuntimeError where no loop is
-    running; awaiting the client raises CallError if the handshake fails.
+    Returns:
+        The client, which is not connected yet: await it, or enter its block. Either raises
+        CallError if the handshake fails.
+
+    Raises:
+        LocalProtocolError: an argument or the value of a setting is wrong.
+        TypeError: a setting is unknown.
+        RuntimeError: no event loop is running.
     """
     check_arguments(url, http, httpx.AsyncClient)
     return Client(new_client(url, **settings), http, request_handlers)

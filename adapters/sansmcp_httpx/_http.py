@@ -1,4 +1,4 @@
-"""Requests and responses, as httpx has them."""
+"""Conversion of HTTP requests and responses from and to those of httpx."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import sansmcp
 from sansmcp.effects import OpenExchange
 
 _POOL_TIMEOUT = 30.0
-"""Seconds that a request waits for a connection, where the httpx client would wait for ever."""
+"""Seconds that a request waits for a connection if the httpx client has no pool timeout."""
 
 
 def check_arguments(
     url: object, http: object, kind: type[httpx.Client | httpx.AsyncClient]
 ) -> None:
-    """Raises LocalProtocolError unless that is a URL, and a client of the kind that is needed."""
+    """Raise LocalProtocolError unless ``url`` is a str and ``http`` an instance of ``kind``."""
     if not isinstance(url, str):
         raise sansmcp.LocalProtocolError(f"Not a URL, and httpx starts no processes: {url!r}")
     if not isinstance(http, kind):
@@ -24,7 +24,7 @@ def check_arguments(
 def request_of(
     http: httpx.Client | httpx.AsyncClient, effect: OpenExchange, read: float | None
 ) -> httpx.Request:
-    """The request that the machine wants, with the timeouts of the client but for the reads."""
+    """Return the request of an effect, with the httpx client's timeouts, except for ``read``."""
     timeout = http.timeout
     pool = _POOL_TIMEOUT if timeout.pool is None else timeout.pool
     return http.build_request(
@@ -37,13 +37,13 @@ def request_of(
 
 
 def head_of(response: httpx.Response) -> sansmcp.ResponseHead:
-    """The start of a response."""
+    """Return the head of a response."""
     headers = tuple((name.lower(), value) for name, value in response.headers.raw)
     return sansmcp.ResponseHead(status=response.status_code, headers=headers)
 
 
 def connection_lost_from(error: Exception) -> sansmcp.ConnectionLost:
-    """The end of a response that httpx, or what the caller has given to it, could not get."""
+    """Return the part that reports an exception of httpx, or of hooks given to it."""
     if isinstance(error, httpx.PoolTimeout):
         return sansmcp.ConnectionLost(
             "all connections of the httpx client are in use: each open event stream holds one, so "

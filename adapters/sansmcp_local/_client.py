@@ -1,4 +1,4 @@
-"""A client machine with the randomness of this process, and what its clients have found out."""
+"""Client machines with the randomness and the known servers of this process."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ class ConnectSettings(sansmcp.ClientSettings, total=False):
 
 @attrs.frozen(kw_only=True)
 class ConnectOptions:
-    """What ``connect()`` takes in adapters that do the I/O, beside :class:`sansmcp.ClientOptions`.
+    """Settings of ``connect()`` in adapters that do the I/O, beside :class:`sansmcp.ClientOptions`.
 
     Attributes:
-        ssl_context: how to verify an https server; None: as the standard library does by default.
-        env: environment variables of a server process, beside HOME, LOGNAME, PATH, SHELL, TERM and
-            USER of this one.
-        inherit_env: give a server process all environment variables of this one.
-        cwd: the directory in which a server process runs; None: that of this one.
+        ssl_context: the TLS context for an https server; None for the default context of the
+            standard library.
+        env: environment variables of a server process, in addition to HOME, LOGNAME, PATH, SHELL,
+            TERM and USER of this process.
+        inherit_env: True to pass all environment variables of this process to a server process.
+        cwd: the working directory of a server process; None for that of this process.
     """
 
     ssl_context: ssl.SSLContext | None = None
@@ -49,19 +50,21 @@ class ConnectOptions:
 
 @attrs.frozen
 class ClientParts:
-    """What a client in an adapter is made of."""
+    """The machine of a client, and what its adapter needs to connect."""
 
     core: sansmcp.Client
     ssl_context: ssl.SSLContext | None
-    """What https servers are verified with."""
+    """The TLS context for https servers; None for the default one."""
     process: Mapping[str, Any]
-    """The keyword arguments of ``Popen``, and of what resembles it, for a server process."""
+    """Keyword arguments for ``Popen``, or a similar function, that starts a server process."""
 
 
 def client_parts(target: str | Sequence[str], **settings: Unpack[ConnectSettings]) -> ClientParts:
     """Make the machine of a client, and what its adapter needs to connect.
 
-    Raises LocalProtocolError for settings that make no sense, and TypeError for unknown ones.
+    Raises:
+        LocalProtocolError: the value of a setting is wrong.
+        TypeError: a setting is unknown.
     """
     _check(settings, ConnectSettings)
     rest: dict[str, Any] = {**settings}
@@ -75,8 +78,11 @@ def new_client(
 ) -> sansmcp.Client:
     """Make the machine of a client; see :class:`sansmcp.ClientOptions` for the settings.
 
-    Unless ``known_servers`` is set, all clients of this process share one. Raises TypeError for an
-    unknown setting.
+    Unless ``known_servers`` is set, all clients of this process share one.
+
+    Raises:
+        LocalProtocolError: the target or the value of a setting is wrong.
+        TypeError: a setting is unknown.
     """
     _check(settings, sansmcp.ClientSettings)
     settings.setdefault("known_servers", _KNOWN_SERVERS)

@@ -28,19 +28,19 @@ class DriverSettings(sansmcp.ServerSettings, total=False):
 
 @attrs.frozen(kw_only=True)
 class DriverOptions:
-    """What servers take in all adapters, beside :class:`sansmcp.ServerOptions`.
+    """Settings of servers in all adapters, beside :class:`sansmcp.ServerOptions`.
 
     Attributes:
-        threads: how many plain handlers run at a time, each in a thread; further calls wait for
-            their turn.
-        authenticate: says who makes each request, from its head and what is known of its
-            connection (:data:`sansmcp.Authenticator`). A plain function runs in a thread. None: all
-            clients are the same.
-        store: where streams are kept for clients that come back; None: in memory. One that outlives
-            the process (``SqliteStore``) is shared, and brings the key of ``seal``, unless the
-            settings say otherwise. Its methods must not be async; event loops call them in their
-            own thread. Where several processes serve one address, give all of them one
-            ``SqliteStore``; or set ``seal`` to the same keys.
+        threads: how many plain handlers run at a time, each in a thread; at least 1. Further calls
+            wait for a free thread.
+        authenticate: returns the principal of each HTTP request, from its head and what is known
+            about its connection (:data:`sansmcp.Authenticator`). A plain function runs in a thread.
+            None: all clients are the same principal.
+        store: keeps event streams so that clients can resume them; None for a store in memory. With
+            a durable one (``SqliteStore``), ``shared_store`` is True by default, and
+            ``state_signer`` has the store's key. Its methods must not be async; event loops call
+            them in their own thread. If several processes serve one address, give all of them one
+            ``SqliteStore``, or a ``state_signer`` with the same keys.
     """
 
     threads: int = attrs.field(default=32, validator=instance_of_type(int))
@@ -50,11 +50,11 @@ class DriverOptions:
 
 @attrs.frozen
 class ServerParts:
-    """What a server in any adapter is made of."""
+    """The machine, the store and the settings of a server in an adapter."""
 
     core: sansmcp.Server
     store: sansmcp.Store
-    """That of the options, or one in memory."""
+    """The store of the options, or one in memory."""
     options: DriverOptions
 
 
@@ -63,7 +63,9 @@ def server_parts(
 ) -> ServerParts:
     """Make the machine of a server and its store from the settings given to ``function``.
 
-    Raises TypeError for an unknown setting, and what :func:`new_server` raises.
+    Raises:
+        TypeError: a setting is unknown. The error names ``function``.
+        LocalProtocolError: the value of a setting is wrong.
     """
     known = DriverSettings.__optional_keys__ | {"graceful_timeout"}  # functions may take grace, too
     check_settings(settings, function, known, "a server")
@@ -83,10 +85,13 @@ def new_server(
 ) -> sansmcp.Server:
     """Make the machine of an application; see :class:`sansmcp.ServerOptions` for the settings.
 
-    A store that outlives the process (``is_durable``) is shared unless ``shared_store`` says
-    otherwise, so that sessions outlive the process, too. The seal has the store's key by default,
-    or one that this process makes for itself. Raises LocalProtocolError if a store is to be shared
-    that is not given, or without a key that others know.
+    For a store that outlives the process (``is_durable``), ``shared_store`` is True by default, so
+    that sessions outlive the process, too. ``state_signer`` has the store's key by default, or a
+    random one if the store has none.
+
+    Raises:
+        LocalProtocolError: ``shared_store`` is set, and there is no store, or no key that other
+            processes know; or the value of a setting is wrong.
     """
     if store is not None:
         check_synchronous(store)
@@ -107,9 +112,11 @@ def new_server(
 
 
 def pull(connection: sansmcp.ServerConnection | sansmcp.ServerPipe) -> tuple[bytes, Idle | None]:
-    """All that a connection has to send, in one piece, and what then: None means to close it.
+    """Return all that a connection has to send, and what it does next.
 
-    What is to be sent is no more than ``max_unsent_bytes`` of events, or one answer.
+    Returns:
+        The bytes: at most ``max_unsent_bytes`` of events, or one response. And ``Idle``, or None if
+        the connection must be closed when they are sent.
     """
     pieces: list[bytes] = []
     while isinstance(effect := connection.next_effect(), SendBytes):

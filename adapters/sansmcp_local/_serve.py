@@ -1,4 +1,4 @@
-"""The settings of ``serve()`` in all adapters, and what it opens."""
+"""The settings of ``serve()`` in all adapters, and the sockets and files that it opens."""
 
 from __future__ import annotations
 
@@ -35,19 +35,21 @@ class ServeSettings(DriverSettings, total=False):
 
 @attrs.frozen(kw_only=True)
 class ServeOptions:
-    """What ``serve()`` takes in all adapters, beside DriverOptions and ServerOptions.
+    """Settings of ``serve()`` in all adapters, beside DriverOptions and ServerOptions.
 
-    Raises LocalProtocolError if there is nothing to serve on.
+    Raises LocalProtocolError if neither ``http`` nor ``stdio`` is set.
 
     Attributes:
-        http: host and port to listen on; port 0 takes a free one, a range its first free one.
-        ssl_context: serve https with this.
-        stdio: serve on standard input and output (blocking: not on Windows). A ``print`` goes to
-            standard error until the server stops.
-        stop_on_stdin_eof: stop when standard input ends; None: only where there is no HTTP.
-        graceful_timeout: seconds that running calls get when the server stops, or standard input
-            has ended.
-        state_file: a file that tells other processes where this server is, as long as it runs
+        http: host and port to listen on, such as ``("127.0.0.1", 8000)``. Port 0 takes a free one,
+            a range its first free one. None: do not serve HTTP.
+        ssl_context: the TLS context to serve https with; None to serve plain http.
+        stdio: True to serve on standard input and output (``sansmcp_blocking``: not on Windows). A
+            ``print`` goes to standard error until the server stops.
+        stop_on_stdin_eof: True to stop when standard input ends; None to do so only without
+            ``http``.
+        graceful_timeout: seconds that running calls get to finish when the server stops, or
+            standard input ends.
+        state_file: path of a file from which other processes learn the URL while this server runs
             (:func:`sansmcp_local.read_state`).
     """
 
@@ -70,19 +72,19 @@ class ServeOptions:
 
 @attrs.frozen
 class Endpoint:
-    """What a server has opened."""
+    """The URL, sockets and streams of a server that is open."""
 
     url: str
-    """Where the MCP endpoint is; empty if there is no HTTP."""
+    """The URL of the MCP endpoint; empty if the server does not serve HTTP."""
     listeners: list[socket.socket]
-    """They listen already, and do not block."""
+    """Sockets that listen already, and do not block."""
     streams: StandardStreams | None
-    """Standard input and output, if the server uses them."""
+    """Standard input and output; None if the server does not use them."""
 
 
 @attrs.frozen(kw_only=True)
 class ServePlan:
-    """What a call of ``serve()`` asks for; :func:`serve_plan` makes it."""
+    """A server that is configured and not open yet; :func:`serve_plan` makes it."""
 
     parts: ServerParts
     options: ServeOptions
@@ -91,8 +93,9 @@ class ServePlan:
     def open(self) -> Generator[Endpoint, None, None]:
         """Listen, take standard input and output, and write the state file, until the block ends.
 
-        Raises OSError if the address cannot be bound or the file not be written, and
-        LocalProtocolError for what is no address.
+        Raises:
+            OSError: the address cannot be bound, or the state file cannot be written.
+            LocalProtocolError: ``http`` is not an address.
         """
         core, options = self.parts.core, self.options
         with ExitStack() as stack:
@@ -113,7 +116,9 @@ class ServePlan:
 def serve_plan(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> ServePlan:
     """Make the server of a call of ``serve()``, and open nothing yet.
 
-    Raises LocalProtocolError for settings that make no sense, and TypeError for unknown ones.
+    Raises:
+        LocalProtocolError: the value of a setting is wrong.
+        TypeError: a setting is unknown.
     """
     check_settings(settings, "serve", ServeSettings.__optional_keys__, "a server")
     rest: dict[str, Any] = {**settings}

@@ -3,7 +3,7 @@
     mcp = sansmcp_wsgi.WsgiApp(app)                             # gunicorn --threads 16 module:mcp
     DispatcherMiddleware(flask_app, {"/api": mcp})              # serves /api/mcp
 
-All decisions are made by :mod:`sansmcp`; here is only what WSGI needs.
+The protocol is in :mod:`sansmcp`; this package connects it with WSGI.
 """
 
 from sansmcp_threads import Call

@@ -1,7 +1,7 @@
 """The application that WSGI servers call, and the response that they iterate over.
 
-The thread that a server gives to a request is the only one that reads from it and writes to it.
-While it waits for a handler it keeps the time, as all do who wait; there is no other clock.
+Only the thread in which the WSGI server runs a request reads the request and writes its response.
+While such a thread waits, it also watches the machine's deadlines; no other thread does.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ _PIECE = 65536
 
 
 class WsgiApp(ThreadedServerDriver):
-    """A WSGI application, for servers with several threads.
+    """A WSGI application that serves MCP, for WSGI servers with several threads.
 
-    An event stream holds its thread until it ends. Clients that leave are noticed when something is
-    to be sent to them, at the latest after ``limits.stream_comment_interval``. When the server
-    stops, call :meth:`shut_down`: it ends all streams, and cancels all calls.
+    An event stream holds a thread of the WSGI server until it ends. That a client has disconnected
+    is noticed when something is sent to it, at the latest after ``limits.stream_comment_interval``
+    seconds. When the WSGI server stops, call :meth:`shut_down`, which ends all event streams and
+    cancels all calls.
     """
 
     @explains(DriverOptions, sansmcp.ServerOptions)
@@ -42,28 +43,36 @@ class WsgiApp(ThreadedServerDriver):
         """Set up the application.
 
         Args:
-            app: its handlers are plain functions of a :class:`Call`.
-            settings: those of :class:`sansmcp_local.DriverOptions` and of
-                :class:`sansmcp.ServerOptions`. What ``authenticate`` is told of a connection has
-                the environ, in which a server or middleware in front may have left a user
-                (``REMOTE_USER``). ``path`` is below the place where the application is mounted.
-                ``listening`` is off if it is not set: each client would hold a thread all the time.
-                Where several processes serve one address, give all of them one ``SqliteStore``; or
-                set ``seal`` to the same keys, and do without sessions (``sessions=False``), or send
-                each client to one process.
+            app: the application. Its handlers are plain functions; each gets a :class:`Call`.
+            settings: the fields of :class:`sansmcp_local.DriverOptions` and
+                :class:`sansmcp.ServerOptions`, explained below. ``authenticate`` finds the environ
+                in ``connection.environ``, where the WSGI server or middleware may have put a user
+                (``REMOTE_USER``). ``path`` is relative to where the application is mounted.
+                ``standalone_streams`` is False by default: each client would hold a thread all the
+                time.
 
-        Raises LocalProtocolError for settings that make no sense, and TypeError for unknown ones.
+        If several processes serve one address, give all of them one ``SqliteStore``. Or give them a
+        ``state_signer`` with the same keys, and either disable sessions (``sessions=False``) or
+        send each client to one process.
+
+        Raises:
+            LocalProtocolError: the value of a setting is wrong.
+            TypeError: a setting is unknown.
         """
         settings.setdefault("standalone_streams", False)
         super().__init__(server_parts(app, "WsgiApp", **settings))
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterator[bytes]:
-        """Answer a request. Raises ConnectionError if the client leaves while it asks."""
+        """Serve one HTTP request, and return the body of its response.
+
+        Raises:
+            ConnectionError: the client disconnected before its request was complete.
+        """
         return _Exchange(self, environ).answer(start_response)
 
 
 class _Exchange(Iterator[bytes]):
-    """One request, and the body of its response."""
+    """One HTTP request, and an iterator over the body of its response."""
 
     def __init__(self, host: ThreadedServerDriver, environ: Environ) -> None:
         self._host = host
@@ -76,7 +85,7 @@ class _Exchange(Iterator[bytes]):
 
     @property
     def connection(self) -> sansmcp.ConnectionInfo:
-        """What the server tells of the connection."""
+        """What the WSGI server reports about the connection."""
         address, port = self._environ.get("REMOTE_ADDR"), self._environ.get("REMOTE_PORT") or 0
         return sansmcp.ConnectionInfo(
             peer=(address, int(port)) if address else None,
@@ -85,12 +94,12 @@ class _Exchange(Iterator[bytes]):
         )
 
     def answer(self, start_response: StartResponse) -> Iterator[bytes]:
-        """Read the request, as far as it is wanted, and begin the response."""
+        """Read the request, as far as the machine needs it, and begin the response."""
         try:
             self._read()
             self._begin(start_response)
         except BaseException:
-            self.close()  # the server cannot: it has got nothing to be closed
+            self.close()  # the WSGI server cannot: we have returned nothing that it could close
             raise
         return self
 
@@ -119,7 +128,7 @@ class _Exchange(Iterator[bytes]):
                 raise ConnectionAbortedError("The response cannot be completed")
 
     def close(self) -> None:
-        """The response is complete, or nobody reads it any more; the server calls it."""
+        """End the exchange, whether its response is complete or not. The WSGI server calls this."""
         self._feed(sansmcp.ConnectionLost())
 
     def _next_effect(self) -> ExchangeEffect:
@@ -127,7 +136,7 @@ class _Exchange(Iterator[bytes]):
             while isinstance(effect := self._host.core.next_effect_of(self._exchange), Idle):
                 self._is_woken = False
                 self._host.wait_until(lambda: self._is_woken)
-            self._host.run_pending()  # who has waited for room may go on
+            self._host.run_pending()  # handlers that wait for room may go on
             return effect
 
     def _feed(self, part: RequestPart) -> None:
@@ -156,7 +165,7 @@ def _head(environ: Environ) -> sansmcp.RequestHead:
 
 
 def _body(environ: Environ) -> Iterator[bytes]:
-    """The pieces of the body. Raises ConnectionError if it ends too early."""
+    """Yield the pieces of the request body. Raises ConnectionError if it ends too early."""
     source = environ["wsgi.input"]
     if environ.get("wsgi.input_terminated") and not environ.get("CONTENT_LENGTH"):
         yield from iter(lambda: source.read(_PIECE), b"")
