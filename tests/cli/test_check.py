@@ -18,7 +18,7 @@ import sansmcp
 from sansmcp_stores import SqliteStore
 
 def factory(place, limits, clock):
-    return SqliteStore(place, limits, clock=clock, patience=60)
+    return SqliteStore(place, limits, clock=clock, busy_timeout=60)
 
 def memory(place, limits, clock):
     return sansmcp.MemoryStore(limits)

@@ -162,7 +162,7 @@ def test_a_list_that_cannot_be_had(tmp_path: Path) -> None:
 
 
 def test_a_server_without_a_standalone_stream(tmp_path: Path) -> None:
-    server = limited(tmp_path, "http=('127.0.0.1', 0), listening=False")
+    server = limited(tmp_path, "http=('127.0.0.1', 0), standalone_streams=False")
     with subprocess.Popen(
         server, env=environment(), stderr=subprocess.PIPE, encoding="utf-8"
     ) as process:

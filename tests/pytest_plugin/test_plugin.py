@@ -32,7 +32,7 @@ TWO_FAULTS = """
 
     @pytest.mark.mcp_network(seeds=SEEDS, faults=6, kinds=["cut"])
     def test_runs(mcp_client, counter):
-        client = mcp_client(app, versions=("2025-11-25",), listen=False, connect_timeout=1000)
+        client = mcp_client(app, versions=("2025-11-25",), standalone_stream=False, connect_timeout=1000)
         for _ in range(12):
             client.call_tool("count", idempotent=True, timeout=1000)
         assert runs <= 13, "two handlers ran twice"
