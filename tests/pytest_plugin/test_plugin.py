@@ -32,7 +32,8 @@ TWO_FAULTS = """
 
     @pytest.mark.mcp_network(seeds=SEEDS, faults=6, kinds=["cut"])
     def test_runs(mcp_client, counter):
-        client = mcp_client(app, versions=("2025-11-25",), standalone_stream=False, connect_timeout=1000)
+        settings = {"versions": ("2025-11-25",), "standalone_stream": False}
+        client = mcp_client(app, connect_timeout=1000, **settings)
         for _ in range(12):
             client.call_tool("count", idempotent=True, timeout=1000)
         assert runs <= 13, "two handlers ran twice"
