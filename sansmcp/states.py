@@ -1,8 +1,8 @@
 """Every state machine of the library, as tables: state, then event, then next state.
 
-The tables know neither roles nor bytes. A pair that is not in a table cannot happen:
-:func:`advance` refuses it as misuse by our own side. Whatever a *peer* can cause is in the tables,
-in every state in which it can come. An empty row is an end. Tests walk through all pairs and print
+Each table contains every event that a *peer* can cause, in every state in which it can occur. Any
+other pair of state and event is a mistake of our own side, and ``advance()`` raises
+LocalProtocolError for it. A state without events is an end. Tests walk through all pairs and print
 the tables, so that a change here is seen in review.
 """
 
@@ -21,7 +21,7 @@ _E = TypeVar("_E", bound=enum.Enum)
 
 
 def advance(table: Mapping[_S, Mapping[_E, _S]], state: _S, event: _E) -> _S:
-    """The state after an event. Raises LocalProtocolError where the table has no such pair."""
+    """Return the state after an event. Raises LocalProtocolError if it is not allowed there."""
     try:
         return table[state][event]
     except KeyError:
@@ -39,42 +39,42 @@ class ClientState(FastEnum):
 
     NEW = enum.auto()
     CONNECTING = enum.auto()
-    """The server is being reached, or ``initialize`` is under way."""
+    """The client looks for the transport and the revision, or has sent ``initialize``."""
     CONFIRMING = enum.auto()
-    """``notifications/initialized`` is under way."""
+    """``notifications/initialized`` was sent and is not accepted yet."""
     READY = enum.auto()
     CLOSING = enum.auto()
-    """The session is being ended, or the server process."""
+    """The client ends the session, or the server process."""
     CLOSED = enum.auto()
 
 
 class OpeningState(FastEnum):
-    """How far a client is in opening a conversation, and in ending it."""
+    """The present step of a client's opening or closing."""
 
     NEW = enum.auto()
     AWAITING_ENDPOINT = enum.auto()
-    """The event stream of HTTP+SSE was asked for; its first event names where messages go."""
+    """The client waits for the first event of HTTP+SSE, which names the URI for its messages."""
     PROBING = enum.auto()
-    """``server/discover`` is under way."""
+    """``server/discover`` was sent."""
     PROBING_AGAIN = enum.auto()
-    """The same, at a version that the server has named: there is no third time."""
+    """``server/discover`` was sent again, at a version the server named. This is the last try."""
     INITIALIZING = enum.auto()
-    """``initialize`` is under way."""
+    """``initialize`` was sent."""
     CONFIRMING = enum.auto()
-    """``notifications/initialized`` is under way."""
+    """``notifications/initialized`` was sent and is not accepted yet."""
     BACKING_OFF = enum.auto()
-    """The next attempt comes after a delay."""
+    """The client waits before its next attempt."""
     READY = enum.auto()
     CLOSING = enum.auto()
-    """The session is being ended, or the server process."""
+    """The client ends the session, or the server process."""
     CLOSED = enum.auto()
 
 
 class OpeningEvent(FastEnum):
-    """What the opening does next."""
+    """The next step of the opening."""
 
     LOCATE = enum.auto()
-    """Ask for the event stream of HTTP+SSE."""
+    """Open the event stream of HTTP+SSE."""
     PROBE = enum.auto()
     PROBE_AGAIN = enum.auto()
     INITIALIZE = enum.auto()
@@ -87,7 +87,8 @@ class OpeningEvent(FastEnum):
 
 
 _BEGIN = {
-    # What may follow when a session is lost, the transport is changed, or a delay is over.
+    # The steps that begin an attempt: at first, after the loss of a session, with another
+    # transport, or after a backoff.
     OpeningEvent.LOCATE: OpeningState.AWAITING_ENDPOINT,
     OpeningEvent.PROBE: OpeningState.PROBING,
     OpeningEvent.INITIALIZE: OpeningState.INITIALIZING,
@@ -121,30 +122,30 @@ OPENING = _table(
 
 
 class ProcessState(FastEnum):
-    """A server process of a client."""
+    """The server process that a client started."""
 
     NEW = enum.auto()
     RUNNING = enum.auto()
     CLOSING = enum.auto()
-    """Its input is closed: it should end."""
+    """Its stdin was closed, so that it exits."""
     TERMINATING = enum.auto()
-    """It was asked to end."""
+    """It got the signal to terminate."""
     KILLING = enum.auto()
-    """It was made to end."""
+    """It was killed."""
     EXITED = enum.auto()
-    """It has ended; what it wrote may still come."""
+    """It has exited; its last output may still arrive."""
     ENDED = enum.auto()
 
 
 class ProcessEvent(FastEnum):
-    """What can happen to a server process."""
+    """An event of a server process."""
 
     START = enum.auto()
     CLOSE = enum.auto()
     TIMEOUT = enum.auto()
     EXITED = enum.auto()
     OUTPUT_READ = enum.auto()
-    """All it wrote was read, or took too long to come."""
+    """Its output was read to the end, or took too long."""
 
 
 PROCESS = _table(
@@ -168,7 +169,9 @@ PROCESS = _table(
         },
         ProcessState.EXITED: {
             ProcessEvent.OUTPUT_READ: ProcessState.ENDED,
-            # It could not bear to be asked for its version, and is not asked again.
+            # Some servers of a handshake revision exit when their first message is not initialize,
+            # so probing with server/discover can end them. Such a server is started once more and
+            # gets initialize straight away. A second exit is final.
             ProcessEvent.START: ProcessState.RUNNING,
         },
         ProcessState.ENDED: {},
@@ -177,27 +180,27 @@ PROCESS = _table(
 
 
 class StreamState(FastEnum):
-    """A client's end of one stream, over any number of connections."""
+    """The client's end of one event stream, over any number of connections."""
 
     OPENING = enum.auto()
-    """A request is under way whose answer may be the stream."""
+    """An HTTP request was sent whose response may be the stream."""
     READING = enum.auto()
     DELAYED = enum.auto()
-    """The connection is gone; the next one is tried when the delay is over."""
+    """The connection is lost; the client reconnects after a delay."""
     PARKED = enum.auto()
-    """The server has ended the connection, and waits for the answers of a turn (SEP-1858)."""
+    """The server closed the connection and waits for the responses of a turn (SEP-1858)."""
     CLOSED = enum.auto()
 
 
 class StreamEvent(FastEnum):
-    """What can happen to a client's end of a stream."""
+    """An event of the client's end of an event stream."""
 
     OPENED = enum.auto()
     BROKEN = enum.auto()
-    """The connection ended, cleanly or not, and the stream did not."""
+    """The connection ended, cleanly or not, before the end of the stream."""
     PARKED = enum.auto()
     RETRY = enum.auto()
-    """The delay is over, or the answers are there."""
+    """The delay is over, or the responses of the turn are there."""
     CLOSE = enum.auto()
 
 
@@ -227,16 +230,16 @@ STREAM = _table(
 
 
 class SessionState(FastEnum):
-    """A session as the server sees it."""
+    """A session on the server."""
 
     OPENING = enum.auto()
-    """``initialize`` was answered, ``notifications/initialized`` has not come."""
+    """``notifications/initialized`` has not arrived yet."""
     READY = enum.auto()
     ENDED = enum.auto()
 
 
 class SessionEvent(FastEnum):
-    """What can happen to a session."""
+    """An event of a session."""
 
     INITIALIZED = enum.auto()
     END = enum.auto()
@@ -259,31 +262,31 @@ SESSION = _table(
 
 
 class LogState(FastEnum):
-    """The log of a stream, at an instance of a server that writes or reads it."""
+    """The log of a stream, as one instance of the server sees it."""
 
     WRITING = enum.auto()
-    """Messages are stored here, one append at a time."""
+    """This instance writes the log, one append at a time."""
     FINISHED = enum.auto()
-    """The last message was written here. The store may still have to get it."""
+    """This instance wrote the last message; its append may still be in flight."""
     REMOTE = enum.auto()
-    """Only the store knows what follows: another instance writes the log, or has finished it."""
+    """Another instance writes the log or has finished it, so readers read it from the store."""
     UNSTORED = enum.auto()
-    """There is no store, or it has failed: messages go to the reader, and have no ids."""
+    """There is no store, or it has failed: messages go straight to the reader, without ids."""
     CLOSED = enum.auto()
-    """Nothing follows, and what was there is not stored."""
+    """The stream has ended, and its end is not stored."""
 
 
 class LogEvent(FastEnum):
-    """What can happen to the log of a stream."""
+    """An event of the log of a stream."""
 
     END = enum.auto()
     """The last message is written, or the session has ended."""
     HAND_OVER = enum.auto()
-    """Another instance goes on: the call was parked, or an append came too late."""
+    """Another instance writes on: the call was parked, or an append conflicted."""
     TAKE_OVER = enum.auto()
-    """This instance has stored the last answer that a parked call needed."""
+    """This instance has stored the last response that a parked call needed."""
     FAIL = enum.auto()
-    """An append was not done, or is not to be done: the store forgets the session."""
+    """An append failed, or was given up because the store forgets the session."""
 
 
 LOG = _table(
@@ -304,7 +307,7 @@ LOG = _table(
             LogEvent.END: LogState.REMOTE,
             LogEvent.HAND_OVER: LogState.REMOTE,
             LogEvent.TAKE_OVER: LogState.WRITING,
-            # The append that should have parked a call.
+            # The append that parks a call is in flight after HAND_OVER, and can still fail.
             LogEvent.FAIL: LogState.CLOSED,
         },
         LogState.UNSTORED: {
@@ -317,7 +320,7 @@ LOG = _table(
 
 
 class CallState(FastEnum):
-    """A request that a server works on."""
+    """A call on the server."""
 
     RUNNING = enum.auto()
     ANSWERED = enum.auto()
@@ -325,7 +328,7 @@ class CallState(FastEnum):
 
 
 class CallEvent(FastEnum):
-    """What can happen to a call."""
+    """An event of a call."""
 
     ANSWER = enum.auto()
     CANCEL = enum.auto()
@@ -337,7 +340,7 @@ CALL = _table(
             CallEvent.ANSWER: CallState.ANSWERED,
             CallEvent.CANCEL: CallState.CANCELLED,
         },
-        # An application may answer twice, or after a cancellation that crossed: nothing changes.
+        # An application may respond twice, or before it has seen a cancellation: nothing changes.
         CallState.ANSWERED: {CallEvent.ANSWER: CallState.ANSWERED},
         CallState.CANCELLED: {CallEvent.ANSWER: CallState.CANCELLED},
     }
@@ -345,28 +348,28 @@ CALL = _table(
 
 
 class ExchangeState(FastEnum):
-    """One HTTP request and its response, as the server sees it."""
+    """One HTTP request and its HTTP response, on the server."""
 
     HEAD = enum.auto()
     """Waiting for the request head."""
     BODY = enum.auto()
     """Waiting for the rest of the request body."""
     DECIDING = enum.auto()
-    """The request is complete, the response has not begun."""
+    """The request is complete; the response has not begun."""
     STREAMING = enum.auto()
     """The response is an event stream."""
     DONE = enum.auto()
-    """The response is complete, or nobody is there to read it."""
+    """The response is complete, or the peer has disconnected."""
 
 
 class ExchangeEvent(FastEnum):
-    """What can happen to an exchange."""
+    """An event of an exchange."""
 
     HEAD = enum.auto()
     COMPLETE = enum.auto()
     STREAM = enum.auto()
     ANSWER = enum.auto()
-    """A whole response is given, or the stream is ended."""
+    """The server gave a complete response, or ended the stream."""
     LOST = enum.auto()
 
 
@@ -396,23 +399,25 @@ EXCHANGE = _table(
 
 
 class ConnectionState(FastEnum):
-    """An HTTP/1.1 connection, as the server sees it: one request after the other."""
+    """An HTTP/1.1 connection on the server, which handles one request after the other."""
 
     IDLE = enum.auto()
-    """No byte of the next request has come."""
+    """No byte of the next request has arrived."""
     HEAD = enum.auto()
     BODY = enum.auto()
     ANSWERING = enum.auto()
-    """The request is complete, the response is not."""
+    """The request is complete; the response is not."""
     LINGERING = enum.auto()
-    """The last response is out; what the peer still sends is thrown away, so that it gets to read
-    the response.
+    """The last response is sent, and what the peer still sends is discarded.
+
+    Closing at once would reset the connection, and the peer could lose the response (RFC 9112,
+    section 9.6).
     """
     CLOSED = enum.auto()
 
 
 class ConnectionEvent(FastEnum):
-    """What can happen to a connection."""
+    """An event of a connection."""
 
     BYTES = enum.auto()
     HEAD = enum.auto()
@@ -421,7 +426,9 @@ class ConnectionEvent(FastEnum):
     ANSWERED = enum.auto()
     """Request and response are complete, and another request may follow."""
     REFUSED = enum.auto()
-    """The response is complete; the request is not, or is such that no other is wanted."""
+    """The response is complete, and no other request may follow, because this one was refused or
+    not read in full.
+    """
     CLOSE = enum.auto()
 
 

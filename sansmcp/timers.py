@@ -1,11 +1,12 @@
-"""Time as data: which deadlines exist, and one table that holds them.
+"""Deadlines as data: the kinds of timers, and a table that holds them.
 
-The core has no clock. Whoever drives it passes ``now`` (seconds of any monotonic clock, as a
-float), asks for the next deadline, and calls ``handle_timeout(now)`` when that has come, or
-earlier, or twice: only what is due happens. A clock that is put forward makes deadlines come early.
-One that is put back, which a monotonic clock never is, makes those that are set come late, by as
-many seconds; nothing raises, and no deadline is lost. The clocks of different instances need not
-agree.
+The machines have no clock. A driver passes ``now`` (seconds of any monotonic clock, as a float),
+gets the next deadline from ``next_deadline()``, and calls ``handle_timeout(now=...)`` at that time.
+Calls that are early or repeated are safe, because only deadlines that have passed are handled.
+
+If the clock is put forward, deadlines come early. If it is put back, which a monotonic clock never
+is, they come late by as many seconds; nothing raises, and no deadline is lost. The clocks of
+different instances need not agree.
 """
 
 from __future__ import annotations
@@ -23,38 +24,39 @@ from .types import FastEnum
 
 
 class Timer(FastEnum):
-    """Every deadline there is."""
+    """The kinds of deadlines."""
 
     REQUEST = enum.auto()
-    """Client: a request got no answer and no progress for its timeout, or no answer for its longest
-    allowed time, whatever progress was reported.
+    """Client: a request got no response and no progress for its timeout, or no response for its
+    total timeout.
     """
 
     OPENING = enum.auto()
-    """Client: a step of the opening took too long, or the delay before its next attempt is over."""
+    """Client: a step of the opening took too long, or the backoff before the next attempt is over.
+    """
 
     RECONNECT = enum.auto()
-    """Client: the delay before a broken stream is resumed is over."""
+    """Client: the delay before the resumption of a broken stream is over."""
 
     POST = enum.auto()
-    """Client: the server did not take a notification or response of ours in time, or the delay
-    before it is sent again is over.
+    """Client: the server did not accept a notification or response in time, or the delay before it
+    is sent again is over.
     """
 
     STREAM_IDLE = enum.auto()
-    """Client: an event stream that can be resumed was silent for its longest allowed time."""
+    """Client: no byte arrived for too long on an event stream that can be resumed."""
 
     DISCARD_RESPONSE = enum.auto()
-    """Client: a response of which nothing more is wanted took too long to end."""
+    """Client: an HTTP response whose rest is discarded took too long to end."""
 
     CLOSE = enum.auto()
-    """Client: the server took too long to answer the DELETE that ends the session."""
+    """Client: the server took too long to respond to the DELETE that ends the session."""
 
     PROCESS = enum.auto()
-    """Client: the server process took too long for a step of its end."""
+    """Client: the server process took too long for a step of its shutdown."""
 
     STREAM_OPEN = enum.auto()
-    """Server: a request has not been answered quickly, so its answer becomes an event stream."""
+    """Server: a call has no response yet, so its HTTP response becomes an event stream."""
 
     KEEP_ALIVE = enum.auto()
     """Server: nothing was sent on an event stream for a while; a comment keeps the connection
@@ -62,14 +64,14 @@ class Timer(FastEnum):
     """
 
     CLIENT_RESPONSE = enum.auto()
-    """Server: the client did not answer a request that the server made."""
+    """Server: the client did not respond to a server request in time."""
 
     STORE_POLL = enum.auto()
-    """Server: what another instance may have written is to be looked for again."""
+    """Server: read again what another instance may have written to the store."""
 
     STORED = enum.auto()
-    """Server: nothing was added to the log of a running stream for a while; an entry keeps the
-    store from letting go of what is in use.
+    """Server: nothing was added to the log of a running stream for a while; a new entry keeps the
+    store from evicting a log in use.
     """
 
     SESSION_IDLE = enum.auto()
@@ -85,7 +87,7 @@ class _Entry:
 
     deadline: float
     scheduled: float
-    """When its place in the heap comes up: at the deadline, or earlier."""
+    """The time under which it stands in the heap: the deadline, or earlier."""
     serial: int
 
 
@@ -93,26 +95,29 @@ class _Entry:
 class TimerTable:
     """Deadlines by timer and owner; setting, stopping and finding the next one cost O(log n).
 
-    A deadline that is moved to a later time, as most are, costs nothing: its place in the heap is
-    kept, and moved when it comes up. Nor does one that is stopped before anybody asks for the next
-    deadline: it never gets a place. The heap knows numbers only, so that a timer that is stopped
-    lets go of its owner at once.
+    Moving a deadline to a later time, which is the usual case, does not touch the heap: the old
+    place is kept, and corrected when it comes up. A timer that is stopped before the next
+    ``next_deadline()`` never enters the heap. The heap holds serial numbers only, so that a stopped
+    timer keeps no reference to its owner.
     """
 
     _unplaced: dict[_Key, float] = attrs.field(factory=dict[_Key, float], init=False)
-    """Deadlines that were set since somebody asked."""
+    """Deadlines that were set since the last ``next_deadline()``."""
 
     _entries: dict[_Key, _Entry] = attrs.field(factory=dict[_Key, _Entry], init=False)
     _keys: dict[int, _Key] = attrs.field(factory=dict[int, _Key], init=False)
     """The timers by serial number."""
     _heap: list[tuple[float, int]] = attrs.field(factory=list[tuple[float, int]], init=False)
-    """Times and serial numbers; those of timers that are stopped stay until they come up."""
+    """Times and serial numbers; those of stopped timers stay until they come up or are swept."""
     _serials: Iterator[int] = attrs.field(factory=itertools.count, init=False)
 
     def set(self, timer: Timer, owner: Hashable, deadline: float) -> None:
-        """Let a timer of this owner go off at ``deadline``; replaces the one it had.
+        """Set a timer of an owner; it replaces the deadline that was set before.
 
-        Infinity never comes.
+        Args:
+            timer: the kind of the timer.
+            owner: what the timer belongs to; ``due()`` returns it.
+            deadline: seconds on the machine's clock; ``math.inf`` stops the timer.
         """
         if deadline == math.inf:
             self.stop(timer, owner)
@@ -120,7 +125,7 @@ class TimerTable:
         self._unplaced[timer, owner] = deadline
 
     def stop(self, timer: Timer, owner: Hashable) -> None:
-        """Forget a timer, if it is set."""
+        """Stop a timer, if it is set."""
         key = (timer, owner)
         self._unplaced.pop(key, None)
         entry = self._entries.pop(key, None)
@@ -131,7 +136,7 @@ class TimerTable:
                 heapq.heapify(self._heap)
 
     def next_deadline(self) -> float | None:
-        """The earliest deadline, or None."""
+        """Return the earliest deadline, or None if no timer is set."""
         self._place()
         while self._heap:
             when, serial = self._heap[0]
@@ -146,7 +151,7 @@ class TimerTable:
         return None
 
     def due(self, now: float) -> Iterator[tuple[Timer, Hashable]]:
-        """The timers that are due, earliest first; each is stopped before it is given."""
+        """Yield the timers that are due, earliest first. Each is stopped before it is yielded."""
         while (deadline := self.next_deadline()) is not None and deadline <= now:
             key = self._keys.pop(heapq.heappop(self._heap)[1])
             del self._entries[key]
@@ -157,7 +162,7 @@ class TimerTable:
         return len(self._entries)
 
     def _place(self) -> None:
-        """Give a place in the heap to what was set."""
+        """Enter the new deadlines into the heap."""
         for key, deadline in self._unplaced.items():
             entry = self._entries.get(key)
             if entry is not None and entry.scheduled <= deadline:
