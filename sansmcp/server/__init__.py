@@ -1,37 +1,37 @@
-"""The server machine: HTTP requests in, calls out; their answers in, HTTP responses out.
+"""The server machine: HTTP requests in, calls out; responses of calls in, HTTP responses out.
 
 ==========================  ========================================================================
 ``server``                  the machine: parts in, effects and events out, time
-``options``                 what can be set on it
-``validation``              what a request must be to be read at all
-``era_choice``              which era a request is of, decided before all else
-``refusals``                every way of saying no
-``exchange``                one HTTP request and its response
-``channel``                 one conversation on stdio or HTTP+SSE
+``options``                 its settings
+``validation``              the validators of every HTTP request
+``era_choice``              the choice between 2026-07-28 and the handshake revisions
+``refusals``                every refusal, as a table
+``exchange``                one HTTP request and its HTTP response
+``channel``                 a message stream each way: stdio or HTTP+SSE
 ``stdio``                   the bytes of stdio
-``core``                    what the parts share: settings, queues, timers
-``calls`` ``responder``     a request that is worked on, and how its answer travels
-``input_checks``            what clients may be asked for input, and which of them
-``store_completions``       what the machine is told about its store
+``core``                    the state that the parts share: settings, queues, timers
+``calls`` ``responder``     a running call, and how its response is sent
+``input_checks``            which input requests are allowed, and which capabilities they need
+``store_completions``       how a driver reports the outcome of store effects
 --------------------------  ------------------------------------------------------------------------
-``modern.era``              what messages mean that stand alone, or why they are refused
-``modern.stateless``        how they are answered: on HTTP, on stdio
-``modern.results``          results as they have to be, and questions in them
-``modern.subscriptions``    clients that listen for changes
+``modern.era``              the messages of 2026-07-28: their validators and meaning
+``modern.stateless``        their transports: HTTP and stdio
+``modern.results``          the form of their results, and input requests in them
+``modern.subscriptions``    subscriptions to changes
 --------------------------  ------------------------------------------------------------------------
-``legacy.era``              all that clients of the handshake revisions take:
-``legacy.session_validation`` why a request of theirs is refused
-``legacy.dispatcher``       what their messages mean
-``legacy.sessions``         what is remembered of a client between requests,
-``legacy.session_records``  also by other instances
+``legacy.era``              the handshake revisions: entry point of the parts below
+``legacy.session_validation`` the validators of their HTTP requests
+``legacy.dispatcher``       the meaning of their messages
+``legacy.sessions``         sessions
+``legacy.session_records``  sessions in the store, for other instances
 ``legacy.streams``          logs and their readers: resumption and polling
-``legacy.stream_table``     the way of logs to the store
-``legacy.parked_calls``     calls that wait for answers in their log
-``legacy.mailbox``          what comes to one instance and is for another
-``legacy.streamable_http``  one transport,
-``legacy.session_responder`` how it answers a POST,
-``legacy.http_sse``         another,
-``legacy.session_channel``  and what is the same on stdio
-``legacy.results``          what answers look like on all of them
+``legacy.stream_table``     the streams of an instance and their store operations
+``legacy.parked_calls``     calls that wait in the store for input responses
+``legacy.mailbox``          messages that arrive at one instance and are for another
+``legacy.streamable_http``  Streamable HTTP,
+``legacy.session_responder`` its responses to a POST
+``legacy.http_sse``         HTTP+SSE
+``legacy.session_channel``  stdio, and the messages of HTTP+SSE
+``legacy.results``          the form of their results on all transports
 ==========================  ========================================================================
 """

@@ -1,11 +1,10 @@
-"""A request that is being worked on.
+"""A running call of the server.
 
-A :class:`~sansmcp.ServerCall` is what the application holds: the request, and what may be said
-about it (a result, an error, progress, notifications, requests to the client). How that travels is
-the business of an :class:`Responder`; each era and transport has its own.
+A ``RunningCall`` is the ``ServerCall`` that the application holds: it sends the result or error,
+progress, notifications and server requests. A ``Responder`` decides how these messages travel; each
+era and transport has its own.
 
-Every call ends exactly once. What comes after the end (an answer after a cancellation, a second
-answer) changes nothing.
+Every call ends exactly once. A response after a cancellation, or a second one, changes nothing.
 
 Source: 2025-03-26 to 2025-11-25, basic/utilities: progress, cancellation.
 """
@@ -56,96 +55,105 @@ class CallOwner(Peer):
         return False
 
     def begin(self, call: RunningCall) -> None:
-        """A call runs from now on."""
+        """Record that a call runs."""
         self.calls[call.request.id] = call
 
     def touch(self) -> None:
-        """Note that a call has ended."""
+        """Record that a call has ended."""
 
     def succeeded(self, request: Request) -> None:
-        """Note that a request is about to be answered with a result."""
+        """Record that a request is about to get a result as its response."""
 
     def register_request(self, call: RunningCall, method: str) -> int:
-        """An id for a request to the client.
+        """Return the id for a new server request, and remember its call.
 
-        Raises LocalProtocolError if the client must not be asked this.
+        Raises LocalProtocolError if the client does not take such a request.
         """
         raise LocalProtocolError(
             f"At revision {self.revision.name} servers make no requests: return InputRequired"
         )
 
     def unregister_request(self, id: int) -> None:
-        """A request to the client has ended."""
+        """Forget a server request that has ended."""
 
 
 class Responder(Protocol):
-    """How the answers of the calls that came together travel, and what is said before them."""
+    """Sends the responses of one call, or of the calls of a batch, and the messages before them."""
 
     @property
     def session(self) -> CallOwner:
-        """Whose calls they are."""
+        """The owner of the calls."""
         ...
 
     @property
     def head(self) -> RequestHead | None:
-        """The HTTP request that the calls came in; None where there is none."""
+        """The head of the HTTP request that carried the calls; None on stdio."""
         ...
 
     @property
     def is_batch(self) -> bool:
-        """Whether the calls came as an array."""
+        """True if the calls came as a batch."""
         ...
 
     @property
     def open_calls(self) -> int:
-        """How many have no answer yet."""
+        """The number of calls without a response."""
         ...
 
     def start(self) -> None:
-        """All calls were begun; some still have no answer."""
+        """Begin to wait, because some calls have no response after all were started."""
 
     def format_result(self, request: Request, result: Any) -> Response | ErrorResponse:
-        """A result as the revision wants it. Raises LocalProtocolError if it has no such thing."""
+        """Return the response with a result in the form of the revision.
+
+        Raises LocalProtocolError if the revision does not allow the result.
+        """
         ...
 
     def require(
         self, call: RunningCall, required: InputRequired
     ) -> Response | ErrorResponse | bool:
-        """Ask the client for what a handler needs: by a result, or by requests.
+        """Send the input requests of a handler: in a result, or as server requests.
 
-        Returns that result, or whether the client is there to be asked. Raises LocalProtocolError,
-        and does nothing, for what cannot be asked.
+        Returns the response to send, or, if the input requests were sent, whether the client is
+        still connected. Raises LocalProtocolError, and does nothing, if they cannot be sent.
         """
         ...
 
     def may_send(self, request: Request, message: Message) -> bool:
-        """Whether the client wants to hear this before the answer."""
+        """True if the client accepts this message before the response."""
         ...
 
     @property
     def is_above_high_water(self) -> bool:
-        """Whether to wait before saying more."""
+        """True if the store or the client is behind."""
         ...
 
     def message(self, data: bytes) -> bool:
-        """Something to say before the answer; returns False if it is lost."""
+        """Send a message before the response. Returns False if it is lost."""
         ...
 
     def respond(self, data: bytes, http_status: int = 200) -> bool:
-        """The answer of one call, and its status where it stands alone; False if it is lost."""
+        """Send the response of one call. Returns False if it is lost.
+
+        ``http_status`` applies if the HTTP response is this one response, as plain JSON.
+        """
         ...
 
     def complete_without_response(self) -> None:
-        """One call ends without an answer."""
+        """End one call without a response."""
 
     def disconnect(self, retry: int | None) -> bool:
-        """Let the client go, and come back after so many milliseconds; False if it could not."""
+        """Close the connection so that the client reconnects after ``retry`` milliseconds.
+
+        Returns False, with nothing changed, if the client could not resume.
+        """
         ...
 
 
 @attrs.define(eq=False, repr=False)
 class RunningCall(ServerCall):
-    """A call, with what the parts of the server need of it."""
+    """The ``ServerCall`` of the application, with the methods for the other parts of the server."""
 
     _core: ServerCore
     _owner: CallOwner
@@ -157,11 +165,11 @@ class RunningCall(ServerCall):
     state: CallState = attrs.field(default=CallState.RUNNING, init=False)
     driver: Any = attrs.field(default=None, init=False)
     _asked: dict[int, tuple[str | None, float]] = attrs.field(factory=lambda: {}, init=False)
-    """Our requests to the client that are not answered yet: the names of those of an InputRequired,
-    and how many seconds there are for the answer.
+    """The open server requests by id: the name of each within an InputRequired (None for those of
+    ``ask()``), and its timeout in seconds.
     """
     _answers: dict[str, Response | ErrorResponse] = attrs.field(factory=lambda: {}, init=False)
-    """The answers to that InputRequired, as far as they have come."""
+    """The input responses that have arrived, by name."""
     _saved: Any = attrs.field(default=None, init=False)
 
     def __repr__(self) -> str:
@@ -254,7 +262,7 @@ class RunningCall(ServerCall):
             raise LocalProtocolError(f"The client was asked for input {self.rounds} times already")
 
     def ask_for(self, required: InputRequired) -> bool:
-        """Ask what a handler needs to go on; False if nobody can be asked."""
+        """Send the input requests as server requests. Returns False if the client has left."""
         self.rounds += 1
         self._answers, self._saved = {}, required.state
         timeout = self._core.limits.input_timeout
@@ -267,7 +275,7 @@ class RunningCall(ServerCall):
         return True
 
     def answered(self, id: int, answer: Response | ErrorResponse | CallError) -> None:
-        """One of our requests to the client has ended."""
+        """Handle the end of a server request: a response, or the error that ended the wait."""
         name = self._unregister_request(id)
         if name is None:
             self._core.events.append(ClientResponseReceived(self, id, answer))
@@ -276,7 +284,7 @@ class RunningCall(ServerCall):
             self._go_on()
 
     def ask_timed_out(self, id: int) -> None:
-        """The client did not answer in time."""
+        """Handle the timeout of a server request."""
         name, seconds = self._asked[id]
         if name is not None:
             self._end(no_input(seconds, self.request.id).reply, self._core.now)
@@ -288,26 +296,26 @@ class RunningCall(ServerCall):
         self.answered(id, error)
 
     def leave(self) -> None:
-        """The handler is done, and somebody else goes on with the call."""
+        """End this object without a response, because the call is parked and continued later."""
         self.state = advance(CALL, self.state, CallEvent.ANSWER)
         self._leave(withdraw=True)
 
     def cancel(self, reason: str) -> None:
-        """The client wants no answer any more."""
+        """Cancel the call, and report that to the application."""
         self.state = advance(CALL, self.state, CallEvent.CANCEL)
         self._core.events.append(CallCancelled(self, reason))
         self._leave(withdraw=False)
         self._responder.complete_without_response()
 
     def abandon(self, refusal: RemoteProtocolError) -> None:
-        """The server ends before there is an answer."""
+        """Cancel the call because the server shuts down, and send an error as its response."""
         self.state = advance(CALL, self.state, CallEvent.CANCEL)
         self._core.events.append(CallCancelled(self, "the server shuts down"))
         self._leave(withdraw=False)
         self._responder.respond(jsonrpc.encode(refusal.reply), refusal.http_status)
 
     def _ask(self, method: str, params: Params | None, timeout: float) -> int | None:
-        """Make a request to the client; None if it has left."""
+        """Send a server request and return its id; None if the client has left."""
         id = self._owner.register_request(self, method)
         if not self._say(Request(id, method, params), self._core.now):
             self._owner.unregister_request(id)
@@ -317,13 +325,13 @@ class RunningCall(ServerCall):
         return id
 
     def _unregister_request(self, id: int) -> str | None:
-        """A request to the client has ended; returns its name, if it has one."""
+        """Forget a server request, and return its name if it has one."""
         self._owner.unregister_request(id)
         self._core.timers.stop(Timer.CLIENT_RESPONSE, (self._owner, id))
         return self._asked.pop(id)[0]
 
     def _go_on(self) -> None:
-        """Let the handler be entered again, once all that it needs is there."""
+        """Call the handler again if all input responses are there."""
         if all(name is None for name, _ in self._asked.values()):
             self.handler_input = HandlerInput(InputResponses(self._answers), self._saved)
             self._core.events.append(CallReceived(self))
@@ -354,7 +362,10 @@ class RunningCall(ServerCall):
         return self._responder.message(data)
 
     def _leave(self, *, withdraw: bool) -> None:
-        """The call ends: the session forgets it, and so do the questions to the client."""
+        """Forget the call, and end its open server requests.
+
+        ``withdraw``: also send the client cancellations of these.
+        """
         self._core.stateless.pop(self, None)
         self._owner.calls.pop(self.request.id, None)
         self._owner.touch()

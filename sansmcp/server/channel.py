@@ -1,7 +1,7 @@
-"""A conversation with one stream of messages in each direction: stdio, and HTTP+SSE.
+"""A channel: one stream of messages in each direction, on stdio or HTTP+SSE.
 
-What the client says comes in one after the other; everything for it goes to one outlet. What a
-message means is the business of its era; which that is, is decided here.
+Messages of the client arrive one after the other; all messages to it go to one sink. The channel
+finds the era of each message and passes it to the handler of that era.
 
 Source: 2024-11-05 to 2026-07-28, basic/transports: stdio; 2024-11-05 basic/transports: HTTP with
 SSE.
@@ -27,78 +27,78 @@ from .era_choice import is_modern
 
 
 class ChannelHandler(Protocol):
-    """What the messages of one era mean in a conversation."""
+    """Handles the messages of one era on a channel."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether calls run."""
+        """True if calls run."""
         ...
 
     def end(self, reason: str) -> None:
-        """The conversation is over."""
+        """Cancel the calls of this era, because the channel has ended."""
 
 
 class LegacyLines(ChannelHandler, Protocol):
-    """The same of the handshake revisions."""
+    """Handles the messages of the handshake revisions."""
 
     @property
     def null_id(self) -> bool:
-        """Whether an error that answers no request has an id, null."""
+        """True if an error that belongs to no request has the member ``"id": null``."""
         ...
 
     def receive(self, message: Message | Batch) -> None:
-        """Do what a message asks for. Raises RemoteProtocolError: the refusal."""
+        """Handle a message. Raises RemoteProtocolError for a refusal."""
 
 
 class ModernLines(ChannelHandler, Protocol):
-    """The same of 2026-07-28."""
+    """Handles the messages of 2026-07-28."""
 
     open_requests: Collection[object]
-    """The ids of all requests that have no answer yet."""
+    """The ids of all requests without a response."""
 
     def receive(self, message: Message) -> None:
-        """Do what a message asks for. Raises RemoteProtocolError: the refusal."""
+        """Handle a message. Raises RemoteProtocolError for a refusal."""
 
 
 @attrs.define(eq=False, repr=False)
 class Channel:
-    """The server's end of such a conversation."""
+    """The server's end of a channel."""
 
     _core: ServerCore
     _sink: Sink
     _modern: ModernLines | None
-    """None on HTTP+SSE, which only 2024-11-05 has."""
+    """None on HTTP+SSE, which 2026-07-28 does not have."""
     _legacy: LegacyLines | None
-    """None where no handshake revision is served."""
+    """None if no handshake revision is served."""
 
     def __attrs_post_init__(self) -> None:
         self._core.sinks[self._sink] = None
 
     @property
     def is_full(self) -> bool:
-        """Whether the application must take events before more is received."""
+        """True if the application must take events before the channel receives more."""
         return self._core.is_full
 
     @property
     def is_busy(self) -> bool:
-        """Whether calls run."""
+        """True if calls run."""
         return any(lines.is_busy for lines in self._lines)
 
     def must_wait(self, driven: Drivable) -> bool:
-        """Whether that is so; whoever drives the channel is woken when it is no more."""
+        """Return ``is_full``. If it is True, a Wake effect for ``driven`` follows when it ends."""
         if self._core.is_full:
             self._core.paused[driven] = None
         return self._core.is_full
 
     def wake(self, driven: Drivable) -> None:
-        """There is something to send."""
+        """Wake the driver, because there is something to send."""
         self._core.effects.append(Wake(driven))
 
     def receive(self, data: bytes, *, now: float) -> None:
-        """The bytes of one message, or of one batch.
+        """Receive the bytes of one message, or of one batch.
 
-        What is not allowed is answered with an error. Raises RemoteProtocolError if they are no
-        message, or ask for answers while too many wait to be read.
+        A message that is refused gets an error on the sink. Raises RemoteProtocolError if the bytes
+        are no message, or a request while the client does not read its responses.
         """
         self._core.now = now
         decoded = jsonrpc.decode(data, self._core.limits)
@@ -110,13 +110,13 @@ class Channel:
             self.refuse(error, RefusalSent(error))
 
     def refuse(self, error: RemoteProtocolError, event: RefusalSent | InvalidLine) -> None:
-        """Answer with an error, and tell the application."""
+        """Send an error to the client, and report it to the application."""
         null_id = error.request_id is None and self._legacy is not None and self._legacy.null_id
         self._sink.send(jsonrpc.encode(error.reply, null_id=null_id))
         self._core.events.append(event)
 
     def end(self, reason: str, *, now: float) -> None:
-        """The channel is gone, and what was said on it with it."""
+        """End the channel, and cancel its calls."""
         self._core.now = now
         self._core.sinks.pop(self._sink, None)
         for lines in self._lines:
@@ -127,7 +127,7 @@ class Channel:
         return tuple(lines for lines in (self._modern, self._legacy) if lines is not None)
 
     def _dispatch(self, message: Message | Batch) -> None:
-        """Give a message to its era. Raises RemoteProtocolError: the refusal."""
+        """Pass a message to its era. Raises RemoteProtocolError for a refusal."""
         modern, legacy = self._modern, self._legacy
         if modern is not None and (
             is_modern(message, self._core) or _cancels(message, modern.open_requests)
@@ -139,7 +139,7 @@ class Channel:
 
 
 def _cancels(message: Message | Batch, open_requests: Collection[object]) -> TypeGuard[Message]:
-    """True for the cancellation of one of the requests; on stdio it says no version."""
+    """True for the cancellation of one of these requests, which names no version on stdio."""
     if not isinstance(message, Notification) or message.method != "notifications/cancelled":
         return False
     id = (message.params or {}).get("requestId")

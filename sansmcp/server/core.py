@@ -1,4 +1,4 @@
-"""What all parts of one server share: settings, queues, timers, and the time."""
+"""The state that all parts of one server share: settings, queues, timers, and the time."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ def _with_good_capabilities(core: ServerCore, attribute: attrs.Attribute[App], a
 
 
 class Sink(Protocol):
-    """Where everything goes that a server says to one client: stdout, or the stream of HTTP+SSE."""
+    """Where the messages for one client are written: stdout, or the event stream of HTTP+SSE."""
 
     @property
     def head(self) -> RequestHead | None:
-        """The HTTP request that opened it; None where there is none."""
+        """The head of the HTTP request that opened the stream; None on stdio."""
         ...
 
     @property
     def is_above_high_water(self) -> bool:
-        """Whether to wait before saying more: the client does not keep up."""
+        """True if too many bytes wait for the client."""
         ...
 
     def send(self, message: bytes) -> bool:
-        """Send a message after all others; False if nobody is there any more."""
+        """Send a message after all others. Returns False if the stream has ended."""
         ...
 
     def close(self) -> None:
-        """Nothing more will be said. May be called twice."""
+        """Close the stream after everything that waits is sent. Repeated calls are safe."""
 
 
 class BufferedResponse(Hashable, Protocol):
-    """A response of which some bytes wait for the peer."""
+    """A response with unsent bytes."""
 
     def give_up(self) -> None:
-        """Break the response off, and drop what waits."""
+        """Abort the response and drop its unsent bytes."""
 
 
 class LoneCall(Protocol):
@@ -66,27 +66,26 @@ class LoneCall(Protocol):
     request: Request
 
     def abandon(self, refusal: RemoteProtocolError) -> None:
-        """Answer with an error, and stop the handler: the server shuts down."""
+        """Send an error as the response and cancel the handler, because the server shuts down."""
 
 
 @attrs.define(eq=False, on_setattr=attrs.setters.NO_OP)  # the time is set often
 class ServerCore:
-    """The common ground of the parts of a server; nobody outside the machine sees it."""
+    """The state that the parts of a server share. It is not visible outside the machine."""
 
     app: App = attrs.field(validator=_with_good_capabilities)
     options: ServerOptions
     new_token: Callable[[], str]
     limits: Limits = attrs.field(init=False)
-    """Those of the options, which are read often."""
+    """The limits of the options, kept here because they are read often."""
     versions: tuple[str, ...] = attrs.field(init=False)
-    """Those of the options."""
+    """The versions of the options."""
     modern_versions: tuple[str, ...] = attrs.field(init=False)
-    """Those whose requests stand alone, oldest first."""
+    """The versions without a handshake, oldest first."""
     handshake_versions: tuple[str, ...] = attrs.field(init=False)
-    """Those that open with ``initialize``, oldest first."""
+    """The versions that open with ``initialize``, oldest first."""
     retry_ms: int | None = attrs.field(init=False)
-    """Milliseconds after which a client shall come back to a stream, as they are sent; None: as it
-    likes.
+    """Milliseconds after which a client should reconnect to a stream; None leaves it to the client.
     """
 
     now: float = attrs.field(default=0.0, init=False)
@@ -98,21 +97,21 @@ class ServerCore:
     failing: set[tuple[type[StoreEffect], bool]] = attrs.field(
         factory=set[tuple["type[StoreEffect]", bool]], init=False
     )
-    """Which uses of the store have failed since one of the kind succeeded, and whether messages
-    were lost.
+    """The kinds of store effects that failed since one of the kind succeeded, each with whether
+    messages were lost.
     """
     unsent: Shares[BufferedResponse] = attrs.field(factory=Shares[BufferedResponse], init=False)
-    """Bytes that wait for the peers of exchanges."""
+    """The unsent bytes of all exchanges."""
     stateless: dict[LoneCall, None] = attrs.field(factory=dict[LoneCall, None], init=False)
-    """The calls that run and belong to no session, of whatever revision; oldest first."""
+    """The running calls that belong to no session, of any revision, oldest first."""
     draining: bool = attrs.field(default=False, init=False)
-    """Nothing new is taken."""
+    """True if new calls and sessions are refused."""
     has_stopped: bool = attrs.field(default=False, init=False)
-    """The server has ended its sessions, and opens none for a late answer of the store."""
+    """True after ``shut_down()``: a late report of the store opens no session."""
     paused: dict[Drivable, None] = attrs.field(factory=dict["Drivable", None], init=False)
-    """Who must not read before the application has taken events, in the order of their waiting."""
+    """The exchanges and pipes that may not read until the application takes events, in order."""
     sinks: dict[Sink, None] = attrs.field(factory=dict[Sink, None], init=False)
-    """Those of the channels that are open, oldest first."""
+    """The sinks of the open channels, oldest first."""
 
     def __attrs_post_init__(self) -> None:
         self.limits, self.versions = self.options.limits, self.options.versions
@@ -121,18 +120,19 @@ class ServerCore:
         self.handshake_versions = of_era(self.versions, Era.LEGACY)
 
     def stream_after_of(self, method: str) -> float | None:
-        """Seconds after which a request of this method gets an event stream.
+        """Return the seconds after which a request of this method gets an event stream.
 
-        None leaves it to :class:`~sansmcp.server.responder.HttpResponder`.
+        None leaves the choice to ``HttpResponder``.
         """
         own = self.app.options_of(method).stream_after
         return self.options.stream_after if own is None else own
 
     @property
     def is_full(self) -> bool:
-        """Whether the application must take events before more is read.
+        """True if the application must take events before more is read.
 
-        It is so until half of them are taken: not everybody who waits is to be woken for each.
+        Once True, it stays so until half of the events are taken. Otherwise each event taken would
+        wake every waiting driver.
         """
         most = self.limits.max_queued_events
         self._is_full = len(self.events) >= (most // 2 + 1 if self._is_full else most)
@@ -140,14 +140,14 @@ class ServerCore:
 
     @property
     def refresh_interval(self) -> float:
-        """Seconds after which what is used is stored again, so that it does not grow too old."""
+        """Seconds after which a log in use gets a new entry, before the store evicts it."""
         return self.limits.max_stored_age / 3
 
     def token(self) -> str:
-        """A fresh unguessable token.
+        """Return a new unguessable token.
 
-        Raises LocalProtocolError if the injected source gives anything but 16 to 128 letters,
-        digits, "-" and "_".
+        Raises LocalProtocolError if ``new_token`` returns anything but 16 to 128 letters, digits,
+        "-" and "_".
         """
         token = self.new_token()
         if _TOKEN.fullmatch(token) is None:
@@ -157,7 +157,7 @@ class ServerCore:
         return token
 
     def sign_state(self, state: Any, principal: str, request: Request) -> str:
-        """Seal what a handler saves. Raises LocalProtocolError where there is no seal."""
+        """Sign the state of a handler. Raises LocalProtocolError if there is no signer."""
         if self.options.state_signer is None:
             raise LocalProtocolError("To ask for input the server needs a seal (StateSigner)")
         params = request.params or {}
