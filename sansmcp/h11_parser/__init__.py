@@ -1,4 +1,4 @@
-"""HTTP/1.1 by ``h11``, which is pure Python: what connections use unless told otherwise."""
+"""The default parser of HTTP/1.1 heads: ``h11``, which is pure Python."""
 
 from ..http11_parser import Http11Parser
 from .heads import read_request_head, read_response_head

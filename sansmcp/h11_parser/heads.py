@@ -1,4 +1,4 @@
-"""The heads of requests and responses, by h11, with a new parser for each."""
+"""Parse the heads of requests and responses with h11; each head gets a new parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading messages: where heads end, and bodies, which is the same whoever reads the heads.
+"""Parsing HTTP/1.1 messages: the ends of heads, and bodies. Heads go to an ``Http11Parser``.
 
 Source: RFC 9112 sections 2.2, 6, 7.1 and 9.3; RFC 9110 section 6.5.
 """
@@ -19,58 +19,61 @@ from ..http11_parser import HeadParser, malformed
 
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 _END_OF_LINE = re.compile(rb"\n")
-"""A line that ends in LF alone is found, too, so that it is refused at once."""
+"""Matches a line that ends in LF alone, too, so that it is refused at once."""
 _EMPTY_LINES = re.compile(rb"(?:\r\n)*")
 _INTERIM = re.compile(rb"HTTP/1\.1 1(?!01)[0-9][0-9][ \r\n]")
-"""Any but 101: what would come after that is no HTTP, and nobody has asked for it."""
+"""Any interim response but 101, after which another protocol would follow. We never ask for one."""
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
 _TRAILER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*\r\n")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
-"""A body of more digits is no body of this world, and int() refuses thousands of them."""
+"""At most 18 digits, which no real body exceeds; int() raises ValueError for thousands of them."""
 
 _Head = TypeVar("_Head", bound=RequestHead | ResponseHead)
 
 
 def head_too_large(what: str) -> RemoteProtocolError:
-    """The error for a head that is larger than it may be."""
+    """Return the refusal of a head that is too large."""
     return RemoteProtocolError(what, reason="head_too_large", http_status=431)
 
 
 @attrs.define(eq=False, repr=False)
 class _Buffer:
-    """What has come and was not taken."""
+    """Bytes that have arrived and are not parsed yet."""
 
     limit: int
-    """Bytes that a head may have, or what is between the pieces of a body in chunks."""
+    """The most bytes of a head, or of a line between the chunks of a chunked body."""
     waiting: bytearray = attrs.field(factory=bytearray, init=False)
     is_closed: bool = attrs.field(default=False, init=False)
-    """No more will come."""
+    """True if no more bytes will arrive."""
     _searched: int = attrs.field(default=0, init=False)
-    """No mark begins before this."""
+    """The offset before which no end mark begins."""
 
     def take(self, count: int) -> bytes:
-        """So many bytes, or what there is of them."""
+        """Remove and return ``count`` bytes, or fewer if fewer have arrived."""
         taken = bytes(self.waiting[:count])
         del self.waiting[:count]
         self._searched = 0
         return taken
 
     def take_head(self) -> bytes:
-        """A head; nothing until it has come."""
+        """Remove and return a head; b"" until it is complete."""
         data = self._take_to(_END_OF_HEAD)
         if data is None:
             raise head_too_large("The head is too large")
         return data
 
     def take_line(self) -> bytes:
-        """A line of a body in chunks that is no data; nothing until it has come."""
+        """Remove and return a line between the chunks of a body; b"" until it is complete."""
         data = self._take_to(_END_OF_LINE)
         if data is None:
             raise malformed("chunks that carry nothing")
         return data
 
     def _take_to(self, mark: re.Pattern[bytes]) -> bytes | None:
-        """Everything to the end of a mark of three bytes at most; None where that is too much."""
+        """Remove and return all bytes to the end of a mark, which has at most three bytes.
+
+        Returns b"" until the mark arrives, and None if it does not end within the limit.
+        """
         found = mark.search(self.waiting, self._searched)
         end = len(self.waiting) if found is None else found.end()
         if end > self.limit:
@@ -82,23 +85,24 @@ class _Buffer:
 
 
 class _Parser(abc.ABC, Generic[_Head]):
-    """Bytes of one connection in, the parts of one message after the other out."""
+    """Parses the bytes of one connection into the parts of its messages."""
 
     def __init__(self, read_head: HeadParser[_Head], limit: int) -> None:
-        """``limit``: bytes that a head may have."""
+        """``limit``: the most bytes of a head."""
         self._read_head = read_head
         self._buffer = _Buffer(limit)
         self._body: Iterator[bytes] | None = None
 
     def receive(self, data: bytes) -> None:
-        """Bytes have come; b"": no more will come."""
+        """Add bytes that have arrived; b"" means that no more will arrive."""
         self._buffer.waiting += data
         self._buffer.is_closed = not data
 
     def next_part(self) -> _Head | BodyData | BodyEnd | None:
-        """The next part of a message; None where it needs more bytes.
+        """Return the next part of a message; None if more bytes are needed.
 
-        Raises RemoteProtocolError (``malformed_http``, ``head_too_large``) for what is no HTTP/1.1.
+        Raises RemoteProtocolError (``malformed_http``, ``head_too_large``) if the bytes are not
+        HTTP/1.1.
         """
         if self._body is None:
             return self._next_head()
@@ -110,22 +114,22 @@ class _Parser(abc.ABC, Generic[_Head]):
 
     @abc.abstractmethod
     def _next_head(self) -> _Head | None:
-        """The next head, whose body follows."""
+        """Return the next head and prepare to parse its body; None if more bytes are needed."""
 
 
 class RequestParser(_Parser[RequestHead]):
-    """What a server reads."""
+    """Parses the requests that a server reads."""
 
     is_http_1_1 = True
-    """Whether the last request says so."""
+    """True if the last request was of HTTP/1.1, False for 1.0."""
 
     @property
     def waiting(self) -> int:
-        """Bytes that have come and were not read."""
+        """The number of bytes that have arrived and are not parsed yet."""
         return len(self._buffer.waiting)
 
     def has_request(self) -> bool:
-        """True if bytes of another request have come. Call it between two requests only.
+        """Return True if bytes of another request have arrived. Call it between two requests only.
 
         Empty lines before a request are dropped: some clients send one after a body (RFC 9112
         section 2.2).
@@ -151,13 +155,13 @@ class RequestParser(_Parser[RequestHead]):
 
 
 class ResponseParser(_Parser[ResponseHead]):
-    """What a client reads; interim responses are left out."""
+    """Parses the responses that a client reads, and skips interim responses."""
 
     _keeps_alive = True
 
     @property
     def is_ready(self) -> bool:
-        """Whether another response may come: the last one is complete, and nothing follows it."""
+        """True if another response may follow: the last one is complete, and no bytes are left."""
         return self._keeps_alive and self._body is None and not self._buffer.waiting
 
     def _next_head(self) -> ResponseHead | None:
@@ -184,13 +188,14 @@ class ResponseParser(_Parser[ResponseHead]):
         return _read_until_close(self._buffer)
 
 
-# Bodies: pieces, nothing where more bytes have to come first, and an end.
+# The generators of a body yield its pieces, and b"" when more bytes are needed.
 
 
 def _read_coded(
     buffer: _Buffer, codings: Sequence[bytes], lengths: Sequence[bytes]
 ) -> Iterator[bytes]:
-    if lengths:  # a proxy before us may have believed these
+    # Request smuggling: a proxy before us may have used the length (RFC 9112, section 6.3).
+    if lengths:
         raise malformed("both content-length and transfer-encoding")
     if [coding.lower() for coding in codings] != [b"chunked"]:
         raise malformed(f"a transfer encoding but chunked: {codings!r}", 501)
@@ -216,7 +221,7 @@ def _read_until_close(buffer: _Buffer) -> Iterator[bytes]:
 
 
 def _read_chunked(buffer: _Buffer) -> Iterator[bytes]:
-    """Extensions and trailers mean nothing here, but they have to be well-formed."""
+    """Yield the data of chunks. Extensions and trailers are ignored, but must be well-formed."""
     while True:
         while not (line := buffer.take_line()):
             yield b""

@@ -1,4 +1,4 @@
-"""Writing the response to a request, which is the same whoever has read the request.
+"""Writing HTTP/1.1 responses.
 
 Source: RFC 9112 sections 6, 7.1 and 9.6.
 """
@@ -16,23 +16,23 @@ from ..http import RequestHead, ResponseHead
 class ResponseWriter:
     """Writes the response to one request.
 
-    Without a request that could be read, as to one of HTTP/1.1.
+    The defaults serve a request that could not be parsed: its response is one of HTTP/1.1.
     """
 
     _is_http_1_1: bool = True
     _hides_body: bool = False
     keeps_alive: bool = True
-    """Whether another request may follow."""
+    """True if another request may follow on the connection."""
     _in_chunks: bool = attrs.field(default=False, init=False)
 
     @classmethod
     def answering(cls, head: RequestHead, *, is_http_1_1: bool) -> ResponseWriter:
-        """What writes the response to this request."""
+        """Return the writer of the response to a request."""
         is_last = b"close" in options(head.values(b"connection"))
         return cls(is_http_1_1, head.method == b"HEAD", is_http_1_1 and not is_last)
 
     def head(self, head: ResponseHead, *, is_last: bool) -> bytes:
-        """The head; ``is_last`` tells the peer that no other request is taken."""
+        """Return the bytes of the head. ``is_last`` adds ``connection: close``."""
         headers = head.headers
         if get(headers, b"content-length") is None and self._is_http_1_1:
             self._in_chunks = True
@@ -43,11 +43,11 @@ class ResponseWriter:
         return encode_head(b"HTTP/1.1 %d " % head.status, headers)
 
     def body(self, data: bytes) -> bytes:
-        """A piece of the body."""
+        """Return the bytes of a piece of the body; none in response to HEAD."""
         if self._hides_body:
             return b""
         return encode_chunk(data) if self._in_chunks else data
 
     def end(self) -> bytes:
-        """The end of the body."""
+        """Return the bytes that end the body."""
         return LAST_CHUNK if self._in_chunks else b""

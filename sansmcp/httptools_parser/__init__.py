@@ -1,8 +1,8 @@
-"""HTTP/1.1 by ``httptools`` (the parser of Node.js), many times as fast as h11.
+"""A parser of HTTP/1.1 heads: ``httptools`` (the parser of Node.js), many times as fast as h11.
 
-Pass it as the setting ``http11`` of a client or server: ``serve(app, ..., http11=HTTP11)``. It is
-installed with the extra ``fast``. It is stricter than h11: methods that it does not know, targets
-that are no URL, folded headers, and lines that end in LF alone are refused as malformed.
+Pass ``HTTP11`` as the setting ``http11`` of a client or server: ``serve(app, ..., http11=HTTP11)``.
+It is installed with the extra ``fast``. It is stricter than h11: it refuses methods that it does
+not know, targets that are not a URL, folded headers, and lines that end in LF alone.
 """
 
 from ..http11_parser import Http11Parser

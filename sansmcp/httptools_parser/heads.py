@@ -1,4 +1,4 @@
-"""The heads of requests and responses, by httptools, with a new parser for each."""
+"""Parse the heads of requests and responses with httptools; each head gets a new parser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..http11_parser import malformed
 
 
 class _Collector:
-    """Is told by a parser what it reads."""
+    """Collects the parts of a head from the callbacks of a parser."""
 
     def __init__(self) -> None:
         self.target = b""
@@ -56,6 +56,6 @@ def _feed(parser: httptools.HttpRequestParser | httptools.HttpResponseParser, da
     try:
         parser.feed_data(data)
     except httptools.HttpParserUpgrade:
-        pass  # nobody has asked for one, or takes it up
+        pass  # we never ask for an upgrade, and ignore one that a peer asks for
     except httptools.HttpParserError as error:
         raise malformed(error) from None
