@@ -1,7 +1,8 @@
-"""The era of a request, decided once, before any part of a server sees it.
+"""The choice between 2026-07-28 and the handshake revisions, made once for each message.
 
-A request of 2026-07-28 says so in its ``_meta``. One of the handshake revisions cannot, so what
-says nothing is of these, unless none of them is served, or the version header names a newer one.
+A request of 2026-07-28 names its version in ``_meta``. The handshake revisions have no such member,
+so a message without it is theirs, unless none of them is served, or the version header names a
+newer one.
 
 Source: 2026-07-28 basic: version and capabilities; basic/versioning.
 """
@@ -28,8 +29,8 @@ TOKEN = "session_id"
 """The name in the query. The official SDKs use the same, and some proxies know it."""
 
 _SHORT_BODY = 64 * 1024
-"""Bytes that are read even for an unknown session: then the refusal names the request, and the
-connection can be used again.
+"""A body of up to this many bytes is read even if its session is unknown: then the refusal names
+the request, and the connection can be reused.
 """
 
 
@@ -62,9 +63,10 @@ def message_token(head: RequestHead) -> str | None:
 
 
 def names_session_early(head: RequestHead) -> bool:
-    """True if the session of a request to the MCP path is looked at before its body is there.
+    """Return True if the session of a request to the MCP path is checked before its body arrives.
 
-    Not of a POST with a short body, nor where the header names a revision without sessions.
+    It is not checked early if the POST has a short body, or its header names a revision without
+    sessions.
     """
     if head.method != b"POST":
         return True

@@ -1,9 +1,8 @@
-"""Every way in which a server refuses a request, as a table: status, code, reason and text.
+"""Every refusal of a server, as a table: status, code, reason and text.
 
-The text says what to send instead. Each mistake has its own ``reason``, which programs can match,
-because a bare status led people to wrong theories for days. A row is called to make the
-:class:`~sansmcp.errors.RemoteProtocolError`: the validators of :mod:`.validation` raise it, and the
-exchange answers with its ``reply``.
+The text says what to send instead. Each mistake has a ``reason`` of its own, which programs can
+match, because a bare status does not show which of several mistakes was made. Calling a row of the
+table returns the RemoteProtocolError: a validator raises it, and the exchange sends its ``reply``.
 
     raise refusals.TOO_MANY_CALLS(request.id, limit=32)
 
@@ -33,14 +32,14 @@ from ..messages import Request, RequestId
 
 @attrs.frozen
 class Row:
-    """One way to refuse.
+    """One refusal; calling it returns its RemoteProtocolError.
 
     Attributes:
-        status: the HTTP status, where there is an HTTP response to give.
+        status: the HTTP status; on stdio it is not used.
         code: the JSON-RPC error code.
         reason: the word in ``error.data.reason``.
         text: the message, with the names of values in braces.
-        told: the names of those values that ``error.data`` has, too.
+        told: the names of the values that ``error.data`` contains, too.
     """
 
     status: int
@@ -61,10 +60,10 @@ class Row:
         """Return the error.
 
         Args:
-            request_id: the id of the request that is refused, where it is known.
+            request_id: the id of the refused request; None if it is unknown.
             data: further members of ``error.data``.
-            headers: further headers of the response.
-            values: what the text names.
+            headers: further headers of the HTTP response.
+            values: the values for the names in the text.
         """
         return RemoteProtocolError(
             self.text.format_map(values),
@@ -77,12 +76,12 @@ class Row:
         )
 
 
-# Where a request goes, and who makes it
+# Path, host, origin, and authentication
 
 NOT_FOUND = Row(
     404, INVALID_REQUEST, "not_found", "Nothing is served at this path: the MCP endpoint is {url}"
 )
-# DNS rebinding (CVE-2025-66416): a page of another site talks to a server on this machine.
+# DNS rebinding (CVE-2025-66416): the page of another site sends requests to a local server.
 BAD_HOST = Row(
     403,
     INVALID_REQUEST,
@@ -104,7 +103,7 @@ AUTHENTICATION_FAILED = Row(
 )
 _METHOD_NOT_ALLOWED = Row(405, INVALID_REQUEST, "method_not_allowed", "{hint}")
 
-# What form it has
+# Media types and batches
 
 STREAM_NOT_ACCEPTABLE = Row(
     406,
@@ -194,7 +193,7 @@ NOT_READING = Row(
     "Read your event stream before you ask for more: too much waits there to be read",
 )
 
-# Resumption, and calls that wait in the store
+# Resumption, and parked calls
 
 UNKNOWN_EVENT_ID = Row(
     400,
@@ -211,7 +210,7 @@ UNKNOWN_TURN = Row(
     "result. Make it again",
 )
 
-# Versions. SEP-2575 gives code and data; 2025-06-18 only asks for 400.
+# Versions. SEP-2575 defines code and data; 2025-06-18 only the status 400.
 
 _UNSUPPORTED_VERSION = Row(
     400,
@@ -249,7 +248,7 @@ HEADER_MISMATCHED = Row(
     "The header {header} is missing, doubled, or says something else than the body",
     ("header",),
 )
-# Our own definition of a tool is wrong, so its headers cannot be checked.
+# The application's definition of a tool is wrong, so its headers cannot be checked.
 BAD_TOOL = Row(
     500, INTERNAL_ERROR, "bad_tool", "The input schema of this tool cannot be used: {what}"
 )
@@ -261,7 +260,7 @@ METHOD_UNSUPPORTED = Row(
     404, METHOD_NOT_FOUND, "method_not_found", "Method {method!r} is not supported"
 )
 
-# Requests in a session. With HTTP 404 they would say that the session is gone.
+# Requests in a session. Their status is not 404, which would mean that the session has ended.
 
 UNKNOWN_METHOD = Row(
     200, METHOD_NOT_FOUND, "method_not_found", "Method {method!r} is not supported"
@@ -274,7 +273,7 @@ DUPLICATE_REQUEST_ID = Row(
     "A request with this id is still running in this session: ids must not repeat",
 )
 
-# Limits, and the end
+# Limits, and shutdown
 
 TOO_MANY_CALLS = Row(
     429,
@@ -317,11 +316,11 @@ SHUTTING_DOWN = Row(
 )
 
 
-# Rows whose values or headers have to be worked out
+# Refusals whose values or headers are computed
 
 
 def not_authenticated(refusal: Refusal) -> RemoteProtocolError:
-    """Return the error for what ``authenticate`` has refused. Source: RFC 9110 section 15.5.2."""
+    """Return the error for a Refusal of the application. Source: RFC 9110 section 15.5.2."""
     is_challenge = refusal.status == 401
     challenge = refusal.challenge or ("Bearer" if is_challenge else None)
     return RemoteProtocolError(
@@ -333,18 +332,21 @@ def not_authenticated(refusal: Refusal) -> RemoteProtocolError:
 
 
 def method_not_allowed(allow: bytes, hint: str) -> RemoteProtocolError:
-    """Return the error for an HTTP method that has no meaning here."""
+    """Return the error for an HTTP method that this path does not have.
+
+    ``allow``: the methods that it has, as the header has them.
+    """
     allowed = allow.decode().split(", ")
     return _METHOD_NOT_ALLOWED(hint=hint, data={"allow": allowed}, headers=((b"allow", allow),))
 
 
 def stream_not_acceptable() -> RemoteProtocolError:
-    """Return the error for a GET whose ``Accept`` rules out event streams."""
+    """Return the error for a GET whose ``Accept`` excludes event streams."""
     return STREAM_NOT_ACCEPTABLE(data={"required": ["text/event-stream"]})
 
 
 def response_not_acceptable(missing: Sequence[str]) -> RemoteProtocolError:
-    """Return the error for a POST whose ``Accept`` rules out a form of response."""
+    """Return the error for a POST whose ``Accept`` excludes the ``missing`` media types."""
     required = ["application/json", "text/event-stream"]
     data = {"required": required, "missing": list(missing)}
     return RESPONSE_NOT_ACCEPTABLE(what=" and ".join(missing), data=data)
@@ -353,9 +355,9 @@ def response_not_acceptable(missing: Sequence[str]) -> RemoteProtocolError:
 def session_required(
     *, standalone_streams: bool, http_sse_url: str | None, request_id: RequestId | None
 ) -> RemoteProtocolError:
-    """Return the error for a request without a session id where one is needed.
+    """Return the error for a request without the session id that it needs.
 
-    ``http_sse_url``: where HTTP+SSE is served, if it is.
+    ``http_sse_url``: the URL of HTTP+SSE; None if it is not served.
     """
     where = "not served on this URL" if http_sse_url is None else f"served at {http_sse_url}"
     return _SESSION_REQUIRED(
@@ -369,9 +371,9 @@ def session_required(
 def session_not_found(
     *, is_shared: bool, request_id: RequestId | None = None
 ) -> RemoteProtocolError:
-    """Return the error for an unknown, ended or foreign session.
+    """Return the error for an unknown session, an ended one, or one of another principal.
 
-    ``is_shared``: sessions of other instances are known.
+    ``is_shared``: True if the sessions of other instances are known here.
     """
     hint = (
         ". If several processes serve this URL, another one may have opened it: they must share a "
@@ -387,9 +389,9 @@ def not_initialized(served: Sequence[str], request_id: RequestId | None) -> Remo
 
 
 def http_sse_stream_url(url: str) -> RemoteProtocolError:
-    """Return the error for a POST to the stream of HTTP+SSE.
+    """Return the error for a POST to the event stream of HTTP+SSE.
 
-    It comes from a newer client that looks for the MCP endpoint, which is at ``url``.
+    Its client is probably a newer one that looks for the MCP endpoint, which is at ``url``.
     """
     return _HTTP_SSE_STREAM_URL(url=url, data={"mcpUrl": url}, headers=((b"allow", b"GET"),))
 
@@ -397,15 +399,15 @@ def http_sse_stream_url(url: str) -> RemoteProtocolError:
 def unsupported_version(
     asked: str, served: Sequence[str], request_id: RequestId | None = None
 ) -> RemoteProtocolError:
-    """Return the error for a version that is unknown."""
+    """Return the error for a version that is not served."""
     data = {"supported": list(reversed(served)), "requested": asked[:40]}
     return _UNSUPPORTED_VERSION(request_id, asked=asked[:40], versions=", ".join(served), data=data)
 
 
 def no_handshake(request: Request, served: Sequence[str]) -> RemoteProtocolError:
-    """Return the error for ``initialize``, where no revision is served that has it.
+    """Return the error for ``initialize`` at a server without handshake revisions.
 
-    Source: 2026-07-28 basic/versioning: such a client is told which ones are.
+    It names the versions that are served. Source: 2026-07-28 basic/versioning.
     """
     asked = str((request.params or {}).get("protocolVersion"))[:40]
     data = {"supported": list(reversed(served)), "requested": asked}

@@ -1,10 +1,10 @@
-"""How a POST is answered, as far as all revisions do the same.
+"""The HTTP response to a POST: JSON or an event stream, at every revision.
 
-Which form the answer takes is decided late. A call that is answered in the step in which it came
-(its handler awaits nothing) gets plain JSON, however large. It becomes an event stream as soon as
-there is something to say before the result, or when the answer is not there ``stream_after``
-seconds later. Where the client can resume the stream as soon as it has begun, that is at once: a
-timer that is due now goes off when the driver has done everything else.
+The form is chosen late. If the handler responds in the step in which the call arrived (it awaits
+nothing), the response is plain JSON, however large. It becomes an event stream as soon as there is
+a message before the result, or if there is no result after ``stream_after`` seconds. If the client
+can resume the stream as soon as it has begun, the default is to open it at once: with a timer that
+is due now, which the driver handles after everything else.
 
 Source: 2025-03-26 to 2026-07-28, basic/transports: Sending Messages.
 """
@@ -20,24 +20,24 @@ from .core import ServerCore
 from .exchange import ServerExchange
 
 _STREAM_AFTER = 0.05
-"""Seconds. Most calls are answered within it, and JSON is cheaper where nothing can be resumed."""
+"""Seconds. Most calls end sooner, and JSON is cheaper if the client could not resume a stream."""
 
 
 class HttpResponder(ABC):
-    """The answer to one POST."""
+    """Sends the HTTP response to one POST."""
 
     __slots__ = ()
     _core: ServerCore
     exchange: ServerExchange
     stream_after: float | None
-    """Seconds after which it becomes a stream; None: at once where :attr:`is_resumable` says so."""
+    """Seconds after which the response becomes a stream; None: at once if ``is_resumable``."""
 
     @property
     def head(self) -> RequestHead | None:
         return self.exchange.head
 
     def start(self) -> None:
-        """Begin to wait for the answer; it becomes a stream when that takes long."""
+        """Wait for the result, and open the stream at once or after a while."""
         self.exchange.responder = self
         if self.stream_after == 0:
             self.open()
@@ -50,12 +50,12 @@ class HttpResponder(ABC):
     @property
     @abstractmethod
     def is_resumable(self) -> bool:
-        """Whether a client can resume the stream before it has read a message."""
+        """True if a client can resume the stream before it has read a message."""
 
     @abstractmethod
     def open(self) -> Any:
-        """Turn the answer into an event stream, if it is not one yet."""
+        """Turn the response into an event stream, if it is not one yet."""
 
     @abstractmethod
     def peer_gone(self) -> None:
-        """The connection of the POST broke."""
+        """Handle the loss of the connection that carried the POST."""

@@ -1,9 +1,9 @@
-"""What a request must be to be read at all: the rows that are the same for every revision.
+"""The validators of an HTTP request that are the same for every revision.
 
-The rows are tried from top to bottom and the first that applies decides, so their order *is* the
-behaviour. Each row is one small function that raises the refusal it stands for. They need only the
-head, and are tried as soon as it has arrived, before a body is read. What comes after them belongs
-to an era: :mod:`.legacy.session_validation`, :mod:`.modern.era`.
+A validator is a function that raises the refusal for one broken rule. They run in the order of
+their table, and the first that raises decides, so the order matters to clients. They need only the
+head, and run as soon as it has arrived, before the body is read. The validators of an era follow:
+``legacy.session_validation`` and ``modern.era``.
 
 Source: 2025-03-26 to 2026-07-28 basic/transports: Streamable HTTP.
 """
@@ -27,40 +27,40 @@ from . import refusals
 
 @attrs.frozen(kw_only=True)
 class Endpoint:
-    """What a server offers at which path, as far as the ladder has to know."""
+    """The paths and settings of a server that the validators need."""
 
     path: bytes
     versions: tuple[str, ...]
-    """Those that are served, oldest first."""
+    """The versions that are served, oldest first."""
     sessions: bool
-    """Clients get a session; without, every request stands alone."""
+    """True if clients of the handshake revisions get a session."""
     standalone_streams: bool
-    """GET gives a standalone stream."""
+    """True if GET opens a standalone stream."""
     policy: SecurityPolicy
     limits: Limits
     sse_path: bytes | None = None
-    """Where the stream of HTTP+SSE is opened; None: that transport is not served."""
+    """The path of the event stream of HTTP+SSE; None if that transport is not served."""
 
     @property
     def handshake_versions(self) -> tuple[str, ...]:
-        """Those of the versions that open with ``initialize``."""
+        """The versions that open with ``initialize``, oldest first."""
         return of_era(self.versions, Era.LEGACY)
 
     @property
     def shares_path(self) -> bool:
-        """Whether HTTP+SSE is served on the MCP path itself."""
+        """True if HTTP+SSE is served on the MCP path itself."""
         return self.sse_path == self.path.rstrip(b"/")
 
     @property
     def messages_path(self) -> bytes:
-        """Where HTTP+SSE takes messages: beside its stream, or on the MCP path."""
+        """The path for the messages of HTTP+SSE: beside its stream, or the MCP path."""
         assert self.sse_path is not None
         return self.path if self.shares_path else self.sse_path.rpartition(b"/")[0] + b"/messages"
 
 
 @attrs.define
 class RequestContext:
-    """One request on its way down the ladder."""
+    """An HTTP request for the validators."""
 
     endpoint: Endpoint
     head: RequestHead
@@ -76,7 +76,10 @@ def validate_path(asked: RequestContext) -> None:
 
 
 def validate_host_and_origin(asked: RequestContext) -> None:
-    """Source: 2025-11-25 basic/transports: Security Warning."""
+    """Refuse a ``Host`` or ``Origin`` that the policy does not allow.
+
+    Source: 2025-11-25 basic/transports: Security Warning.
+    """
     if not asked.endpoint.policy.allows_host(request_host(asked.head)):
         raise refusals.BAD_HOST()
     if not asked.endpoint.policy.allows_origin(headers.single(asked.head.values(b"origin"))):
@@ -84,7 +87,7 @@ def validate_host_and_origin(asked: RequestContext) -> None:
 
 
 def validate_content_length(asked: RequestContext) -> None:
-    """A body that says it is too large is not even read."""
+    """Refuse a body whose announced length is over the limit, before any of it is read."""
     length = (asked.head.values(b"content-length") or (b"0",))[0]
     limit = asked.endpoint.limits.request_bytes
     if not length.isdigit() or len(length) > 18 or int(length) > limit:
@@ -92,9 +95,10 @@ def validate_content_length(asked: RequestContext) -> None:
 
 
 def validate_http_method(asked: RequestContext) -> None:
-    """Source: 2025-03-26 basic/transports: POST and GET on one endpoint, DELETE ends sessions.
+    """Refuse HTTP methods that MCP does not use at the revisions that are served.
 
-    GET and DELETE belong to the handshake revisions: 2026-07-28 basic/transports: POST only.
+    Source: 2025-03-26 basic/transports: POST and GET on one endpoint, DELETE ends sessions;
+    2026-07-28 basic/transports: POST only.
     """
     if asked.head.method not in (b"POST", b"GET", b"DELETE"):
         raise refusals.method_not_allowed(b"POST, GET, DELETE", "MCP uses POST, GET and DELETE")
@@ -103,7 +107,7 @@ def validate_http_method(asked: RequestContext) -> None:
 
 
 def validate_accept(asked: RequestContext) -> None:
-    """The client lists both media types; wildcards count, as everywhere in HTTP.
+    """Refuse a POST whose ``Accept`` excludes JSON or event streams. Wildcards include both.
 
     Source: 2025-03-26 basic/transports: Sending Messages to the Server.
     """
@@ -115,28 +119,28 @@ def validate_accept(asked: RequestContext) -> None:
 
 
 def validate_content_type(asked: RequestContext) -> None:
-    """Parameters such as ``charset=utf-8`` are fine."""
+    """Refuse a body that is not declared as JSON. Parameters of the type are ignored."""
     if headers.media_type(asked.head.values(b"content-type")) != headers.JSON:
         raise refusals.NOT_JSON()
 
 
 COMMON: tuple[Validator, ...] = (validate_host_and_origin, validate_content_length)
-"""The rows that every path and transport has."""
+"""The validators of every path and transport."""
 
 MCP_PATH: tuple[Validator, ...] = (validate_path, *COMMON, validate_http_method)
 POST: tuple[Validator, ...] = (validate_accept, validate_content_type)
 
 
 def check_common(asked: RequestContext) -> None:
-    """Go down the rows that any request has. Raises RemoteProtocolError: the refusal."""
+    """Run the validators of every HTTP request. Raises RemoteProtocolError for a refusal."""
     for row in COMMON:
         row(asked)
 
 
 def check_mcp_path(asked: RequestContext) -> None:
-    """Go down the rows of the MCP path, which say nothing of GET and DELETE yet.
+    """Run the validators of the MCP path. Those that need a session come later.
 
-    Raises as :func:`check_common`.
+    Raises RemoteProtocolError for a refusal.
     """
     for row in MCP_PATH:
         row(asked)
