@@ -1,17 +1,16 @@
 """The exceptions of the protocol core.
 
-There are two families, and which one is raised tells who has to act:
+There are two families:
 
-* :class:`ProtocolError`: a *rule* was broken. :class:`LocalProtocolError` means that our own side
-  (the code that calls this library) asked for something the protocol does not allow; nothing was
-  changed and the object stays usable. :class:`RemoteProtocolError` means that the peer sent
-  something unacceptable; it carries the answer that the peer should get.
-* :class:`CallError`: a *request* ended without a result. The client machine hands one of its
-  subclasses to the application for every request that does not succeed; adapters raise it
-  unchanged.
+* :class:`ProtocolError`: a *rule* was broken. :class:`LocalProtocolError` means that the code that
+  calls this library requested something the protocol does not allow; nothing has changed and the
+  object stays usable. :class:`RemoteProtocolError` means that the peer sent something invalid; it
+  carries the response for the peer.
+* :class:`CallError`: a *request* ended without a result. The client machine reports one of its
+  subclasses for every request that does not succeed; adapters raise it unchanged.
 
-Machines never raise for what a peer sent: they answer, and report an event. Codecs do raise
-:class:`RemoteProtocolError`, because a codec has nobody to report to.
+Machines never raise for input of a peer: they respond, and report an event. Codecs do raise
+:class:`RemoteProtocolError`, because they have no events.
 """
 
 from __future__ import annotations
@@ -41,17 +40,17 @@ class ProtocolError(Exception):
 
 
 class LocalProtocolError(ProtocolError):
-    """Our side asked for something that the protocol or the current state forbids.
+    """The caller requested something that the protocol or the current state forbids.
 
-    Raised before anything is changed: the machine is in the state it was in, and stays usable.
+    It is raised before anything changes: the machine stays in its state, and usable.
     """
 
 
 def check_type(kind: type[Any] | tuple[type[Any], ...], **given: object) -> None:
-    """Raises LocalProtocolError, which names the argument, for one that is of another kind.
+    """Raise LocalProtocolError for the first argument of another type, with its name.
 
-    True and False are no numbers. For constructors and commands, where mistakes are made; what
-    comes often is looked at only when it could not be used.
+    True and False are not numbers here. This is for constructors and commands; values that arrive
+    often are checked only when their use fails.
     """
     for name, value in given.items():
         kinds = kind if isinstance(kind, tuple) else (kind,)
@@ -61,12 +60,12 @@ def check_type(kind: type[Any] | tuple[type[Any], ...], **given: object) -> None
 
 
 def instance_of_type(kind: type[Any] | tuple[type[Any], ...]) -> Callable[[Any, Any, Any], None]:
-    """The same as a validator of ``attrs``."""
+    """Return a validator of ``attrs`` that calls :func:`check_type`."""
     return lambda instance, attribute, value: check_type(kind, **{attribute.name: value})
 
 
 def check_positive_seconds(*durations: float) -> None:
-    """Raises LocalProtocolError for a duration that is not above zero; infinity is one."""
+    """Raise LocalProtocolError for a duration that is not above zero; infinity is allowed."""
     for seconds in durations:
         try:
             is_duration = seconds > 0
@@ -79,7 +78,7 @@ def check_positive_seconds(*durations: float) -> None:
 
 
 def check_delay(**delays: float | None) -> None:
-    """Raises LocalProtocolError for a delay below zero, or of another kind; None is taken."""
+    """Raise LocalProtocolError for a delay below zero or of another type; None is allowed."""
     for name, seconds in delays.items():
         if seconds is None:
             continue
@@ -116,12 +115,12 @@ class RemoteProtocolError(ProtocolError):
 
     Attributes:
         reason: a short stable word that programs can match, e.g. ``"duplicate_name"``.
-        http_status: the HTTP status that fits, where there is an HTTP answer to give.
-        jsonrpc_code: the JSON-RPC error code that fits.
-        request_id: the id of the offending message when it could be read, else None.
-        is_request: the offending message was meant as a request, so its id is one of the peer's.
+        http_status: the status of the HTTP response, if there is one to send.
+        jsonrpc_code: the code of the JSON-RPC error.
+        request_id: the id of the invalid message; None if it could not be read.
+        is_request: True if the invalid message was meant as a request, so its id is the peer's.
         data: further members for ``error.data`` beside ``reason``.
-        headers: further HTTP headers that the answer must have, such as ``Allow``.
+        headers: further headers that the HTTP response must have, such as ``Allow``.
     """
 
     def __init__(
@@ -147,7 +146,7 @@ class RemoteProtocolError(ProtocolError):
 
     @property
     def reply(self) -> ErrorResponse:
-        """The JSON-RPC error to answer with; its ``data.reason`` is :attr:`reason`."""
+        """The error response for the peer; its ``data.reason`` is :attr:`reason`."""
         return ErrorResponse(
             self.request_id, self.jsonrpc_code, self.message, {"reason": self.reason, **self.data}
         )
@@ -156,12 +155,12 @@ class RemoteProtocolError(ProtocolError):
 class CallError(Exception):
     """A request ended without a result. Always one of the subclasses below.
 
-    Its text is one that can be shown on a terminal: control characters of the peer are escaped.
+    Its text can be shown on a terminal: control characters of the peer are escaped.
 
     Attributes:
         method: the JSON-RPC method of the request.
         request_id: its JSON-RPC id.
-        attempts: how the attempts before this one failed, in order; empty where there were none.
+        attempts: the errors of the attempts before this one, in order; empty if there were none.
 
     Args:
         lines: further lines of the text; ``message`` is one line.
@@ -182,7 +181,7 @@ class CallError(Exception):
         self.request_id = request_id
 
     def note_attempts(self, attempts: Sequence[CallError]) -> None:
-        """Name the attempts that failed before this one: in :attr:`attempts`, and in the text."""
+        """Add the errors of earlier attempts to :attr:`attempts` and to the text."""
         self.attempts = tuple(attempts)
         text, counted = str(self), Counter(map(str, attempts))
         if list(counted) == [text]:
@@ -194,15 +193,16 @@ class CallError(Exception):
 
 
 class JsonRpcError(CallError):
-    """The peer answered with a JSON-RPC error; also what a handler raises to answer with one.
+    """The peer sent an error response. A handler raises it to send one.
 
     Attributes:
         code: the JSON-RPC error code, an integer.
-        message: the peer's one-sentence description, as it came.
-        data: whatever JSON value came with it, or None.
-        http_status: the HTTP status that came with it where that was no success, else None.
+        message: the peer's one-sentence description, as received.
+        data: the JSON value of ``error.data``, or None.
+        http_status: the status of the HTTP response if it was not a success, else None.
 
-    Raises LocalProtocolError for a code that is no integer, or a message that is no string.
+    Raises:
+        LocalProtocolError: ``code`` is not an integer, or ``message`` is not a string.
     """
 
     def __init__(
@@ -225,10 +225,10 @@ class JsonRpcError(CallError):
 
 
 class RequestTimeout(CallError):
-    """No answer arrived in time. The peer was told that the request is cancelled.
+    """No response arrived in time. The peer was sent a cancellation.
 
     Attributes:
-        seconds: how long we waited since the request was made.
+        seconds: the time since the request was made.
     """
 
     def __init__(
@@ -245,14 +245,14 @@ class RequestTimeout(CallError):
 
 
 class RequestCancelled(CallError):
-    """The request was cancelled on our side before it was answered."""
+    """The request was cancelled on this side before its response arrived."""
 
 
 class Disconnected(CallError):
-    """The connection that would have carried the answer is gone for good: the outcome is unknown.
+    """The connection was lost before the response arrived, and the outcome is unknown.
 
-    The request may or may not have been executed. It is never repeated without the caller's consent
-    (``idempotent=True``).
+    The server may have run the request or not. Find out whether it took effect before you repeat
+    it. If repeating does no harm, pass ``idempotent=True`` and the client repeats it for you.
     """
 
 
@@ -262,8 +262,8 @@ class ProcessEnded(CallError):
     Attributes:
         status: its exit status, the negative number of the signal that ended it, or None.
         log: the last lines of its standard error.
-        output: the last lines of its standard output that are no messages. A command that is no MCP
-            server says there what it is.
+        output: the last lines of its standard output that are not messages. They help if the
+            command is not an MCP server.
     """
 
     def __init__(
@@ -281,18 +281,18 @@ class ProcessEnded(CallError):
 
 
 def describe_noise(lines: Iterable[str]) -> tuple[str, ...]:
-    """Lines of a process that are no messages, as the texts of exceptions show them."""
+    """Return lines of a process that are not messages, as the texts of exceptions show them."""
     return tuple(f"(stdout, not an MCP message) {line}" for line in lines)
 
 
 class SessionLost(CallError):
-    """The server no longer knows the session (HTTP 404).
+    """The server has discarded the session (HTTP 404).
 
-    A request that was answered so was not executed. One that was running before, and whose stream
-    the server does not know any more, may have been executed or not.
+    The server did not run the request that it refused in this way. If it accepted the request
+    before, and refused to resume its stream, it may have run the request or not.
 
-    The client opens a new session by itself; the request can be made again there. As the error of a
-    client that is closed: the server has forgotten one session after the other.
+    The client opens a new session by itself, in which you can repeat the request. If this error
+    closed the client, the server has discarded several sessions in a row.
     """
 
 
@@ -302,11 +302,11 @@ class RequestRefused(CallError):
     Attributes:
         status: the HTTP status.
         http_method: the HTTP method, e.g. ``"POST"``.
-        url: the URL that was asked, whole; the text of the exception shows it without its query.
-        reason: ``error.data.reason`` of the server's answer when it has one, else None.
-        challenges: the values of its ``WWW-Authenticate`` headers, as they came: which credentials
-            it wants with a status of 401, or with 403 which more of them.
-        body: the first bytes of the answer, for diagnosis.
+        url: the complete URL; the text of the exception shows it without its query.
+        reason: ``error.data.reason`` of the response body if it has one, else None.
+        challenges: the values of the ``WWW-Authenticate`` headers, as received. They name the
+            credentials that the server requires (401), or the further ones (403).
+        body: the first bytes of the HTTP response's body, for diagnosis.
     """
 
     def __init__(
@@ -339,7 +339,7 @@ class NegotiationFailed(CallError):
     """Client and server have no protocol revision, or no transport, in common.
 
     Attributes:
-        attempts: what was tried, in order, and how it failed; empty where it was one thing only.
+        attempts: the error of each attempt, in order; empty if there was only one.
     """
 
     def __init__(
@@ -356,10 +356,10 @@ class NegotiationFailed(CallError):
 
 
 def error_response(request_id: RequestId, error: Exception) -> ErrorResponse:
-    """The answer to a request whose handler raised.
+    """Return the error response for a request whose handler raised ``error``.
 
-    A JsonRpcError is sent as it is. Anything else becomes "Internal error" and shows nothing of
-    itself: what went wrong inside is not for the peer.
+    A JsonRpcError is sent as it is. Any other exception becomes "Internal error", code -32603,
+    without its text, which could contain secrets.
     """
     if isinstance(error, JsonRpcError):
         return ErrorResponse(request_id, error.code, error.message, error.data)

@@ -1,13 +1,13 @@
-"""Asking the client for input: what a handler returns instead of a result, and how it goes on.
+"""Input requests: what a handler returns to get input from the client before its result.
 
-A handler that needs an answer of the user (elicitation), of the client's model (sampling) or of the
-client (roots) returns :class:`InputRequired`, and is done. When the answers are there the handler
-is entered again, with the answers and with what it saved: that is its next turn.
+A handler that needs input from the user (elicitation), the client's model (sampling) or the client
+(roots) returns :class:`InputRequired`. When the input responses have arrived, the server calls the
+handler again, with them and with the state that it saved. That is one round.
 
-How that travels depends on the revision. At the stateless ones the questions are the result, and
-the client makes the request again with the answers. In between nothing is held anywhere: what the
-handler saved travels with the client, sealed, so any instance of the server can go on. At the older
-ones the questions are requests of the server, and the request of the client stays open.
+The messages depend on the revision. At 2026-07-28 the input requests are the result, and the client
+repeats its request with the input responses. The server keeps nothing in between: the saved state
+travels with the client, signed, so any instance of the server can continue. At the handshake
+revisions the input requests are server requests, and the request of the client stays open.
 
 Source: 2026-07-28 basic/utilities: multi round-trip requests; SEP-2322.
 """
@@ -43,9 +43,10 @@ ROUND_PARAMS = (INPUT_RESPONSES, REQUEST_STATE)
 
 @attrs.frozen
 class InputRequest:
-    """A question: ``elicitation/create``, ``sampling/createMessage`` or ``roots/list``.
+    """An input request: ``elicitation/create``, ``sampling/createMessage`` or ``roots/list``.
 
-    Raises LocalProtocolError for a method that is no string, or params that are no object.
+    Raises:
+        LocalProtocolError: ``method`` is not a string, or ``params`` are not an object.
     """
 
     method: str
@@ -57,14 +58,16 @@ class InputRequest:
 
 @attrs.frozen
 class InputRequired:
-    """What a handler returns that cannot go on without answers.
+    """The return value of a handler that needs input before it can continue.
 
     Attributes:
-        requests: the questions, by names of the handler's choice.
-        state: any JSON value; the handler finds it again when it is entered with the answers. It
-            may travel with the client: nobody can change it, but do not put secrets into it.
+        requests: the input requests, by names that the handler chooses.
+        state: any JSON value; the next call of the handler gets it with the input responses. At
+            2026-07-28 it travels with the client, signed but not encrypted: do not put secrets
+            into it.
 
-    Raises LocalProtocolError for requests of another kind.
+    Raises:
+        LocalProtocolError: ``requests`` is not a mapping to InputRequest.
     """
 
     requests: Mapping[str, InputRequest] = attrs.field(factory=dict[str, InputRequest])
@@ -78,10 +81,10 @@ class InputRequired:
 
 @attrs.frozen(eq=False)
 class InputResponses(Mapping[str, Any]):
-    """What the client has answered, by the names of the questions.
+    """The input responses of the client, by the names of the input requests.
 
-    To get one that is an error raises that error, JsonRpcError: a handler that does not care ends
-    its call with it. At the stateless revisions there are none, for the client ends the call.
+    Looking up an error response raises it as JsonRpcError, which ends the call unless the handler
+    catches it. At 2026-07-28 there are no error responses: the client ends the call instead.
     """
 
     _answers: Mapping[str, Response | ErrorResponse]
@@ -101,16 +104,16 @@ class InputResponses(Mapping[str, Any]):
 
 @attrs.frozen
 class HandlerInput:
-    """With what a handler is entered."""
+    """The input of a round: what a call of the handler gets beside the request."""
 
     input_responses: Mapping[str, Any] = MappingProxyType({})
-    """The results that the client gives, by the names of the questions; see :class:`Answers`."""
+    """The client's results by the names of the input requests; see :class:`InputResponses`."""
     state: Any = None
-    """What the handler saved."""
+    """The state that the handler saved."""
 
 
 FIRST_INPUT = HandlerInput()
-"""With what any handler is entered the first time."""
+"""The input of the first call of a handler."""
 
 
 def _is_key(key: object) -> bool:
@@ -119,20 +122,24 @@ def _is_key(key: object) -> bool:
 
 @attrs.frozen(kw_only=True)
 class StateSigner:
-    """Seals what travels with the client, so that nobody else can use or change it.
+    """Signs the state that travels with the client, so that no client can change it.
 
-    A seal binds the state to who asks and to the request (method and parameters), and expires.
+    The signature binds the state to the principal and to the request (method and parameters), and
+    expires. It does not encrypt.
 
     Attributes:
         keys: secrets of at least 16 bytes, the same in all instances of a server. The first one
-            seals; all of them are recognised, so that keys can be changed.
-        clock: seconds since 1970, e.g. ``time.time``: instances have to agree on it.
+            signs; all of them verify, so that keys can be rotated.
+        clock: returns seconds since 1970, e.g. ``time.time``; the clocks of all instances must
+            agree.
         lifetime: seconds after which a state is refused.
-        claim_once: is asked with the name of a state that has come back whether that is for the
-            first time; it remembers names for ``lifetime`` seconds, for all instances. None: a
-            state may be used until it expires, so that a request that got lost can be made again.
+        claim_once: is called with the name of a returned state. It must return True the first time
+            and False after that, and keep names for ``lifetime`` seconds, for all instances. None:
+            a state can be used until it expires, so that a lost request can be repeated.
 
-    Raises LocalProtocolError for keys that are of no use, and for a lifetime not above zero.
+    Raises:
+        LocalProtocolError: ``keys`` is empty, a key is not bytes or shorter than 16 bytes, or
+            ``lifetime`` is not above zero.
     """
 
     keys: tuple[bytes, ...] = attrs.field(repr=False)
@@ -146,13 +153,13 @@ class StateSigner:
         check_positive_seconds(self.lifetime)
 
     def sign(self, state: Any, principal: str, method: str, params: Params, *, name: str) -> str:
-        """Seal a state, under a name of its own. Raises LocalProtocolError if it is not JSON."""
+        """Return ``state`` signed, under a unique name. LocalProtocolError if it is not JSON."""
         content = json.encode([self.clock() + self.lifetime, name, state])
         tag = _tag(self.keys[0], content, principal, method, params)
         return base64.urlsafe_b64encode(tag + content).decode()
 
     def verify(self, sealed: str, principal: str, method: str, params: Params) -> Any:
-        """The state. Raises RemoteProtocolError for one that cannot be used, or no longer."""
+        """Return the state. Raises RemoteProtocolError if it is forged, expired or used before."""
         try:
             raw = base64.b64decode(sealed.encode(), b"-_", validate=True)
         except (binascii.Error, ValueError):

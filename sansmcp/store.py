@@ -1,14 +1,12 @@
-"""What a store keeps: logs.
+"""Stores keep logs.
 
-A *stream* is the ordered log of what the server has to say about one client request, or about
-nothing in particular (a standalone stream). HTTP responses only read it. Whatever else the
-instances of one server have to know of each other is a log, too: the answers to the questions of a
-handler, and that a session exists.
+A *stream* is the ordered log of the server's messages about one client request, or about none (a
+standalone stream). HTTP responses only read it. Everything else that the instances of one server
+share is also a log: the responses to server requests, and the existence of a session.
 
-The core mints the sequence numbers, so a store is a dumb thing: it appends, reads in pages and
-forgets. One promise is all it takes for several instances to agree: of two who append the same
-number to a log, only one succeeds. A store is reached by effects (:mod:`sansmcp.effects`), never
-called by the core.
+The core assigns the sequence numbers. A store only appends, reads in pages and deletes. For several
+instances to agree it must keep one promise: if two append the same number to a log, only one
+succeeds. The core never calls a store; it emits effects (:mod:`sansmcp.effects`).
 """
 
 from __future__ import annotations
@@ -23,10 +21,10 @@ from .types import elide, redact
 
 @attrs.frozen(cache_hash=True)
 class StreamKey:
-    """The name of a log. Session and principal are part of it: nobody reads what is another's.
+    """The name of a log. It includes session and principal, so that no client reads another's log.
 
     Attributes:
-        principal: who is served; empty without authentication.
+        principal: the authenticated user; empty without authentication.
         session: the session id; empty without sessions.
         stream: the stream's own unguessable token.
     """
@@ -37,22 +35,22 @@ class StreamKey:
 
 
 class EntryKind(enum.Enum):
-    """What an entry is to those who read the log; the values are for stores that write them."""
+    """The meaning of an entry for the readers of its log. A store can save the values."""
 
     MESSAGE = "message"
     BUFFER_INPUT = "buffer_input"
-    """The client shall keep its answers until it is told to send them (SEP-1858)."""
+    """The client must keep its input responses until they are requested (SEP-1858)."""
     INPUT_REQUIRED = "input_required"
-    """It shall send them now. The data is not for the client: it is what the handler needs to be
-    entered again.
+    """The client must send them now. The data is not sent to it: it is what the server needs to
+    call the handler again.
     """
     TURN = "turn"
-    """The same, where the client is not told."""
+    """The same, without a message to the client."""
     OPENED = "opened"
-    """The client has been told an id of this log, before any message: so all instances know it."""
+    """The client has an event id of this log, before any message; all instances read that here."""
     KEPT = "kept"
-    """Nothing was said for a while, and the stream goes on. The data, a decimal number, names the
-    last entry before it that was of another kind: whoever has read that misses nothing.
+    """No message was sent for some time, and the stream continues. The data, a decimal number, is
+    the number of the last entry of another kind: a reader that has it has missed no message.
     """
 
 
@@ -61,10 +59,10 @@ class Entry:
     """One entry of a log.
 
     Attributes:
-        seq: its place, counted from 1 without gaps.
-        data: the encoded JSON-RPC message, or what the kind says.
-        final: nothing follows: the request of this stream is answered.
-        kind: what it is.
+        seq: its sequence number, counted from 1 without gaps.
+        data: the encoded JSON-RPC message, or what ``kind`` defines.
+        final: True for the last entry: the response to the request of this stream.
+        kind: the meaning of the entry.
     """
 
     seq: int
@@ -74,7 +72,7 @@ class Entry:
 
     @property
     def waits(self) -> bool:
-        """Whether what follows is up to the client, who has been asked for input."""
+        """True if the log continues only after the client has sent input responses."""
         return self.kind in (EntryKind.TURN, EntryKind.INPUT_REQUIRED)
 
 
@@ -83,8 +81,8 @@ class Page:
     """A piece of a log.
 
     Attributes:
-        entries: what follows the place that was asked for, in order; possibly not all of it.
-        last: the last entry of the log; a store may leave its data out.
+        entries: entries after the requested number, in order; not necessarily all of them.
+        last: the last entry of the log; a store can leave its data empty.
     """
 
     entries: tuple[Entry, ...]
@@ -93,50 +91,52 @@ class Page:
 
 @runtime_checkable
 class Store(Protocol):
-    """A store that works at once: :class:`~sansmcp.memory_store.MemoryStore` and its like.
+    """A synchronous store, such as :class:`~sansmcp.memory_store.MemoryStore`.
 
-    The methods are plain functions: what they return is used as it is, and never awaited.
+    The methods are plain functions. Their results are used as they are, and never awaited.
 
-    ``now`` is in seconds, on the clock of the machine; it only serves to let old entries go. A
-    clock that jumps forward must not empty the store of what is in use: count a jump as at most a
-    third of ``max_stored_age``.
+    ``now`` is in seconds, on the machine's clock, and serves only to discard old entries. Count a
+    jump of that clock as at most a third of ``max_stored_age``, so that it does not discard entries
+    in use; :func:`aged` does that.
 
-    A store that is full lets the oldest entries of the principal go that uses most of it, and
+    If the store is full, it discards the oldest entries of the principal that uses most of it, and
     within that principal those of the session that uses most.
 
-    A store may have two more attributes:
+    A store can have two more attributes:
 
-    * ``is_durable``, a bool: what it keeps outlives the process. Adapters then set ``shared_store``
-      by default, so that sessions outlive the process, too. Without the attribute a store is taken
-      for one that ends with its process.
-    * ``secret``, 32 random bytes, the same for all who use what is stored: the adapters' default
-      key of the seal.
+    * ``is_durable``, a bool: True if its content outlives the process. Adapters then set
+      ``shared_store`` by default, so that sessions also outlive the process. Without the attribute
+      it counts as False.
+    * ``secret``, 32 random bytes, the same in all processes that share the content: the adapters'
+      default key of the StateSigner.
     """
 
     def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> bool:
-        """Add entries to the end of a log, all or none of them, and create it if need be.
+        """Append entries to a log, all or none of them. Create the log if it does not exist.
 
-        Returns False, and adds nothing, where the first of them is not the next of a log that there
-        is: somebody else was faster.
+        Returns:
+            False, with nothing appended, if the log exists and the first entry is not its next:
+            another instance has appended it.
         """
         ...
 
     def read(self, key: StreamKey, after: int, *, limit: int, max_bytes: int) -> Page | None:
-        """What follows ``after``, or None where there is no such log.
+        """Return the entries that follow number ``after``, or None if the log does not exist.
 
-        At most ``limit`` entries, and ``max_bytes`` unless the first alone has more.
+        Return at most ``limit`` entries and ``max_bytes`` bytes of data; the first entry may be
+        larger.
         """
 
     def drop(self, principal: str, session: str) -> None:
-        """Forget all logs of a session."""
+        """Delete all logs of a session."""
 
 
 def aged(before: float | None, now: float, max_stored_age: float) -> float:
     """Return how many seconds older stored entries have become since the clock said ``before``.
 
-    That is at most a third of ``max_stored_age``, and never below zero: a clock that is put forward
-    by an hour does not take along what is in use, and one that is put back does not keep it for
-    ever.
+    The result is at most a third of ``max_stored_age``, and never below zero. So a clock that is
+    put forward by an hour does not discard entries in use, and one that is put back does not keep
+    entries for ever.
     """
     if before is None:
         return 0.0
