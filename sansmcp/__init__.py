@@ -1,26 +1,27 @@
-"""The Model Context Protocol's wire, as a pure state machine: bytes in, events out.
+"""The Model Context Protocol as pure state machines: bytes in, events out.
 
-Nothing in this package does I/O, reads a clock or draws a random number. Adapters do; any other
-event loop or HTTP stack can embed the machines directly.
+This package does no I/O, reads no clock and draws no random number. Adapters do; any other event
+loop or HTTP stack can embed the machines directly.
 
 * To serve or call over a network, use an adapter: ``serve(app)`` and ``connect(url)`` of
   ``sansmcp_asyncio``, ``sansmcp_trio`` and ``sansmcp_blocking``; ``sansmcp_asgi`` and
-  ``sansmcp_wsgi`` for servers within web servers; ``sansmcp_httpx`` for clients. What can be set is
-  told by :class:`ClientOptions`, :class:`ServerOptions` and :class:`Limits`.
+  ``sansmcp_wsgi`` for servers within web servers; ``sansmcp_httpx`` for clients. The settings are
+  those of :class:`ClientOptions`, :class:`ServerOptions` and :class:`Limits`.
 * To embed, use :class:`Client` and :class:`Server` (HTTP message parts), or
   :class:`ClientConnection` and :class:`ServerConnection` (bytes of HTTP/1.1).
 * To parse, use the codecs alone: :class:`SseDecoder`, :func:`encode_event`, :func:`decode_message`,
   :func:`encode_message`, :class:`NdjsonDecoder`.
-* To route messages and not to open them, use :func:`decode_envelope`.
-* To test what is built on it, see :mod:`sansmcp.testing`.
+* To route messages without decoding their content, use :func:`decode_envelope`.
+* To test a program that uses it, see :mod:`sansmcp.testing`.
 
-The words of MCP: a *revision* is a dated version of it (:mod:`sansmcp.revisions`). A *request* is a
-message that wants an answer (:mod:`sansmcp.messages`). A *session* is what a server remembers of a
-client between its requests. A *stream* is all that a server says about one request, or about none
-(:mod:`sansmcp.store`); on HTTP it travels as server-sent *events*, which are not those that a
-machine tells an application (:mod:`sansmcp.events`). A client whose connection ends comes back
-after the time of ``retry``, with the *last event id*, and reads on. A *turn* is what a handler does
-until it needs input of the client (:mod:`sansmcp.input_required`).
+Terms: a *revision* is a dated version of MCP (:mod:`sansmcp.revisions`). A *request* is a message
+that requires a response (:mod:`sansmcp.messages`). A *session* is what ``initialize`` opens: the
+state that a server keeps of a client between its requests. A *stream* is the log of a server's
+messages about one request, or about none (:mod:`sansmcp.store`). HTTP carries it as server-sent
+*events*, which are not the events of a machine (:mod:`sansmcp.events`). A client that loses the
+connection of a stream reconnects after the ``retry`` time, with the *last event id*, to resume it.
+A *round* is one exchange of input requests and input responses within a call
+(:mod:`sansmcp.input_required`).
 """
 
 from typing import TYPE_CHECKING

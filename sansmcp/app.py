@@ -1,9 +1,8 @@
-"""The application: who we are, and which handler answers which method.
+"""The application of a server: its name, its capabilities, and the handler of each method.
 
-An :class:`App` is a table. It maps JSON-RPC methods to handlers and says what ``initialize`` tells
-the client. It has no idea of transports, and the core never calls a handler: adapters do, each in
-the manner of its world. Tools, schemas and decorators for them are the business of frameworks on
-top.
+An :class:`App` maps JSON-RPC methods to handlers and holds what ``initialize`` returns. It does not
+depend on transports. The core never calls a handler; adapters do. Tools, schemas and decorators
+belong to frameworks on top.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ Handler: TypeAlias = Callable[..., Any]
 An async function runs in the event loop of the adapter, a plain one in a thread; see
 :meth:`App.handler`.
 
-A result is JSON, of which any part may be a pydantic model; or :class:`~sansmcp.InputRequired`,
-where the client has to be asked first. Raising :class:`~sansmcp.errors.JsonRpcError` answers with
-that error; any other exception becomes "Internal error", code -32603, and is reported on the
-server's side only.
+A result is JSON, any part of which can be a pydantic model, or :class:`~sansmcp.InputRequired` if
+the handler needs input from the client first. A :class:`~sansmcp.errors.JsonRpcError` that it
+raises is sent to the client. Any other exception becomes "Internal error", code -32603, and is
+reported on the server only.
 """
 
 _H = TypeVar("_H", bound=Handler)
 
 CORE_METHODS = frozenset(("initialize", "ping", "server/discover", "subscriptions/listen"))
-"""Answered by the library; an application cannot take them."""
+"""The methods that the library handles; an application cannot register them."""
 
 _KNOWN_METHODS = (
     "completion/complete",
@@ -53,10 +52,10 @@ _KNOWN_METHODS = (
     "tools/call",
     "tools/list",
 )
-"""What clients ask an application for, at any revision and in the extensions of MCP."""
+"""The methods of MCP and its extensions that an application can handle, at any revision."""
 
 _ALIKE = 0.8
-"""From this ratio of :mod:`difflib` on, a method that is not known is taken for a typing error."""
+"""From this ratio of :mod:`difflib` on, an unknown method counts as a typing error."""
 
 _CAPABILITIES: Mapping[str, str] = {
     "tools/": "tools",
@@ -69,31 +68,33 @@ _CAPABILITIES: Mapping[str, str] = {
 
 @attrs.frozen(kw_only=True)
 class HandlerOptions:
-    """How a handler is run; the options of :meth:`App.handler`."""
+    """The options of a handler; see :meth:`App.handler`."""
 
     inline: bool = False
-    """Run the handler in the event loop, and not in a thread; true for every async function."""
+    """Run the handler in the event loop instead of a thread; True for every async function."""
     stream_after: float | None = None
-    """The server's setting of that name for the calls of this handler; None: as the server has it.
-    """
+    """Seconds before a call of this handler gets an event stream; None: the server's setting."""
 
 
 @attrs.define(eq=False)
 class App:
-    """An MCP server's application.
+    """The application of an MCP server: its name and its handlers.
 
     Args:
-        name, version: what the client is told about us (``serverInfo``).
+        name, version: the name and version of the server, sent to clients (``serverInfo``).
         instructions: a hint to the language model on how to use this server, or None.
         capabilities: capabilities beside those that follow from the handlers, e.g. ``{"tools":
-            {"listChanged": True}}``. A method's capability is declared by registering its handler;
-            with ``resources/read`` comes ``subscribe``, since the library answers subscriptions.
-            Say ``{"resources": {"subscribe": False}}`` if updates are never published.
-        input_schema: gives the input schema of a tool, or None for one that there is not; needed
-            only where schemas have ``x-mcp-header``, so that those headers can be checked.
-        anonymous: do not tell who we are where the protocol leaves that open (2026-07-28).
+            {"listChanged": True}}``. Registering a handler declares the capability of its method;
+            ``resources/read`` also declares ``subscribe``, because the library handles
+            subscriptions. Pass ``{"resources": {"subscribe": False}}`` if you never publish
+            updates.
+        input_schema: returns the input schema of a tool by its name, or None if there is no such
+            tool. Needed only if schemas have ``x-mcp-header``, so that those headers can be
+            checked.
+        anonymous: omit name and version if the protocol does not require them (2026-07-28).
 
-    Raises LocalProtocolError for arguments of another kind.
+    Raises:
+        LocalProtocolError: an argument is of another type.
     """
 
     name: str
@@ -121,16 +122,16 @@ class App:
 
         Args:
             method: a method of MCP, or one of your own, such as ``"com.example/reindex"``.
-            inline: run a plain function in the event loop, which saves the way to a thread and
-                back. It must not block: as long as it runs, the server does nothing else. It makes
-                no difference to async functions, and none where there is no event loop.
-            stream_after: seconds after which a call that is not answered gets an event stream; None
-                as the server's setting of that name has it, which :class:`sansmcp.ServerOptions`
-                explains.
+            inline: run a plain function in the event loop, which is faster than in a thread. It
+                must not block: while it runs, the server does nothing else. It has no effect on
+                async functions, nor without an event loop.
+            stream_after: seconds after which a call without a response gets an event stream; None
+                is the server's setting, see :class:`sansmcp.ServerOptions`.
 
-        Raises LocalProtocolError for methods that the library answers, for a second handler of one
-        method, for what looks like a misspelt method of MCP, for what is no method or no function,
-        and for a negative ``stream_after``.
+        Raises:
+            LocalProtocolError: the library handles ``method`` itself, it has a handler, it looks
+                like a misspelt method of MCP or is not a string, the handler is not callable, or
+                ``stream_after`` is negative.
         """
         if not isinstance(cast(object, method), str):  # the decorator was not called
             raise LocalProtocolError("Name the method: @app.handler('tools/call')")
@@ -153,12 +154,13 @@ class App:
         return register
 
     def fallback(self, handler: _H, *, inline: bool = False) -> _H:
-        """Decorate the handler of all requests whose method has no handler of its own.
+        """Decorate the handler of all requests whose method has no handler.
 
-        ``call.method`` tells which it is. Gateways pass such requests on. No capability follows
-        from a fallback, so declare those that it serves as ``capabilities``.
+        ``call.method`` is the method. Gateways use it to forward requests. A fallback declares no
+        capability, so pass those that it serves as ``capabilities``.
 
-        Raises LocalProtocolError for a second one, and for what is no function.
+        Raises:
+            LocalProtocolError: there is a fallback already, or ``handler`` is not callable.
         """
         if not callable(handler):
             raise LocalProtocolError(f"The fallback cannot be called: {handler!r}")
@@ -169,22 +171,22 @@ class App:
         return handler
 
     def handler_of(self, method: str) -> Handler | None:
-        """Return the function that answers a method; None if nothing does."""
+        """Return the handler of a method, or the fallback; None if there is none."""
         if method in self.handlers:
             return self.handlers[method]
         return None if is_reserved(method) else self._fallback
 
     def options_of(self, method: str) -> HandlerOptions:
-        """Return how the handler of a method is run."""
+        """Return the options of the handler of a method."""
         return self.options.get(method, self._fallback_options)
 
     @property
     def server_info(self) -> dict[str, Any]:
-        """Who we are, for the client."""
+        """The value of ``serverInfo``."""
         return {"name": self.name, "version": self.version}
 
     def declared_capabilities(self) -> dict[str, Any]:
-        """What we can do, for the client."""
+        """Return the capabilities of the handlers, updated with those that were passed."""
         declared: dict[str, Any] = {
             capability: {}
             for prefix, capability in _CAPABILITIES.items()
@@ -200,7 +202,7 @@ class App:
         return declared
 
     def initialize_result(self, version: str) -> dict[str, Any]:
-        """The result of ``initialize`` for a negotiated version."""
+        """Return the result of ``initialize`` for a negotiated version."""
         result: dict[str, Any] = {
             "protocolVersion": version,
             "capabilities": self.declared_capabilities(),
@@ -212,12 +214,12 @@ class App:
 
 
 def is_reserved(method: str) -> bool:
-    """Whether the library answers a method itself, so that no application can."""
+    """True if the library handles a method itself, so that an application cannot."""
     return method in CORE_METHODS or method.startswith("rpc.")
 
 
 def is_async(handler: Handler) -> bool:
-    """Whether a handler is an async function, or an object that is called like one."""
+    """True if a handler is an async function, or an object with an async ``__call__``."""
     while isinstance(handler, partial):
         handler = handler.func
     return iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)

@@ -1,7 +1,7 @@
-"""Who makes a request: what the application is told to find it out, and what it says.
+"""Authentication of HTTP requests by a function of the application.
 
-The machine asks by the effect :class:`~sansmcp.effects.Authenticate`; hosts call the application's
-function, an :data:`Authenticator`, and tell the machine what it returns.
+The machine emits the effect :class:`~sansmcp.effects.Authenticate`. The driver calls the
+application's function, an :data:`Authenticator`, and reports its result to the machine.
 """
 
 from __future__ import annotations
@@ -35,16 +35,18 @@ def _is_header(refusal: Refusal, attribute: attrs.Attribute[Any], challenge: obj
 
 @attrs.frozen
 class Refusal:
-    """What ``authenticate`` returns for a request that is not to be served.
+    """The return value of ``authenticate`` for a request that must not be served.
 
     Attributes:
-        status: the HTTP status: 401 where (other) credentials would help, 403 where not.
-        message: what the person at the other end is told.
-        challenge: the value of ``WWW-Authenticate``; with 401 it is ``Bearer`` if None.
-        reason: a short stable word for programs, ``data.reason`` of the JSON-RPC error; if None
-            ``"unauthorized"`` with 401, and ``"forbidden"`` otherwise.
+        status: the HTTP status: 401 if (other) credentials would help, 403 if not.
+        message: the text of the error, for the user of the client.
+        challenge: the value of ``WWW-Authenticate``; None is ``Bearer`` with 401, else none.
+        reason: a short stable word for programs, ``data.reason`` of the JSON-RPC error; None is
+            ``"unauthorized"`` with 401 and ``"forbidden"`` otherwise.
 
-    Raises LocalProtocolError for a status below 400, and for a challenge that cannot be sent.
+    Raises:
+        LocalProtocolError: ``status`` is not from 400 to 599, or ``challenge`` is not visible
+            ASCII.
     """
 
     status: int = attrs.field(default=_UNAUTHORIZED, validator=_refuses)
@@ -57,7 +59,7 @@ class Refusal:
 
 @attrs.frozen
 class PeerCredentials:
-    """The process at the other end of a Unix domain socket, as the kernel names it."""
+    """The process at the other end of a Unix domain socket, as the kernel reports it."""
 
     pid: int
     uid: int
@@ -66,18 +68,18 @@ class PeerCredentials:
 
 @attrs.frozen(kw_only=True)
 class ConnectionInfo:
-    """What a server knows of the connection that a request came on.
+    """The connection on which a request arrived.
 
     Attributes:
-        peer: address and port of the other end, which may be a proxy; None if it has none, as with
-            Unix domain sockets, or if the HTTP server does not tell.
-        is_tls: whether the connection is encrypted by TLS up to this server.
-        certificate: the client's certificate, verified, as :meth:`ssl.SSLSocket.getpeercert` gives
-            it: ``certificate["subject"]`` names the client. None if there is none.
-        credentials: of the process at the other end of a Unix domain socket, where the platform
-            tells; None otherwise.
-        environ: the scope of ASGI or the environ of WSGI, in which frameworks and middleware leave
-            what they have found out; empty where this library speaks HTTP itself.
+        peer: address and port of the other end, which might be a proxy. None if it has none, as
+            with Unix domain sockets, or if the HTTP server does not report them.
+        is_tls: True if the connection is encrypted by TLS up to this server.
+        certificate: the verified certificate of the client, as :meth:`ssl.SSLSocket.getpeercert`
+            returns it: ``certificate["subject"]`` names the client. None if there is none.
+        credentials: the process at the other end of a Unix domain socket, if the platform reports
+            it; else None.
+        environ: the scope of ASGI or the environ of WSGI, with the additions of frameworks and
+            middleware; empty if an adapter of this library reads the HTTP itself.
     """
 
     peer: tuple[str, int] | None = None
@@ -90,9 +92,9 @@ class ConnectionInfo:
 Authenticator: TypeAlias = Callable[
     [RequestHead, ConnectionInfo], str | Refusal | Awaitable[str | Refusal]
 ]
-"""Says who makes a request: returns the principal, a string that is not empty, or a Refusal.
+"""Authenticates a request: returns the principal, a non-empty string, or a Refusal.
 
-It is called once for each HTTP request, before anything else of it is looked at but ``Host``,
-``Origin`` and the size that it announces. A plain function may block: it runs in a thread, as a
-plain handler does. What it raises is logged, and the request is answered with status 500.
+It is called once for each HTTP request, after the checks of ``Host``, ``Origin`` and the announced
+size, and before all others. A plain function can block: it runs in a thread, as a plain handler
+does. If it raises, the exception is logged and the HTTP response has status 500.
 """

@@ -1,9 +1,9 @@
 """HTTP at the level of message parts: heads, pieces of body, ends.
 
-This is where foreign HTTP stacks plug in. What a request or a response says is a head; its body
-comes in pieces; it ends, or the peer is gone. The same parts go in and out, whether they come from
-a raw socket (:mod:`sansmcp.http11`), from ASGI or from an HTTP client library. An *exchange* is
-one request and its response.
+Other HTTP stacks connect here. An HTTP message is a head, any number of pieces of its body, and its
+end or the loss of the connection. These parts are the same for a raw socket
+(:mod:`sansmcp.http11`), for ASGI and for an HTTP client library. An *exchange* is one HTTP request
+and its HTTP response.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _HARMLESS_HEADERS = frozenset(
         b"x-accel-buffering",
     )
 )
-"""Those whose values a ``repr`` shows. Others may carry a credential under any name."""
+"""The headers whose values a ``repr`` shows. Any other might carry a credential."""
 
 
 def _show_headers(headers: Headers) -> str:
@@ -64,20 +64,19 @@ def _show_target(target: bytes) -> str:
 
 @attrs.frozen(kw_only=True)
 class RequestHead:
-    """The start of a request.
+    """The head of an HTTP request.
 
     Its ``repr`` shows the names of all headers, the values of those that are known to be harmless,
-    and the target without what may be a credential.
+    and the target with possible credentials removed.
 
     Attributes:
         method: e.g. ``b"POST"``.
         target: path and query, as on the request line, without ``root``.
         headers: name and value pairs, names in lower case.
-        principal: who the request comes from, as the host has authenticated it; empty where there
-            is no authentication. Sessions and stored streams belong to a principal and are hidden
-            from all others.
-        root: the path under which the server is mounted in a larger application, which clients have
-            to put in front of the paths that it knows; empty if it is not.
+        principal: the user that the driver has authenticated; empty without authentication.
+            Sessions and stored streams belong to a principal and are hidden from all others.
+        root: the path under which the server is mounted in a larger application, and which clients
+            put in front of its paths; empty if it is not mounted.
     """
 
     method: bytes
@@ -93,7 +92,7 @@ class RequestHead:
     )
 
     def values(self, name: bytes) -> Sequence[bytes]:
-        """The values of all headers of that (lower-case) name, in their order."""
+        """Return the values of all headers of a lower-case name, in their order."""
         return self._by_name.get(name, ())
 
     @property
@@ -102,7 +101,7 @@ class RequestHead:
         return self.target.partition(b"?")[0]
 
     def address_of(self, path: bytes) -> str:
-        """A path of the server as the client of this request has to ask for it."""
+        """Return a path of the server as clients must request it, with ``root`` in front."""
         return (self.root + path).decode()
 
 
@@ -140,7 +139,7 @@ class RequestHeaders(Mapping[str, str]):
 
 @attrs.frozen(kw_only=True)
 class ResponseHead:
-    """The start of a response: status and headers (names in lower case).
+    """The head of an HTTP response: status and headers (names in lower case).
 
     Its ``repr`` shows the values of those headers that are known to be harmless.
     """
@@ -151,7 +150,7 @@ class ResponseHead:
 
 @attrs.frozen
 class BodyData:
-    """A piece of a body, cut anywhere."""
+    """A piece of a body. Pieces can end anywhere."""
 
     data: bytes = attrs.field(repr=elide)
 
@@ -174,7 +173,7 @@ ResponsePart: TypeAlias = ResponseHead | BodyData | BodyEnd | ConnectionLost
 
 @attrs.frozen
 class Url:
-    """Where an HTTP request goes.
+    """The URL of an HTTP request.
 
     Attributes:
         scheme: ``"http"`` or ``"https"``.
@@ -206,11 +205,12 @@ class Url:
     @classmethod
     @lru_cache(maxsize=16)  # a client asks for the same one again and again
     def parse(cls, text: str) -> Url:
-        """Read ``http://host:port/path?query``.
+        """Parse ``http://host:port/path?query``.
 
-        Raises LocalProtocolError for another scheme, a missing host, a bad port, user names or
-        passwords (they would end up in logs), and for characters that do not belong into a URL.
-        The message shows neither credentials nor the query.
+        Raises:
+            LocalProtocolError: another scheme, a missing host, a bad port, a user name or password
+                (which would get into logs), or a character that URLs must not have. The message
+                shows neither credentials nor the query.
         """
         shown = hide_credentials(text)
         try:
@@ -236,7 +236,7 @@ class Url:
         return cls(parts.scheme, parts.hostname, port or _DEFAULT_PORTS[parts.scheme], target)
 
     def join(self, reference: str) -> Url:
-        """What a reference (of a ``Location`` header, say) means here; raises as :meth:`parse`."""
+        """Resolve a reference, such as a ``Location`` header. Raises as :meth:`parse` does."""
         try:
             text = urljoin(str(self), reference)
         except ValueError:
@@ -248,12 +248,12 @@ class Url:
 
     @property
     def shown(self) -> str:
-        """This URL for people and logs: without what may be a credential."""
+        """This URL for users and logs, with possible credentials removed."""
         return hide_secrets(self._text)
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """What has to be equal for two URLs to be of the same origin."""
+        """The origin: scheme, host and port."""
         return self.scheme, self.host, self.port
 
     def __str__(self) -> str:
@@ -265,7 +265,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def quoted_path(path: bytes) -> bytes:
-    """A path that an HTTP stack has decoded, as it stands on a request line.
+    """Encode a path that an HTTP stack has decoded, as on a request line.
 
     Source: RFC 3986 section 3.3.
     """
@@ -278,7 +278,7 @@ def _authority(url: Url) -> str:
 
 
 def request_host(head: RequestHead) -> bytes | None:
-    """The host (and port) that a request is for; None if it does not say, or not clearly."""
+    """Return the host (and port) of a request; None if it is missing or ambiguous."""
     if not head.target.startswith(b"/"):
         return None
     hosts = head.values(b"host")

@@ -1,9 +1,9 @@
-"""The four kinds of JSON-RPC message that MCP knows, as plain values.
+"""The four kinds of JSON-RPC message of MCP, as plain values.
 
 A message is a request (has ``id`` and ``method``), a notification (``method`` only), a response
 (``id`` and ``result``) or an error response (``error``, and ``id`` when the faulty request's id
-could be read). The classes say nothing about bytes; :mod:`sansmcp.codecs.jsonrpc` turns them into
-bytes and back. They are not frozen, since that more than doubles what it costs to make one.
+could be read). :mod:`sansmcp.codecs.jsonrpc` encodes and decodes them. They are not frozen, because
+that more than doubles the cost of creating one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Params: TypeAlias = Mapping[str, Any]
 
 @attrs.define
 class Request:
-    """A call that wants an answer. Source: every revision, basic: Requests."""
+    """A message that requires a response. Source: every revision, basic: Requests."""
 
     id: RequestId
     method: str
@@ -32,7 +32,7 @@ class Request:
 
 @attrs.define
 class Notification:
-    """A message that wants no answer. Source: every revision, basic: Notifications."""
+    """A message without a response. Source: every revision, basic: Notifications."""
 
     method: str
     params: Params | None = None
@@ -48,7 +48,7 @@ class Response:
 
 @attrs.define
 class ErrorResponse:
-    """The error that a request ended with; ``id`` is None where the request's was unreadable."""
+    """The error of a request; ``id`` is None if that of the request could not be read."""
 
     id: RequestId | None
     code: int

@@ -1,7 +1,7 @@
-"""What a server process on the other end of stdio can say, as parts.
+"""The parts that a driver reads from a server process on stdio.
 
-They go in where HTTP message parts go in: the host starts the process, reads from it, and feeds
-these to :meth:`sansmcp.Client.receive_process_part`.
+The driver starts the process, reads from it, and feeds these parts to
+:meth:`sansmcp.Client.receive_process_part`. They correspond to the parts of HTTP messages.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ProcessExited:
 
 @attrs.frozen
 class ProcessStartFailed:
-    """The process could not be started. ``reason``: for a person."""
+    """The process could not be started. ``reason`` is a text for the user."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""Small words that every layer uses: how a pull says "nothing", secrets that hide themselves."""
+"""Small types of all layers: idle results, eras, secrets, and text that is safe to show."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ else:
 
 
 class FastEnum(enum.Enum):
-    """A key of tables: found by what it is, which is quicker than by its name."""
+    """An enum for keys of tables. It hashes by identity, which is faster than by name."""
 
     __hash__ = object.__hash__
 
 
 class Idle(enum.Enum):
-    """What a ``next_...`` method returns when it has nothing to give."""
+    """The result of a ``next_...`` method that has nothing to return."""
 
     NEED_DATA = enum.auto()
-    """Nothing until the peer says more: read from it and feed what arrives, or wait for the next
+    """Nothing until more is received: read from the peer and feed the bytes, or wait for the next
     deadline.
     """
 
     PAUSED = enum.auto()
-    """Nothing until the application takes events: do not read from the peer before. This is
+    """Nothing until the application takes events. Do not read from the peer before; this is
     backpressure.
     """
 
@@ -45,37 +45,37 @@ STDIO = "stdio"
 
 
 class Era(FastEnum):
-    """The two ways in which MCP opens a conversation."""
+    """The two ways in which MCP opens a session or does without one."""
 
     LEGACY = "legacy"
     """2024-11-05 to 2025-11-25: a handshake (``initialize``), then sessions and streams."""
 
     MODERN = "modern"
-    """2026-07-28: no handshake, every request stands alone."""
+    """2026-07-28: no handshake; every request is complete in itself."""
 
 
 class Drivable(Protocol):
-    """What somebody drives: an exchange, or a pipe."""
+    """An object with a driver: a server exchange, or the pipe of stdio."""
 
     driver: Any
-    """For whoever drives it, to find its own things."""
+    """The driver's object for this exchange or pipe. The machine only stores it."""
 
     def wake(self) -> None:
-        """Let the driver pull again, if it has stopped."""
+        """Make the driver pull again if it has stopped."""
 
 
 @attrs.frozen(repr=False, eq=False)
 class Secret:
     """A string whose ``repr`` and ``str`` show its length only: session ids, cursors, tokens.
 
-    Comparison takes the same time wherever two values differ, so that it cannot be used to guess
-    one.
+    Comparison takes the same time wherever two values differ, so that its duration does not help to
+    guess one.
     """
 
     _value: str
 
     def reveal(self) -> str:
-        """The string itself, for the one place that puts it on the wire."""
+        """Return the string. Use it only to send it."""
         return self._value
 
     def __repr__(self) -> str:
@@ -93,14 +93,14 @@ class Secret:
 
 
 def assert_never(value: NoReturn) -> NoReturn:
-    """Stands where no value can come: type checkers complain when a case was forgotten."""
+    """Raise TypeError. Type checkers report a ``match`` that can reach this call."""
     raise TypeError(f"Nothing that is expected here: {elide(value)}")
 
 
 def elide(value: Any, limit: int = 75) -> str:
-    """``repr(value)`` cut to about ``limit`` characters: for payloads in events and effects.
+    """Return ``repr(value)`` cut to about ``limit`` characters, for payloads in events and effects.
 
-    Only the start of a long byte string is looked at, so the cost does not grow with the payload.
+    Only the start of a long byte string is read, so the cost does not grow with the payload.
     """
     if isinstance(value, bytes | bytearray | str) and len(value) > limit:
         return f"{value[:limit]!r}... ({len(value)} in all)"
@@ -109,7 +109,7 @@ def elide(value: Any, limit: int = 75) -> str:
 
 
 def redact(value: str | bytes | None) -> str:
-    """What stands for a secret string in a ``repr``: its length, never its content."""
+    """Return the text that replaces a secret string in a ``repr``: its length only."""
     return "None" if value is None else f"<secret of {len(value)} characters>"
 
 
@@ -135,7 +135,7 @@ _LONG_PART = re.compile(r"(?<=/)(?<!://)[^/]{20,}")
 
 
 def hide_secrets(url: str) -> str:
-    """A URL, or its path and query, for people and logs: without what may be a credential.
+    """Return a URL, or its path and query, for users and logs, with possible credentials removed.
 
     The query and the fragment become ``?...`` and ``#...``: API keys and the session token of
     HTTP+SSE travel there. So does, as ``...``, a part of the path that looks like a token: 20
@@ -151,5 +151,5 @@ def _hide_token(part: str) -> str:
 
 
 def hide_credentials(text: str) -> str:
-    """The same for what was meant as a URL and is none; its user and password are left out, too."""
+    """Do the same for a text that is not a valid URL; also remove its user and password."""
     return hide_secrets(_USER.sub(r"\1\2...@", text))
