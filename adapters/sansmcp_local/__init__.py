@@ -1,17 +1,16 @@
-"""What every adapter needs of the machine it runs on, and no event loop has to do with.
+"""The common parts of adapters that depend on no event loop.
 
-The real standard input and output (:class:`StandardStreams`), a server that is started
-(:class:`ServerProcess`, :class:`ChildProcess`, :func:`process_arguments`), its environment
-(:func:`environment_of`) and its process group (:func:`signal_group`), the file by which
-processes find a server (:class:`StateFile`), where a server listens (:func:`address_of`,
-:func:`listen`), machines with the randomness and the clock of this process (:func:`new_client`,
-:func:`client_parts`, :func:`new_server`, :func:`server_parts`), the settings of adapters
-(:class:`ConnectOptions`, :class:`DriverOptions`, :class:`ServeOptions`, :func:`explains`), what
-``serve()`` opens (:func:`serve_plan`), what connections of a server have to send (:func:`pull`),
-whether one of a client can be used again (:func:`is_readable`), what is known of one that was
-accepted (:func:`connection_info`), the options of sockets (:func:`set_options`), what the operator
-of a server should know (:func:`announce`, :func:`log_event`), bugs that cost a connection or a call
-(:func:`log_unexpected`), and when Ctrl-C interrupts those who block (:func:`ki_protected`).
+* Settings: :class:`ConnectOptions`, :class:`DriverOptions`, :class:`ServeOptions`, and
+  :func:`explains`, which shows them in ``help()``.
+* Machines with the randomness and the clock of this process: :func:`new_client`,
+  :func:`client_parts`, :func:`new_server`, :func:`server_parts`.
+* The sockets, streams and files of ``serve()``: :func:`serve_plan`, :func:`address_of`,
+  :func:`listen`, :class:`StandardStreams`, :class:`StateFile`.
+* Connections: :func:`pull`, :func:`is_readable`, :func:`connection_info`, :func:`set_options`.
+* Server processes of clients: :class:`ServerProcess`, :class:`ChildProcess`,
+  :func:`process_arguments`, :func:`environment_of`, :func:`signal_group`.
+* Logging: :func:`announce`, :func:`log_event`, :func:`log_unexpected`.
+* Ctrl-C in blocking code: :func:`ki_protected`, :func:`ki_unprotected`, :func:`interrupts_kept`.
 """
 
 from typing import TYPE_CHECKING

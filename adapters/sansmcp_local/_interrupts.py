@@ -1,7 +1,7 @@
-"""For who blocks: one thread works with a machine at a time, and Ctrl-C interrupts its waits only.
+"""Locks for blocking adapters that delay KeyboardInterrupt to where a thread waits.
 
-A machine with half a step done is of no use. Interrupts are held back in the main thread, as long
-as nobody else has a handler for SIGINT.
+An interrupt in the middle of a step would leave the machine in an inconsistent state. So Ctrl-C is
+delayed in the main thread, unless the program has a SIGINT handler of its own.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ _has_come = False
 
 @contextlib.contextmanager
 def ki_protected(lock: threading.RLock) -> Generator[None]:
-    """Hold the lock, and keep KeyboardInterrupt for the end or for :func:`ki_unprotected`.
+    """Hold ``lock``, and delay KeyboardInterrupt as :func:`interrupts_kept` does.
 
-    Raises LocalProtocolError if another thread holds the lock.
+    Raises:
+        LocalProtocolError: another thread holds the lock.
     """
     with interrupts_kept():
         if not lock.acquire(blocking=False):
@@ -35,7 +36,7 @@ def ki_protected(lock: threading.RLock) -> Generator[None]:
 
 @contextlib.contextmanager
 def interrupts_kept() -> Generator[None]:
-    """Keep KeyboardInterrupt for the end of this block, or for :func:`ki_unprotected`."""
+    """Delay KeyboardInterrupt to the end of the block, or to a :func:`ki_unprotected` in it."""
     is_ours = _is_main() and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_ours:
         signal.signal(signal.SIGINT, _interrupt)
@@ -50,7 +51,7 @@ def interrupts_kept() -> Generator[None]:
 
 @contextlib.contextmanager
 def ki_unprotected() -> Generator[None]:
-    """Let KeyboardInterrupt come in this block, one that was kept at once."""
+    """Allow KeyboardInterrupt in this block. Raise a delayed one at once."""
     with _allowing(wanted=True):
         if _is_main():
             _raise_if_come()

@@ -1,4 +1,4 @@
-"""Where a server listens."""
+"""Addresses and listening sockets of servers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ import sansmcp
 _LAST_PORT = 65535
 
 _ATTEMPTS = 10
-"""What is free at one address may be taken at another."""
+"""Attempts to find a port for port 0: it may be free at one address of a host and not at another.
+"""
 
 
 def address_of(http: object) -> tuple[str, Sequence[int]]:
-    """A host, and the ports to try, in order: at least one.
+    """Return the host, and the ports to try in order, of the setting ``http`` of a server.
 
-    Takes the setting ``http`` of a server. Raises LocalProtocolError for what is no address.
+    Raises:
+        LocalProtocolError: ``http`` is not an address.
     """
     ports: Sequence[int]
     match http:
@@ -38,10 +40,18 @@ def address_of(http: object) -> tuple[str, Sequence[int]]:
 
 
 def listen(http: tuple[str, int | range]) -> list[socket.socket]:
-    """Listen on a port, or on the first of several that is free, at all addresses of a host.
+    """Listen on a port, or on the first free one of several, at all addresses of a host.
 
-    Port 0 is any free port, the same at all addresses. The sockets do not block. Raises OSError if
-    there is none, and LocalProtocolError for what is no address.
+    Args:
+        http: the host, and a port or a range of ports. Port 0 is any free port, the same at all
+            addresses.
+
+    Returns:
+        Non-blocking sockets, one for each address.
+
+    Raises:
+        OSError: no port is free, or the host has no address.
+        LocalProtocolError: ``http`` is not an address.
     """
     host, ports = address_of(http)
     if ports == [0]:

@@ -1,4 +1,4 @@
-"""What whoever runs a server finds in its log."""
+"""Log messages for the operator of a server."""
 
 from __future__ import annotations
 
@@ -17,14 +17,11 @@ _UNKNOWN_SESSION = (
 )
 
 _said = set[str]()
-"""What is logged once per process and has been."""
+"""The messages of once per process that were logged already."""
 
 
 def announce(url: str) -> None:
-    """Say where a server is: in the log, or on standard error if the program has set up no logging.
-
-    So a program shows that it serves, as those under uvicorn do, and one with a log has it there.
-    """
+    """Log the URL of a server, or print it to standard error if logging is not set up."""
     if _logger.hasHandlers():
         _logger.info("serving MCP at %s", url)
     elif sys.stderr is not None:
@@ -32,18 +29,18 @@ def announce(url: str) -> None:
 
 
 def log_unexpected(error: Exception) -> None:
-    """Log an exception that is a bug of the library, and has ended one connection or call."""
+    """Log an exception that is a bug in sansmcp and has ended one connection or call."""
     _logger.error(
         "unexpected error: a connection or a call is given up; please report it", exc_info=error
     )
 
 
 def log_event(event: ServerEvent, *, shared_store: bool = True) -> None:
-    """Log an event that needs nothing to be done by the server, but perhaps by its operator.
+    """Log a server event on which the driver does not act, but the operator may have to.
 
-    A failure of the store is a warning the first time; the same until the store works again is
-    logged at DEBUG. So is a request for an unknown session, unless ``shared_store`` is False: then
-    the first one in this process is a warning, for several processes may be the cause.
+    A store failure is a WARNING the first time, and DEBUG until the store works again. A request
+    for an unknown session is logged at DEBUG. If ``shared_store`` is False, the first one in this
+    process is a WARNING: the cause may be several processes that serve one URL.
     """
     if isinstance(event, StoreFailed) and not event.again:
         loss = "messages are lost" if event.lost else "a client may be unable to resume"

@@ -1,7 +1,7 @@
-"""What classes of options have in common: how they are made of settings, and where they are shown.
+"""Making options from keyword arguments, and showing them in ``help()``.
 
-A setting of adapters is written in a class of options, with its type, default and explanation, and
-its name and type once more in a typed dict, for the signatures of what takes settings; a test
+Each setting of an adapter stands in an options class, with its type, default and explanation. Its
+name and type stand again in a TypedDict, for the signatures of functions that take settings. A test
 compares the two.
 """
 
@@ -18,13 +18,13 @@ _Options = TypeVar("_Options", bound=attrs.AttrsInstance)
 
 
 def options_of(kind: type[_Options], settings: dict[str, Any]) -> _Options:
-    """Make options of the settings that are theirs, and remove those from ``settings``."""
+    """Make ``kind`` from its part of ``settings``, and remove that part from ``settings``."""
     names = [name for name in attrs.fields_dict(kind) if name in settings]
     return kind(**{name: settings.pop(name) for name in names})
 
 
 def explains(*options: type) -> Callable[[_Function], _Function]:
-    """Append the docstrings of classes of options to that of a function, for ``help()``."""
+    """Append the docstrings of options classes to that of a function, for ``help()``."""
 
     def explain(function: _Function) -> _Function:
         if function.__doc__ is not None:  # python -OO keeps none

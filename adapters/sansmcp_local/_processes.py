@@ -1,6 +1,6 @@
-"""Server processes of clients: their arguments, what a machine wants with them, and their end.
+"""Server processes of clients: their arguments, their process effects, and their end.
 
-They are started with ``start_new_session=True``, so each heads a process group of its own.
+They are started with ``start_new_session=True``, so each leads a process group of its own.
 """
 
 from __future__ import annotations
@@ -40,9 +40,12 @@ interpreter finds its virtual environment by its own path.
 def environment_of(env: Mapping[str, str] | None, *, inherit_env: bool) -> dict[str, str]:
     """Return the environment of a server process.
 
-    It has HOME, LOGNAME, PATH, SHELL, TERM and USER of this process, or with ``inherit_env`` all of
-    its variables, and those of ``env``. Raises LocalProtocolError for an ``env`` that is no mapping
-    of str to str; the error shows names, but no values.
+    It has HOME, LOGNAME, PATH, SHELL, TERM and USER of this process, or all of its variables if
+    ``inherit_env``, and then those of ``env``.
+
+    Raises:
+        LocalProtocolError: ``env`` is not a mapping of str to str. The message shows names, but no
+            values.
     """
     given: Mapping[str, str] = {} if env is None else env
     check_type(Mapping, env=given)
@@ -59,9 +62,10 @@ def environment_of(env: Mapping[str, str] | None, *, inherit_env: bool) -> dict[
 def process_arguments(
     env: Mapping[str, str] | None, *, inherit_env: bool, cwd: str | os.PathLike[str] | None
 ) -> dict[str, Any]:
-    """Return the keyword arguments of ``Popen``, and of what resembles it, for a server process.
+    """Return the keyword arguments for ``Popen``, or a similar function, for a server process.
 
-    Raises LocalProtocolError as :func:`environment_of` does.
+    Raises:
+        LocalProtocolError: as of :func:`environment_of`.
     """
     return {
         "stdin": PIPE,
@@ -74,7 +78,7 @@ def process_arguments(
 
 
 class ChildProcess(ABC):
-    """One process, and its pipes. A subclass does the I/O in its own concurrency model."""
+    """A process and its pipes. A subclass does the I/O, in its own concurrency model."""
 
     _pid: int | None = None
     """Set by the subclass once the process has started."""
@@ -82,27 +86,27 @@ class ChildProcess(ABC):
     _is_killed = False
 
     def __init__(self, feed: Callable[[ProcessPart], None]) -> None:
-        """Set up the process; ``feed`` is given its output and its end."""
+        """Set up the process; ``feed`` gets its output, and its end, as parts."""
         self._feed = feed
 
     @abstractmethod
     def start(self, command: tuple[str, ...]) -> None:
-        """Start the process. Report ProcessStartFailed for :data:`START_ERRORS`, now or later."""
+        """Start the process. Report ProcessStartFailed if that raises :data:`START_ERRORS`."""
 
     @abstractmethod
     def write(self, data: bytes | None) -> None:
         """Write to its standard input without waiting; None closes it."""
 
     def signal(self, *, kill: bool) -> None:
-        """Ask it to end, or make it, with all that it has started."""
-        # Once it was killed, its number may become that of another process.
+        """Terminate or kill the process, and all that it has started."""
+        # After a kill, the pid may soon be that of another process.
         if self._pid is not None and not self._is_killed:
             self._is_killed = kill
             signal_group(self._pid, kill=kill)
 
     @abstractmethod
     def leave(self) -> None:
-        """Make it end, and report nothing more. May be called twice."""
+        """End the process, and report nothing more. May be called twice."""
 
     def _report(self, part: ProcessPart) -> None:
         if not self._is_left:
@@ -115,7 +119,7 @@ _Child = TypeVar("_Child", bound=ChildProcess)
 class ServerProcess(Generic[_Child]):
     """Perform the process effects of a client machine.
 
-    A server that exits while it is probed is started a second time, as another child.
+    A server that exits when it is probed is started a second time, as another child.
     """
 
     def __init__(self, new_child: Callable[[], _Child]) -> None:
@@ -124,7 +128,7 @@ class ServerProcess(Generic[_Child]):
         """The child started last; None before the first."""
 
     def perform(self, effect: ProcessEffect) -> None:
-        """Perform an effect; what takes time happens later."""
+        """Perform an effect, without waiting."""
         if isinstance(effect, StartProcess):
             self.leave()
             self.child = self._new_child()
@@ -133,7 +137,7 @@ class ServerProcess(Generic[_Child]):
             _perform(self.child, effect)
 
     def leave(self) -> None:
-        """Make the child end, and hear no more of it."""
+        """End the child, and ignore what it reports."""
         if self.child is not None:
             self.child.leave()
 
@@ -155,9 +159,9 @@ def _perform(
 
 
 def signal_group(pid: int, *, kill: bool) -> None:
-    """Ask the process group of a process to end, or make it. Nothing happens if it is gone.
+    """Terminate or kill the process group of a process; without effect if it has ended.
 
-    Where there are no process groups only the process itself is told.
+    Windows has no process groups of this kind: only the process itself is ended there.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if sys.platform == "win32":

@@ -1,4 +1,4 @@
-"""Sockets: their options, and looks without waiting."""
+"""Sockets: their options, and what can be known of them without waiting."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class Certified(Protocol):
     """A TLS connection: of :mod:`ssl`, or a stream of trio."""
 
     def getpeercert(self) -> Any:
-        """Return the certificate of the other end."""
+        """Return the certificate of the peer."""
 
 
 class HasOptions(Protocol):
-    """A socket, of whatever library."""
+    """A socket of any library."""
 
     def setsockopt(self, level: int, option: int, value: int, /) -> Any:
         """Set an option."""
 
 
 def is_readable(descriptor: int) -> bool:
-    """Whether something has come on a socket, or its end, and nobody has read it."""
+    """Return True if a socket has unread bytes, or was closed by the peer."""
     if sys.platform == "win32":
         return bool(select.select([descriptor], [], [], 0)[0])
     poll = select.poll()
@@ -39,7 +39,12 @@ def is_readable(descriptor: int) -> bool:
 
 
 def connection_info(descriptor: int, tls: Certified | None = None) -> ConnectionInfo:
-    """Return what is known of an accepted connection, by its socket and the TLS on top of it."""
+    """Return what is known about an accepted connection.
+
+    Args:
+        descriptor: the file descriptor of its socket.
+        tls: the TLS connection on the socket; None if there is none.
+    """
     peer, credentials = None, None
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as copy:
         if copy.family in (socket.AF_INET, socket.AF_INET6):
@@ -63,23 +68,26 @@ _KEEP_ALIVE = (
     ("TCP_KEEPINTVL", 10),
     ("TCP_KEEPCNT", 6),
 )
-"""Two minutes until a peer that has vanished is noticed: far below the two hours and more of most
-systems, and rarely enough for a laptop on battery. Go: 15 seconds nine times.
+"""Keep-alive probes that detect a vanished peer within two minutes. Most systems take two hours or
+more. More frequent probes would cost a laptop battery. Go: 15 seconds, nine times.
 """
 
 _MAX_UNSENT = 128 * 1024
-"""Bytes that the system keeps on top of what is under way to the peer."""
+"""Bytes that the system buffers in addition to those in flight to the peer."""
 
 
 def set_options(connection: HasOptions) -> None:
-    """Let the system find out whether the peer of a TCP connection exists, keep little, send soon.
+    """Set the options of a TCP connection: keep-alive, a small send buffer, no delay.
 
-    Where a system has no such option nothing happens. The second is what makes progress visible: a
-    socket with a buffer of megabytes can be written to again only when a third of it is free, and
-    until then a slow reader looks as if it took nothing. The third sends the event after another at
-    once, and not when the peer has acknowledged the first, which takes Linux 40 ms. asyncio sets it
-    only on sockets whose protocol number is IPPROTO_TCP; a listener of :func:`socket.create_server`
-    and what it accepts have 0.
+    An option that the system does not have is left out.
+
+    TCP_NOTSENT_LOWAT makes slow readers visible. A socket with a buffer of megabytes becomes
+    writable again only when a third of it is free; until then a slow reader seems to read nothing.
+
+    TCP_NODELAY sends an event at once. Without it, the second of two events waits until the peer
+    has acknowledged the first, which takes Linux 40 ms. asyncio sets it only on sockets whose
+    protocol number is IPPROTO_TCP; listeners of :func:`socket.create_server`, and the sockets that
+    these accept, have 0.
     """
     with contextlib.suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

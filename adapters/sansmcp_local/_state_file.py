@@ -1,10 +1,11 @@
-"""A file that tells other processes where a server is.
+"""A file from which other processes learn the URL of a running server.
 
-It is JSON: ``url``, ``port``, ``pid``, ``transports`` and ``started`` (seconds since 1970). It
-appears complete or not at all, goes away with the server, and is recognised as stale when the
-server went away without it: when no process has its ``pid``, or (on Linux) one that began after
-``started``, so that the number was given to another process. Elsewhere a re-used number looks like
-the server; remove the file by hand then.
+It is JSON: ``url``, ``port``, ``pid``, ``transports`` and ``started`` (seconds since 1970). It is
+created atomically, and removed when the server stops.
+
+If the server crashed, the file is left behind, and is recognised as stale: no process has its
+``pid``, or (on Linux) the one that has it began after ``started``, so the pid was used again. On
+other systems a pid that is used again looks like the server; remove the file by hand then.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ from sansmcp.codecs.json import decode
 from sansmcp.types import Self
 
 _DEPTH = 8
-"""How deep a state file may nest; one that a server has written nests twice."""
+"""Maximum nesting depth of a state file; those that servers write have a depth of two."""
 
 _SLACK = 2.0
-"""Seconds by which the beginning of a process may seem to be later than that of its server."""
+"""Seconds by which the start of a process may seem later than ``started``, due to clock steps."""
 
 
 @attrs.frozen(kw_only=True)
 class State:
-    """Where a server is, and which process it is."""
+    """The URL and the process of a running server."""
 
     url: str | None
-    """None where it has no HTTP transport."""
+    """None if the server does not serve HTTP."""
     port: int | None
     pid: int
     transports: tuple[str, ...]
@@ -48,12 +49,12 @@ class State:
 
 
 class StateFile:
-    """The state file of this process, as long as the block lasts."""
+    """A context manager that writes the state file of this process, and removes it at the end."""
 
     def __init__(
         self, path: str | os.PathLike[str], *, url: str, transports: tuple[str, ...]
     ) -> None:
-        """``url``: of the MCP endpoint; empty where there is none."""
+        """Set up the file; ``url`` is that of the MCP endpoint, or empty without HTTP."""
         self._path = Path(path)
         self._state = State(
             url=url or None,
@@ -66,7 +67,9 @@ class StateFile:
     def __enter__(self) -> Self:
         """Write the file.
 
-        Raises OSError; FileExistsError if a server that runs has written one of this name.
+        Raises:
+            FileExistsError: the file belongs to another server that is running.
+            OSError: the file cannot be written.
         """
         text = json.dumps(attrs.asdict(self._state)) + "\n"
         handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")
@@ -80,7 +83,7 @@ class StateFile:
         return self
 
     def _put(self, name: str) -> None:
-        """Give the file its name, unless a server that runs has taken it."""
+        """Give the file its name, unless that belongs to another server that is running."""
         try:
             os.link(name, self._path)  # never replaces what another server writes at this moment
         except FileExistsError:
@@ -111,7 +114,7 @@ class StateFile:
 
 
 def read_state(path: str | os.PathLike[str]) -> State | None:
-    """Where the server is whose state file that is; None if there is none that still runs."""
+    """Return the state in a file, or None if there is no file or its server no longer runs."""
     state = _load(Path(path))
     if state is None or not _runs(state.pid):
         return None
@@ -140,7 +143,7 @@ def _state_from(found: Mapping[str, Any]) -> State:
 
 
 def _began(pid: int) -> float | None:
-    """When a process began, in seconds since 1970; None where the system does not tell."""
+    """Return when a process began, in seconds since 1970; None if the system does not say."""
     with contextlib.suppress(OSError, ValueError, IndexError, StopIteration):
         # The name of the command, in parentheses, may contain anything.
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
@@ -152,9 +155,9 @@ def _began(pid: int) -> float | None:
 
 def _runs(pid: int) -> bool:
     if pid <= 0:
-        return False  # to signal these means to signal many
+        return False  # os.kill() would signal a group of processes
     if sys.platform == "win32":
-        return True  # there every signal ends the process, so nobody can be asked
+        return True  # os.kill() would end the process there, whatever the signal
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):

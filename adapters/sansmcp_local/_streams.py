@@ -1,4 +1,4 @@
-"""The real standard input and output, out of the way of everybody else."""
+"""Exclusive use of the real standard input and output."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ _INPUT, _OUTPUT, _ERROR = 0, 1, 2
 
 
 class StandardStreams:
-    """Takes standard input and output for the protocol alone, as long as the block lasts.
+    """A context manager that takes standard input and output for the protocol alone.
 
-    Meanwhile a ``print`` goes to standard error, line by line, and whoever reads standard input, a
-    child process among them, finds it empty: neither can disturb the conversation.
+    Within the block, a ``print`` goes to standard error, line by line, and other code that reads
+    standard input finds it empty. Child processes inherit both replacements. So neither can disturb
+    the protocol.
 
-    Raises OSError if this process was started without one of the two.
+    Entering the block raises OSError if this process was started without one of the two.
     """
 
     input: int
@@ -29,7 +30,7 @@ class StandardStreams:
 
     def __enter__(self) -> Self:
         if sys.__stdin__ is None or sys.__stdout__ is None:
-            # Their numbers may be somebody else's by now.
+            # Descriptors 0 and 1 may be in use for other files by now.
             raise OSError(errno.EBADF, "Standard input or output is closed")
         self._was_line_buffered = _buffer_lines(wanted=True)
         sys.stdout.flush()
@@ -46,7 +47,7 @@ class StandardStreams:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        with contextlib.suppress(OSError):  # nobody reads standard error
+        with contextlib.suppress(OSError):  # standard error may be a pipe that is closed
             sys.stdout.flush()
             _buffer_lines(wanted=self._was_line_buffered)
         os.dup2(self.input, _INPUT)
@@ -56,7 +57,7 @@ class StandardStreams:
 
 
 def _buffer_lines(*, wanted: bool) -> bool:
-    """Let a ``print`` show at once, or not; returns what it did before."""
+    """Turn line buffering of ``sys.stdout`` on or off. Return whether it was on before."""
     before = bool(sys.stdout.line_buffering)
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:

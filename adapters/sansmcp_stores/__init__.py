@@ -1,7 +1,7 @@
-"""Stores that outlive a process: what one instance of a server writes, the others read.
+"""Durable stores, which several instances of a server can share.
 
-``SqliteStore`` keeps everything in one file, for all processes of one machine. A store of your own
-is right if it passes :func:`sansmcp.testing.check_store` and
+``SqliteStore`` uses one file, for all processes of one machine. A store of your own is correct if
+it passes :func:`sansmcp.testing.check_store` and
 :func:`sansmcp.testing.check_shared_store`.
 """
 

@@ -4,7 +4,7 @@ The file is in WAL mode: readers do not wait for writers, and writers only for e
 append is synchronised to the disk before it is reported, so that what was sent survives a crash of
 the process and of the machine. It takes a few milliseconds on most disks, and is done in the thread
 that asks for it, so an event loop stands still meanwhile. While another process locks the file, a
-write waits for at most ``patience`` seconds. After that, writes fail at once until one succeeds, so
+write waits for at most ``busy_timeout`` seconds. After that, writes fail at once until one succeeds, so
 a file that stays locked costs a server that time once, and not once for each stream.
 
 What is stored is as confidential as the conversations: it includes session ids, which are
@@ -97,18 +97,18 @@ _LOG = "principal = ? AND session = ? AND stream = ?"
 
 
 class SqliteStore:
-    """Keeps logs in a file, as many as the limits ``stored_...`` allow.
+    """A store in one SQLite file, within the limits ``stored_...``.
 
-    Processes of one machine may open the same file; not over a network. What is in it outlives
-    them: adapters set ``shared_store`` for it, so that after a restart clients go on with their
-    sessions, and resume their streams. When the file is full, the principal gives way that uses
-    most of it, and of its sessions the one that uses most, with its oldest entries.
+    Several processes of one machine may open the same file, but not over a network. Its content
+    outlives them: adapters set ``shared_store`` for it, so that after a restart clients keep their
+    sessions and resume their streams. When the file is full, the oldest entries are deleted of the
+    principal that uses most of it, and there of the session that uses most.
 
     The file, and those that SQLite and the store keep beside it (``-wal``, ``-shm`` and ``-key``),
     are created for their owner only (mode 0600).
 
-    All methods may be called in any thread, and work in it: an event loop that calls them stands
-    still meanwhile. They raise sqlite3.Error if the file cannot be used, or is damaged.
+    All methods may be called in any thread, and block it: an event loop that calls them does
+    nothing else meanwhile. They raise sqlite3.Error if the file cannot be used, or is damaged.
     """
 
     is_durable = True
@@ -125,12 +125,12 @@ class SqliteStore:
 
         Args:
             path: the file; up to three more, with names that begin alike, are kept beside it.
-            limits: the bounds, the same for all who use the file.
-            clock: seconds; all who use the file have to agree on it.
-            busy_timeout: seconds to wait for others who write. Then the use of the store fails:
-                with an append a stream loses its log, and the client may lose messages; anything
-                else can be tried again. Until a write succeeds, further ones do not wait. A server
-                that does nothing else in its thread may have more patience.
+            limits: the bounds, the same in all processes that use the file.
+            clock: returns seconds; the same clock in all processes that use the file.
+            busy_timeout: seconds to wait while another process writes; then the operation fails. If
+                an append fails, the stream loses its log and the client may lose messages; anything
+                else can be tried again. Until a write succeeds, further ones do not wait. Set a
+                longer time if the server does nothing else in its thread.
 
         Raises:
             PermissionError: a file is a symbolic link, belongs to another user, or can be used by
@@ -185,7 +185,7 @@ class SqliteStore:
         self._database.execute(f"PRAGMA user_version = {_VERSION}")
 
     def close(self) -> None:
-        """Close the file. What is in it stays."""
+        """Close the file, and keep its content."""
         self._database.close()
 
     @property
