@@ -2,10 +2,10 @@
 
 The file is in WAL mode: readers do not wait for writers, and writers only for each other. Each
 append is synchronised to the disk before it is reported, so that what was sent survives a crash of
-the process and of the machine. It takes a few milliseconds on most disks, and is done in the thread
-that asks for it, so an event loop stands still meanwhile. While another process locks the file, a
-write waits for at most ``busy_timeout`` seconds. After that, writes fail at once until one succeeds, so
-a file that stays locked costs a server that time once, and not once for each stream.
+the process and of the machine. It takes a few milliseconds on most disks, and blocks the calling
+thread, so an event loop does nothing else meanwhile. While another process locks the file, a write
+waits for at most ``busy_timeout`` seconds. After that, writes fail at once until one succeeds. So a
+file that stays locked costs a server that time once, and not once for each stream.
 
 What is stored is as confidential as the conversations: it includes session ids, which are
 credentials. So the files belong to the user of the process, and to that user only.
