@@ -1,4 +1,4 @@
-"""A client on trio: calls a tool, shows its progress, and tells what went wrong if it did.
+"""A client on trio: call a tool, show its progress, and print its result or error.
 
 python examples/client.py http://127.0.0.1:8000/mcp count '{"to": 5}'
 """
@@ -17,12 +17,12 @@ from sansmcp.events import ProgressReceived
 
 
 def show(report: ProgressReceived) -> None:
-    """Called with every progress report, also with those that came after a reconnection."""
+    """Print a progress report. Reports that follow a reconnection come here, too."""
     print(f"{report.progress:g} of {report.total or '?'}")
 
 
 async def main(url: str, tool: str, arguments: dict[str, Any]) -> None:
-    """Connect, call, print."""
+    """Connect, call the tool, and print its result."""
     async with sansmcp_trio.connect(url, name="example-client", version="1.0") as client:
         print("connected to", client.connected.server_info["name"])
         try:

@@ -1,6 +1,7 @@
-"""A server on bare sockets, in a loop of its own: one thread, a selector, and nothing else.
+"""A server on bare sockets, in a loop of its own: one thread and a selector.
 
-All that an adapter of a server does is here: connections, time, handlers that wait, an orderly end.
+It shows all that an adapter for servers does: connections, deadlines, handlers that wait, and a
+graceful stop.
 
 python examples/embed_selectors.py          # prints its URL
 sansmcp call http://127.0.0.1:8000/mcp nap '{"seconds": 1}'
@@ -37,22 +38,22 @@ Condition = Callable[[], object]
 
 @coroutine
 def pause(condition: Condition, deadline: float) -> Generator[tuple[Condition, float], None, None]:
-    """Let others go on until something is so, or a time has come."""
+    """Let other tasks run until ``condition()`` is true, or the deadline has passed."""
     yield condition, deadline
 
 
 async def until(condition: Condition, deadline: float = math.inf) -> None:
-    """Wait until something is so, or a time has come."""
+    """Wait until ``condition()`` is true, or the deadline has passed."""
     if not condition():
         await pause(condition, deadline)
 
 
 class Cancelled(BaseException):
-    """Raised in a handler that is to stop."""
+    """Raised in a handler whose call is cancelled."""
 
 
 class Task:
-    """A coroutine, from one pause to the next."""
+    """A coroutine that runs from one pause to the next."""
 
     def __init__(self, host: Host, work: Coroutine[tuple[Condition, float], None, None]) -> None:
         self._host = host
@@ -64,16 +65,16 @@ class Task:
         self.go_on()
 
     def cancel(self) -> None:
-        """Stop it where it pauses; not at once, for it may be itself that is calling."""
+        """Cancel the coroutine at its pause: later, since it may be the caller itself."""
         self._is_cancelled = True
 
     @property
     def can_go_on(self) -> bool:
-        """Whether there is nothing to wait for any more."""
+        """True if the task has nothing left to wait for."""
         return self._is_cancelled or bool(self._condition()) or self.deadline <= now()
 
     def go_on(self) -> None:
-        """Run until it pauses again."""
+        """Run the coroutine until it pauses again."""
         is_cancelled, self._is_cancelled = self._is_cancelled, False
         try:
             self._condition, self.deadline = (
@@ -84,18 +85,18 @@ class Task:
 
 
 class Call(sansmcp.BaseCall[Awaitable[Any], Awaitable[None]]):
-    """What handlers get."""
+    """The call object of handlers."""
 
     def __init__(self, call: sansmcp.ServerCall, host: Host) -> None:
         super().__init__(call)
         self._host = host
 
     def sleep(self, seconds: float) -> Awaitable[None]:
-        """Wait for a while."""
+        """Wait for some seconds."""
         return until(lambda: False, now() + seconds)
 
     async def wait_for_answer(self, id: int) -> Any:
-        """Wait for the client's answer to a question."""
+        """Wait for the client's response to a server request."""
         self._host.run_pending()
         return await self._host.answer_to(self._call, id)
 
@@ -104,7 +105,7 @@ class Call(sansmcp.BaseCall[Awaitable[Any], Awaitable[None]]):
         return now()
 
     async def run_pending(self) -> None:
-        """Let the machine go on, and wait until the client keeps up."""
+        """Drive the machine, and wait until the send buffer is below its high-water mark."""
         self._host.run_pending()
         await until(lambda: not self._call.is_above_high_water)
 
@@ -122,15 +123,15 @@ class Connection:
 
     @property
     def connection(self) -> sansmcp.ConnectionInfo:
-        """What is known of it."""
+        """What is known about the connection."""
         return sansmcp.ConnectionInfo(peer=self._socket.getpeername())
 
     def wake(self) -> None:
-        """There is something to send: as soon as nobody else is being driven."""
+        """Record that there is something to send; the loop drives the connection soon."""
         self._host.woken.add(self)
 
     def drive(self) -> None:
-        """Send what there is, as far as the socket takes it; then wait for what comes."""
+        """Send as much as the socket takes; then wait until it is readable."""
         while not self._unsent:
             match self._pump.next_effect():
                 case SendBytes(data):
@@ -172,7 +173,7 @@ class Connection:
         self.wake()
 
     def lost(self) -> None:
-        """Give the connection up."""
+        """Drop the connection."""
         self._unsent = memoryview(b"")
         self._pump.connection_lost(now=now())
         self.wake()
@@ -185,16 +186,16 @@ class Connection:
 
     @property
     def has_unsent(self) -> bool:
-        """Whether the peer has still to take something."""
+        """True if bytes are left to be sent."""
         return bool(self._unsent)
 
     def next_deadline(self) -> float | None:
-        """When to call :meth:`handle_timeout`."""
+        """Return when to call :meth:`handle_timeout`."""
         known = (self._send_deadline, self._pump.next_deadline())
         return min((each for each in known if each is not None), default=None)
 
     def handle_timeout(self) -> None:
-        """Do what is due."""
+        """Handle a deadline that has passed."""
         if self._send_deadline is not None and self._send_deadline <= now():
             self._send_deadline = None
             self.lost()
@@ -204,7 +205,7 @@ class Connection:
             self.wake()
 
     def safely(self, act: Callable[[], None]) -> None:
-        """Do something; what it raises by a bug costs this connection, and no other."""
+        """Call a function. An exception, which is a bug, ends this connection only."""
         try:
             act()
         except Exception:
@@ -214,7 +215,7 @@ class Connection:
 
 
 class Host(sansmcp.ServerDriver):
-    """The server, and the loop that it runs in."""
+    """The server, and the loop in which it runs."""
 
     def __init__(
         self,
@@ -226,7 +227,7 @@ class Host(sansmcp.ServerDriver):
         authenticate: sansmcp.Authenticator | None = None,
         **settings: Any,
     ) -> None:
-        """Listen; ``authenticate`` is called in place, so it must not block."""
+        """Listen. ``authenticate`` is called in the loop, so it must not block."""
         seal = sansmcp.StateSigner(keys=(secrets.token_bytes(32),), clock=time.time)
         settings = {"state_signer": seal, "resumable": resumable, **settings}
         settings["authentication"] = authenticate is not None
@@ -263,22 +264,22 @@ class Host(sansmcp.ServerDriver):
         self._alarmed.close()
 
     def stop(self) -> None:
-        """Stop :meth:`run`; may be called by another thread."""
+        """Stop :meth:`run`. May be called from another thread."""
         self._alarm.send(b"!")
 
     def interrupted(self, number: int, frame: object) -> None:
-        """Ctrl-C."""
+        """Stop at Ctrl-C."""
         self.stop()
 
     def watch(self, watched: socket.socket, events: int, action: Callable[[], None]) -> None:
-        """Call back when a socket can be used for something, from now on; 0: for nothing."""
+        """Call back when a socket is ready for ``events`` from now on; 0 to unregister it."""
         if watched in self._selector.get_map():
             self._selector.unregister(watched)
         if events:
             self._selector.register(watched, events, action)
 
     def _work(self) -> None:
-        """Let the machine, the connections and the handlers do what there is to do now."""
+        """Drive the machine, the connections and the handlers until nothing is left to do."""
         self.run_pending()
         while self.woken:
             connection = self.woken.pop()
@@ -325,10 +326,10 @@ class Host(sansmcp.ServerDriver):
     def _has_sent_all(self) -> bool:
         return not self.woken and not any(each.has_unsent for each in self.connections)
 
-    # What the machine wants of its host
+    # What ServerDriver calls
 
     async def answer_to(self, call: sansmcp.ServerCall, id: int) -> Any:
-        """Wait for the client's answer to a question, and return or raise what it brings."""
+        """Wait for the client's response, and return its result or raise its error."""
         promise = self.questions[call, id] = sansmcp.PendingResult()
         try:
             await until(lambda: promise.is_done)
@@ -341,19 +342,19 @@ class Host(sansmcp.ServerDriver):
         return now()
 
     def handle_for(self, call: sansmcp.ServerCall) -> Call:
-        """Make what the handler of a call gets."""
+        """Make the call object for a handler."""
         return Call(call, self)
 
     def start_task(self, call: sansmcp.ServerCall, result: Awaitable[Any]) -> None:
-        """Await a handler beside everything else."""
+        """Await a handler in a task."""
         call.driver = Task(self, self.finish(call, result))
 
     def on_handler_error(self, call: sansmcp.ServerCall, error: Exception) -> None:
-        """Log what a handler has raised."""
+        """Log the exception of a handler."""
         logger.error("%s failed", call.request.method, exc_info=error)
 
     def unexpected(self, error: Exception) -> None:
-        """Log a bug, which has cost one connection or one call."""
+        """Log a bug that has ended one connection or one call."""
         logger.error("an unexpected error", exc_info=error)
 
     def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
@@ -361,11 +362,11 @@ class Host(sansmcp.ServerDriver):
         Task(self, work(*arguments))
 
     def authentication_failed(self, error: Exception) -> None:
-        """Log what ``authenticate`` has raised."""
+        """Log the exception of ``authenticate``."""
         logger.error("authenticate failed", exc_info=error)
 
     def on_other_event(self, event: ServerEvent) -> None:
-        """Log what needs nothing to be done."""
+        """Log an event that needs no action."""
         logger.debug("%r", event)
 
 
@@ -380,13 +381,13 @@ NAP = {
 
 @app.handler("tools/list")
 async def list_tools(call: Call) -> dict[str, Any]:
-    """What the model is offered."""
+    """Return the tools."""
     return {"tools": [NAP]}
 
 
 @app.handler("tools/call")
 async def call_tool(call: Call) -> dict[str, Any]:
-    """Sleep, while others are served."""
+    """Sleep while other calls run."""
     seconds = float(call.params["arguments"].get("seconds", 1))
     await call.progress(1, 2, "lying down")
     await call.sleep(seconds)

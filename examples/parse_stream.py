@@ -13,7 +13,7 @@ from sansmcp import Limits, RemoteProtocolError, SseDecoder, decode_message
 
 
 def main(path: Path) -> None:
-    """Print one line for each block, whatever the pieces in which the file is read."""
+    """Print one line for each event, however the file is cut into chunks."""
     limits = Limits()
     decoder = SseDecoder(limits.max_message_bytes)
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""A server on trio: one tool that takes its time, says how far it is, and may be interrupted.
+"""A server on trio: one slow tool, which reports progress and closes its connection halfway.
 
 python examples/server.py          # prints its URL
 sansmcp call http://127.0.0.1:8000/mcp count '{"to": 5}'
@@ -30,13 +30,13 @@ COUNT = {
 
 @app.handler("tools/list")
 async def list_tools(call: sansmcp_trio.Call) -> dict[str, Any]:
-    """What the model is offered."""
+    """Return the tools."""
     return {"tools": [COUNT]}
 
 
 @app.handler("tools/call")
 async def call_tool(call: sansmcp_trio.Call) -> dict[str, Any]:
-    """Count; the client may lose its connection at any time, and misses nothing."""
+    """Count. The client may lose its connection at any time, and still gets every message."""
     if call.params["name"] != "count":
         raise sansmcp.JsonRpcError(-32602, f"There is no tool {call.params['name']!r}")
     to = int(call.params["arguments"]["to"])
@@ -44,7 +44,7 @@ async def call_tool(call: sansmcp_trio.Call) -> dict[str, Any]:
         await trio.sleep(0.05)
         await call.progress(number, to)
         if number == to // 2:
-            await call.disconnect(retry=0.1)  # come back for the rest: nobody holds a connection
+            await call.disconnect(retry=0.1)  # the client reconnects for the rest
     return {"content": [{"type": "text", "text": f"counted to {to}"}]}
 
 

@@ -1,8 +1,8 @@
-"""Client and server in one thread, without a socket: what an adapter does, seen slowly.
+"""Client and server in one thread, without a socket: what an adapter does, step by step.
 
-The client says which HTTP requests it wants; the server says what to answer; this file carries the
-parts from one to the other and prints them. Replace the middle by any HTTP stack, and that is an
-adapter.
+The client's effects are HTTP requests, and the server's effects are the parts of HTTP responses.
+This file passes the parts from one to the other and prints them. With an HTTP stack in place of
+``carry()``, it would be an adapter.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ app = sansmcp.App("quiet", "1")
 
 @app.handler("tools/call")
 def call_tool(call: sansmcp.ServerCall) -> dict[str, Any]:
-    """A handler is a plain function here; who calls it is decided below."""
+    """Return the parameters. ``carry()`` calls this handler."""
     return {"content": [{"type": "text", "text": f"{call.request.params}"}]}
 
 
 def carry(client: sansmcp.Client, server: sansmcp.Server, request: OpenExchange) -> None:
-    """One HTTP exchange: the request in, the application's work, the response out."""
+    """Pass a request to the server, run its handler, and pass the response to the client."""
     print(f"-> {request.head.method.decode()} {request.body.decode()}")
     exchange = server.open_exchange()
-    host = (b"host", b"localhost")  # every HTTP stack adds it
+    host = (b"host", b"localhost")  # every HTTP stack adds this header
     head = attrs.evolve(request.head, headers=(host, *request.head.headers))
     for part in (head, BodyData(request.body), BodyEnd()):
         server.receive_part(exchange, part, now=NOW)
@@ -54,7 +54,7 @@ def carry(client: sansmcp.Client, server: sansmcp.Server, request: OpenExchange)
 
 
 def main() -> None:
-    """Connect, call, and show what comes of it."""
+    """Connect, call a tool, and print all events."""
     tokens = itertools.count()
     server = sansmcp.Server(
         app, new_token=lambda: f"not-a-secret-{next(tokens):09}", resumable=False

@@ -1,4 +1,4 @@
-"""Tasks that their owner ends."""
+"""A set of tasks that are cancelled together."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from sansmcp_loop import AsyncioTask
 
 
 class Tasks:
-    """The tasks of somebody who ends them."""
+    """The tasks of a client or server, which cancels them at its end."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> AsyncioTask:
-        """Begin one."""
+        """Run a coroutine in a new task."""
         started = AsyncioTask(asyncio.get_running_loop().create_task(work))
         self._tasks.add(started.task)
         started.task.add_done_callback(self._tasks.discard)
         return started
 
     def cancel(self) -> set[asyncio.Task[None]]:
-        """Cancel all but the one that asks for it; returns those that are to be waited for."""
+        """Cancel all tasks but the current one. Return those that the caller has to wait for."""
         current = asyncio.current_task()
         ending = {task for task in self._tasks if task is not current}
         for task in ending:
             task.get_loop().call_soon(task.cancel)
-        # Two of them that ask for it must not wait for each other.
+        # Two of these tasks that call this must not wait for each other.
         return set() if current in self._tasks else ending

@@ -1,17 +1,16 @@
-"""Does an adapter do what an adapter has to do? Checks over real sockets and processes.
+"""Checks that an adapter meets its obligations, over real sockets and processes.
 
-The checks play the other side themselves, well and badly. The adapter is given to them as a
-*subject*: :class:`ClientUnderTest` or :class:`ServerUnderTest`. With pytest, a file of tests is
-this::
+The checks act as the peer, well-behaved or broken. They get the adapter as a *subject*: a
+:class:`ClientUnderTest` or a :class:`ServerUnderTest`. With pytest, write this test file::
 
     @pytest.mark.parametrize("check", client_checks(), ids=str)
     def test_client(check: Check[ClientUnderTest]) -> None:
         check(MySubject())
 
-A check raises AssertionError, and says which obligation was broken, what was seen, and what to do.
-What an adapter does without is named in its ``lacks``; the checks that need it are left out by
-``unittest.SkipTest``, with that reason. No check needs more than a loopback interface, and none
-lasts longer than a few seconds.
+A check raises AssertionError with the obligation that was broken, what was seen, and what to do.
+If an adapter does not support a feature, name it in the subject's ``lacks``; the checks that need
+it raise ``unittest.SkipTest`` with that reason. The checks need only a loopback interface, and each
+takes a few seconds at most.
 """
 
 from . import (
@@ -41,12 +40,12 @@ from .tools import stdio_app
 
 
 def client_checks() -> tuple[Check[ClientUnderTest], ...]:
-    """What every client has to do."""
+    """Return the checks that every client has to pass."""
     return checks_in(client_calls, client_streams, client_endings, client_connections, client_stdio)
 
 
 def server_checks() -> tuple[Check[ServerUnderTest], ...]:
-    """What every server has to do."""
+    """Return the checks that every server has to pass."""
     return checks_in(server_calls, server_streams, server_http, server_stopping, server_stdio)
 
 

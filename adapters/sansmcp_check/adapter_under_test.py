@@ -1,8 +1,8 @@
-"""What the author of an adapter gives to the checks: the adapter, behind methods that block.
+"""The interface between the checks and an adapter: methods that block.
 
-A subject is written once for each adapter. An asynchronous adapter runs
-its event loop in a thread and waits for it; a blocking one is called straight. Nothing here is
-asked from two threads at once.
+Write a subject once for each adapter. For an asynchronous adapter, run its event loop in a thread,
+and wait for it; call a blocking one directly. The checks never call these methods from two threads
+at once.
 """
 
 from __future__ import annotations
@@ -23,50 +23,50 @@ from sansmcp.types import Unpack
 
 
 class Feature(enum.Enum):
-    """What an adapter may do without, if it says so."""
+    """A feature that an adapter may lack, if the subject says so."""
 
     STDIO = "stdio"
     """Client: starts server processes. Server: serves on standard input and output."""
 
     CONCURRENCY = "concurrency"
-    """Client: several HTTP requests are under way at the same time: calls, answers to the server,
-    the standalone stream.
+    """Client: several HTTP requests can be in flight at once: calls, responses to the server's
+    requests, the standalone stream.
     """
 
     CANCELLING = "cancelling"
-    """Client: a call that runs can be cancelled by the application. Server: a handler that runs can
-    be stopped.
+    """Client: the application can cancel a call in flight. Server: a running handler can be
+    stopped.
     """
 
     OWN_HTTP = "own HTTP"
-    """Server: the HTTP/1.1 below is sansmcp's own, not that of a web server which hosts it."""
+    """Server: sansmcp itself does the HTTP/1.1, rather than a web server around it."""
 
     DISCONNECTS = "disconnects"
-    """Server: is told that a client has gone while there is nothing to send to it."""
+    """Server: notices that a client has disconnected even while nothing is sent to it."""
 
     AUTHENTICATION = "authentication"
-    """Server: asks a function of the application who makes each request."""
+    """Server: calls ``authenticate`` of the application for each HTTP request."""
 
     THREADS = "threads"
-    """Server: plain functions of the application run in threads, so that they may block."""
+    """Server: plain functions of the application run in threads and may block."""
 
     GRACE = "grace"
-    """Server: is told that it is to stop, with time left to end its streams."""
+    """Server: learns of a stop early enough to end its event streams."""
 
 
 # Clients
 
 
 class Pending(Protocol):
-    """A call that was started."""
+    """A call in flight."""
 
     @abc.abstractmethod
     def result(self) -> Any:
-        """Wait for its end: returns the result, or raises what the adapter raises."""
+        """Wait for the end of the call. Return its result, or raise what the adapter raises."""
 
     @abc.abstractmethod
     def cancel(self) -> None:
-        """Cancel it, the way users of the adapter do. Nobody asks for its result then."""
+        """Cancel the call as users of the adapter do. ``result()`` is not called afterwards."""
 
 
 class ConnectedClient(Protocol):
@@ -75,7 +75,7 @@ class ConnectedClient(Protocol):
     @property
     @abc.abstractmethod
     def connected(self) -> Connected:
-        """What the handshake brought."""
+        """The event that reports the handshake."""
 
     @abc.abstractmethod
     def start(
@@ -86,7 +86,7 @@ class ConnectedClient(Protocol):
         on_progress: OnProgress[None] | None = None,
         **options: Unpack[CallOptions],
     ) -> Pending:
-        """Begin a call. Without Feature.CONCURRENCY it may be made as late as by ``result()``."""
+        """Begin a call. Without Feature.CONCURRENCY, ``result()`` may make it instead."""
 
     @abc.abstractmethod
     def notify(self, method: str, params: Params | None = None) -> None:
@@ -94,26 +94,26 @@ class ConnectedClient(Protocol):
 
     @abc.abstractmethod
     def events(self) -> Iterator[ClientEvent]:
-        """What belongs to no call, kept from now on; the next one is waited for."""
+        """Iterate over events that belong to no call, queued from now on; wait for each."""
 
     @abc.abstractmethod
     def work(self, seconds: float) -> None:
-        """Let the client go on for a moment: sleep, where it works in the background."""
+        """Run the client for a moment; sleep if it works in the background."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Close it, and wait until nothing is left of it. Called once."""
+        """Close the client, and wait until all its resources are released. Called once."""
 
 
 Answer: TypeAlias = Callable[[ServerRequest], Any]
-"""Answers a request of the server. It is no coroutine function, and returns at once."""
+"""Return the result of a server request. A plain function that does not block."""
 
 
 class ClientUnderTest(Protocol):
     """A client adapter under test."""
 
     lacks: Mapping[Feature, str]
-    """What it does without, and why: shown where a check is left out for that."""
+    """The features that the adapter lacks, each with the reason shown for a skipped check."""
 
     @abc.abstractmethod
     def connect(
@@ -123,7 +123,7 @@ class ClientUnderTest(Protocol):
         request_handlers: Mapping[str, Answer],
         **settings: Unpack[ClientSettings],
     ) -> ConnectedClient:
-        """Connect to a URL, or to a command. Raises CallError as the adapter does.
+        """Connect to a URL, or to a command. Raise CallError as the adapter does.
 
         Settings that the check does not name are to be the adapter's own.
         """
@@ -133,7 +133,7 @@ class ClientUnderTest(Protocol):
 
 
 class Running(Protocol):
-    """A server of the adapter that runs."""
+    """A running server of the adapter."""
 
     @property
     @abc.abstractmethod
@@ -142,7 +142,7 @@ class Running(Protocol):
 
     @abc.abstractmethod
     def stop(self) -> None:
-        """Stop it, and wait until nothing is left of it. May be called twice."""
+        """Stop the server, and wait until its resources are released. May be called twice."""
 
 
 class SubjectSettings(ServerSettings, total=False):
@@ -155,7 +155,7 @@ class ServerUnderTest(Protocol):
     """A server adapter under test."""
 
     lacks: Mapping[Feature, str]
-    """What it does without, and why: shown where a check is left out for that."""
+    """The features that the adapter lacks, each with the reason shown for a skipped check."""
 
     is_async: bool
     """Whether handlers are coroutine functions; otherwise plain functions that may block."""

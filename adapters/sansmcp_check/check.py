@@ -1,4 +1,4 @@
-"""Checks: what one is, how it is run, and how it says what is wrong."""
+"""The class of checks, and the assertions that they use."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ import attrs
 from .adapter_under_test import ClientUnderTest, Feature, ServerUnderTest
 
 MOMENT = 20.0
-"""Seconds for what takes a moment, on a machine that has much else to do."""
+"""Seconds allowed for what takes a moment on an idle machine."""
 _LAST_STEPS = 30.0
-"""Seconds for threads that have nothing left to do but to end; trio keeps some for ten of them."""
+"""Seconds allowed for idle threads to end; trio keeps some for ten seconds."""
 
 
 class _Subject(Protocol):
@@ -47,16 +47,21 @@ class Check(Generic[S]):
         return self.name
 
     def __call__(self, subject: S, *, patience: float = 60.0) -> None:
-        """Run the check; it is given up after ``patience`` seconds, whatever hangs.
+        """Run the check on an adapter.
 
-        Raises AssertionError if the obligation is not met, and unittest.SkipTest, which pytest
-        knows as well, if the subject does without what the check needs.
+        Args:
+            subject: the adapter.
+            patience: seconds after which a check that hangs fails.
+
+        Raises:
+            AssertionError: the obligation is not met.
+            unittest.SkipTest: the subject lacks a feature that the check needs. pytest skips then.
         """
         for feature in sorted(self.needs & subject.lacks.keys(), key=str):
             raise unittest.SkipTest(f"{feature.value}: {subject.lacks[feature]}")
         failures: list[BaseException] = []
         thread = threading.Thread(target=_run_and_tell, args=(self._run, subject, failures))
-        thread.daemon = True  # what hangs is left behind
+        thread.daemon = True  # a check that hangs must not keep the program from exiting
         thread.start()
         thread.join(patience)
         promise = f"{self.name}: {self.obligation}"
@@ -76,7 +81,7 @@ def _run_and_tell(run: _Run[S], subject: S, failures: list[BaseException]) -> No
 
 
 def _stacks() -> str:
-    """Where all threads are; this one, which comes last, is left out."""
+    """Return the stacks of all threads but this one, which comes last."""
     with tempfile.TemporaryFile("w+") as file:
         faulthandler.dump_traceback(file)
         file.seek(0)
@@ -98,7 +103,7 @@ def _check(run: _Run[S], needs: tuple[Feature, ...]) -> Check[S]:
 
 
 def checks_in(*modules: ModuleType) -> tuple[Check[Any], ...]:
-    """The checks that modules define, in their order."""
+    """Return the checks that modules define, in their order."""
     values = [value for module in modules for value in vars(module).values()]
     return tuple(filter(_is_check, values))
 
@@ -107,21 +112,21 @@ def _is_check(value: object) -> TypeGuard[Check[Any]]:
     return isinstance(value, Check)
 
 
-# What checks say
+# Assertions
 
 
 class Broken(AssertionError):
-    """An obligation was broken, and this is what was seen."""
+    """An obligation was broken; the message says what was seen."""
 
 
 def expect(condition: object, seen: str) -> None:
-    """Raises Broken with what was seen, unless the condition holds."""
+    """Raise Broken with ``seen`` unless the condition holds."""
     if not condition:
         raise Broken(seen)
 
 
 def same(got: Any, wanted: Any, what: str) -> None:
-    """Raises Broken unless two values are equal; the values are shown, shortened."""
+    """Raise Broken, with both values shortened, unless they are equal."""
     expect(got == wanted, f"{what}: {_short(got)}, and not {_short(wanted)}")
 
 
@@ -134,7 +139,7 @@ E = TypeVar("E", bound=BaseException)
 
 
 def raises(kind: type[E], action: Callable[[], Any], what: str) -> E:
-    """What an action raises, of exactly this class or one below it."""
+    """Return the exception of class ``kind`` that an action raises; raise Broken otherwise."""
     try:
         result = action()
     except kind as error:
@@ -145,14 +150,15 @@ def raises(kind: type[E], action: Callable[[], Any], what: str) -> E:
 
 
 def happened(event: threading.Event, what: str) -> None:
-    """Wait for something that another thread does."""
+    """Wait for an event that another thread sets. Raise Broken if it does not."""
     expect(event.wait(MOMENT), f"{what} within {MOMENT:g} s")
 
 
 def stands_still(count: Callable[[], int]) -> int:
-    """Wait until a count does not change any more, and return it.
+    """Wait until a count no longer changes, and return it.
 
-    Many looks tell, not the time: a process that is stopped for a while has had one.
+    Ten equal samples decide, rather than a time: a process that was stopped meanwhile sees time
+    pass, and only one sample.
     """
     before, looks = count(), 0
     while looks < 10:
@@ -164,14 +170,14 @@ def stands_still(count: Callable[[], int]) -> int:
 
 
 def _held() -> tuple[int, int]:
-    """The threads and the file descriptors of this process."""
+    """Return the numbers of threads and of file descriptors of this process."""
     gc.collect()
     folders = [folder for folder in (Path("/proc/self/fd"), Path("/dev/fd")) if folder.exists()]
     return threading.active_count(), len(os.listdir(folders[0])) if folders else 0
 
 
 def stays_the_same(action: Callable[[], None]) -> None:
-    """Raises Broken if an action leaves more threads or descriptors each time it is done."""
+    """Raise Broken if an action leaks threads or descriptors each time it is done."""
     action()
     before = after = _held()
     for _ in range(3):

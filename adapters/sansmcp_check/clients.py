@@ -1,4 +1,4 @@
-"""What the checks of clients have in common."""
+"""Helpers of the checks of clients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEGACY, MODERN, OLDEST = ("2025-11-25",), ("2026-07-28",), ("2024-11-05",)
 """A revision with sessions, one without, and the one of HTTP+SSE."""
 
 SOON = ReconnectPolicy(initial_delay=0.01, max_delay=0.05)
-"""Reconnects within milliseconds, and gives up within half a second."""
+"""A policy that reconnects within milliseconds, and gives up within half a second."""
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def connected(
     request_handlers: Mapping[str, Answer] | None = None,
     **settings: Unpack[ClientSettings],
 ) -> Generator[ConnectedClient]:
-    """A client, for a while; without a standalone stream, and quick to come back."""
+    """Connect a client within the block: no standalone stream, quick reconnection."""
     settings.setdefault("standalone_stream", False)
     settings.setdefault("reconnect", SOON)
     settings.setdefault("timeout", MOMENT)
@@ -50,7 +50,7 @@ def talking(
     piece: int = 0,
     **settings: Unpack[ClientSettings],
 ) -> Generator[tuple[ConnectedClient, FakeServer]]:
-    """A client that is connected to a server of these scripts, with a session by default."""
+    """Connect a client to a server of these scripts, with a session by default."""
     settings.setdefault("versions", LEGACY)
     with (
         FakeServer(scripts, piece=piece) as server,
@@ -75,19 +75,19 @@ def start(
     on_progress: Callable[[Any], None] | None = None,
     **options: Unpack[CallOptions],
 ) -> Pending:
-    """Call a tool, and do not wait."""
+    """Call a tool, without waiting for its result."""
     params = {"name": "tool", "arguments": dict(arguments or {})}
     return client.start("tools/call", params, on_progress=on_progress, **options)
 
 
 def notified(events: Iterator[ClientEvent], count: int) -> list[Params]:
-    """The parameters of the next notifications; other events are passed over."""
+    """Return the parameters of the next notifications; skip other events."""
     found = (each.notification for each in events if isinstance(each, ServerNotified))
     return [each.params or {} for each in itertools.islice(found, count)]
 
 
 def until(client: ConnectedClient, condition: Callable[[], object], what: str) -> None:
-    """Let a client work until something has happened."""
+    """Let a client work until ``condition()`` is true."""
     step = 0.005
     for _ in range(int(MOMENT / step)):
         if condition():

@@ -171,9 +171,9 @@ def handlers_that_ask(subject: ServerUnderTest) -> None:
 
 @server_check()
 def handlers_that_ask_in_rounds(subject: ServerUnderTest) -> None:
-    """A handler returns InputRequired, and is entered again with the answers (2026-07-28).
+    """A handler returns InputRequired, and is called again with the responses (2026-07-28).
 
-    Give sansmcp.Server a seal, with keys of your own where the application has set none.
+    Give sansmcp.Server a state_signer, with keys of your own if the application has set none.
     """
     with serving(subject) as (_, running), RawPeer(running.url, MODERN, _ASKED) as peer:
         asked = peer.begin("ask in rounds").result()

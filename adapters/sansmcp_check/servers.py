@@ -1,4 +1,4 @@
-"""What the checks of servers have in common."""
+"""Helpers of the checks of servers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def serving(
     graceful_timeout: float = 1.0,
     **settings: Unpack[SubjectSettings],
 ) -> Generator[tuple[Tools, Running]]:
-    """A server, for a while, and what its handlers do."""
+    """Run a server of the subject within the block."""
     tools = Tools(subject)
     running = subject.serve(tools.app, graceful_timeout=graceful_timeout, **settings)
     try:
@@ -34,13 +34,13 @@ def serving(
 
 
 def begun(tools: Tools, count: int = 1) -> None:
-    """Wait until so many handlers wait."""
+    """Wait until ``count`` handlers wait."""
     for _ in range(count):
         expect(tools.begun.acquire(timeout=MOMENT), f"no handler began within {MOMENT:g} s")
 
 
 def alive(running: Running) -> None:
-    """Raises Broken unless the server still answers."""
+    """Raise Broken unless the server still responds to a call."""
     with RawPeer(running.url, MODERN) as peer:
         found = peer.call("echo", {"a": 1})
         expect(found == {"echo": {"a": 1}}, f"the server does not work any more: {found}")

@@ -1,7 +1,7 @@
-"""Connections of a client: opened when needed, kept while they can be used again.
+"""Connections of a client: opened when needed, and kept while they can be used again.
 
-Each has a task, which reads what comes on it until it is closed. An exchange that finds an idle
-connection is written at once, by whoever has asked for it.
+Each has a task, which reads from it until it is closed. If there is an idle connection, the task
+that begins an exchange writes its request at once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Pool(sansmcp.ConnectionPool):
         self._handshake_timeout = core.limits.tls_handshake_timeout
 
     def send_request(self, effect: OpenExchange) -> None:
-        """Carry an exchange, from its request to the end of its response."""
+        """Begin an exchange, on an idle connection or a new one."""
         connection, request = self.begin(effect, now=trio.current_time())
         if connection.driver is None:
             self._opening[effect.exchange] = trio.CancelScope()
@@ -53,7 +53,7 @@ class Pool(sansmcp.ConnectionPool):
         self.release(exchange, now=trio.current_time())
 
     def fail(self, exchange: int, error: Exception) -> None:
-        """End an exchange for an exception that is a bug; its connection is closed."""
+        """End an exchange after an exception that is a bug, and close its connection."""
         try:
             self.release(exchange, now=trio.current_time())
         finally:
@@ -87,11 +87,11 @@ class Pool(sansmcp.ConnectionPool):
             connection.driver.send(effect.exchange, request)
             await connection.driver.read()
         elif connection.driver is not None:
-            connection.driver.close()  # it was broken off when it had just been opened
+            connection.driver.close()  # the exchange was aborted just after the connection opened
 
 
 class Stream:
-    """What the bytes of a connection go through."""
+    """The stream of one connection, and the task that reads from it."""
 
     def __init__(self, pool: Pool, connection: sansmcp.ClientConnection, stream: AnyStream) -> None:
         self._pool = pool
@@ -103,7 +103,7 @@ class Stream:
 
     @property
     def is_readable(self) -> bool:
-        """True if it is known to be closed, still sends, or has bytes that were not read."""
+        """True if the stream cannot be used again: closed, still sending, or with unread bytes."""
         is_open = self._socket.fileno() >= 0
         return not is_open or self._is_sending or self._socket.is_readable()
 
@@ -115,11 +115,11 @@ class Stream:
             self._pool.nursery.start_soon(self._send, unsent)
 
     def close(self) -> None:
-        """Close it, whatever is under way."""
+        """Close the stream at once."""
         self._socket.close()
 
     async def read(self) -> None:
-        """Pass on what comes, until it is closed by either side, or was not asked for."""
+        """Pass received bytes to the connection until either side closes it."""
         try:
             await self._read()
         except Exception as error:
@@ -166,7 +166,7 @@ class Stream:
 
 
 def reason_of(error: BaseException) -> str:
-    """What really went wrong: trio wraps what the operating system or TLS said."""
+    """Return the text of the innermost error: trio wraps those of the system and of TLS."""
     while True:
         inner = getattr(error, "exceptions", (error.__cause__,))[0]
         if inner is None:

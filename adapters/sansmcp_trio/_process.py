@@ -40,7 +40,7 @@ class TrioProcess(ChildProcess):
         self._written = trio.Event()
 
     def start(self, command: tuple[str, ...]) -> None:
-        """Start it, in a task that stays with it."""
+        """Start the process, in a task that runs until it ends."""
         self._nursery.start_soon(self._run, command)
 
     def write(self, data: bytes | None) -> None:
@@ -49,7 +49,7 @@ class TrioProcess(ChildProcess):
         self._written.set()
 
     def leave(self) -> None:
-        """Make it end, and report nothing more."""
+        """End the process, and report nothing more."""
         self._is_left = True
         self._scope.cancel()
 
