@@ -45,7 +45,7 @@ class _Session:
 
 @attrs.define(eq=False)
 class MemoryStore:
-    """Keeps logs in memory, as many as the limits ``stored_...`` allow."""
+    """Keeps logs in memory, within the limits ``max_stored_...``."""
 
     limits: Limits = attrs.field(factory=Limits)
     is_durable = False
@@ -69,14 +69,13 @@ class MemoryStore:
 
     @property
     def size(self) -> int:
-        """Bytes of memory that are in use, with what Python takes for itself."""
+        """Bytes of memory in use, with the overhead of Python objects."""
         return self._principals.total
 
     def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> bool:
-        """Add entries to the end of a log, all or none of them, and create it if need be.
+        """Append entries to a log, all or none of them. Create the log if it does not exist.
 
-        Returns False, and adds nothing, where the first of them is not the next of a log that there
-        is: somebody else was faster.
+        Returns False, with nothing appended, if the log exists and the first entry is not its next.
         """
         log = self._logs.get(key)
         if log is not None and entries[0].seq != next(reversed(log)) + 1:
@@ -100,9 +99,9 @@ class MemoryStore:
         return True
 
     def read(self, key: StreamKey, after: int, *, limit: int, max_bytes: int) -> Page | None:
-        """What follows ``after``, or None where there is no such log.
+        """Return the entries that follow number ``after``, or None if the log does not exist.
 
-        At most ``limit`` entries, and ``max_bytes`` unless the first alone has more.
+        The page has at most ``limit`` entries and ``max_bytes`` bytes; the first may be larger.
         """
         log = self._logs.get(key)
         if log is None:
@@ -120,7 +119,7 @@ class MemoryStore:
         return Page(tuple(found), last)
 
     def drop(self, principal: str, session: str) -> None:
-        """Forget all logs of a session."""
+        """Delete all logs of a session."""
         name = (principal, session)
         if name in self._sessions:
             for key in self._sessions.pop(name).logs:

@@ -1,4 +1,4 @@
-"""Who may talk to a server: the check of ``Host`` and ``Origin`` that stops DNS rebinding.
+"""The check of ``Host`` and ``Origin`` that prevents DNS rebinding.
 
 A web page can make the browser on a developer's machine send requests to a server on that same
 machine, under a host name of the attacker's. The browser then tells the truth in ``Host`` and
@@ -40,12 +40,13 @@ def _without_scheme(policy: object, attribute: object, hosts: tuple[str, ...]) -
 
 @attrs.frozen(kw_only=True)
 class SecurityPolicy:
-    """Which values of ``Host`` and ``Origin`` are served; everything else gets 403.
+    """The values of ``Host`` and ``Origin`` that a server accepts; all others get status 403.
 
-    Raises LocalProtocolError for names that could never be found there.
+    The default accepts only programs and pages on the same machine. For a server behind a public
+    name pass ``SecurityPolicy(allowed_hosts=("mcp.example.com",))``.
 
-    The default serves programs and pages on the same machine only. A server behind a public name
-    says ``SecurityPolicy(allowed_hosts=("mcp.example.com",))``.
+    Raises:
+        LocalProtocolError: the names are one str, a name is not a str, or a host is a URL.
     """
 
     allowed_hosts: tuple[str, ...] = attrs.field(
@@ -62,11 +63,11 @@ class SecurityPolicy:
     """
 
     def allows_host(self, host: bytes | None) -> bool:
-        """Whether requests for this host (the ``Host`` header, or None without one) are served."""
+        """True if requests for this host (the ``Host`` header; None without one) are accepted."""
         return _is_among(self.allowed_hosts, host)
 
     def allows_origin(self, origin: str | None) -> bool:
-        """Whether requests from pages of this origin are served; None: it was no page."""
+        """True if requests of this origin are accepted; None means that no web page sent it."""
         if origin is None:
             return True
         if self.allowed_origins is not None:

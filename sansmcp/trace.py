@@ -1,7 +1,7 @@
-"""A readable record of a conversation: who, exchange, HTTP, events, ids.
+"""A readable record of what a machine sends and receives: HTTP, events and ids.
 
-A :class:`Tracer` is told what a machine sends and receives and writes a line for each thing: ``>``
-is sent, ``<`` received. Event streams are shown event by event, and of bodies the beginning.
+A :class:`Tracer` writes a line for each part that a machine sends (``>``) or receives (``<``). It
+shows event streams event by event, and the beginning of other bodies.
 
 Credentials are left out: headers are not shown at all, URLs without query and without what looks
 like a token, event ids by their first characters. Control characters are escaped, so that no peer
@@ -58,7 +58,12 @@ _NUMBER = re.compile(r"-[0-9]{1,10}$")
 
 @attrs.define(eq=False, repr=False)
 class Tracer:
-    """Writes lines about one machine. ``who``: the name it goes by. ``write``: takes a line."""
+    """Writes lines about one machine.
+
+    Attributes:
+        who: the name of the machine, at the start of each line.
+        write: is called with each line.
+    """
 
     who: str
     write: Callable[[str], None]

@@ -43,16 +43,16 @@ _END = re.compile(r"[ \t\n\r]*}[ \t\n\r]*")
 
 @attrs.define
 class Envelope:
-    """A message with its payload unopened; :func:`sansmcp.decode_envelope` gives it.
+    """A message whose payload is not decoded; :func:`sansmcp.decode_envelope` returns it.
 
     Attributes:
-        id: of a request, or of the request that is answered; None for a notification, and for an
-            error that answers no request in particular.
-        method: of a request or notification; None for an answer.
-        params, result, error: the payload as JSON text. An answer has a result or an error, a
-            request or notification may have params; the others are None.
-        further: members beside these, by name, as JSON text: those that JSON-RPC does not know, and
-            an ``id`` that is null. They are passed on.
+        id: the id of a request or response; None for a notification, and for an error response
+            that belongs to no request.
+        method: the method of a request or notification; None for a response.
+        params, result, error: the payload as JSON text. A response has a result or an error, a
+            request or notification can have params; the others are None.
+        further: other members by name, as JSON text: those that JSON-RPC does not define, and an
+            ``id`` that is null. :meth:`encode` writes them again.
     """
 
     id: RequestId | None = None
@@ -63,9 +63,9 @@ class Envelope:
     further: Mapping[str, bytes] = attrs.field(default=MappingProxyType[str, bytes]({}), repr=elide)
 
     def encode(self) -> bytes:
-        """The message as one JSON object, the payload as it was.
+        """Return the message as one JSON object, with its payload unchanged.
 
-        To pass it on with another id, assign that first.
+        To forward it with another id, assign :attr:`id` first.
         """
         members = [b'{"jsonrpc":"2.0"']
         if self.id is not None:
@@ -84,9 +84,10 @@ class Envelope:
         return b",".join(members) + b"}"
 
     def decode_payload(self, limits: Limits) -> Message:
-        """The message with its payload decoded.
+        """Return the message with its payload decoded.
 
-        Raises RemoteProtocolError like :func:`~sansmcp.codecs.jsonrpc.decode`.
+        Raises:
+            RemoteProtocolError: as :func:`~sansmcp.codecs.jsonrpc.decode` does.
         """
         return jsonrpc.message_from(
             json.decode(self.encode(), limits.max_json_depth, limits.max_values)

@@ -37,7 +37,7 @@ UNSUPPORTED_VERSION = -32022
 
 @attrs.frozen
 class Batch:
-    """A JSON array of messages; each element that is none is the error to answer it with."""
+    """A JSON array of messages. An element that is not a message is the error to respond with."""
 
     items: tuple[Message | RemoteProtocolError, ...]
 
@@ -46,13 +46,15 @@ Decoded: TypeAlias = Message | Batch
 
 
 def decode(data: bytes, limits: Limits) -> Decoded:
-    """One message, or one batch, from one JSON document.
+    """Decode one JSON document to a message, or to a batch, which can be empty.
 
-    Raises RemoteProtocolError: -32700 where it is not valid JSON (reasons of
-    :mod:`sansmcp.codecs.json`), -32600 (``invalid_message``, with the message's id where that is
-    readable) where it is no JSON-RPC message, and -32600 (``batch_too_large``) for a batch beyond
-    :attr:`~sansmcp.limits.Limits.max_batch_messages`. An empty batch is not refused here. Raises
-    LocalProtocolError for what is not bytes.
+    Raises:
+        RemoteProtocolError: with ``jsonrpc_code`` -32700 if the document is not valid JSON (reasons
+            of :mod:`sansmcp.codecs.json`). With -32600 and ``invalid_message`` if it is not a
+            JSON-RPC message; ``request_id`` is set if the id can be read. With -32600 and
+            ``batch_too_large`` for a batch beyond
+            :attr:`~sansmcp.limits.Limits.max_batch_messages`.
+        LocalProtocolError: ``data`` is not bytes.
     """
     value = json.decode(data, limits.max_json_depth, limits.max_values)
     if not json.is_array(value):
@@ -88,11 +90,16 @@ def message_from(value: Any) -> Message:
 
 
 def encode(message: Message, *, null_id: bool = False) -> bytes:
-    """One message as one JSON object on one line.
+    """Encode a message as a JSON object on one line.
 
-    ``null_id``: an error without an id says ``"id":null``, as JSON-RPC 2.0 and the revisions before
-    2025-11-25 have it, instead of leaving ``id`` out. Raises LocalProtocolError for values that
-    JSON cannot carry, for a method that is no string, and for params that are no object.
+    Args:
+        message: the message.
+        null_id: True to write ``"id":null`` into an error response without an id, as JSON-RPC 2.0
+            and the revisions before 2025-11-25 require; False to omit ``id``.
+
+    Raises:
+        LocalProtocolError: a value cannot be JSON, ``method`` is not a string, or ``params`` are
+            not an object.
     """
     match message:  # patterns with names in them would take as long as writing JSON
         case Request():

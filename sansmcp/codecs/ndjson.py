@@ -18,22 +18,23 @@ from .delimited_buffer import LF_BYTE, DelimitedBuffer, not_bytes
 
 
 class NdjsonDecoder:
-    """Bytes in, lines out.
+    """Splits bytes into lines.
 
-    Blank lines are dropped, and the CR of a CR LF (Python on Windows writes them).
+    It discards blank lines, and the CR of a CR LF (Python on Windows writes them).
     """
 
     def __init__(self, limit: int) -> None:
-        """``limit``: bytes that a line may have; LocalProtocolError if not above zero."""
+        """``limit``: the longest line in bytes; LocalProtocolError if it is not above zero."""
         self._lines = DelimitedBuffer(limit)
         self._ready: deque[bytes] = deque()
         self._skipping = False
         self._eof = False
 
     def receive_data(self, data: bytes) -> None:
-        """Add a chunk of input.
+        """Add a chunk of input. Call :meth:`next_event` afterwards until it returns ``Idle``.
 
-        Raises LocalProtocolError after :meth:`receive_eof`, and for what is not bytes.
+        Raises:
+            LocalProtocolError: ``data`` is not bytes, or :meth:`receive_eof` was called before.
         """
         if self._eof:
             raise LocalProtocolError("receive_data() after receive_eof()")
@@ -43,14 +44,15 @@ class NdjsonDecoder:
             raise not_bytes(data) from None
 
     def receive_eof(self) -> None:
-        """The input has ended; what is left counts as a line."""
+        """Record the end of the input. The rest without a line ending counts as a line."""
         self._eof = True
 
     def next_event(self) -> bytes | Idle:
-        """The next line without its ending, or ``Idle.NEED_DATA``.
+        """Return the next line without its ending, or ``Idle.NEED_DATA`` if none is complete.
 
-        Raises RemoteProtocolError (``message_too_large``) once for a line beyond the limit; the
-        lines after it follow.
+        Raises:
+            RemoteProtocolError: ``message_too_large``, once for each line beyond the limit. The
+                next call returns the line after it.
         """
         while not self._ready:
             run = self._next_run()

@@ -64,7 +64,7 @@ class SseEvent:
     """One block of an event stream.
 
     Attributes:
-        event: the event type; ``"message"`` where the block names none.
+        event: the event type; ``"message"`` if the block has none.
         data: the data lines joined by LF, or None if the block has no data line (then it is not
             dispatched).
         id: the block's own id, or None if it has no (valid) id line. The empty string resets the
@@ -81,12 +81,12 @@ class SseEvent:
 
     @property
     def dispatched(self) -> bool:
-        """Whether the standard would hand this block to the application."""
+        """True if the standard dispatches this block as an event."""
         return self.data is not None
 
 
 class SseDecoder:
-    """Bytes in, :class:`SseEvent` out.
+    """Decodes the bytes of an event stream to :class:`SseEvent` objects.
 
     Feed with :meth:`receive_data`, then call :meth:`next_event` until it returns
     ``Idle.NEED_DATA``; or use :meth:`feed`, which does both. :attr:`last_event_id` and

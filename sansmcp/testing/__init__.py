@@ -1,10 +1,10 @@
-"""Tools for testing what is built on sansmcp, without sockets, clocks and sleeping.
+"""Tools for testing programs that use sansmcp, without sockets, clocks and sleeping.
 
 A :class:`Pair` connects a client and a server machine through a :class:`Link` that can delay,
 fragment and cut every connection at any byte, in the time of a :class:`VirtualClock`. Everything is
 decided by what is passed in, so a run with the same seed is the same run.
 
-:func:`check_store` and :func:`check_shared_store` tell whether a store does what it has to.
+:func:`check_store` and :func:`check_shared_store` check a store against its contract.
 """
 
 from .clock import VirtualClock

@@ -3,7 +3,7 @@
 The two machines talk through real HTTP/1.1 bytes (:mod:`sansmcp.http11`) over connections that a
 :class:`Link` delays, cuts into pieces, and breaks. Handlers are generators: they yield seconds to
 sleep, or the id of a request to the client to wait for its answer, and return the result. They get
-the machine's call, whose ``host`` is the pair: ``call.progress(1, now=call.host.clock.now)``.
+the machine's call, whose ``driver`` is the pair: ``call.progress(1, now=call.driver.clock.now)``.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ class Link:
     window: int = 64 * 1024
     """Bytes under way in one direction before the sender has to wait."""
     up: bool = True
-    """Whether connections can be made."""
+    """True if connections can be made."""
 
     def lifetime(self) -> int | None:
-        """After how many bytes a new connection breaks; None: never."""
+        """Return after how many bytes a new connection breaks; None for never."""
         return None if self.mean_cut is None else int(2 * self.mean_cut * self.chance())
 
     def pieces(self, data: bytes) -> list[bytes]:
-        """What is sent at once, as it arrives."""
+        """Return the pieces in which bytes that are sent together arrive."""
         if not self.fragments or len(data) < 2:
             return [data]
         cut = 1 + int(self.chance() * (len(data) - 1))
@@ -226,9 +226,10 @@ class Pair:
         self._awaited: dict[ServerCall, int] = {}
 
     def run(self, until: float | None = None, *, steps: int = 1_000_000) -> None:
-        """Let time pass until nothing happens any more, or to a time.
+        """Advance the clock until no action is left, or to the time ``until``.
 
-        Raises AssertionError after ``steps`` steps: the machines keep each other busy for ever.
+        Raises:
+            AssertionError: ``steps`` steps were not enough; the machines might never become idle.
         """
         for _ in range(steps):
             self._drain()
@@ -246,16 +247,16 @@ class Pair:
         raise AssertionError(f"still busy after {steps} steps, at {self.clock.now} s")
 
     def later(self, action: Callable[[], None]) -> None:
-        """Let something happen after the latency of the link."""
+        """Schedule ``action`` after the latency of the link."""
         self.clock.call_later(self.link.latency, action)
 
     def break_connections(self) -> None:
-        """All connections break, now. What was on its way is lost."""
+        """Break all connections now. Bytes that have not arrived are lost."""
         for connection in tuple(self._connections.values()):
             connection.cut()
 
     def kill(self, server: Server) -> None:
-        """An instance is gone, without a word; its connections break."""
+        """Stop an instance without notice, and break its connections."""
         self.servers.remove(server)
         for connection in tuple(self._connections.values()):
             if connection.server is server:
@@ -264,7 +265,7 @@ class Pair:
             del self._scripts[call]
 
     def server_for(self, call: ServerCall) -> Server:
-        """The instance at which a call runs, or has run."""
+        """Return the instance on which a call runs, or has run."""
         return self._homes[call]
 
     def _next_server(self) -> Server:

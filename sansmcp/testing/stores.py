@@ -42,13 +42,13 @@ ALL = 10**9
 
 
 def check_store(new_store: NewStore) -> None:
-    """Raises AssertionError for a store that does not do what :class:`sansmcp.Store` says."""
+    """Raise AssertionError if a store does not fulfil the contract of :class:`sansmcp.Store`."""
     for check in STORE_CHECKS:
         check(new_store)
 
 
 def check_shared_store(first: Store, second: Store) -> None:
-    """Raises AssertionError unless two ways to one empty store show the same, at once."""
+    """Raise AssertionError unless two objects of one empty store show the same, at once."""
     assert first.append(KEY, _entries(1, 2), now=0)
     _same(_seen(second.read(KEY, 0, limit=9, max_bytes=ALL)), (list(_entries(1, 2)), 2))
     assert second.append(KEY, _entries(3), now=0)
