@@ -1,11 +1,11 @@
 """The stateless revisions on the server: every request stands alone.
 
-A request carries its version, its client's capabilities and all else that has to be known; headers
-repeat parts of it for those on the way who do not read bodies. There are no sessions, no event ids
-and no requests of the server. On HTTP the client that goes away has cancelled.
+A request carries its version and its client's capabilities. Headers repeat parts of it for proxies,
+which do not read bodies. There are no sessions, no event ids and no server requests. On HTTP a
+client cancels a call by closing the connection.
 
-The ladder is the same on all transports, but for the rows about headers. The rows are tried from
-top to bottom, as those of :mod:`..validation`.
+The validators are the same on all transports, except for those of headers. They run in the order
+of their table, as those of ``..validation``.
 
 Source: 2026-07-28 basic, basic/transports, server/discover; SEP-2575, SEP-2243, SEP-2549.
 """
@@ -50,16 +50,16 @@ REMOVED = frozenset(
 
 @attrs.define
 class ModernRequestContext:
-    """A request on its way down the ladder."""
+    """A request for the validators."""
 
     core: ServerCore
     request: Request
     head: RequestHead | None
-    """None where the transport has none."""
+    """The head of the HTTP request; None on stdio."""
     params: Params
-    """Its parameters."""
+    """The parameters of the request; empty if it has none."""
     meta: Mapping[str, Any]
-    """What the request says about itself."""
+    """The member ``_meta`` of the parameters."""
 
     @property
     def revision(self) -> Revision | None:
@@ -69,7 +69,10 @@ class ModernRequestContext:
 
 
 def validate_meta(incoming: ModernRequestContext) -> None:
-    """Source: 2026-07-28 basic: version and capabilities come with every request."""
+    """Refuse a request without version or capabilities, or with an unknown log level.
+
+    Source: 2026-07-28 basic: version and capabilities come with every request.
+    """
     version, capabilities = incoming.meta.get(VERSION), incoming.meta.get(CAPABILITIES)
     if not isinstance(version, str) or not json.is_object(capabilities):
         what = f"_meta needs {VERSION} (a string) and {CAPABILITIES} (an object)"
@@ -102,7 +105,7 @@ def validate_version(incoming: ModernRequestContext) -> None:
 
 
 def validate_method(incoming: ModernRequestContext) -> None:
-    """404, which means nothing else where there are no sessions."""
+    """Refuse an unknown method. The status 404 is unambiguous, because there are no sessions."""
     method = incoming.request.method
     if method == LISTEN:
         assert incoming.revision is not None
@@ -144,15 +147,15 @@ VALIDATORS: tuple[Callable[[ModernRequestContext], None], ...] = (
 
 @attrs.define(eq=False, repr=False)
 class ModernServer:
-    """What messages of this era mean."""
+    """Handles the messages of this era, on every transport."""
 
     _core: ServerCore
     subscriptions: Subscriptions
 
     def check(self, request: Request, received: RequestHead | None) -> Mapping[str, Any]:
-        """Go down the ladder. Returns what the request says about itself (``_meta``).
+        """Run the validators and return the member ``_meta``.
 
-        Raises RemoteProtocolError: the refusal.
+        Raises RemoteProtocolError for a refusal.
         """
         meta = meta_of(request)
         incoming = ModernRequestContext(self._core, request, received, request.params or {}, meta)
@@ -163,7 +166,7 @@ class ModernServer:
         return meta
 
     def start(self, request: Request, caller: CallOwner, answer: Responder) -> None:
-        """Start a call, or answer what needs no application."""
+        """Start a call; ``server/discover`` gets its result at once."""
         turn = self._turn(request, caller)
         call = RunningCall(self._core, caller, request, answer, turn)
         caller.begin(call)
@@ -176,12 +179,15 @@ class ModernServer:
             answer.start()
 
     def serves(self, message: Message) -> bool:
-        """Whether the version that a message names, if it does, is one of ours."""
+        """Return True if the message names a version that is served, or none."""
         meta = meta_of(message)
         return VERSION not in meta or meta[VERSION] in self._core.modern_versions
 
     def notified(self, notification: Notification, principal: str) -> None:
-        """A notification; what asks for a cancellation is not for here, where ids are anybody's."""
+        """Report a notification to the application.
+
+        A cancellation is ignored: without sessions, its id could be that of another client's call.
+        """
         if notification.method != "notifications/cancelled":
             caller = self.caller(meta_of(notification), principal)
             self._core.events.append(ClientNotified(caller, notification))
@@ -192,7 +198,7 @@ class ModernServer:
         principal: str,
         calls: dict[RequestId, RunningCall] | None = None,
     ) -> CallOwner:
-        """Who says it, as far as ``_meta`` tells; what others have said counts for nothing."""
+        """Return the client that sent a message, from its own ``_meta`` alone."""
         newest = self._core.modern_versions[-1]
         caller = CallOwner(
             principal,
@@ -215,7 +221,7 @@ class ModernServer:
         return found
 
     def _turn(self, request: Request, caller: CallOwner) -> HandlerInput:
-        """The answers and the state that the client brings back."""
+        """Return the input responses and the saved state in a request."""
         params = request.params or {}
         given, sealed = params.get(INPUT_RESPONSES), params.get(REQUEST_STATE)
         if request.method not in ASKING or (given is None and sealed is None):
@@ -235,7 +241,7 @@ class ModernServer:
 def check_notification(
     notification: Notification, received: RequestHead, served: tuple[str, ...]
 ) -> None:
-    """The version of a notification. Raises RemoteProtocolError: the refusal."""
+    """Check the version of a notification. Raises RemoteProtocolError for a refusal."""
     header = headers.single(received.values(PROTOCOL_VERSION)) or ""
     version = str(meta_of(notification).get(VERSION, header))
     _check_literal(received, PROTOCOL_VERSION, version, None)
@@ -246,7 +252,7 @@ def check_notification(
 def _check_literal(
     received: RequestHead, name: bytes, value: str, request_id: RequestId | None
 ) -> None:
-    """What no client has to encode, and others compare as it stands."""
+    """Refuse a header that is not exactly ``value``. Clients send these without encoding."""
     values = received.values(name)
     if len(values) != 1 or values[0].strip(b" \t") != value.encode():
         raise refusals.HEADER_MISMATCHED(request_id, header=name.decode())

@@ -1,4 +1,4 @@
-"""Results as the stateless revisions want them, and what a client may be told before them.
+"""The form of results at 2026-07-28, and which messages may precede them.
 
 Source: 2026-07-28 basic: results, caching; multi round-trip requests; server/utilities/logging;
 SEP-2549, SEP-2322.
@@ -35,17 +35,20 @@ _CACHEABLE = frozenset(
 
 @attrs.define(eq=False, repr=False)
 class ModernResults:
-    """Results of the stateless revisions, which say what they are and whose."""
+    """Makes results with ``resultType`` and the server's name in ``_meta``."""
 
     _core: ServerCore
     session: CallOwner
 
     def format_result(self, request: Request, result: Any) -> Response | ErrorResponse:
-        """The result. Raises LocalProtocolError for one that this revision does not have."""
+        """Return the response with a result.
+
+        Raises LocalProtocolError if the revision does not allow the result.
+        """
         return self._response(request, _complete(request, result, self.session.revision))
 
     def require(self, call: RunningCall, required: InputRequired) -> Response | ErrorResponse:
-        """The questions are the result, unless the client has not declared to answer."""
+        """Return a result with the input requests, or an error if the client lacks a capability."""
         request, caller = call.request, self.session
         check_asking(request, required)
         if not caller.revision.result_type:
@@ -57,7 +60,7 @@ class ModernResults:
         return self._response(request, _input_required(self._core, request, caller, required))
 
     def may_send(self, request: Request, message: Message) -> bool:
-        """Log messages only for who wants them, and from the level that it wants."""
+        """Return False for a log message that the client did not ask for, or below its level."""
         if not isinstance(message, Notification) or message.method != "notifications/message":
             return True
         wanted, level = meta_of(request).get(LOG_LEVEL), (message.params or {}).get("level")
@@ -73,7 +76,7 @@ class ModernResults:
 
 
 def _complete(request: Request, result: Any, revision: Revision) -> dict[str, Any]:
-    """A result is an object. What may be cached says so."""
+    """Return the members of a result, with ``resultType`` and the fields for caching added."""
     if not isinstance(result, Mapping):
         raise LocalProtocolError(f"A result must be an object, and is {type(result).__name__}")
     members: dict[str, Any] = {"resultType": "complete"} if revision.result_type else {}

@@ -1,4 +1,4 @@
-"""How requests of the stateless revisions are answered: on HTTP, and on stdio.
+"""The transports of 2026-07-28: requests and their responses on HTTP, and on stdio.
 
 Source: 2026-07-28 basic/transports: Sending Messages, Cancellation; stdio.
 """
@@ -30,7 +30,7 @@ from .subscriptions import Subscriptions
 
 @attrs.define(eq=False, repr=False)
 class ModernHttpResponder(ModernResults, HttpResponder):
-    """The answer to one POST: JSON, or an event stream once there is something to say before it."""
+    """Sends the response to one POST: as JSON, or on an event stream if messages precede it."""
 
     exchange: ServerExchange
     stream_after: float | None
@@ -39,11 +39,11 @@ class ModernHttpResponder(ModernResults, HttpResponder):
 
     @property
     def is_resumable(self) -> bool:
-        """Nothing is at this revision."""
+        """Always False: this revision has no resumption."""
         return False
 
     def open(self) -> None:
-        """Begin the event stream, if that has not happened."""
+        """Open the event stream, if it is not open."""
         if self.exchange.state is ExchangeState.DECIDING:
             self._core.timers.stop(Timer.STREAM_OPEN, self)
             self.exchange.open_stream()
@@ -68,15 +68,15 @@ class ModernHttpResponder(ModernResults, HttpResponder):
         return True
 
     def complete_without_response(self) -> None:
-        """The client has cancelled by going away, so there is nobody to say anything to."""
+        """End without a response, because the client has disconnected."""
         self._over()
 
     def disconnect(self, retry: int | None) -> bool:
-        """The request would be cancelled."""
+        """Always False: a closed connection would cancel the request."""
         return False
 
     def peer_gone(self) -> None:
-        """The client has gone: that is how it cancels."""
+        """Cancel the call: on HTTP a client cancels by closing the connection."""
         for call in tuple(self.session.calls.values()):
             call.cancel("the client has closed the response")
 
@@ -87,7 +87,7 @@ class ModernHttpResponder(ModernResults, HttpResponder):
 
 @attrs.define(eq=False, repr=False)
 class ModernStdioResponder(ModernResults):
-    """The answer to one line of stdio."""
+    """Sends the response to one request on stdio."""
 
     _sink: Sink
     open_calls: int = attrs.field(default=1, init=False)
@@ -106,26 +106,26 @@ class ModernStdioResponder(ModernResults):
         return self._sink.is_above_high_water
 
     def message(self, data: bytes) -> bool:
-        """Something to say before the answer; returns False if nobody is there any more."""
+        """Send a message before the response. Returns False if the output is closed."""
         return self._sink.send(data)
 
     def respond(self, data: bytes, http_status: int = 200) -> bool:
-        """The answer; returns False if nobody is there any more."""
+        """Send the response. Returns False if the output is closed."""
         self.open_calls = 0
         return self._sink.send(data)
 
     def complete_without_response(self) -> None:
-        """The call was cancelled, so nothing more may be said."""
+        """End without a response, because the client cancelled the call."""
         self.open_calls = 0
 
     def disconnect(self, retry: int | None) -> bool:
-        """There is nothing to come back to."""
+        """Always False: on stdio there is one stream for all messages."""
         return False
 
 
 @attrs.define(eq=False, repr=False)
 class HttpListener:
-    """A subscription's event stream."""
+    """Sends the messages of a subscription on its event stream."""
 
     _core: ServerCore
     _exchange: ServerExchange
@@ -145,7 +145,7 @@ class HttpListener:
         self._exchange.end()
 
     def fail(self, message: bytes, request_id: RequestId) -> None:
-        """Break the stream off: to the client that is lost, and it listens again."""
+        """Abort the stream, so that the client sees a lost connection and subscribes again."""
         self._exchange.abort()
 
     def peer_gone(self) -> None:
@@ -154,11 +154,11 @@ class HttpListener:
 
 @attrs.define(eq=False, repr=False)
 class LineListener:
-    """A subscription on stdio, among everything else there."""
+    """Sends the messages of a subscription on stdio, among all other messages."""
 
     _sink: Sink
     _listeners: dict[RequestId, LineListener]
-    """Those that are open; this is one of them."""
+    """The open subscriptions of the channel; this is one of them."""
 
     @property
     def is_above_high_water(self) -> bool:
@@ -168,20 +168,20 @@ class LineListener:
         self._sink.send(message)
 
     def finish(self, message: bytes, request_id: RequestId) -> None:
-        """Send the result, and what has to follow it on stdio."""
+        """Send the result, then the cancellation that has to follow it on stdio."""
         del self._listeners[request_id]
         self._sink.send(message)
         params = {"requestId": request_id, "reason": "the server ends the subscription"}
         self._sink.send(jsonrpc.encode(Notification("notifications/cancelled", params)))
 
     def fail(self, message: bytes, request_id: RequestId) -> None:
-        """End it: the client learns that it has missed something."""
+        """End the subscription, so that the client knows that it may have missed messages."""
         self.finish(message, request_id)
 
 
 @attrs.define(eq=False, repr=False)
 class ModernHttp:
-    """What POSTs of the stateless revisions mean."""
+    """Handles the POSTs of 2026-07-28."""
 
     _core: ServerCore
     _modern: ModernServer
@@ -216,7 +216,7 @@ class ModernHttp:
 
 @attrs.define(eq=False, repr=False)
 class ModernChannelHandler:
-    """What lines of the stateless revisions mean, in one conversation on stdio."""
+    """Handles the messages of 2026-07-28 on one channel of stdio."""
 
     _core: ServerCore
     _modern: ModernServer
@@ -224,12 +224,12 @@ class ModernChannelHandler:
     calls: dict[RequestId, RunningCall] = attrs.field(
         factory=dict[RequestId, RunningCall], init=False
     )
-    """The calls that run."""
+    """The running calls by request id."""
     _listeners: dict[RequestId, LineListener] = attrs.field(
         factory=dict[RequestId, LineListener], init=False
     )
     open_requests: Collection[object] = attrs.field(init=False)
-    """The ids of all requests that have no answer yet: calls, and subscriptions."""
+    """The ids of all requests without a response: calls and subscriptions."""
 
     def __attrs_post_init__(self) -> None:
         self.open_requests = ChainMap[RequestId, Any](self.calls, self._listeners)
@@ -243,7 +243,7 @@ class ModernChannelHandler:
         if isinstance(message, Request):
             self._request(message)
         elif not isinstance(message, Notification):
-            return  # a response, and there are no requests of ours
+            return  # a response, but at this revision there are no server requests
         elif message.method == "notifications/cancelled":
             self._cancel(message)
         elif self._modern.serves(message):

@@ -1,8 +1,9 @@
-"""Change notifications for who has asked for them: ``subscriptions/listen``.
+"""Change notifications for the clients that subscribed to them: ``subscriptions/listen``.
 
-Such a request is answered by a stream that stays open. Its first message says what will be told,
-which may be less than what was asked for; every message names the request. When the server ends it,
-the result comes last; a client ends it by going away.
+The response to such a request is a stream that stays open. Its first message names the
+notifications that will be sent, which may be fewer than requested; every message names the request.
+If the server ends the subscription, the result comes last. A client ends it by closing the
+connection, or on stdio with a cancellation.
 
 Source: 2026-07-28 basic/utilities/subscriptions; SEP-2575.
 """
@@ -32,39 +33,39 @@ _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 _URIS = "resourceSubscriptions"
 
 Topic: TypeAlias = tuple[str, str]
-"""A name in the filter, and for resources a URI: of one, or with a slash at its end of a folder."""
+"""A name in the filter, and for resources a URI: of one, or of a folder with a slash at its end."""
 
 
 class ListenerStream(Protocol):
-    """Where the messages of a subscription go."""
+    """Sends the messages of a subscription."""
 
     @property
     def is_above_high_water(self) -> bool:
-        """Whether the client does not take what is sent."""
+        """True if too many bytes wait for the client."""
         ...
 
     def send(self, message: bytes) -> None:
         """Send a message."""
 
     def finish(self, message: bytes, request_id: RequestId) -> None:
-        """Send the last message, and end."""
+        """Send the last message and end the subscription."""
 
     def fail(self, message: bytes, request_id: RequestId) -> None:
-        """Break off, in a way that looks like no regular end where there is such a way."""
+        """End the subscription with an error, if the transport can show one."""
 
 
 @attrs.define(eq=False, repr=False)
 class Subscription:
-    """One client that listens."""
+    """One subscription of a client."""
 
     request_id: RequestId
     wanted: dict[str, Any]
-    """The part of its filter that is honoured."""
+    """The part of the client's filter that is honoured."""
     stream: ListenerStream
 
     @property
     def topics(self) -> set[Topic]:
-        """What it wants to know: of a resource also what is below it."""
+        """The topics of the filter; a resource includes the resources below it."""
         uris = self.wanted.get(_URIS, ())
         kinds = {(name, "") for name in self.wanted if name != _URIS}
         return kinds | {(_URIS, each) for uri in uris for each in (uri, uri.rstrip("/") + "/")}
@@ -82,7 +83,7 @@ class Subscription:
 
 @attrs.define(eq=False, repr=False)
 class Subscriptions:
-    """All that listen."""
+    """The open subscriptions of all clients."""
 
     _core: ServerCore
     _open: dict[ListenerStream, Subscription] = attrs.field(
@@ -91,10 +92,13 @@ class Subscriptions:
     _by_topic: dict[Topic, dict[ListenerStream, Subscription]] = attrs.field(
         factory=dict[Topic, dict[ListenerStream, Subscription]], init=False
     )
-    """Whom to tell, so that nobody else has to be asked."""
+    """The subscriptions of each topic, so that ``publish()`` need not look at all of them."""
 
     def filter_of(self, request: Request) -> dict[str, Any]:
-        """The part of a filter that will be honoured. Raises RemoteProtocolError for none."""
+        """Return the part of a filter that is honoured.
+
+        Raises RemoteProtocolError if there is no filter, or too many subscriptions are open.
+        """
         wanted = json.as_object((request.params or {}).get("notifications"))
         if wanted is None:
             what = "notifications must be an object that names what to listen for"
@@ -116,14 +120,17 @@ class Subscriptions:
         return honoured
 
     def open(self, request: Request, honoured: dict[str, Any], stream: ListenerStream) -> None:
-        """Begin to tell, with the acknowledgement."""
+        """Open a subscription and send its acknowledgement."""
         subscription = self._open[stream] = Subscription(request.id, honoured, stream)
         for topic in subscription.topics:
             self._by_topic.setdefault(topic, {})[stream] = subscription
         subscription.tell(_ACKNOWLEDGED, {"notifications": honoured})
 
     def publish(self, method: str, params: Params) -> None:
-        """Tell all that want to know; let those go who do not keep up, and have to look again."""
+        """Notify the subscribers of a topic, and end the subscriptions that are too far behind.
+
+        Their clients subscribe again and read the lists or resources anew.
+        """
         listening: dict[ListenerStream, Subscription] = {}
         for topic in _topics_of(method, params):
             listening |= self._by_topic.get(topic, {})
@@ -135,7 +142,7 @@ class Subscriptions:
                 subscription.tell(method, params)
 
     def gone(self, stream: ListenerStream) -> None:
-        """A client has gone away."""
+        """Forget a subscription that has ended."""
         subscription = self._open.pop(stream, None)
         for topic in subscription.topics if subscription is not None else ():
             listening = self._by_topic[topic]
@@ -144,7 +151,7 @@ class Subscriptions:
                 del self._by_topic[topic]
 
     def end_all(self) -> None:
-        """End them all, properly."""
+        """End all subscriptions with their results, the newest first."""
         while self._open:
             stream, subscription = next(reversed(self._open.items()))
             self.gone(stream)
@@ -152,7 +159,7 @@ class Subscriptions:
 
 
 def _topics_of(method: str, params: Params) -> Iterator[Topic]:
-    """What a notification is about: the resource, and all folders that it is in."""
+    """Yield the topics of a notification: the resource, and all folders that contain it."""
     uri = params.get("uri")
     if method in _KINDS:
         yield _KINDS[method][0], ""
@@ -163,5 +170,5 @@ def _topics_of(method: str, params: Params) -> Iterator[Topic]:
 
 
 def is_known(method: str) -> bool:
-    """Whether a notification is one that can be listened for."""
+    """Return True if clients can subscribe to this notification."""
     return method in _KINDS or method == UPDATED
