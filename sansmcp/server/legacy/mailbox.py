@@ -1,15 +1,18 @@
-"""What comes to one instance of a server and is meant for another.
+"""Deliver responses and cancellations to the instance that waits for them.
 
-A handler that runs is at one instance, and so is what it asks and waits for. The client's answer,
-or its cancellation, may come to any. The instance to which it comes does not know who waits for it,
-so it leaves it in the store, in a log that is named after what it is about. Whoever may be waiting
-looks there every ``store_poll_interval``.
+A handler runs on one instance. The client's response to its server request, or the cancellation of
+its call, is a separate POST, which a load balancer may send to any other instance. That instance
+appends the message to a mailbox: a log in the store, named after the JSON-RPC id. The instance that
+runs the handler reads the mailbox every ``Limits.store_poll_interval`` seconds.
 
-Only what somebody waits for is left: the log begins with an entry of the instance that waits. For
-a question that is written together with the question; for a call after its first
-``store_poll_interval``, since most calls end sooner, or when it is parked. A cancellation that
-finds no such entry is looked at once more, after the call has had the time to write it. So a peer
-that makes up ids writes nothing.
+A message is only left in a mailbox that the waiting instance has opened, by a first entry. The
+mailbox of a server request is opened together with the request; that of a call after its first
+``store_poll_interval``, since most calls end sooner, or when the call is parked. A cancellation
+that finds no mailbox looks a second time, after the call has had the time to open it. So a peer
+that makes up ids writes nothing to the store.
+
+Clients repeat a POST that failed, so two instances may get the same message. Both append it under
+the same sequence number; the second append conflicts and is ignored.
 
 Source: 2025-03-26 to 2025-11-25, basic/transports: Sending Messages to the Server, basic/utilities:
 cancellation.
@@ -31,44 +34,47 @@ from ..exchange import ServerExchange
 from .stream_table import StreamTable, store_failed
 
 _LONGEST_REASON = 1000
-"""Characters."""
+"""Characters that are kept of the reason of a cancellation."""
 
 
 def cancellation_mailbox(id: RequestId) -> str:
-    """Where the cancellation of a request is left. No stream has such a name: it has points."""
+    """Return the name of the log for the cancellation of a request.
+
+    No stream has such a name, because tokens contain no point.
+    """
     return f".cancelled.{hashlib.sha256(json.encode(id)).hexdigest()}"
 
 
 def response_mailbox(id: int) -> str:
-    """Where the answer to a question is left, after an entry that says that it was asked."""
+    """Return the name of the log for the response to a server request."""
     return f".answer.{id}"
 
 
 def reason_of(cancellation: Notification) -> str:
-    """Why a request is cancelled, as the client says."""
+    """Return the reason of a cancellation, cut to a fixed length."""
     reason = (cancellation.params or {}).get("reason")
     return reason[:_LONGEST_REASON] if isinstance(reason, str) else "cancelled by the client"
 
 
 @attrs.define(eq=False, repr=False)
 class MailboxPost:
-    """Something is left in a log. Where it is already, nothing is to be done."""
+    """Appends one message to a mailbox, if it is not there already."""
 
     _table: StreamTable
     _key: StreamKey
     _data: bytes
     _exchange: ServerExchange | None = None
-    """That which has brought it, and is answered then; None: nothing waits."""
+    """The exchange of the POST that brought the message; it is responded to at the end."""
     looks_again: bool = attrs.field(default=False, kw_only=True)
-    """Whether somebody may begin to wait only now: then look a second time."""
+    """True to look a second time for a mailbox that may be opened only now."""
 
     def append(self, seq: int = 1) -> None:
-        """Leave it under this number."""
+        """Append the message under this sequence number."""
         entries = (Entry(seq, self._data),)
         self._table.start_operation(StoreAppend(stream=self._key, entries=entries), self)
 
     def append_if_expected(self) -> None:
-        """Leave it if there is somebody who waits for it."""
+        """Append the message if an instance has opened the mailbox."""
         self._table.start_operation(_read(self._table, self._key, 0), self)
 
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
@@ -80,12 +86,12 @@ class MailboxPost:
         self.on_append_done()
 
     def poll_store(self) -> None:
-        """See once more whether there is somebody who waits."""
+        """Look a second time for the mailbox."""
         self._table.late.change(self._session, -1)
         self.append_if_expected()
 
     def _wait(self) -> None:
-        """Look again, unless the session has as many that wait as it may have calls."""
+        """Look again later, unless as many messages of the session wait as it may have calls."""
         self.looks_again = False
         core, late = self._table.core, self._table.late
         if late.of(self._session) < core.limits.max_calls_per_session:
@@ -97,16 +103,16 @@ class MailboxPost:
         return self._key.principal, self._key.session
 
     def on_append_done(self) -> None:
-        """It can be found."""
+        """Respond to the POST: the message is stored, or nothing waits for it."""
         if self._exchange is not None and not self._exchange.is_done:
             self._exchange.send_response(202)
 
     def on_append_conflict(self) -> None:
-        """Others have left it."""
+        """Treat the message as delivered: another instance has appended it."""
         self.on_append_done()
 
     def failed(self, effect: StoreEffect) -> bool:
-        """The client may send it again."""
+        """Refuse the POST, so that the client may send the message again."""
         if self._exchange is not None and not self._exchange.is_done:
             self._exchange.refuse(store_failed())
         return True
@@ -114,26 +120,26 @@ class MailboxPost:
 
 @attrs.define(eq=False, repr=False)
 class MailboxPoll:
-    """Looks for what may be left in a log, for as long as it is wanted."""
+    """Polls a mailbox for a message, for as long as ``is_active()``."""
 
     _table: StreamTable
     _key: StreamKey
     after: int = attrs.field(default=0, kw_only=True)
-    """Behind which entry it will be."""
+    """The sequence number after which the message comes."""
     announces: bool = attrs.field(default=False, kw_only=True)
-    """Whether to write first that somebody waits; see above."""
+    """True to open the mailbox with a first entry at the first poll."""
     is_active: Callable[[], bool] = attrs.field(kw_only=True)
     on_message: Callable[[bytes], None] = attrs.field(kw_only=True)
-    """Is given the data."""
+    """Called with the data of the message."""
 
     def wait(self) -> None:
-        """Look after a while."""
+        """Poll again after ``Limits.store_poll_interval``."""
         if self.is_active():
             core = self._table.core
             core.timers.set(Timer.STORE_POLL, self, core.now + core.limits.store_poll_interval)
 
     def poll_store(self) -> None:
-        """See whether it is there."""
+        """Read the mailbox."""
         if self.is_active():
             if self.announces:
                 self.announces = False
@@ -153,7 +159,7 @@ class MailboxPoll:
         """Nothing is written."""
 
     def failed(self, effect: StoreEffect) -> bool:
-        """Perhaps the next time."""
+        """Poll again later."""
         self.wait()
         return True
 
@@ -163,7 +169,7 @@ def _read(table: StreamTable, key: StreamKey, after: int) -> StoreRead:
 
 
 def decode_response(table: StreamTable, data: bytes) -> Response | ErrorResponse:
-    """An answer that was left."""
+    """Return the response in an entry of a mailbox."""
     answer = jsonrpc.decode(data, table.limits)
     assert isinstance(answer, Response | ErrorResponse)
     return answer

@@ -1,25 +1,25 @@
-"""Calls that wait for the client's answers in the store, so that any instance can go on with them.
+"""Parked calls: they wait in the store for input responses, so that any instance can continue them.
 
-When a handler needs input, and its call has a log, the call is *parked*: the questions go into the
-log, and after them, in the same append, all that it takes to enter the handler again. Nothing is
-held in memory. What the client answers is a log, too, one for each turn. Whoever receives an answer
-adds it there; of two who add at the same place one succeeds, so exactly one instance adds the
-answer that was missing, and that one takes the call over: it enters the handler, and goes on with
-the log of the call. Readers follow that log, wherever they are.
+When a handler needs input, and its call has a log, the call is *parked*: the input requests are
+appended to the log, and with them, in the same append, everything needed to call the handler again.
+Nothing is held in memory. The input responses of each round are a log, too. The instance that
+receives one appends it there. If two instances append at the same place, one of them conflicts, so
+exactly one instance appends the last missing response. That one takes the call over: it calls the
+handler and writes on in the log of the call. Readers at all instances follow that log.
 
-How questions and answers travel is negotiated:
+There are two ways to exchange input requests and responses:
 
-* The questions are requests on the open stream. Each answer is a POST of its own, and the id of a
-  question tells which turn it belongs to.
-* SEP-1858: the questions stand between two events, ``buffer_input`` and ``input_required``, and
-  the response ends after them. The answers come as one array, by a POST whose ``Last-Event-ID``
-  names the second event, and the call goes on in the response to that POST. The same POST again
-  finds the answers there, and only reads.
+* The input requests are server requests on the open stream. Each response is a POST of its own,
+  and its id names the round.
+* SEP-1858: the input requests stand between two events, ``buffer_input`` and ``input_required``,
+  and the HTTP response ends after them. The input responses come as one array, in a POST whose
+  ``Last-Event-ID`` names the second event, and the call goes on in the HTTP response to that POST.
+  If the client repeats the POST, the responses are stored already, and it only reads the log.
 
-A call that is cancelled while it waits does not go on: the answer that comes next ends its log.
+A call that is cancelled while it is parked is not continued: the next input response ends its log.
 
-An instance that dies while a handler runs takes that call along: nobody could tell what the handler
-has done. The client's timeout ends it.
+If an instance crashes while a handler runs, the call is not continued, because it is unknown what
+the handler has done. The client's timeout ends it.
 
 Source: SEP-1858; 2025-03-26 to 2025-11-25, basic/transports: Sending Messages to the Server.
 """
@@ -58,16 +58,16 @@ Answered: TypeAlias = Response | ErrorResponse
 
 @attrs.frozen
 class ParkedCall:
-    """All that it takes to enter a handler again."""
+    """Everything needed to call the handler again."""
 
     request: Request
     names: Mapping[RequestId, str]
-    """The names of the questions by their ids."""
+    """The names of the input requests by their ids."""
     state: Any
-    """What the handler has saved."""
+    """The state that the handler saved."""
     rounds: int
     progress: float | None
-    """What was reported last."""
+    """The progress that was reported last."""
 
     def encode(self) -> bytes:
         """As the data of an entry. Raises LocalProtocolError for a state that is not JSON."""
@@ -85,7 +85,7 @@ class ParkedCall:
 def park_call(
     call: RunningCall, stream: ResumableStream, session: LegacySession, required: InputRequired
 ) -> None:
-    """Let a call wait for the answers, in the store."""
+    """Park a call in the store until the input responses arrive."""
     assert stream.key is not None
     first = stream.next_seq + session.multi_turn
     turn = EventId(stream.key.stream, first + len(required.requests))

@@ -1,16 +1,15 @@
-"""Sessions: what a server remembers of a client between its requests.
+"""Sessions: the state of a client between its requests.
 
 A session begins with ``initialize`` and ends by DELETE, by being idle for too long, with the
 channel that carries it, or when the server shuts down. It holds what was negotiated, the calls that
-run, the requests that wait for the client's answer, and the standalone streams (GET) on which the
-server says what belongs to no call. It belongs to one principal; for everybody else it does not
-exist.
+run, the server requests that wait for a response, and the standalone streams (GET) for messages
+that belong to no call. It belongs to one principal; requests of others get the refusal for an
+unknown session.
 
-The standalone streams of a session are few, and any of them may have lost its connection without
-anybody having noticed. So a message goes to the one whose reader came last; and a GET that brings
-no cursor goes on where a stream without a reader was left, before it begins a new one. Streams with
-a living reader are never taken over: two honest connections of one client would evict each other
-for ever.
+The connection of a standalone stream may be lost without a sign to the server. So a message goes to
+the stream whose reader came last, and a GET without a cursor continues a stream without a reader
+before it opens a new one. A stream with a reader is never taken over by such a GET: two connections
+of one client would evict each other for ever.
 
 Source: 2025-03-26 to 2025-11-25, basic/transports: Session Management, Listening for Messages from
 the Server.
@@ -59,42 +58,44 @@ SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
 
 @attrs.define(eq=False, repr=False)
 class _StreamReader:
-    """An exchange that reads a stream of a session."""
+    """Connects an exchange to the stream of a session that it reads."""
 
     _session: LegacySession
     _stream: ResumableStream
     _exchange: ServerExchange
 
     def catch_up(self) -> None:
-        """Everything was sent: read on, if the log goes on."""
+        """Read on, if the log goes on: the exchange has sent everything so far."""
         self._stream.catch_up()
 
     def on_closed(self) -> None:
-        """The exchange is over; the log stays."""
+        """Detach the exchange, which has ended; the log stays."""
         self._stream.detach(self._exchange)
         self._session.reader_left(self._exchange, self._stream)
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
 class LegacySession(CallOwner, Session):
-    """One client's conversation, with its streams and the requests that wait for its answer."""
+    """The session of one client: its calls, streams and open server requests."""
 
     _core: ServerCore = attrs.field(alias="core")
     table: StreamTable = attrs.field(alias="streams")
-    """Where its streams are, and its way to the store; not for applications."""
+    """The streams of this instance and their store operations; not for applications."""
     id: Secret | None
     sink: Sink | None = None
-    """Where all messages go, on a transport that has one stream for them; not for applications."""
+    """The sink of the channel on stdio and HTTP+SSE, else None; not for applications."""
     multi_turn: bool = False
-    """Both sides have named SEP-1858."""
+    """True if SEP-1858 is used."""
     last_saved: float = attrs.field(default=-math.inf, init=False)
-    """When it was last written down for other instances."""
+    """Time of the last save to the store, in seconds on the machine's clock; ``-math.inf`` before
+    the first.
+    """
     state: SessionState = attrs.field(default=SessionState.OPENING, init=False)
     subscriptions: set[str] = attrs.field(factory=lambda: set(), init=False)
     pending_requests: dict[int, RunningCall] = attrs.field(factory=lambda: {}, init=False)
-    """Which call made the request to the client that waits under this id; not for applications."""
+    """The calls of the open server requests, by the ids of these; not for applications."""
     _readers: dict[ServerExchange, ResumableStream] = attrs.field(factory=lambda: {}, init=False)
-    """The exchanges that are event streams, and what they read."""
+    """The exchanges that read streams, each with its stream."""
     _standalone: list[ResumableStream] = attrs.field(factory=lambda: [], init=False)
     """The standalone streams, the one whose reader came last at the end."""
     _streams: dict[ResumableStream, None] = attrs.field(factory=lambda: {}, init=False)
@@ -105,13 +106,6 @@ class LegacySession(CallOwner, Session):
         return f"<session {self.id!r} at {self.revision.name}: {self.state.name.lower()}>"
 
     def notify(self, method: str, params: Params | None = None, *, now: float) -> bool:
-        """Send a notification that belongs to no call, on the standalone stream.
-
-        Where instances share sessions, that is a stream which was opened at this one: others have
-        others. Returns False if it is lost: nobody listens and there is no store to keep it, or too
-        much waits for the store or the client already. Raises LocalProtocolError if the parameters
-        are not JSON.
-        """
         data = jsonrpc.encode(Notification(method, params))
         self._core.now = now
         if self.state is SessionState.ENDED:
@@ -133,16 +127,16 @@ class LegacySession(CallOwner, Session):
 
     @property
     def is_shared(self) -> bool:
-        """Whether other instances may get requests of this session."""
+        """True if other instances may get requests of this session."""
         return self._core.options.shared_store and self.can_park
 
     @property
     def can_be_told(self) -> bool:
-        """Whether there is a stream, or may be one, for what belongs to no call."""
+        """True if messages that belong to no call can reach the client."""
         return self.id is not None or self.sink is not None
 
     def succeeded(self, request: Request) -> None:
-        """Note what the client has subscribed to, or does not want to be told of any more."""
+        """Record a subscription to a resource, or its end."""
         if request.method == SUBSCRIBE:
             self.subscriptions.add((request.params or {})["uri"])
         elif request.method == UNSUBSCRIBE:
@@ -150,12 +144,12 @@ class LegacySession(CallOwner, Session):
 
     @property
     def can_park(self) -> bool:
-        """Whether calls of this session may wait in the store."""
+        """True if calls of this session can be parked in the store."""
         is_stored = self._core.options.resumable and self.revision.resumption
         return is_stored and self.id is not None and self.sink is None
 
     def begin(self, call: RunningCall) -> None:
-        """A call runs here from now on; its cancellation may come to another instance."""
+        """Record that a call runs, and poll for a cancellation that reaches another instance."""
         super().begin(call)
         if not self.can_be_told:
             self._core.stateless[call] = None
@@ -172,14 +166,16 @@ class LegacySession(CallOwner, Session):
 
     @property
     def is_busy(self) -> bool:
-        """Whether calls run or somebody reads a stream."""
+        """True if calls run, or exchanges read a stream."""
         return bool(self.calls or self._readers)
 
     def register_request(self, call: RunningCall, method: str) -> int:
-        """An id for a request to the client; ours are a number space of their own.
+        """Return the id for a new server request, and remember its call.
 
-        Raises LocalProtocolError if the client must not be asked this. Source: basic/lifecycle:
-        Operation.
+        If instances share the session, each begins to number at a random place.
+
+        Raises LocalProtocolError if the client does not take such a request. Source:
+        basic/lifecycle: Operation.
         """
         if not self.revision.server_requests:
             return super().register_request(call, method)
@@ -207,22 +203,22 @@ class LegacySession(CallOwner, Session):
         return id
 
     def unregister_request(self, id: int) -> None:
-        """A request to the client has ended."""
+        """Forget a server request that has ended."""
         self.pending_requests.pop(id, None)
 
     def initialized(self) -> None:
-        """``notifications/initialized`` has come."""
+        """Record that ``notifications/initialized`` arrived."""
         self.state = advance(SESSION, self.state, SessionEvent.INITIALIZED)
 
     def touch(self) -> None:
-        """The session was used: start waiting for it to be idle, unless it is busy."""
+        """Restart the idle timer, because the session was used."""
         if self.id is not None and self.state is not SessionState.ENDED:
             idle = self._core.limits.session_idle_timeout
             after = self._core.refresh_interval if self._core.options.shared_store else idle
             self._core.timers.set(Timer.SESSION_IDLE, self, self._core.now + after)
 
     def new_stream(self) -> ResumableStream:
-        """A new stream of this session."""
+        """Return a new stream of this session."""
         if not self.revision.resumption:
             return self.table.new_unstored()
         return self.table.new(self.principal, self.id, self._streams, polling=self.revision.polling)
@@ -244,16 +240,16 @@ class LegacySession(CallOwner, Session):
         self.read(exchange, self.find_stream(cursor.stream), cursor.seq)
 
     def log_key(self, name: str) -> StreamKey:
-        """The name of a log of this session."""
+        """Return the key of a log of this session."""
         return StreamKey(self.principal, self.id.reveal() if self.id is not None else "", name)
 
     def find_stream(self, name: str) -> ResumableStream:
-        """The stream of that name; whether there is one, reading it will tell."""
+        """Return the stream of a name. If there is none, its reader gets a refusal."""
         key = self.log_key(name)
         return self.table.find(key, self._streams, polling=self.revision.polling)
 
     def take_over(self, turn: EventId) -> ResumableStream:
-        """Go on with the log of a parked call after the entry of its turn."""
+        """Continue the log of a parked call after the entry of its turn."""
         key, polling = self.log_key(turn.stream), self.revision.polling
         return self.table.take_over(key, turn.seq, self._streams, polling=polling)
 
@@ -277,15 +273,15 @@ class LegacySession(CallOwner, Session):
         stream.attach(exchange, after, is_fresh=is_fresh)
 
     def reader_left(self, exchange: ServerExchange, stream: ResumableStream) -> None:
-        """An exchange of this session is over."""
+        """Forget an exchange that has ended."""
         self.table.discard_settled(stream)
         self._readers.pop(exchange, None)
         self.touch()
 
     def end(self, reason: str, *, delete_stored: bool) -> None:
-        """End the session: cancel what runs, end what streams.
+        """End the session: cancel its calls and end its streams.
 
-        ``everywhere``: forget what is stored, so that it has ended for other instances, too.
+        ``delete_stored``: delete its logs, so that it ends for other instances, too.
         """
         self.state = advance(SESSION, self.state, SessionEvent.END)
         for call in tuple(self.calls.values()):
@@ -314,13 +310,13 @@ class LegacySession(CallOwner, Session):
 
 
 def _first_number(token: str) -> int:
-    """Where an instance begins to number its questions: far away from all others."""
+    """Return the first id of server requests of an instance, far away from those of others."""
     return int.from_bytes(hashlib.sha256(token.encode()).digest()[:4], "big") << 20
 
 
 @attrs.define(eq=False, repr=False)
 class SessionTable:
-    """The sessions that are alive: by principal and id, or without one where a channel has them."""
+    """The open sessions by principal and id, or by themselves if they have no id."""
 
     _core: ServerCore
     streams: StreamTable
@@ -330,11 +326,11 @@ class SessionTable:
     _held: Shares[str] = attrs.field(factory=Shares[str], init=False)
     """The number of sessions, by principal."""
     _unused: Shares[str] = attrs.field(factory=Shares[str], init=False)
-    """The number of those that have made no request since they were opened."""
+    """The number of sessions without a request since ``initialize``, by principal."""
     _never_used: dict[str, OrderedDict[LegacySession, None]] = attrs.field(
         factory=dict[str, "OrderedDict[LegacySession, None]"], init=False
     )
-    """These, by principal, oldest first."""
+    """The sessions without a request since ``initialize``, by principal, oldest first."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -358,7 +354,7 @@ class SessionTable:
     def check_room(self, principal: str, request_id: RequestId | None = None) -> None:
         """Raise RemoteProtocolError (503) if there is no room for one more session.
 
-        There is if a session could be ended that was never used.
+        A session that was never used leaves room, because it can be ended.
         """
         if self._lacks_own_room(principal) and not self._unused.of(principal):
             limit = self._core.limits.max_sessions_per_principal
@@ -367,11 +363,11 @@ class SessionTable:
             raise refusals.TOO_MANY_SESSIONS(request_id, limit=self._core.limits.max_sessions)
 
     def make_room(self, principal: str, request_id: RequestId | None = None) -> None:
-        """See to it that there is room for one more session.
+        """Make room for one more session, by ending one that was never used if necessary.
 
-        To open a session costs a client one request. So if there are too many, the oldest one goes
-        that was not used since, of the principal that has most of these. Sessions that were used
-        stay. Raises RemoteProtocolError (503) if all were.
+        Opening a session costs a client only one request. So if there are too many, the oldest
+        unused session of the principal with the most unused ones is ended. Sessions that were used
+        stay. Raises RemoteProtocolError (503) if all were used.
         """
         self.check_room(principal, request_id)
         if self._lacks_own_room(principal):
@@ -404,7 +400,7 @@ class SessionTable:
     def new(
         self, id: Secret | None, principal: str, revision: Revision, sink: Sink | None = None
     ) -> LegacySession:
-        """A session that is not known by its id yet, or never will be."""
+        """Return a new session that is not in the table."""
         return LegacySession(
             core=self._core,
             streams=self.streams,
@@ -431,7 +427,7 @@ class SessionTable:
         return session
 
     def add(self, session: LegacySession) -> None:
-        """A session has been opened."""
+        """Add a session that was opened to the table."""
         self._sessions[session.principal, session.id or session] = session
         self._held.change(session.principal, 1)
         self._core.events.append(SessionOpened(session))
@@ -441,7 +437,10 @@ class SessionTable:
         return None if id is None else self._sessions.get((principal, Secret(id)))
 
     def expire(self, session: LegacySession) -> None:
-        """The idle timer of a session went off. Others may use what is shared."""
+        """End a session whose idle timer went off, unless it is busy.
+
+        A shared session stays in the store, because other instances may use it.
+        """
         if session.is_busy:
             session.touch()
         else:
@@ -450,14 +449,14 @@ class SessionTable:
             )
 
     def end(self, session: LegacySession, reason: str, *, delete_stored: bool = True) -> None:
-        """End a session and forget it: everywhere, or only here."""
+        """End a session and forget it: at all instances, or only at this one."""
         self.use(session)
         del self._sessions[session.principal, session.id or session]
         self._held.change(session.principal, -1)
         session.end(reason, delete_stored=delete_stored)
 
     def shut_down(self) -> None:
-        """Answer all calls with an error, and end all sessions and all that is read here."""
+        """Respond to all calls with an error, and end all sessions and their streams."""
         for session in self:
             for call in tuple(session.calls.values()):
                 call.abandon(refusals.SHUTTING_DOWN(call.request.id))
