@@ -13,7 +13,7 @@ from sansmcp_local import connection_info, log_unexpected, pull, set_options
 
 
 class ConnectionOwner(Protocol):
-    """The server of a connection, as the connection uses it."""
+    """What a connection uses of its server."""
 
     @property
     def core(self) -> Server:
@@ -39,11 +39,11 @@ class ConnectionOwner(Protocol):
         """Perform the effects of the machine and take its events."""
 
     def run_pending(self) -> None:
-        """Drive the machine, and tell everybody that it was."""
+        """Drive the machine, and wake the tasks that wait for a change of its state."""
 
 
 class Refusal(asyncio.Protocol):
-    """Closes a connection that could not be taken over, at once."""
+    """Closes a connection at once for which no :class:`Connection` could be made."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         cast(asyncio.Transport, transport).abort()
@@ -66,9 +66,9 @@ class Connection(asyncio.Protocol):
         self._timer = serving.loop.timer(self._due)
         self._is_reading = True
         self._is_blocked = False
-        """The peer does not take what is sent."""
+        """True while the peer does not read what is sent."""
         self._waiting = 0
-        """Bytes that the peer had still to take when that was looked at."""
+        """Number of unsent bytes at the last check."""
         self._is_closing = False
         self.lost = asyncio.get_running_loop().create_future()
 
@@ -99,11 +99,11 @@ class Connection(asyncio.Protocol):
             self._timer.set(math.inf if deadline is None else deadline)
 
     def abort(self) -> None:
-        """Close it, whatever is still to be sent."""
+        """Close the connection at once; unsent bytes are lost."""
         self._transport.abort()
 
     def _safely(self, act: Callable[[], None]) -> None:
-        """Do something; if it raises, that is the end of this connection, and of no other."""
+        """Call a function. An exception, which is a bug, ends this connection only."""
         try:
             act()
         except Exception as error:
@@ -111,7 +111,7 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def _go_on(self) -> None:
-        self._serving.drive()  # first, so that what handlers say at once goes out in one write
+        self._serving.drive()  # first, so that a handler's first messages are sent in one write
         self.wake()
         self._serving.run_pending()
 
@@ -126,7 +126,7 @@ class Connection(asyncio.Protocol):
     def _due(self) -> None:
         if self._is_blocked or self._is_closing:
             waiting = self._count_unsent()
-            if waiting < self._waiting:  # the peer takes something
+            if waiting < self._waiting:  # the peer reads
                 self._wait_for_room(waiting)
             else:
                 self.abort()

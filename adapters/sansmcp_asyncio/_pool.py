@@ -44,7 +44,7 @@ class Pool(sansmcp.ConnectionPool):
         self._handshake_timeout = core.limits.tls_handshake_timeout
 
     def send_request(self, effect: OpenExchange) -> None:
-        """Carry an exchange, from its request to the end of its response."""
+        """Begin an exchange, on an idle connection or a new one."""
         connection, request = self.begin(effect, now=self.loop.time())
         if connection.driver is None:
             opening = self._open(effect, connection, request)
@@ -58,7 +58,7 @@ class Pool(sansmcp.ConnectionPool):
         self.release(exchange, now=self.loop.time())
 
     def fail(self, exchange: int, error: Exception) -> None:
-        """End an exchange for an exception that is a bug; its connection is closed."""
+        """End an exchange after an exception that is a bug, and close its connection."""
         try:
             self.release(exchange, now=self.loop.time())
         finally:
@@ -66,7 +66,7 @@ class Pool(sansmcp.ConnectionPool):
             self.run_pending()
 
     def pause(self, *, is_paused: bool) -> None:
-        """Read no response, or go on."""
+        """Pause or resume reading from all connections."""
         self.is_paused = is_paused
         for stream in self.streams:
             stream.pause()
@@ -107,7 +107,7 @@ class Pool(sansmcp.ConnectionPool):
             if effect.exchange in self.carrying:
                 stream.send(effect.exchange, request)
             else:
-                stream.close()  # it was broken off when it had just been opened
+                stream.close()  # the exchange was aborted just after the connection opened
         finally:
             del self._opening[effect.exchange]
 
@@ -141,11 +141,11 @@ class Stream(asyncio.Protocol):
         self._transport.write(request)
 
     def close(self) -> None:
-        """Close it, whatever is under way."""
+        """Close the connection at once."""
         self._transport.abort()
 
     def pause(self) -> None:
-        """Read, or do not, as the pool says."""
+        """Pause or resume reading, as the pool is paused or not."""
         if self._pool.is_paused:
             self._transport.pause_reading()
         else:

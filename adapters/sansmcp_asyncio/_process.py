@@ -37,11 +37,11 @@ class AsyncioProcess(ChildProcess, asyncio.SubprocessProtocol):
         self._has_input = True
 
     def start(self, command: tuple[str, ...]) -> None:
-        """Start it, in a task that stays with it."""
+        """Start the process, in a task that runs until it ends."""
         self._task = self._tasks.start(self._run(command))
 
     def leave(self) -> None:
-        """Make it end, and report nothing more."""
+        """End the process, and report nothing more."""
         self._is_left = True
         if self._task is not None:
             self._task.cancel()
@@ -83,7 +83,7 @@ class AsyncioProcess(ChildProcess, asyncio.SubprocessProtocol):
             _stdin(self._transport).write(data)
 
     def pause(self, *, is_paused: bool) -> None:
-        """Read none of its output, or go on."""
+        """Pause or resume reading its output."""
         if self._transport is not None:
             stdout = cast(asyncio.ReadTransport, self._transport.get_pipe_transport(_OUTPUT))
             if is_paused:

@@ -19,8 +19,8 @@ _Result = TypeVar("_Result")
 class StdioTransport(asyncio.Transport):
     """Reads standard input and writes standard output.
 
-    Pipes and sockets are waited for; for anything else, a file or a terminal, a thread waits. The
-    protocol must not write while it is paused. Closing waits for nothing.
+    The event loop waits for pipes and sockets; for a file or a terminal, a thread waits. The
+    protocol must not write while it is paused. Closing does not wait for unsent bytes.
     """
 
     def __init__(self, streams: StandardStreams, protocol: asyncio.Protocol) -> None:
@@ -33,7 +33,7 @@ class StdioTransport(asyncio.Transport):
         self._input.resume()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Write it all; the protocol is paused if that takes time."""
+        """Write all of ``data``. The protocol is paused if that takes time."""
         self._output.write(memoryview(data))
 
     def get_write_buffer_size(self) -> int:
@@ -46,14 +46,14 @@ class StdioTransport(asyncio.Transport):
         self._input.resume()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Of no interest: there is no buffer."""
+        """Ignore the limits: the transport has no buffer."""
 
     def is_closing(self) -> bool:
         """Return True once the transport is closed."""
         return self._is_closed
 
     def close(self) -> None:
-        """Close both, for us; what they are copies of stays open."""
+        """Close the copies of both descriptors; the originals stay open."""
         self._lose(None)
 
     abort = close
@@ -88,12 +88,12 @@ class _Copy:
             self.loop.remove_reader(self.descriptor)
             self.loop.remove_writer(self.descriptor)
             os.set_blocking(self.descriptor, self._was_blocking)
-        # Not while a thread may use it: the number could be somebody else's by then.
+        # Not while a thread may use it: the number could belong to another file by then.
         if not self.has_thread:
             os.close(self.descriptor)
 
     def in_thread(self, work: Callable[[], _Result], done: Callable[[_Result], None]) -> None:
-        """Do what may block, for which nobody waits at the end; then tell what came of it."""
+        """Call ``work`` in a daemon thread, then ``done`` in the loop unless this is closed."""
 
         def run() -> None:
             result = work()
@@ -112,7 +112,7 @@ class _Copy:
 
 
 class _Input(_Copy):
-    """What is read from."""
+    """The copy of the descriptor to read from."""
 
     def __init__(self, original: int, protocol: asyncio.Protocol) -> None:
         super().__init__(original)
@@ -128,7 +128,7 @@ class _Input(_Copy):
             self.in_thread(self._read, self._came)
 
     def pause(self) -> None:
-        """Do not read; what a thread reads already still comes."""
+        """Pause reading. What a thread is reading already is still passed on."""
         self._is_wanted = False
         if self.is_pipe:
             self.loop.remove_reader(self.descriptor)
@@ -136,9 +136,9 @@ class _Input(_Copy):
     def _read(self) -> bytes | None:
         try:
             return os.read(self.descriptor, 65536)
-        except BlockingIOError:  # somebody else has read it
+        except BlockingIOError:  # another process has read it
             return None
-        except OSError:  # a terminal that is gone, say
+        except OSError:  # such as a terminal that was closed
             return b""
 
     def _came(self, data: bytes | None) -> None:
@@ -153,7 +153,7 @@ class _Input(_Copy):
 
 
 class _Output(_Copy):
-    """What is written to."""
+    """The copy of the descriptor to write to."""
 
     def __init__(
         self, original: int, protocol: asyncio.Protocol, lose: Callable[[OSError], None]
@@ -165,11 +165,11 @@ class _Output(_Copy):
 
     @property
     def unwritten(self) -> int:
-        """How many bytes are still to be written."""
+        """Number of bytes that are not written yet."""
         return len(self._rest)
 
     def write(self, data: memoryview) -> None:
-        """Write it all, at once or as soon as there is room."""
+        """Write all of ``data``, at once or when there is room."""
         self._rest = data
         if not self.is_pipe:
             self._protocol.pause_writing()

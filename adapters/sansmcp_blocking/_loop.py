@@ -1,7 +1,7 @@
 """A selector, and the tasks that wait for it.
 
-A *task* is a generator. It yields what it waits for (:class:`Wait`) and is sent which of that has
-come. Nothing runs by itself: whoever waits for something turns the loop meanwhile.
+A *task* is a generator. It yields what it waits for (:class:`Wait`), and is sent the events that
+have occurred. There is no background thread: the thread that waits for something runs the loop.
 """
 
 from __future__ import annotations
@@ -23,67 +23,67 @@ _T = TypeVar("_T")
 
 @attrs.frozen
 class Wait:
-    """Until a file descriptor is ready, a time has come, or somebody wakes the task."""
+    """Wait until a file descriptor is ready, the deadline has passed, or the task is woken."""
 
     fd: int | None = None
     """None: what is waited for is there already, if there are events."""
     events: int = 0
-    """READ or WRITE; 0: only for the time, or to be woken."""
+    """READ or WRITE; 0 to wait only for the deadline, or to be woken."""
     deadline: float = math.inf
 
 
 Steps: TypeAlias = Generator[Wait, int, _T]
-"""What runs in a task; it is sent the events that have come, 0 if only time has passed."""
+"""The generator of a task. It is sent the events that have occurred; 0 if there are none."""
 
 Ready: TypeAlias = list[tuple[selectors.SelectorKey, int]]
 
 
 @attrs.define(eq=False, repr=False)
 class Task:
-    """Steps, and what they wait for."""
+    """A generator, and what it waits for."""
 
     steps: Steps[None]
     wait: Wait | None = attrs.field(default=None, init=False)
-    """None: it has not begun."""
+    """None before its first step."""
     alarm: float = attrs.field(default=math.inf, init=False)
-    """When the loop looks whether its deadline has come: at that, or earlier."""
+    """When the loop checks the deadline: at the deadline, or earlier."""
 
 
 class Loop:
-    """Tasks that go on when they can, while somebody turns it: ``go_on(wait(...))``."""
+    """Runs tasks: call ``go_on(wait(...))`` again and again."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._tasks: dict[Task, None] = {}
         self._due: dict[Task, int] = {}
         self._alarms: list[tuple[float, int, Task]] = []
-        """A heap. A deadline that moves away, as most do, keeps its place until that comes up."""
+        """A heap. A deadline that has become later keeps its old entry until that is reached."""
         self._serials = itertools.count()
 
     def start(self, steps: Steps[None]) -> Task:
-        """Run steps from the next turn on."""
+        """Start a task at the next :meth:`go_on`."""
         task = Task(steps)
         self._tasks[task] = None
         self.wake(task)
         return task
 
     def wake(self, task: Task) -> None:
-        """Let a task go on at the next turn, whatever it waits for."""
+        """Run a task at the next :meth:`go_on`, whatever it waits for."""
         self._due.setdefault(task, 0)
 
     @property
     def has_work(self) -> bool:
-        """Whether a task can go on at once."""
+        """True if a task can run at once."""
         return bool(self._due)
 
     def wake_idle(self) -> None:
-        """Let all tasks go on that wait for nothing but to be woken."""
+        """Wake all tasks that wait only for that."""
         for task in self._tasks:
             if task.wait == Wait():
                 self.wake(task)
 
     def stop(self, task: Task) -> None:
-        """End a task where it waits."""
+        """Close the generator of a task where it waits."""
         if task in self._tasks:
             self._unregister(task)
             del self._tasks[task]
@@ -95,13 +95,13 @@ class Loop:
         self._selector.close()
 
     def wait(self, until: float) -> Ready:
-        """Wait until a task can go on, at most until a time; changes nothing."""
+        """Wait until a task can run, or the time ``until``. Changes no state of the loop."""
         deadline = 0.0 if self._due else min(self._next_alarm(), until)
         seconds = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
         return self._selector.select(seconds)
 
     def go_on(self, ready: Ready) -> None:
-        """Let each task that can go on do so, until it waits again."""
+        """Run each task that can run until it waits again."""
         now = time.monotonic()
         due, self._due = self._due, {}
         while self._next_alarm() <= now:
@@ -118,7 +118,7 @@ class Loop:
         has_begun = task.wait is not None
         self._unregister(task)
         try:
-            # A generator that has not begun takes nothing.
+            # A generator cannot be sent a value before its first step.
             wait = task.wait = task.steps.send(events) if has_begun else next(task.steps)
         except BaseException as ended:
             del self._tasks[task]
@@ -141,7 +141,7 @@ class Loop:
                 heapq.heapify(self._alarms)
 
     def _next_alarm(self) -> float:
-        """The earliest deadline of a task; entries that are out of date go, or move."""
+        """Return the earliest deadline; drop or move entries that are out of date."""
         while self._alarms:
             when, _, task = self._alarms[0]
             is_current = task in self._tasks and task.alarm == when

@@ -16,7 +16,7 @@ from sansmcp_local import START_ERRORS, ChildProcess
 from ._loop import READ, WRITE, Loop, Steps, Task, Wait
 
 _POLL_INTERVAL = 0.02
-"""Seconds between two looks whether it has ended, where the system has no better way."""
+"""Seconds between two checks whether it has ended, where the system offers only polling."""
 
 
 class BlockingProcess(ChildProcess):
@@ -40,7 +40,7 @@ class BlockingProcess(ChildProcess):
         """What it has not read yet; None is the end of its input."""
 
     def start(self, command: tuple[str, ...]) -> None:
-        """Start it, and the tasks of its streams."""
+        """Start the process, and the tasks of its streams."""
         try:
             process: Popen[Any] = Popen(command, bufsize=0, **self._arguments)
         except START_ERRORS as error:
@@ -65,7 +65,7 @@ class BlockingProcess(ChildProcess):
             self._loop.wake(self._tasks[0])
 
     def leave(self) -> None:
-        """Make it end, and report nothing more. Waits until it has ended."""
+        """End the process, wait until it has ended, and report nothing more."""
         self._is_left = True
         self.signal(kill=True)
         for task in self._tasks:

@@ -55,19 +55,19 @@ class SocketStream:
         return self._socket.send(data)
 
     def send(self, data: bytes, timeout: float = math.inf) -> Steps[None]:
-        """Send it all. Raises TimeoutError if nothing is taken for ``patience`` seconds."""
+        """Send all of it. Raises TimeoutError if nothing is sent for ``patience`` seconds."""
         view = memoryview(data)
         while view:
             sent = yield from self._attempt(partial(self._socket.send, view), timeout)
             view = view[sent:]
 
     def do_handshake(self, timeout: float = math.inf) -> Steps[None]:
-        """Begin TLS, if it is to be spoken. Raises as :meth:`send` does."""
+        """Do the TLS handshake, if any. Raises as :meth:`send` does."""
         if isinstance(self._socket, ssl.SSLSocket):
             yield from self._attempt(self._socket.do_handshake, timeout)
 
     def info(self) -> sansmcp.ConnectionInfo:
-        """What is known of an accepted connection."""
+        """Return what is known about an accepted connection."""
         tls = self._socket if isinstance(self._socket, ssl.SSLSocket) else None
         return connection_info(self._fd, tls)
 

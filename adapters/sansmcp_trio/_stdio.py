@@ -40,7 +40,7 @@ class StdioStream(trio.abc.Stream):
         await trio.lowlevel.checkpoint()
 
     async def aclose(self) -> None:
-        """Close both, for us; what they are copies of stays open."""
+        """Close the copies of both descriptors; the originals stay open."""
         try:
             await self._input.aclose()
         finally:
@@ -89,7 +89,7 @@ class _Input:
             coming.set_result(await trio.to_thread.run_sync(read, abandon_on_cancel=True))
         except OSError as error:
             coming.set_exception(error)
-        # Not while the thread may read it: the number could be somebody else's by then.
+        # Not while the thread may read it: the number could belong to another file by then.
         if self._is_closed:
             os.close(self._descriptor)
 

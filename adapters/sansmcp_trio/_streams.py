@@ -1,4 +1,4 @@
-"""What the bytes of connections go through."""
+"""TCP and TLS streams of connections."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def set_options_below(stream: trio.abc.Stream) -> None:
 
 
 async def do_handshake(stream: trio.abc.Stream, timeout: float) -> None:
-    """Begin TLS, if it is spoken. Raises TimeoutError, or trio.BrokenResourceError."""
+    """Do the TLS handshake, if any. Raises TimeoutError or trio.BrokenResourceError."""
     if isinstance(stream, trio.SSLStream):
         tls = cast("trio.SSLStream[trio.SocketStream]", stream)
         with trio.move_on_after(timeout) as scope:
@@ -73,7 +73,7 @@ def socket_of(stream: AnyStream) -> trio.socket.SocketType:
 
 
 def info_of(stream: trio.abc.Stream) -> sansmcp.ConnectionInfo:
-    """What is known of an accepted connection."""
+    """Return what is known about an accepted connection."""
     if isinstance(stream, trio.SocketStream):
         return connection_info(stream.socket.fileno())
     encrypted = cast("trio.SSLStream[trio.SocketStream]", stream)
