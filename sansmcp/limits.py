@@ -1,8 +1,8 @@
 """Every bound of the library in one place.
 
-Nothing a peer does may grow without end: each field names one thing that is bounded, why the
-default is what it is, and who else bounds the same thing. Exceeding a limit is a typed error tied
-to the message or request it hit, never a crash.
+Everything that a peer can make grow is bounded. Each field explains what it bounds, why it has its
+default, and what other products use. Exceeding a limit is a typed error of the message or request
+concerned.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from .errors import LocalProtocolError, check_type
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """How much of everything is accepted: bytes, seconds and counts, all above zero.
+    """The bounds of a client or server: bytes, seconds and counts, all above zero.
 
-    Bytes and counts are integers. Seconds may be infinite, which means that there is no limit.
+    Bytes and counts are integers. Seconds can be ``math.inf``, which means no limit.
 
-    Raises LocalProtocolError for what is no such number, or not above zero, for a depth beyond 500,
-    and for a ``store_poll_interval`` that is infinite.
+    Raises:
+        LocalProtocolError: a value is of another type or not above zero, ``max_json_depth`` is
+            above 500, or ``store_poll_interval`` is infinite.
     """
 
     max_message_bytes: int = 32 * 1024 * 1024
@@ -71,8 +72,8 @@ class Limits:
     tls_handshake_timeout: float = 10.0
     """From the first byte of a TLS handshake to its last, in all, at both ends.
 
-    It takes two round trips; who says nothing at all holds a socket and memory meanwhile. A client
-    has ``connect_timeout`` beside it. Go's HTTP client: 10, asyncio: 60.
+    It takes two round trips; a silent peer holds a socket and memory meanwhile. For a client
+    ``connect_timeout`` also holds. Go's HTTP client: 10, asyncio: 60.
     """
 
     keep_alive_timeout: float = 75.0
@@ -105,7 +106,7 @@ class Limits:
     """
 
     max_queued_events: int = 1024
-    """Events that wait for the application. When full, nothing more is read from the peer."""
+    """Events that wait for the application. At this number reading from the peer is paused."""
 
     max_sessions: int = 10_000
     """Sessions a server holds. For a further one, one is ended that has made no request since its
@@ -167,7 +168,7 @@ class Limits:
     """Messages read from the store at once when a stream is replayed."""
 
     store_poll_interval: float = 0.25
-    """How often a stream that another instance writes is looked at in the store."""
+    """Seconds between two reads of a stream that another instance writes to the store."""
 
     max_batch_messages: int = 100
     """Messages in one JSON-RPC batch (revision 2025-03-26)."""
@@ -210,7 +211,7 @@ class Limits:
     """How long a client keeps a result, whatever time to live the server gives it."""
 
     max_rounds: int = 32
-    """How often a server may ask for input within one request. The official Python SDK: 10."""
+    """Rounds of input requests within one call. The official Python SDK: 10."""
 
     max_server_requests_per_call: int = 256
     """Server requests (elicitation, sampling, roots) within one call of a client, in rounds and on
@@ -220,12 +221,12 @@ class Limits:
     """
 
     input_timeout: float = 600.0
-    """How long a server waits for the answers that a handler needs to go on: a person may have to
-    give them.
+    """Seconds that a server waits for the input responses that a handler needs to continue. A user
+    might have to type them.
     """
 
     max_seen_event_ids: int = 256
-    """Event ids a client remembers per stream, to drop what a server replays twice."""
+    """Event ids that a client keeps per stream, to discard events that a server replays twice."""
 
     max_redirects: int = 3
     """Redirects within the same origin that a client follows for one request."""

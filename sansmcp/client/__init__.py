@@ -6,24 +6,24 @@ this says so.
 
 ====================  ==============================================================================
 ``client``            commands, effects, events, time; who gets which outcome
-``outcomes``          what the parts conclude
-``options``           what can be set on a client and on its calls
-``opening``           which transport and revision a server speaks, and how a session begins again
-``request``           one JSON-RPC request, and what its response means
-``stream``            when and how to connect again; holds a cursor
-``input``             what the server asks, until it is answered
-``post``              notifications and responses on their way
-``exchange``          one HTTP exchange, and what it is for
+``outcomes``          the outcomes that the parts return
+``options``           the settings of a client
+``opening``           finds transport and revision of a server; opens sessions again
+``request``           one JSON-RPC request, and the meaning of its response
+``stream``            when and how to reconnect; holds a cursor
+``input``             the server requests without a response
+``post``              notifications and responses that the server has not accepted yet
+``exchange``          one HTTP exchange and its purpose
 ``reader``            one HTTP response: parts in, outcomes out
 ``http_heads``        the heads of HTTP requests; refusals
 ``tool_headers``      headers that repeat parameters of tools
-``cache``             results that are kept for as long as the server says that they hold
+``cache``             results, kept for as long as the server allows
 ``line_channel``      the messages of a server process
 ``child_process``     the life of a server process
 --------------------  ------------------------------------------------------------------------------
-``legacy.handshake``  what the answer to ``initialize`` agrees upon
-``legacy.cursor``     where a client is in a stream that can be resumed
-``legacy.turn``       answers that are kept back until the server wants them (SEP-1858)
+``legacy.handshake``  what the response to ``initialize`` negotiates
+``legacy.cursor``     the position of a client in a stream that can be resumed
+``legacy.turn``       input responses, kept until the server requests them (SEP-1858)
 ``legacy.endpoint``   where messages go on HTTP+SSE
 ====================  ==============================================================================
 """
