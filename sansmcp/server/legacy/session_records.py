@@ -1,10 +1,10 @@
-"""Sessions that other instances know, too.
+"""Sessions that instances share through the store.
 
-Where instances share a store, that a session exists is a log in it: whoever opens one writes down
-what was negotiated before the client learns the id. A request that names a session looks there
-first. So it may come to any instance, and what was ended anywhere has ended everywhere. What is
-used is written again from time to time, for what a store keeps grows old: a session that nobody
-uses for ``max_stored_age`` is forgotten with it.
+The record of a session is a log. The instance that opens the session stores what was negotiated
+before the client gets the id, and an instance that receives a request of a session reads the record
+first. So any instance can handle the request, and a session that ended at one instance has ended at
+all. The record of a session in use is written again from time to time, because the store evicts old
+entries: a session that is unused for ``Limits.max_stored_age`` seconds ends with its record.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Why a request of the handshake revisions is refused: the rows that know sessions.
+"""The validators of the handshake revisions, which know sessions.
 
-They follow those of :mod:`..validation`, and work like them.
+They run after those of ``..validation``, and work like them.
 
 Source: 2025-03-26, 2025-06-18, 2025-11-25 basic/transports: Streamable HTTP.
 """
@@ -167,11 +167,11 @@ VALIDATORS: Mapping[bytes, tuple[SessionValidator, ...]] = MappingProxyType(
         b"POST": (),
     }
 )
-"""The rows by HTTP method; those of a POST need its message, see :func:`check_message`."""
+"""The validators by HTTP method; those of a POST need its message, see ``check_message()``."""
 
 
 def check_head(asked: SessionRequestContext) -> None:
-    """Go down the rows that need no body. Raises RemoteProtocolError: the refusal."""
+    """Run the validators that need no body. Raises RemoteProtocolError for a refusal."""
     for row in VALIDATORS[asked.head.method]:
         row(asked)
 
@@ -191,10 +191,7 @@ def parse_last_event_id(asked: SessionRequestContext) -> EventId | None:
 
 
 def check_message(asked: SessionRequestContext, message: Message | Batch) -> None:
-    """Go down the rows of a POST that need its message, of the handshake revisions.
-
-    Raises RemoteProtocolError: the refusal.
-    """
+    """Check a POST with its message. Raises RemoteProtocolError for a refusal."""
     if isinstance(message, Batch) and not is_continuation(asked, message):
         check_batch(asked.revision, message)
     request_id = message.id if isinstance(message, Request) else None
