@@ -115,7 +115,7 @@ def at_once(answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 SETTINGS: dict[str, Any] = {
-    "answers": {method: at_once(answer) for method, answer in ANSWERS.items()},
+    "request_handlers": {method: at_once(answer) for method, answer in ANSWERS.items()},
     "capabilities": CAPABILITIES,
 }
 OLD: Any = {**SETTINGS, "versions": ("2025-11-25",)}

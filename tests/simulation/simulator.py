@@ -1151,7 +1151,7 @@ class World:
 
     def sessions_of(self, customer: Customer) -> bool:
         """Whether a server has something for a client that belongs to no call."""
-        return customer.kind != "http" or (self.sessions and bool(self.settings["listening"]))
+        return customer.kind != "http" or (self.sessions and bool(self.settings["standalone_streams"]))
 
     def _is_settled(self) -> bool:
         return all(customer.is_done for customer in self.customers)
