@@ -184,7 +184,7 @@ class Blocking:
 class Call:
     """What a handler is given, as far as it is looked at."""
 
-    answers: Mapping[str, Any] = {}
+    input_responses: Mapping[str, Any] = {}
 
     def __init__(self, tool: str, answer: Any = None) -> None:
         self.params = {"name": tool}

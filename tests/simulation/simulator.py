@@ -1151,7 +1151,8 @@ class World:
 
     def sessions_of(self, customer: Customer) -> bool:
         """Whether a server has something for a client that belongs to no call."""
-        return customer.kind != "http" or (self.sessions and bool(self.settings["standalone_streams"]))
+        has_streams = self.sessions and bool(self.settings["standalone_streams"])
+        return customer.kind != "http" or has_streams
 
     def _is_settled(self) -> bool:
         return all(customer.is_done for customer in self.customers)
