@@ -19,4 +19,4 @@ if __name__ == "__main__":
         from .scripts import QUIET, SCRIPTS
 
         scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
-        host.talk(rest[0], SCRIPTS[scenario], standalone_stream=scenario not in QUIET)
+        host.talk(rest[0], SCRIPTS[scenario], listen=scenario not in QUIET)

@@ -32,7 +32,7 @@ HIT = (
     "Client.next_deadline",
     "Client.next_effect",
     "Client.next_event",
-    "Client.receive",
+    "Client.receive_part",
     "ClientConnection.begin",
     "ClientConnection.receive_data",
     "ConnectionPool.begin",

@@ -53,10 +53,10 @@ HIT = {
         "Server.next_effect",
         "Server.next_effect_of",
         "Server.next_event",
-        "Server.receive",
-        "Server.stored",
+        "Server.receive_part",
+        "Server.append_completed",
         "Server.perform_store_effect",
-        "RunningCall.fail_with",
+        "RunningCall.respond_exception",
         "RunningCall.progress",
         "RunningCall.respond",
     )
@@ -214,7 +214,9 @@ def test_an_exception_costs_one_connection(name: str, caplog: pytest.LogCaptureF
         bystander.is_answered()
     wanted = {*HIT, *HIT_OF_OWN_HTTP} if name in OWN else HIT
     assert wanted - hit == set()
-    logged = "Server.receive" if name in OWN else "Server.drive"  # the other host logs the rest
+    logged = (
+        "Server.receive_part" if name in OWN else "Server.drive"
+    )  # the other host logs the rest
     assert f"Planted: planted in {logged} (1)" in caplog.text
 
 

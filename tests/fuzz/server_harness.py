@@ -168,7 +168,7 @@ class World:
         self.steps += 1
         if isinstance(effect, Wake):
             exchange: Any = effect.exchange
-            peer: Peer = exchange.host
+            peer: Peer = exchange.driver
             peer.pull()
         else:
             assert isinstance(effect, StoreAppend | StoreRead | StoreDrop)

@@ -210,7 +210,8 @@ def test_async_functions_are_refused(url: str, http: httpx.Client) -> None:
     functions: Any = waits
     with pytest.raises(LocalProtocolError, match="on_event is an async function"):
         connect_blocking(url, http, on_event=functions)
-    with pytest.raises(LocalProtocolError, match=r"answers\['roots/list'\] is an async function"):
+    match = r"request_handlers\['roots/list'\] is an async function"
+    with pytest.raises(LocalProtocolError, match=match):
         connect_blocking(url, http, request_handlers={"roots/list": functions})
     with (
         connect_blocking(url, http) as client,

@@ -243,14 +243,14 @@ def test_no_stream_holds_a_thread_unless_it_is_wanted(host: Host, world: ToolApp
 
 FORKS = """
 import os, sys, threading
-from sansmcp_threads import _workers
+from sansmcp_threads import _thread_pool
 
 _thread_pool._IDLE_THREAD_TIMEOUT = 3600.0
-workers = _workers.Workers(1)
+workers = _thread_pool.ThreadPool(1)
 
 def work():
     done = threading.Event()
-    workers.run(done.set)
+    workers.submit(done.set)
     assert done.wait(30)
 
 work()
