@@ -393,7 +393,7 @@ def test_async_functions_are_refused(start: Start) -> None:
     answers: Any = {"elicitation/create": waits}
     with pytest.raises(
         sansmcp.LocalProtocolError,
-        match=r"request_handlers\['elicitation/create'\] is an async function, .*; use def, or connect",
+        match=r"request_handlers\['elicitation/create'\] is an async function, .*; use def, or",
     ):
         sansmcp_blocking.connect(serving.url, request_handlers=answers)
     report: Any = waits
