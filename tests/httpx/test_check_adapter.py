@@ -26,9 +26,10 @@ LACKS: Mapping[Feature, str] = {Feature.STDIO: "httpx is for HTTP"}
 class Client(sansmcp_httpx.Client):
     """With an httpx client of its own."""
 
-    def __init__(self, target: str, answers: Any = None, **settings: Any) -> None:
+    def __init__(self, target: str, request_handlers: Any = None, **settings: Any) -> None:
         self._own = httpx.AsyncClient()
-        super().__init__(sansmcp.Client(target, jitter=random, **settings), self._own, answers)
+        machine = sansmcp.Client(target, jitter=random, **settings)
+        super().__init__(machine, self._own, request_handlers)
 
     async def _end(self) -> None:
         await super()._end()

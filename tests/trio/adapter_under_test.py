@@ -66,7 +66,9 @@ class TrioClient:
                 self._is_open.set_result(None)
                 await self._closing.wait()
                 await self._client.aclose()
-        except sansmcp.CallError as error:
+        except Exception as error:
+            if self._is_open.done():
+                raise
             self._is_open.set_exception(error)
 
     @property
