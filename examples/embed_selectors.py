@@ -228,8 +228,8 @@ class Host(sansmcp.ServerDriver):
         **settings: Any,
     ) -> None:
         """Listen. ``authenticate`` is called in the loop, so it must not block."""
-        seal = sansmcp.StateSigner(keys=(secrets.token_bytes(32),), clock=time.time)
-        settings = {"state_signer": seal, "resumable": resumable, **settings}
+        signer = sansmcp.StateSigner(keys=(secrets.token_bytes(32),), clock=time.time)
+        settings = {"state_signer": signer, "resumable": resumable, **settings}
         settings["authentication"] = authenticate is not None
         core = sansmcp.Server(app, new_token=secrets.token_urlsafe, **settings)
         super().__init__(core, sansmcp.MemoryStore(core.limits), authenticate)

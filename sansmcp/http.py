@@ -260,7 +260,6 @@ class Url:
         return self._text
 
 
-_MALFORMED = "Not a URL: {!r}: the host or port is malformed"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 

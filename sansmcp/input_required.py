@@ -149,7 +149,7 @@ class StateSigner:
 
     def __attrs_post_init__(self) -> None:
         if not self.keys or not all(map(_is_key, self.keys)):
-            raise LocalProtocolError("A seal needs a tuple of keys, each at least 16 bytes")
+            raise LocalProtocolError("StateSigner needs a tuple of keys, each at least 16 bytes")
         check_positive_seconds(self.lifetime)
 
     def sign(self, state: Any, principal: str, method: str, params: Params, *, name: str) -> str:

@@ -98,7 +98,9 @@ def new_server(
     if settings.get("shared_store") and (
         store is None or not ("state_signer" in settings or has_secret(store))
     ):
-        raise sansmcp.LocalProtocolError("With shared_store set store and seal, which are shared")
+        raise sansmcp.LocalProtocolError(
+            "With shared_store=True set store and state_signer, both shared by all instances"
+        )
     if settings.get("resumable", True) and is_durable(store):
         settings.setdefault("shared_store", True)
     key = store.secret if has_secret(store) else secrets.token_bytes(32)

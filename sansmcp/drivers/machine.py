@@ -62,11 +62,11 @@ class MachineDriver(abc.ABC):
         return math.inf if deadline is None else max(deadline, self._rests_until)
 
     def _drive_machine(
-        self, perform: Callable[[Any], None], happened: Callable[[Any], None]
+        self, perform: Callable[[Any], None], on_event: Callable[[Any], None]
     ) -> None:
         """Perform the machine's effects and handle its events until none is left."""
         for _ in range(_ATTEMPTS):
-            if self._use_machine(lambda: self._machine.drive(perform, happened)):
+            if self._use_machine(lambda: self._machine.drive(perform, on_event)):
                 return
 
     def _use_machine(self, act: Callable[[], None]) -> bool:

@@ -38,7 +38,7 @@ class ChannelHandler(Protocol):
         """Cancel the calls of this era, because the channel has ended."""
 
 
-class LegacyLines(ChannelHandler, Protocol):
+class LegacyHandler(ChannelHandler, Protocol):
     """Handles the messages of the handshake revisions."""
 
     @property
@@ -50,7 +50,7 @@ class LegacyLines(ChannelHandler, Protocol):
         """Handle a message. Raises RemoteProtocolError for a refusal."""
 
 
-class ModernLines(ChannelHandler, Protocol):
+class ModernHandler(ChannelHandler, Protocol):
     """Handles the messages of 2026-07-28."""
 
     open_requests: Collection[object]
@@ -66,9 +66,9 @@ class Channel:
 
     _core: ServerCore
     _sink: Sink
-    _modern: ModernLines | None
+    _modern: ModernHandler | None
     """None on HTTP+SSE, which 2026-07-28 does not have."""
-    _legacy: LegacyLines | None
+    _legacy: LegacyHandler | None
     """None if no handshake revision is served."""
 
     def __attrs_post_init__(self) -> None:
@@ -82,7 +82,7 @@ class Channel:
     @property
     def is_busy(self) -> bool:
         """True if calls run."""
-        return any(lines.is_busy for lines in self._lines)
+        return any(handler.is_busy for handler in self._handlers)
 
     def must_wait(self, driven: Drivable) -> bool:
         """Return ``is_full``. If it is True, a Wake effect for ``driven`` follows when it ends."""
@@ -119,12 +119,12 @@ class Channel:
         """End the channel, and cancel its calls."""
         self._core.now = now
         self._core.sinks.pop(self._sink, None)
-        for lines in self._lines:
-            lines.end(reason)
+        for handler in self._handlers:
+            handler.end(reason)
 
     @property
-    def _lines(self) -> tuple[ChannelHandler, ...]:
-        return tuple(lines for lines in (self._modern, self._legacy) if lines is not None)
+    def _handlers(self) -> tuple[ChannelHandler, ...]:
+        return tuple(each for each in (self._modern, self._legacy) if each is not None)
 
     def _dispatch(self, message: Message | Batch) -> None:
         """Pass a message to its era. Raises RemoteProtocolError for a refusal."""

@@ -159,7 +159,9 @@ class ServerCore:
     def sign_state(self, state: Any, principal: str, request: Request) -> str:
         """Sign the state of a handler. Raises LocalProtocolError if there is no signer."""
         if self.options.state_signer is None:
-            raise LocalProtocolError("To ask for input the server needs a seal (StateSigner)")
+            raise LocalProtocolError(
+                "To ask for input the server needs state_signer=StateSigner(...)"
+            )
         params = request.params or {}
         return self.options.state_signer.sign(
             state, principal, request.method, params, name=self.token()

@@ -196,7 +196,7 @@ class Server(StoreCompletions):
             sink: the object that takes the messages to the client.
         """
         modern = ModernChannelHandler(self._core, self._modern, sink)
-        legacy = None if self._legacy is None else self._legacy.lines(sink)
+        legacy = None if self._legacy is None else self._legacy.channel_handler(sink)
         return Channel(self._core, sink, modern, legacy)
 
     def receive_part(self, exchange: ServerExchange, part: RequestPart, *, now: float) -> None:

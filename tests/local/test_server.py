@@ -79,7 +79,9 @@ def test_what_instances_share_is_to_be_set(missing: str) -> None:
     app, store = sansmcp.App("a"), sansmcp.MemoryStore(sansmcp.Limits())
     seal = sansmcp.StateSigner(keys=(bytes(16),), clock=time.time)
     new_server(app, store, resumable=True, shared_store=True, state_signer=seal)
-    with pytest.raises(sansmcp.LocalProtocolError, match="With shared_store set store and seal"):
+    with pytest.raises(
+        sansmcp.LocalProtocolError, match="With shared_store=True set store and state_signer"
+    ):
         if missing == "store":
             new_server(app, None, resumable=True, shared_store=True, state_signer=seal)
         else:

@@ -142,6 +142,6 @@ def test_only_durable_stores_are_shared_by_default(tmp_path: Path) -> None:
     assert new_server(app, sqlite, resumable=False).shared_store is False
     assert new_server(app, sqlite, resumable=True, shared_store=False).shared_store is False
     assert new_server(app, sqlite, resumable=True, shared_store=True).shared_store is True
-    with pytest.raises(sansmcp.LocalProtocolError, match="set store and seal"):
+    with pytest.raises(sansmcp.LocalProtocolError, match="set store and state_signer"):
         new_server(app, Durable(), resumable=True, shared_store=True)
     sqlite.close()

@@ -133,7 +133,7 @@ def test_keys_that_are_too_short(keys: tuple[bytes, ...]) -> None:
 
 @pytest.mark.parametrize("keys", [b"sixteen bytes...", ("sixteen letters.",), "sixteen letters."])
 def test_what_is_no_tuple_of_keys(keys: Any) -> None:
-    with pytest.raises(LocalProtocolError, match="A seal needs a tuple of keys"):
+    with pytest.raises(LocalProtocolError, match="StateSigner needs a tuple of keys"):
         StateSigner(keys=keys, clock=Clock())
 
 

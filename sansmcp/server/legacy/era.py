@@ -38,8 +38,8 @@ class LegacyServer:
 
     # Other channels
 
-    def lines(self, sink: Sink) -> SessionChannelHandler:
-        """A conversation on stdio."""
+    def channel_handler(self, sink: Sink) -> SessionChannelHandler:
+        """Return the handler of a channel on stdio."""
         return SessionChannelHandler(self._core, self.sessions, self._dispatcher, sink, "")
 
     # All of them

@@ -38,7 +38,7 @@ from .sessions import SessionTable
 
 @attrs.define(eq=False, repr=False)
 class _Stream:
-    """The one event stream of a client, as the outlet of its channel."""
+    """The one event stream of a client, as the sink of its channel."""
 
     _core: ServerCore
     exchange: ServerExchange
