@@ -60,7 +60,7 @@ from .types import Era, Idle, Secret
 if TYPE_CHECKING:
     from .authentication import Authenticator, ConnectionInfo, PeerCredentials, Refusal
     from .base_call import BaseCall, PeerHandle
-    from .base_client import BaseClient, CallOptions, OriginatingCall, PendingResult, ServerRequest
+    from .base_client import BaseClient, CallSettings, OriginatingCall, PendingResult, ServerRequest
     from .client.client import Client
     from .client.options import ClientOptions, ClientSettings, KnownServers, ReconnectPolicy
     from .codecs.event_id import EventId
@@ -91,7 +91,7 @@ else:
             ),
             ".codecs.event_id": ("EventId",),
             ".base_client": (
-                "CallOptions",
+                "CallSettings",
                 "BaseClient",
                 "OriginatingCall",
                 "PendingResult",
@@ -126,7 +126,7 @@ __all__ = [
     "BodyData",
     "BodyEnd",
     "CallError",
-    "CallOptions",
+    "CallSettings",
     "Client",
     "ClientConnection",
     "ClientDriver",

@@ -33,8 +33,8 @@ block. An exception that it raises ends the call, and the method that made the c
 """
 
 
-class CallOptions(TypedDict, total=False):
-    """The options of :meth:`sansmcp.Client.call`, which explains them, for adapters."""
+class CallSettings(TypedDict, total=False):
+    """The keyword arguments of :meth:`sansmcp.Client.call`, for ``Unpack`` in adapters."""
 
     timeout: float | None
     total_timeout: float | None
@@ -127,7 +127,7 @@ class BaseClient(abc.ABC, Generic[Result, Done]):
         params: Params | None = None,
         *,
         on_progress: OnProgress[Done] | None = None,
-        **options: Unpack[CallOptions],
+        **settings: Unpack[CallSettings],
     ) -> Result:
         """Send a request and return its result.
 
@@ -135,7 +135,7 @@ class BaseClient(abc.ABC, Generic[Result, Done]):
             method, params: the JSON-RPC request.
             on_progress: a function that is called with each progress report, in order; in an
                 asynchronous adapter it can be async. An exception that it raises ends the call.
-            options: ``timeout`` (seconds without a response and without progress),
+            settings: ``timeout`` (seconds without a response and without progress),
                 ``total_timeout`` (seconds in all), ``reset_on_progress``, ``idempotent`` (the
                 client may repeat the request if its outcome is unknown), and ``meta`` (further
                 members of ``_meta``); see :meth:`sansmcp.Client.call`.
@@ -170,9 +170,9 @@ class BaseClient(abc.ABC, Generic[Result, Done]):
         arguments: Mapping[str, Any] | None = None,
         *,
         on_progress: OnProgress[Done] | None = None,
-        **options: Unpack[CallOptions],
+        **settings: Unpack[CallSettings],
     ) -> Result:
-        """Call a tool and return its result; see :meth:`call` for ``on_progress`` and the options.
+        """Call a tool and return its result; see :meth:`call` for the other arguments.
 
         If the tool ran and failed, the result has ``isError`` true; nothing is raised.
 
@@ -181,7 +181,7 @@ class BaseClient(abc.ABC, Generic[Result, Done]):
             arguments: its arguments by name; None for none.
         """
         params = {"name": name, "arguments": _object(arguments)}
-        return self.call("tools/call", params, on_progress=on_progress, **options)
+        return self.call("tools/call", params, on_progress=on_progress, **settings)
 
     def list_tools(self, cursor: str | None = None) -> Result:
         """Return a page of tools.
@@ -210,13 +210,13 @@ class BaseClient(abc.ABC, Generic[Result, Done]):
         """Return the messages of a prompt for these arguments."""
         return self.call("prompts/get", {"name": name, "arguments": _object(arguments)})
 
-    def ping(self, **options: Unpack[CallOptions]) -> Result:
+    def ping(self, **settings: Unpack[CallSettings]) -> Result:
         """Check that the server responds; the content of the result does not matter.
 
         2026-07-28 has no ``ping``, so this sends ``server/discover`` there.
         """
         is_modern = REVISIONS[self.connected.version].era is Era.MODERN
-        return self.call("server/discover" if is_modern else "ping", **options)
+        return self.call("server/discover" if is_modern else "ping", **settings)
 
 
 def _object(arguments: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 from sansmcp.app import App
 from sansmcp.authentication import Authenticator
-from sansmcp.base_client import CallOptions, OnProgress, ServerRequest
+from sansmcp.base_client import CallSettings, OnProgress, ServerRequest
 from sansmcp.client.options import ClientSettings
 from sansmcp.events import ClientEvent, Connected
 from sansmcp.messages import Params
@@ -84,7 +84,7 @@ class ConnectedClient(Protocol):
         params: Params | None = None,
         *,
         on_progress: OnProgress[None] | None = None,
-        **options: Unpack[CallOptions],
+        **settings: Unpack[CallSettings],
     ) -> Pending:
         """Begin a call. Without Feature.CONCURRENCY, ``result()`` may make it instead."""
 

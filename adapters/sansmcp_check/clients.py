@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sansmcp.base_client import CallOptions
+from sansmcp.base_client import CallSettings
 from sansmcp.client.options import ClientSettings, ReconnectPolicy
 from sansmcp.events import ClientEvent, ServerNotified
 from sansmcp.messages import Params
@@ -63,21 +63,21 @@ def call(
     client: ConnectedClient,
     arguments: Mapping[str, Any] | None = None,
     on_progress: Callable[[Any], None] | None = None,
-    **options: Unpack[CallOptions],
+    **settings: Unpack[CallSettings],
 ) -> Any:
     """Call a tool, and wait for its result."""
-    return start(client, arguments, on_progress, **options).result()
+    return start(client, arguments, on_progress, **settings).result()
 
 
 def start(
     client: ConnectedClient,
     arguments: Mapping[str, Any] | None = None,
     on_progress: Callable[[Any], None] | None = None,
-    **options: Unpack[CallOptions],
+    **settings: Unpack[CallSettings],
 ) -> Pending:
     """Call a tool, without waiting for its result."""
     params = {"name": "tool", "arguments": dict(arguments or {})}
-    return client.start("tools/call", params, on_progress=on_progress, **options)
+    return client.start("tools/call", params, on_progress=on_progress, **settings)
 
 
 def notified(events: Iterator[ClientEvent], count: int) -> list[Params]:

@@ -115,7 +115,7 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         params: Params | None = None,
         *,
         on_progress: OnProgress[Awaitable[None]] | None = None,
-        **options: Unpack[sansmcp.CallOptions],
+        **settings: Unpack[sansmcp.CallSettings],
     ) -> Any:
         """Send a request, and wait for its result. Cancelling the caller cancels the request.
 
@@ -125,7 +125,7 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
             on_progress: called with each ProgressReceived. If it is async, this method awaits it
                 for each report in turn, and returns after the last one. If it raises, the call is
                 cancelled, and this method raises the same.
-            options: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``idempotent`` and
+            settings: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``idempotent`` and
                 ``meta``, which :meth:`sansmcp.Client.call` explains.
 
         Returns:
@@ -137,7 +137,7 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         """
         self._check_loop()
         promise = _CallResult(self._loop)
-        handle = self.begin_call(promise, method, params, on_progress, options)
+        handle = self.begin_call(promise, method, params, on_progress, settings)
         try:
             while (report := await promise.next_report()) is not None:
                 try:

@@ -189,10 +189,10 @@ class Client(BaseClient[Any, None]):
         params: Params | None = None,
         *,
         on_progress: OnProgress[None] | None = None,
-        **options: Unpack[sansmcp.CallOptions],
+        **settings: Unpack[sansmcp.CallSettings],
     ) -> Any:
         """Make any request, and wait for its result."""
-        return self.start(method, params, on_progress=on_progress, **options).result()
+        return self.start(method, params, on_progress=on_progress, **settings).result()
 
     def start(
         self,
@@ -200,10 +200,10 @@ class Client(BaseClient[Any, None]):
         params: Params | None = None,
         *,
         on_progress: OnProgress[None] | None = None,
-        **options: Unpack[sansmcp.CallOptions],
+        **settings: Unpack[sansmcp.CallSettings],
     ) -> PendingCall:
         """Begin any request; it goes on while virtual time passes."""
-        work = self._client.call(method, params, on_progress=on_progress, **options)
+        work = self._client.call(method, params, on_progress=on_progress, **settings)
         task = self._network.loop.create_task(work)
         self._network.sleep(0)
         return PendingCall(self._network, task)

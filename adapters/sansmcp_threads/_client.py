@@ -51,7 +51,7 @@ class Client(sansmcp.ClientDriver[Any, None]):
         params: Params | None = None,
         *,
         on_progress: OnProgress[None] | None = None,
-        **options: Unpack[sansmcp.CallOptions],
+        **settings: Unpack[sansmcp.CallSettings],
     ) -> Any:
         """Send a request, and wait for its result. Interrupting the wait cancels the request.
 
@@ -60,7 +60,7 @@ class Client(sansmcp.ClientDriver[Any, None]):
             params: its parameters.
             on_progress: a plain function, called with each ProgressReceived. If it raises, the call
                 is cancelled, and this method raises the same.
-            options: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``idempotent`` and
+            settings: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``idempotent`` and
                 ``meta``, which :meth:`sansmcp.Client.call` explains.
 
         Returns:
@@ -73,7 +73,7 @@ class Client(sansmcp.ClientDriver[Any, None]):
         check_plain("on_progress", on_progress)
         with self.using():
             promise = PendingResult()
-            handle = self.begin_call(promise, method, params, on_progress, options)
+            handle = self.begin_call(promise, method, params, on_progress, settings)
             try:
                 self.wait(lambda: promise.is_done)
             finally:
@@ -182,7 +182,7 @@ class ConcurrentClient(Client):
         params: Params | None = None,
         *,
         on_progress: OnProgress[None] | None = None,
-        **options: Unpack[sansmcp.CallOptions],
+        **settings: Unpack[sansmcp.CallSettings],
     ) -> PendingCall:
         """Send a request, and return without waiting for its result.
 
@@ -192,7 +192,7 @@ class ConcurrentClient(Client):
         check_plain("on_progress", on_progress)
         with self.using():
             pending = PendingCall(self)
-            pending.handle = self.begin_call(pending, method, params, on_progress, options)
+            pending.handle = self.begin_call(pending, method, params, on_progress, settings)
             try:
                 self.flush()
             except BaseException:

@@ -11,7 +11,7 @@ import attrs
 
 from ..base_client import (
     BaseClient,
-    CallOptions,
+    CallSettings,
     Done,
     OnProgress,
     OriginatingCall,
@@ -170,13 +170,13 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         method: str,
         params: Params | None,
         on_progress: OnProgress[Done] | None,
-        options: CallOptions,
+        settings: CallSettings,
     ) -> int:
         """Send a request.
 
         Args:
             promise: is set when the call ends, or when ``on_progress`` raises.
-            method, params, on_progress, options: as in :meth:`~sansmcp.BaseClient.call`.
+            method, params, on_progress, settings: as in :meth:`~sansmcp.BaseClient.call`.
 
         Returns:
             The handle of the call, for :meth:`abandon_call`.
@@ -187,7 +187,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         """
         if self._failure is not None:
             raise self._failure
-        handle = self.core.call(method, params, now=self.now(), **options)
+        handle = self.core.call(method, params, now=self.now(), **settings)
         self._waiting[handle] = _Waiting(promise, on_progress, method, params or {})
         try:
             self.run_pending()

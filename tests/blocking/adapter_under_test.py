@@ -42,9 +42,9 @@ class _Client(ConnectedClient):
         params: Params | None = None,
         *,
         on_progress: OnProgress[None] | None = None,
-        **options: Unpack[sansmcp.CallOptions],
+        **settings: Unpack[sansmcp.CallSettings],
     ) -> Pending:
-        return self._client.start_call(method, params, on_progress=on_progress, **options)
+        return self._client.start_call(method, params, on_progress=on_progress, **settings)
 
     def notify(self, method: str, params: Params | None = None) -> None:
         self._client.notify(method, params)

@@ -332,30 +332,30 @@ def mirrored_headers(data: bytes) -> None:
 # States that travel with the client
 
 
-_SEALS = (
+_SIGNERS = (
     StateSigner(keys=(b"k" * 32,), clock=lambda: 0.0),
     StateSigner(keys=(b"o" * 32,), clock=lambda: 0.0),
 )
 _METHOD = "tools/call"
 _PARAMS: dict[str, Any] = {"name": "x", "arguments": {}}
 _STATES = {
-    b"VALID": _SEALS[0].sign({"n": 1}, "me", _METHOD, _PARAMS, name="1"),
+    b"VALID": _SIGNERS[0].sign({"n": 1}, "me", _METHOD, _PARAMS, name="1"),
     b"OLD": StateSigner(keys=(b"k" * 32,), clock=lambda: -601.0).sign(
         {"n": 1}, "me", _METHOD, _PARAMS, name="2"
     ),
-    b"OTHER": _SEALS[0].sign({"n": 1}, "you", _METHOD, _PARAMS, name="3"),
-    b"FOREIGN": _SEALS[1].sign({"n": 1}, "me", _METHOD, _PARAMS, name="4"),
+    b"OTHER": _SIGNERS[0].sign({"n": 1}, "you", _METHOD, _PARAMS, name="3"),
+    b"FOREIGN": _SIGNERS[1].sign({"n": 1}, "me", _METHOD, _PARAMS, name="4"),
 }
 
 
-def sealed_states(data: bytes) -> None:
-    """Only what the seal made for this request opens, and gives what was sealed."""
+def signed_states(data: bytes) -> None:
+    """The signer verifies only a state that it signed for this request, and returns that one."""
     _, text = seeded(data)
-    for word, sealed in _STATES.items():
-        text = text.replace(word, sealed.encode())
+    for word, signed in _STATES.items():
+        text = text.replace(word, signed.encode())
     for given in (text.decode("latin-1"), text.decode("utf-8", "surrogateescape")):
         try:
-            state = _SEALS[0].verify(given, "me", _METHOD, _PARAMS)
+            state = _SIGNERS[0].verify(given, "me", _METHOD, _PARAMS)
         except RemoteProtocolError as error:
             assert error.reason == "bad_request_state"
         else:
@@ -363,8 +363,8 @@ def sealed_states(data: bytes) -> None:
             assert _raw(given) == _raw(_STATES[b"VALID"])
 
 
-def _raw(sealed: str) -> bytes:
-    return base64.urlsafe_b64decode(sealed)
+def _raw(signed: str) -> bytes:
+    return base64.urlsafe_b64decode(signed)
 
 
 # HTTP/1.1
@@ -377,7 +377,7 @@ def heads(data: bytes) -> None:
     if not blank:
         return
     for kind in ("read_request_head", "read_response_head"):
-        found = [outcome(_head_from, getattr(each.HTTP11, kind), head + blank) for each in _PUMPS]
+        found = [outcome(_head_from, getattr(each.HTTP11, kind), head + blank) for each in _PARSERS]
         if all(each[0] == "value" for each in found):
             same(*found)
 
@@ -397,7 +397,7 @@ def _said(head: RequestHead | ResponseHead) -> Any:
     return start, [(name, each.lower() if name == coding else each) for name, each in head.headers]
 
 
-_PUMPS = (h11_parser, httptools_parser)
+_PARSERS = (h11_parser, httptools_parser)
 
 
 class _Recorded:
@@ -417,19 +417,19 @@ class _Recorded:
         return recorded
 
 
-def pumps(data: bytes) -> None:
-    """A connection answers the same, whichever parser reads heads and however the input is cut."""
+def http11_parsers(data: bytes) -> None:
+    """A connection gives the same responses with either parser, however the input is cut."""
     seed, text = seeded(data)
     random = Mutator(seed)
     sent: list[bytes] = []
     read: list[list[Outcome]] = []
-    for pump, pieces in (
+    for parser, pieces in (
         (h11_parser, [text]),
         (h11_parser, random.pieces(text)),
         (httptools_parser, [text]),
         (httptools_parser, random.pieces(text)),
     ):
-        recorded = _Recorded(pump.HTTP11)
+        recorded = _Recorded(parser.HTTP11)
         world = EchoWorld(0, http11=recorded.http11)
         peer = Peer(world, ServerConnection)
         peer.feed()
@@ -473,10 +473,10 @@ def response_bodies(data: bytes) -> None:
     random = Mutator(seed)
     found = [
         [
-            _parts_of(ResponseParser(pump.HTTP11.read_response_head, 4096), pieces)
+            _parts_of(ResponseParser(parser.HTTP11.read_response_head, 4096), pieces)
             for pieces in ([text], random.pieces(text))
         ]
-        for pump in _PUMPS
+        for parser in _PARSERS
     ]
     for whole, in_pieces in found:
         assert whole == in_pieces

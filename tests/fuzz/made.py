@@ -55,10 +55,10 @@ def made() -> Iterator[tuple[str, bytes]]:
     yield "mirrored_headers", joined(0, b"=?base64?w6k=?=\n" + SCHEMA)
     yield "mirrored_headers", joined(0, b"-1.0\n-1")
     for word in (b"VALID", b"OLD", b"OTHER", b"FOREIGN"):
-        yield "sealed_states", joined(0, word)
+        yield "signed_states", joined(0, word)
     for each in (*requests[:3], *requests[-6:]):
         yield "heads", joined(0, each)
-        yield "pumps", joined(0, each)
+        yield "http11_parsers", joined(0, each)
     for each in responses(1)[::4]:
         yield "heads", joined(0, each)
         yield "response_bodies", joined(0, each)

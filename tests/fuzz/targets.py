@@ -10,13 +10,13 @@ from .codec_targets import (
     event_streams,
     header_values,
     heads,
+    http11_parsers,
     json_documents,
     lines,
     messages,
     mirrored_headers,
-    pumps,
     response_bodies,
-    sealed_states,
+    signed_states,
 )
 from .machine_targets import (
     client_http,
@@ -33,7 +33,7 @@ TARGETS: Mapping[str, Callable[[bytes], None]] = {
     for each in (
         *(server_http, server_stdio, client_http, client_stdio, cursors, parked, store_files),
         *(json_documents, messages, lines, event_streams, header_values, event_ids),
-        *(mirrored_headers, sealed_states, heads, pumps, response_bodies),
+        *(mirrored_headers, signed_states, heads, http11_parsers, response_bodies),
     )
 }
 

@@ -78,11 +78,11 @@ def over_process(seed: int, count: int) -> Iterator[tuple[int, bytes]]:
         assert world.ended[handle] == 1, f"ended {world.ended[handle]} times"
 
 
-@pytest.mark.parametrize("pump", [h11_parser, httptools_parser], ids=["h11", "httptools"])
+@pytest.mark.parametrize("parser", [h11_parser, httptools_parser], ids=["h11", "httptools"])
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_responses(seed: int, pump: Any) -> None:
+def test_responses(seed: int, parser: Any) -> None:
     """750 calls each, with one mutated response at least."""
-    check(seed, over_http(seed, 750, pump.HTTP11))
+    check(seed, over_http(seed, 750, parser.HTTP11))
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

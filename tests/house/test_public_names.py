@@ -12,10 +12,10 @@ import attrs
 import pytest
 
 import sansmcp
-from sansmcp import CallOptions, Client, effects, events
+from sansmcp import CallSettings, Client, effects, events
 
 MIRRORS: list[tuple[type, Callable[..., Any], set[str]]] = [
-    (CallOptions, Client.call, {"now"}),
+    (CallSettings, Client.call, {"now"}),
 ]
 """A typed dict, what it mirrors, and the keywords that adapters fill in themselves."""
 

@@ -63,10 +63,10 @@ class Host(ClientDriver[PendingResult, None]):
         params: Params | None = None,
         *,
         on_progress: OnProgress[None] | None = None,
-        **options: Any,
+        **settings: Any,
     ) -> PendingResult:
         promise = PendingResult()
-        self.handle = self.begin_call(promise, method, params, on_progress, options)  # type: ignore[arg-type]
+        self.handle = self.begin_call(promise, method, params, on_progress, settings)  # type: ignore[arg-type]
         return promise
 
     def notify(
