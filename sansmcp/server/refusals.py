@@ -1,8 +1,8 @@
 """Every refusal of a server, as a table: status, code, reason and text.
 
 The text says what to send instead. Each mistake has a ``reason`` of its own, which programs can
-match, because a bare status does not show which of several mistakes was made. Calling a row of the
-table returns the RemoteProtocolError: a validator raises it, and the exchange sends its ``reply``.
+match, because a bare status does not show which of several mistakes was made. Calling a template
+returns a RemoteProtocolError: a validator raises it, and the exchange sends its ``reply``.
 
     raise refusals.TOO_MANY_CALLS(request.id, limit=32)
 
@@ -31,22 +31,22 @@ from ..messages import Request, RequestId
 
 
 @attrs.frozen
-class Row:
-    """One refusal; calling it returns its RemoteProtocolError.
+class RefusalTemplate:
+    """One kind of refusal; calling it returns a RemoteProtocolError.
 
     Attributes:
         status: the HTTP status; on stdio it is not used.
         code: the JSON-RPC error code.
         reason: the word in ``error.data.reason``.
         text: the message, with the names of values in braces.
-        told: the names of the values that ``error.data`` contains, too.
+        data_fields: the names of the values that ``error.data`` contains, too.
     """
 
     status: int
     code: int
     reason: str
     text: str
-    told: tuple[str, ...] = ()
+    data_fields: tuple[str, ...] = ()
 
     def __call__(
         self,
@@ -71,94 +71,94 @@ class Row:
             http_status=self.status,
             jsonrpc_code=self.code,
             request_id=request_id,
-            data={**{name: values[name] for name in self.told}, **(data or {})},
+            data={**{name: values[name] for name in self.data_fields}, **(data or {})},
             headers=headers,
         )
 
 
 # Path, host, origin, and authentication
 
-NOT_FOUND = Row(
+NOT_FOUND = RefusalTemplate(
     404, INVALID_REQUEST, "not_found", "Nothing is served at this path: the MCP endpoint is {url}"
 )
 # DNS rebinding (CVE-2025-66416): the page of another site sends requests to a local server.
-BAD_HOST = Row(
+BAD_HOST = RefusalTemplate(
     403,
     INVALID_REQUEST,
     "host_not_allowed",
     "This Host is not served here: use the name or address that the server was set up for",
 )
 # Source: 2025-11-25 basic/transports.
-BAD_ORIGIN = Row(
+BAD_ORIGIN = RefusalTemplate(
     403,
     INVALID_REQUEST,
     "origin_not_allowed",
     "Requests from web pages of this Origin are not allowed here",
 )
-AUTHENTICATION_FAILED = Row(
+AUTHENTICATION_FAILED = RefusalTemplate(
     500,
     INTERNAL_ERROR,
     "authentication_failed",
     "The server cannot find out who makes this request",
 )
-_METHOD_NOT_ALLOWED = Row(405, INVALID_REQUEST, "method_not_allowed", "{hint}")
+_METHOD_NOT_ALLOWED = RefusalTemplate(405, INVALID_REQUEST, "method_not_allowed", "{hint}")
 
 # Media types and batches
 
-STREAM_NOT_ACCEPTABLE = Row(
+STREAM_NOT_ACCEPTABLE = RefusalTemplate(
     406,
     INVALID_REQUEST,
     "not_acceptable",
     "GET here opens an event stream: send Accept: text/event-stream",
 )
-RESPONSE_NOT_ACCEPTABLE = Row(
+RESPONSE_NOT_ACCEPTABLE = RefusalTemplate(
     406,
     INVALID_REQUEST,
     "not_acceptable",
     "POST needs Accept: application/json, text/event-stream; {what} is missing",
 )
-NOT_JSON = Row(
+NOT_JSON = RefusalTemplate(
     415,
     INVALID_REQUEST,
     "unsupported_media_type",
     "POST needs a JSON-RPC message as body, with Content-Type: application/json",
 )
-BATCH_NOT_ALLOWED = Row(
+BATCH_NOT_ALLOWED = RefusalTemplate(
     400,
     INVALID_REQUEST,
     "batch_not_allowed",
     "A JSON array is not a message in this protocol revision: send each message on its own",
 )
-BAD_BATCH = Row(400, INVALID_REQUEST, "bad_batch", "Not a valid batch: {rule}")
+BAD_BATCH = RefusalTemplate(400, INVALID_REQUEST, "bad_batch", "Not a valid batch: {rule}")
 
 # Sessions. Source: 2025-03-26 basic/transports, Session Management; basic/lifecycle.
 
-_SESSION_REQUIRED = Row(
+_SESSION_REQUIRED = RefusalTemplate(
     400,
     INVALID_REQUEST,
     "session_required",
     "No Mcp-Session-Id: POST initialize to this URL first, then {then} with the id it returns. The "
     "HTTP+SSE transport is {where}",
 )
-_SESSION_NOT_FOUND = Row(
+_SESSION_NOT_FOUND = RefusalTemplate(
     404,
     INVALID_REQUEST,
     "session_not_found",
     "Unknown or expired session; send initialize to open a new one{hint}",
 )
-INITIALIZE_IN_SESSION = Row(
+INITIALIZE_IN_SESSION = RefusalTemplate(
     400,
     INVALID_REQUEST,
     "initialize_in_session",
     "initialize opens a new session: send it without Mcp-Session-Id",
 )
-INITIALIZED_ALREADY = Row(
+INITIALIZED_ALREADY = RefusalTemplate(
     400,
     INVALID_REQUEST,
     "initialized_already",
     "This session is initialized already: another one needs a connection of its own",
 )
-_NOT_INITIALIZED = Row(
+_NOT_INITIALIZED = RefusalTemplate(
     400,
     INVALID_REQUEST,
     "not_initialized",
@@ -167,26 +167,26 @@ _NOT_INITIALIZED = Row(
 
 # HTTP+SSE
 
-_HTTP_SSE_STREAM_URL = Row(
+_HTTP_SSE_STREAM_URL = RefusalTemplate(
     405,
     INVALID_REQUEST,
     "http_sse_stream_url",
     "This is the event stream of the deprecated HTTP+SSE transport, opened by GET; Streamable HTTP "
     "is served at {url}",
 )
-MESSAGE_TOKEN_REQUIRED = Row(
+MESSAGE_TOKEN_REQUIRED = RefusalTemplate(
     400,
     INVALID_REQUEST,
     "message_token_required",
     "POST messages to the URI that the endpoint event of your event stream names",
 )
-MESSAGE_TOKEN_UNKNOWN = Row(
+MESSAGE_TOKEN_UNKNOWN = RefusalTemplate(
     404,
     INVALID_REQUEST,
     "session_not_found",
     "The event stream that this URI belongs to has ended: open a new one, and initialize again",
 )
-NOT_READING = Row(
+NOT_READING = RefusalTemplate(
     429,
     INVALID_REQUEST,
     "stream_not_read",
@@ -195,14 +195,14 @@ NOT_READING = Row(
 
 # Resumption, and parked calls
 
-UNKNOWN_EVENT_ID = Row(
+UNKNOWN_EVENT_ID = RefusalTemplate(
     400,
     INVALID_REQUEST,
     "unknown_event_id",
     "Last-Event-ID names no event of this session that can be resumed from: it is unknown or has "
     "expired",
 )
-UNKNOWN_TURN = Row(
+UNKNOWN_TURN = RefusalTemplate(
     400,
     INVALID_REQUEST,
     "unknown_turn",
@@ -212,20 +212,20 @@ UNKNOWN_TURN = Row(
 
 # Versions. SEP-2575 defines code and data; 2025-06-18 only the status 400.
 
-_UNSUPPORTED_VERSION = Row(
+_UNSUPPORTED_VERSION = RefusalTemplate(
     400,
     UNSUPPORTED_VERSION,
     "unsupported_version",
     "Protocol version {asked!r} is not served here; served are {versions}",
 )
-_NO_HANDSHAKE = Row(
+_NO_HANDSHAKE = RefusalTemplate(
     400,
     UNSUPPORTED_VERSION,
     "unsupported_version",
     "There is no initialize at the protocol versions that are served here: {versions}; ask "
     "server/discover",
 )
-_VERSION_NOT_SERVED = Row(
+_VERSION_NOT_SERVED = RefusalTemplate(
     400,
     INVALID_REQUEST,
     "unsupported_version",
@@ -234,14 +234,14 @@ _VERSION_NOT_SERVED = Row(
 
 # Requests of 2026-07-28
 
-NO_ANSWERS_WANTED = Row(
+UNEXPECTED_RESPONSE = RefusalTemplate(
     400,
     INVALID_REQUEST,
     "unexpected_response",
     "At this protocol revision servers make no requests, so there is nothing to answer",
 )
 # Source: SEP-2243.
-HEADER_MISMATCHED = Row(
+HEADER_MISMATCHED = RefusalTemplate(
     400,
     HEADER_MISMATCH,
     "header_mismatch",
@@ -249,24 +249,32 @@ HEADER_MISMATCHED = Row(
     ("header",),
 )
 # The application's definition of a tool is wrong, so its headers cannot be checked.
-BAD_TOOL = Row(
+BAD_TOOL = RefusalTemplate(
     500, INTERNAL_ERROR, "bad_tool", "The input schema of this tool cannot be used: {what}"
 )
-META_REQUIRED = Row(400, INVALID_PARAMS, "meta_required", "Invalid params: {what}")
-UNKNOWN_LOG_LEVEL = Row(400, INVALID_PARAMS, "unknown_log_level", "Invalid params: {what}")
-BAD_REQUEST_STATE = Row(400, INVALID_PARAMS, "bad_request_state", "Invalid params: {what}")
-INVALID_MODERN_PARAMS = Row(400, INVALID_PARAMS, "invalid_params", "Invalid params: {what}")
-METHOD_UNSUPPORTED = Row(
+META_REQUIRED = RefusalTemplate(400, INVALID_PARAMS, "meta_required", "Invalid params: {what}")
+UNKNOWN_LOG_LEVEL = RefusalTemplate(
+    400, INVALID_PARAMS, "unknown_log_level", "Invalid params: {what}"
+)
+BAD_REQUEST_STATE = RefusalTemplate(
+    400, INVALID_PARAMS, "bad_request_state", "Invalid params: {what}"
+)
+INVALID_MODERN_PARAMS = RefusalTemplate(
+    400, INVALID_PARAMS, "invalid_params", "Invalid params: {what}"
+)
+METHOD_UNSUPPORTED = RefusalTemplate(
     404, METHOD_NOT_FOUND, "method_not_found", "Method {method!r} is not supported"
 )
 
 # Requests in a session. Their status is not 404, which would mean that the session has ended.
 
-UNKNOWN_METHOD = Row(
+UNKNOWN_METHOD = RefusalTemplate(
     200, METHOD_NOT_FOUND, "method_not_found", "Method {method!r} is not supported"
 )
-INVALID_SESSION_PARAMS = Row(200, INVALID_PARAMS, "invalid_params", "Invalid params: {what}")
-DUPLICATE_REQUEST_ID = Row(
+INVALID_SESSION_PARAMS = RefusalTemplate(
+    200, INVALID_PARAMS, "invalid_params", "Invalid params: {what}"
+)
+DUPLICATE_REQUEST_ID = RefusalTemplate(
     400,
     INVALID_REQUEST,
     "duplicate_request_id",
@@ -275,21 +283,21 @@ DUPLICATE_REQUEST_ID = Row(
 
 # Limits, and shutdown
 
-TOO_MANY_CALLS = Row(
+TOO_MANY_CALLS = RefusalTemplate(
     429,
     INVALID_REQUEST,
     "too_many_requests",
     "This session already runs {limit} requests: wait for some of them to end",
     ("limit",),
 )
-TOO_MANY_SESSIONS = Row(
+TOO_MANY_SESSIONS = RefusalTemplate(
     503,
     INVALID_REQUEST,
     "too_many_sessions",
     "The server already holds {limit} sessions: try again later",
     ("limit",),
 )
-TOO_MANY_STREAMS = Row(
+TOO_MANY_STREAMS = RefusalTemplate(
     429,
     INVALID_REQUEST,
     "too_many_streams",
@@ -297,21 +305,21 @@ TOO_MANY_STREAMS = Row(
     "Last-Event-ID",
     ("limit",),
 )
-TOO_MANY_SUBSCRIPTIONS = Row(
+TOO_MANY_SUBSCRIPTIONS = RefusalTemplate(
     503,
     INVALID_REQUEST,
     "too_many_subscriptions",
     "{limit} clients are listening already: try again later",
     ("limit",),
 )
-TOO_MANY_RESOURCES = Row(
+TOO_MANY_RESOURCES = RefusalTemplate(
     200,
     INVALID_REQUEST,
     "too_many_resources",
     "This session has subscribed to {limit} resources already: unsubscribe from some",
     ("limit",),
 )
-SHUTTING_DOWN = Row(
+SHUTTING_DOWN = RefusalTemplate(
     503, INVALID_REQUEST, "shutting_down", "The server is shutting down: connect again later"
 )
 

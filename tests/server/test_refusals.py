@@ -1,4 +1,4 @@
-"""The table of refusals: what every row must be, whoever writes the next one."""
+"""The table of refusals: rules that every template must keep."""
 
 from __future__ import annotations
 
@@ -7,32 +7,49 @@ import string
 import pytest
 
 from sansmcp.server import refusals
-from sansmcp.server.refusals import Row
+from sansmcp.server.refusals import RefusalTemplate
 
-ROWS = {name: row for name, row in vars(refusals).items() if isinstance(row, Row)}
+TEMPLATES = {
+    name: template
+    for name, template in vars(refusals).items()
+    if isinstance(template, RefusalTemplate)
+}
 
 
-def named(row: Row) -> list[str]:
+def named(template: RefusalTemplate) -> list[str]:
     """The values that a text names."""
-    return [name for _, name, _, _ in string.Formatter().parse(row.text) if name is not None]
+    return [name for _, name, _, _ in string.Formatter().parse(template.text) if name is not None]
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_a_row_makes_an_error(name: str) -> None:
-    row = ROWS[name]
-    values = dict.fromkeys(named(row), "x{y}")
-    error = row(7, data={"more": 1}, headers=((b"allow", b"GET"),), **values)
-    assert (error.http_status, error.jsonrpc_code) == (row.status, row.code)
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_template_makes_an_error(name: str) -> None:
+    template = TEMPLATES[name]
+    values = dict.fromkeys(named(template), "x{y}")
+    error = template(7, data={"more": 1}, headers=((b"allow", b"GET"),), **values)
+    assert (error.http_status, error.jsonrpc_code) == (template.status, template.code)
     assert (error.request_id, error.headers) == (7, ((b"allow", b"GET"),))
-    assert error.reply.data == {"reason": row.reason, **dict.fromkeys(row.told, "x{y}"), "more": 1}
-    assert not row.text.endswith(".")
-    assert row.reason.replace("_", "").isalpha()
+    assert error.reply.data == {
+        "reason": template.reason,
+        **dict.fromkeys(template.data_fields, "x{y}"),
+        "more": 1,
+    }
+    assert not template.text.endswith(".")
+    assert template.reason.replace("_", "").isalpha()
 
 
-def test_what_error_data_tells_is_named_in_the_text() -> None:
-    assert [name for name, row in ROWS.items() if not {*row.told} <= {*named(row)}] == []
+def test_the_text_names_all_data_fields() -> None:
+    assert [
+        name
+        for name, template in TEMPLATES.items()
+        if not {*template.data_fields} <= {*named(template)}
+    ] == []
 
 
 def test_a_reason_means_one_thing() -> None:
-    """Rows of one reason differ by their text, or by what revisions prescribe."""
-    assert len({(row.status, row.code, row.reason, row.text) for row in ROWS.values()}) == len(ROWS)
+    """Templates of one reason differ by their text, or by what revisions prescribe."""
+    assert len(
+        {
+            (template.status, template.code, template.reason, template.text)
+            for template in TEMPLATES.values()
+        }
+    ) == len(TEMPLATES)

@@ -196,7 +196,7 @@ class ModernHttp:
                 self._modern.notified(message, head.principal)
                 exchange.send_response(202)
             case _:
-                raise refusals.NO_ANSWERS_WANTED()
+                raise refusals.UNEXPECTED_RESPONSE()
 
     def _request(self, exchange: ServerExchange, head: RequestHead, request: Request) -> None:
         meta = self._modern.check(request, head)
