@@ -975,7 +975,7 @@ class Client:
         if request.kind is not Kind.CALL:
             self._own_answered(request, message, http_status)
             return
-        self._opening.proven()
+        self._opening.reset_session_losses()
         is_http = self._url is not None
         match request.answered(message, http_status, self._agreed, is_http=is_http):
             case Finished(answer=answer):
@@ -1285,7 +1285,7 @@ class Client:
                 if is_confirmation:
                     self._step(self._opening.confirmed())
                 else:
-                    self._opening.proven()
+                    self._opening.reset_session_losses()
             case Undelivered(message, reason):
                 self._events.append(MessageUndelivered(message, reason))
                 if is_confirmation:

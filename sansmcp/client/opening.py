@@ -438,7 +438,7 @@ class Opening:
 
     # What ends a session, and all
 
-    def proven(self) -> None:
+    def reset_session_losses(self) -> None:
         """Record that the server has answered in this session."""
         self._losses = 0
 

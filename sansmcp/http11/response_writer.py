@@ -26,7 +26,7 @@ class ResponseWriter:
     _in_chunks: bool = attrs.field(default=False, init=False)
 
     @classmethod
-    def answering(cls, head: RequestHead, *, is_http_1_1: bool) -> ResponseWriter:
+    def for_request(cls, head: RequestHead, *, is_http_1_1: bool) -> ResponseWriter:
         """Return the writer of the response to a request."""
         is_last = b"close" in options(head.values(b"connection"))
         return cls(is_http_1_1, head.method == b"HEAD", is_http_1_1 and not is_last)

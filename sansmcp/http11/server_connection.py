@@ -189,7 +189,7 @@ class ServerConnection:
 
     def _head(self, head: RequestHead) -> None:
         self._advance(ConnectionEvent.HEAD)
-        self._writer = ResponseWriter.answering(head, is_http_1_1=self._reader.is_http_1_1)
+        self._writer = ResponseWriter.for_request(head, is_http_1_1=self._reader.is_http_1_1)
         if len(head.headers) > self._limits.max_headers:
             self._refuse(head_too_large("The request has too many header lines"))
             return

@@ -164,11 +164,15 @@ class RunningCall(ServerCall):
     last_progress: float | None = None
     state: CallState = attrs.field(default=CallState.RUNNING, init=False)
     driver: Any = attrs.field(default=None, init=False)
-    _asked: dict[int, tuple[str | None, float]] = attrs.field(factory=lambda: {}, init=False)
+    _server_requests: dict[int, tuple[str | None, float]] = attrs.field(
+        factory=lambda: {}, init=False
+    )
     """The open server requests by id: the name of each within an InputRequired (None for those of
     ``ask()``), and its timeout in seconds.
     """
-    _answers: dict[str, Response | ErrorResponse] = attrs.field(factory=lambda: {}, init=False)
+    _input_responses: dict[str, Response | ErrorResponse] = attrs.field(
+        factory=lambda: {}, init=False
+    )
     """The input responses that have arrived, by name."""
     _saved: Any = attrs.field(default=None, init=False)
 
@@ -197,19 +201,19 @@ class RunningCall(ServerCall):
                 self._responder.format_result(self.request, json.to_json_types(result)), now
             )
         self._core.now = now
-        asked = self.is_running and self._responder.require(self, result)
-        return asked if isinstance(asked, bool) else self._end(asked, now)
+        outcome = self.is_running and self._responder.require(self, result)
+        return outcome if isinstance(outcome, bool) else self._end(outcome, now)
 
     def respond_error(self, code: int, message: str, data: Any = None, *, now: float) -> bool:
         code = self._owner.revision.retired_codes.get(code, code)
         return self._end(ErrorResponse(self.request.id, code, message, data), now)
 
     def respond_exception(self, error: Exception, *, now: float) -> bool:
-        said = error_response(self.request.id, error)
-        return self.respond_error(said.code, said.message, said.data, now=now)
+        response = error_response(self.request.id, error)
+        return self.respond_error(response.code, response.message, response.data, now=now)
 
     def notify(self, method: str, params: Params | None = None, *, now: float) -> bool:
-        return self._say(Notification(method, params), now)
+        return self._send(Notification(method, params), now)
 
     def progress(
         self,
@@ -230,9 +234,9 @@ class RunningCall(ServerCall):
             params["total"] = total
         if message is not None:
             params["message"] = message
-        said = self._say(Notification("notifications/progress", params), now)
+        is_sent = self._send(Notification("notifications/progress", params), now)
         self.last_progress = progress
-        return said
+        return is_sent
 
     def ask(self, method: str, params: Params | None = None, *, timeout: float, now: float) -> int:
         if not self.is_running:
@@ -241,10 +245,10 @@ class RunningCall(ServerCall):
         jsonrpc.check_call(method, params)
         json.encode(params)
         self._core.now = now
-        id = self._ask(method, params, timeout)
+        id = self._send_request(method, params, timeout)
         if id is None:
             raise LocalProtocolError("The client has left, and cannot be asked")
-        self._asked[id] = None, timeout
+        self._server_requests[id] = None, timeout
         return id
 
     def disconnect(self, *, retry: float | None = None, now: float) -> bool:
@@ -252,7 +256,7 @@ class RunningCall(ServerCall):
         self._core.now = now
         return self.is_running and self._responder.disconnect(milliseconds)
 
-    def check_required(self, required: InputRequired) -> None:
+    def check_input_requests(self, required: InputRequired) -> None:
         """Raises LocalProtocolError for what is not JSON, too much, or asked too often."""
         json.encode([required.state, [each.params for each in required.requests.values()]])
         limits = self._core.limits
@@ -261,31 +265,31 @@ class RunningCall(ServerCall):
         if self.rounds == limits.max_rounds:
             raise LocalProtocolError(f"The client was asked for input {self.rounds} times already")
 
-    def ask_for(self, required: InputRequired) -> bool:
+    def send_input_requests(self, required: InputRequired) -> bool:
         """Send the input requests as server requests. Returns False if the client has left."""
         self.rounds += 1
-        self._answers, self._saved = {}, required.state
+        self._input_responses, self._saved = {}, required.state
         timeout = self._core.limits.input_timeout
-        for name, question in required.requests.items():
-            id = self._ask(question.method, question.params, timeout)
+        for name, input_request in required.requests.items():
+            id = self._send_request(input_request.method, input_request.params, timeout)
             if id is None:
                 return self.respond_error(INTERNAL_ERROR, "The client has left", now=self._core.now)
-            self._asked[id] = name, timeout
-        self._go_on()
+            self._server_requests[id] = name, timeout
+        self._continue_if_complete()
         return True
 
-    def answered(self, id: int, answer: Response | ErrorResponse | CallError) -> None:
+    def on_request_ended(self, id: int, outcome: Response | ErrorResponse | CallError) -> None:
         """Handle the end of a server request: a response, or the error that ended the wait."""
         name = self._unregister_request(id)
         if name is None:
-            self._core.events.append(ClientResponseReceived(self, id, answer))
-        elif not isinstance(answer, CallError):
-            self._answers[name] = answer
-            self._go_on()
+            self._core.events.append(ClientResponseReceived(self, id, outcome))
+        elif not isinstance(outcome, CallError):
+            self._input_responses[name] = outcome
+            self._continue_if_complete()
 
-    def ask_timed_out(self, id: int) -> None:
+    def on_request_timeout(self, id: int) -> None:
         """Handle the timeout of a server request."""
-        name, seconds = self._asked[id]
+        name, seconds = self._server_requests[id]
         if name is not None:
             self._end(no_input(seconds, self.request.id).reply, self._core.now)
             return
@@ -293,31 +297,31 @@ class RunningCall(ServerCall):
             "The client did not answer in time", seconds=seconds, method="", request_id=id
         )
         self._cancel_request(id, "timed out")
-        self.answered(id, error)
+        self.on_request_ended(id, error)
 
-    def leave(self) -> None:
+    def end_parked(self) -> None:
         """End this object without a response, because the call is parked and continued later."""
         self.state = advance(CALL, self.state, CallEvent.ANSWER)
-        self._leave(withdraw=True)
+        self._discard(cancel_requests=True)
 
     def cancel(self, reason: str) -> None:
         """Cancel the call, and report that to the application."""
         self.state = advance(CALL, self.state, CallEvent.CANCEL)
         self._core.events.append(CallCancelled(self, reason))
-        self._leave(withdraw=False)
+        self._discard(cancel_requests=False)
         self._responder.complete_without_response()
 
     def abandon(self, refusal: RemoteProtocolError) -> None:
         """Cancel the call because the server shuts down, and send an error as its response."""
         self.state = advance(CALL, self.state, CallEvent.CANCEL)
         self._core.events.append(CallCancelled(self, "the server shuts down"))
-        self._leave(withdraw=False)
+        self._discard(cancel_requests=False)
         self._responder.respond(jsonrpc.encode(refusal.reply), refusal.http_status)
 
-    def _ask(self, method: str, params: Params | None, timeout: float) -> int | None:
+    def _send_request(self, method: str, params: Params | None, timeout: float) -> int | None:
         """Send a server request and return its id; None if the client has left."""
         id = self._owner.register_request(self, method)
-        if not self._say(Request(id, method, params), self._core.now):
+        if not self._send(Request(id, method, params), self._core.now):
             self._owner.unregister_request(id)
             return None
         deadline = self._core.now + timeout
@@ -328,12 +332,12 @@ class RunningCall(ServerCall):
         """Forget a server request, and return its name if it has one."""
         self._owner.unregister_request(id)
         self._core.timers.stop(Timer.CLIENT_RESPONSE, (self._owner, id))
-        return self._asked.pop(id)[0]
+        return self._server_requests.pop(id)[0]
 
-    def _go_on(self) -> None:
+    def _continue_if_complete(self) -> None:
         """Call the handler again if all input responses are there."""
-        if all(name is None for name, _ in self._asked.values()):
-            self.handler_input = HandlerInput(InputResponses(self._answers), self._saved)
+        if all(name is None for name, _ in self._server_requests.values()):
+            self.handler_input = HandlerInput(InputResponses(self._input_responses), self._saved)
             self._core.events.append(CallReceived(self))
 
     def _end(self, message: Response | ErrorResponse, now: float) -> bool:
@@ -343,7 +347,7 @@ class RunningCall(ServerCall):
         self.state = advance(CALL, self.state, CallEvent.ANSWER)
         if not was_running:
             return False
-        self._leave(withdraw=True)
+        self._discard(cancel_requests=True)
         if isinstance(message, Response):
             self._owner.succeeded(self.request)
         lacks = isinstance(message, ErrorResponse) and message.code == MISSING_CAPABILITY
@@ -354,26 +358,26 @@ class RunningCall(ServerCall):
         )
         return False
 
-    def _say(self, message: Message, now: float) -> bool:
+    def _send(self, message: Message, now: float) -> bool:
         if not self.is_running or not self._responder.may_send(self.request, message):
             return False
         data = jsonrpc.encode(message)
         self._core.now = now
         return self._responder.message(data)
 
-    def _leave(self, *, withdraw: bool) -> None:
+    def _discard(self, *, cancel_requests: bool) -> None:
         """Forget the call, and end its open server requests.
 
-        ``withdraw``: also send the client cancellations of these.
+        ``cancel_requests``: also send the client cancellations of these.
         """
         self._core.stateless.pop(self, None)
         self._owner.calls.pop(self.request.id, None)
         self._owner.touch()
-        for id in tuple(self._asked):
-            if withdraw:
+        for id in tuple(self._server_requests):
+            if cancel_requests:
                 self._cancel_request(id, "the request it belongs to has ended")
             error = RequestCancelled("The call has ended", method="", request_id=id)
-            self.answered(id, error)
+            self.on_request_ended(id, error)
 
     def _cancel_request(self, id: int, reason: str) -> None:
         params = {"requestId": id, "reason": reason}

@@ -19,7 +19,7 @@ def http11() -> None:
 def answering(*options: bytes, method: bytes = b"POST", is_http_1_1: bool = True) -> ResponseWriter:
     headers = tuple((b"connection", option) for option in options)
     head = RequestHead(method=method, target=b"/", headers=headers)
-    return ResponseWriter.answering(head, is_http_1_1=is_http_1_1)
+    return ResponseWriter.for_request(head, is_http_1_1=is_http_1_1)
 
 
 @pytest.mark.parametrize("value", [b"a\nb: c", b"a\rb", b"a\0b"])

@@ -156,7 +156,7 @@ class Dispatcher:
             case Response(id) | ErrorResponse(id) if (
                 type(id) is int and id in session.pending_requests
             ):
-                session.pending_requests[id].answered(id, message)
+                session.pending_requests[id].on_request_ended(id, message)
             case _:
                 assert not isinstance(message, Request), "requests become calls"
                 return deliver_responses(self._core, session, message, exchange)

@@ -53,7 +53,7 @@ class LegacyServer:
         """A timer of this era is due."""
         match timer, owner:
             case Timer.CLIENT_RESPONSE, (LegacySession() as session, int(id)):
-                session.pending_requests[id].ask_timed_out(id)
+                session.pending_requests[id].on_request_timeout(id)
             case Timer.STORE_POLL, ResumableStream() | MailboxPoll() | MailboxPost():
                 owner.poll_store()
             case Timer.STORED, ResumableStream():

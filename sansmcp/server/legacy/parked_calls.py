@@ -107,7 +107,7 @@ def park_call(
     entries.append(Entry(turn.seq, parked.encode(), kind=kind))
     if session.multi_turn:
         entries.insert(0, Entry(first - 1, b"", kind=EntryKind.BUFFER_INPUT))
-    call.leave()
+    call.end_parked()
     stream.hand_over(entries)
     MailboxPost(session.table, session.log_key(cancellation_mailbox(call.request.id)), b"").append()
 
@@ -176,10 +176,10 @@ class ParkedCallResponder(LegacyResults):
         """Close the connection; the client reads on later. False, and no change, if it cannot."""
         return self._stream.disconnect(retry)
 
-    def ask(self, call: RunningCall, required: InputRequired) -> bool:
+    def send_input_requests(self, call: RunningCall, required: InputRequired) -> bool:
         """Ask, and park the call; without questions it goes on at once."""
         if not self._stream.is_stored or not required.requests:
-            return call.ask_for(required)
+            return call.send_input_requests(required)
         park_call(call, self._stream, self.session, required)
         return True
 

@@ -34,12 +34,12 @@ class LegacyResults:
         missing = missing_capabilities(required, call.peer.client_capabilities)
         if missing:
             return missing_capability(missing, call.request.id, INVALID_REQUEST).reply
-        call.check_required(required)
-        return self.ask(call, required)
+        call.check_input_requests(required)
+        return self.send_input_requests(call, required)
 
-    def ask(self, call: RunningCall, required: InputRequired) -> bool:
+    def send_input_requests(self, call: RunningCall, required: InputRequired) -> bool:
         """Ask, and keep the call until all answers are there. False if nobody can be asked."""
-        return call.ask_for(required)
+        return call.send_input_requests(required)
 
     def may_send(self, request: Request, message: Message) -> bool:
         """Whatever the application says."""

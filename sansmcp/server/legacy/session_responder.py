@@ -86,12 +86,12 @@ class SessionResponder(LegacyResults, HttpResponder):
             self._collected.clear()
         return self.stream
 
-    def ask(self, call: RunningCall, required: InputRequired) -> bool:
+    def send_input_requests(self, call: RunningCall, required: InputRequired) -> bool:
         """Ask. Where there is a log the call is parked; without questions it goes on at once."""
         is_kept = self.is_batch or self.session.id is None or not required.requests
         stream = None if is_kept else self.open()
         if stream is None or not stream.is_stored:
-            return call.ask_for(required)
+            return call.send_input_requests(required)
         park_call(call, stream, self.session, required)
         return True
 

@@ -198,7 +198,9 @@ class LegacySession(CallOwner, Session):
                 log,
                 after=1,
                 is_active=lambda: id in self.pending_requests,
-                on_message=lambda data: call.answered(id, decode_response(self.table, data)),
+                on_message=lambda data: call.on_request_ended(
+                    id, decode_response(self.table, data)
+                ),
             ).wait()
         return id
 
