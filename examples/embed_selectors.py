@@ -1,7 +1,6 @@
 """A server on bare sockets, in a loop of its own: one thread and a selector.
 
-It shows all that an adapter for servers does: connections, deadlines, handlers that wait, and a
-graceful stop.
+It has all parts of a server adapter: connections, deadlines, async handlers, and a graceful stop.
 
 python examples/embed_selectors.py          # prints its URL
 sansmcp call http://127.0.0.1:8000/mcp nap '{"seconds": 1}'
@@ -42,7 +41,7 @@ def pause(condition: Condition, deadline: float) -> Generator[tuple[Condition, f
     yield condition, deadline
 
 
-async def until(condition: Condition, deadline: float = math.inf) -> None:
+async def wait_until(condition: Condition, deadline: float = math.inf) -> None:
     """Wait until ``condition()`` is true, or the deadline has passed."""
     if not condition():
         await pause(condition, deadline)
@@ -55,25 +54,27 @@ class Cancelled(BaseException):
 class Task:
     """A coroutine that runs from one pause to the next."""
 
-    def __init__(self, host: Host, work: Coroutine[tuple[Condition, float], None, None]) -> None:
-        self._host = host
+    def __init__(
+        self, server: SelectorServer, work: Coroutine[tuple[Condition, float], None, None]
+    ) -> None:
+        self._server = server
         self._work = work
         self._condition: Condition = lambda: True
         self.deadline = math.inf
         self._is_cancelled = False
-        host.tasks[self] = None
-        self.go_on()
+        server.tasks[self] = None
+        self.run()
 
     def cancel(self) -> None:
-        """Cancel the coroutine at its pause: later, since it may be the caller itself."""
+        """Cancel the coroutine the next time it runs; the caller may be the coroutine itself."""
         self._is_cancelled = True
 
     @property
-    def can_go_on(self) -> bool:
-        """True if the task has nothing left to wait for."""
+    def is_ready(self) -> bool:
+        """True if the pause is over, or the task is cancelled."""
         return self._is_cancelled or bool(self._condition()) or self.deadline <= now()
 
-    def go_on(self) -> None:
+    def run(self) -> None:
         """Run the coroutine until it pauses again."""
         is_cancelled, self._is_cancelled = self._is_cancelled, False
         try:
@@ -81,24 +82,24 @@ class Task:
                 self._work.throw(Cancelled()) if is_cancelled else self._work.send(None)
             )
         except (StopIteration, Cancelled):
-            del self._host.tasks[self]
+            del self._server.tasks[self]
 
 
 class Call(sansmcp.BaseCall[Awaitable[Any], Awaitable[None]]):
     """The call object of handlers."""
 
-    def __init__(self, call: sansmcp.ServerCall, host: Host) -> None:
+    def __init__(self, call: sansmcp.ServerCall, server: SelectorServer) -> None:
         super().__init__(call)
-        self._host = host
+        self._server = server
 
     def sleep(self, seconds: float) -> Awaitable[None]:
         """Wait for some seconds."""
-        return until(lambda: False, now() + seconds)
+        return wait_until(lambda: False, now() + seconds)
 
     async def wait_for_answer(self, id: int) -> Any:
         """Wait for the client's response to a server request."""
-        self._host.run_pending()
-        return await self._host.answer_to(self._call, id)
+        self._server.run_pending()
+        return await self._server.wait_for_response(self._call, id)
 
     def now(self) -> float:
         """Return the time."""
@@ -106,53 +107,53 @@ class Call(sansmcp.BaseCall[Awaitable[Any], Awaitable[None]]):
 
     async def run_pending(self) -> None:
         """Drive the machine, and wait until the send buffer is below its high-water mark."""
-        self._host.run_pending()
-        await until(lambda: not self._call.is_above_high_water)
+        self._server.run_pending()
+        await wait_until(lambda: not self._call.is_above_high_water)
 
 
 class Connection:
-    """Drives one connection: it sends, or it reads, or it waits to be woken."""
+    """Drives one connection: moves bytes between its socket and its machine."""
 
-    def __init__(self, host: Host, connection: socket.socket) -> None:
+    def __init__(self, server: SelectorServer, connection: socket.socket) -> None:
         connection.settimeout(0)
-        self._host = host
+        self._server = server
         self._socket = connection
-        self._pump = sansmcp.ServerConnection(host.core, driver=self, now=now())
+        self._machine = sansmcp.ServerConnection(server.core, driver=self, now=now())
         self._unsent = memoryview(b"")
         self._send_deadline: float | None = None
 
     @property
     def connection(self) -> sansmcp.ConnectionInfo:
-        """What is known about the connection."""
+        """The peer's address, for ``authenticate``."""
         return sansmcp.ConnectionInfo(peer=self._socket.getpeername())
 
     def wake(self) -> None:
-        """Record that there is something to send; the loop drives the connection soon."""
-        self._host.woken.add(self)
+        """Record that there is something to send; the loop calls :meth:`drive` soon."""
+        self._server.woken.add(self)
 
     def drive(self) -> None:
-        """Send as much as the socket takes; then wait until it is readable."""
+        """Send as much as the socket takes, then register what to wait for."""
         while not self._unsent:
-            match self._pump.next_effect():
+            match self._machine.next_effect():
                 case SendBytes(data):
                     self._unsent = memoryview(data)
-                    self._send_deadline = now() + self._host.core.limits.send_timeout
+                    self._send_deadline = now() + self._server.core.limits.send_timeout
                     self._write()
                 case CloseConnection():
                     self.close()
                     return
                 case Idle.PAUSED:
-                    self._host.watch(self._socket, 0, self._read)
+                    self._server.watch(self._socket, 0, self._read)
                     return
                 case Idle.NEED_DATA:
-                    self._host.watch(self._socket, selectors.EVENT_READ, self._read)
+                    self._server.watch(self._socket, selectors.EVENT_READ, self._read)
                     return
-        self._host.watch(self._socket, selectors.EVENT_WRITE, self._write)
+        self._server.watch(self._socket, selectors.EVENT_WRITE, self._write)
 
     def _write(self) -> None:
         try:
             self._unsent = self._unsent[self._socket.send(self._unsent) :]
-            self._send_deadline = now() + self._host.core.limits.send_timeout
+            self._send_deadline = now() + self._server.core.limits.send_timeout
         except BlockingIOError:
             return
         except OSError:
@@ -167,21 +168,21 @@ class Connection:
         except OSError:
             data = b""
         if data:
-            self.safely(lambda: self._pump.receive_data(data, now=now()))
+            self.safely(lambda: self._machine.receive_data(data, now=now()))
         else:
-            self.safely(lambda: self._pump.receive_eof(now=now()))
+            self.safely(lambda: self._machine.receive_eof(now=now()))
         self.wake()
 
     def lost(self) -> None:
-        """Drop the connection."""
+        """Report to the machine that the connection is lost."""
         self._unsent = memoryview(b"")
-        self._pump.connection_lost(now=now())
+        self._machine.connection_lost(now=now())
         self.wake()
 
     def close(self) -> None:
-        """Close it, and hear no more of it."""
-        self._host.watch(self._socket, 0, self._read)
-        self._host.connections.discard(self)
+        """Unregister and close the socket."""
+        self._server.watch(self._socket, 0, self._read)
+        self._server.connections.discard(self)
         self._socket.close()
 
     @property
@@ -191,7 +192,7 @@ class Connection:
 
     def next_deadline(self) -> float | None:
         """Return when to call :meth:`handle_timeout`."""
-        known = (self._send_deadline, self._pump.next_deadline())
+        known = (self._send_deadline, self._machine.next_deadline())
         return min((each for each in known if each is not None), default=None)
 
     def handle_timeout(self) -> None:
@@ -199,9 +200,9 @@ class Connection:
         if self._send_deadline is not None and self._send_deadline <= now():
             self._send_deadline = None
             self.lost()
-        deadline = self._pump.next_deadline()
+        deadline = self._machine.next_deadline()
         if deadline is not None and deadline <= now():
-            self._pump.handle_timeout(now=now())
+            self._machine.handle_timeout(now=now())
             self.wake()
 
     def safely(self, act: Callable[[], None]) -> None:
@@ -211,10 +212,10 @@ class Connection:
         except Exception:
             logger.exception("an unexpected error")
             self.close()
-            self._pump.connection_lost(now=now())
+            self._machine.connection_lost(now=now())
 
 
-class Host(sansmcp.ServerDriver):
+class SelectorServer(sansmcp.ServerDriver):
     """The server, and the loop in which it runs."""
 
     def __init__(
@@ -236,13 +237,13 @@ class Host(sansmcp.ServerDriver):
         self.connections: set[Connection] = set()
         self.woken: set[Connection] = set()
         self.tasks: dict[Task, None] = {}
-        self._grace = graceful_timeout
+        self._graceful_timeout = graceful_timeout
         self._has_ended = False
         self._selector = selectors.DefaultSelector()
         self._listener = socket.create_server(address)
-        self._alarm, self._alarmed = socket.socketpair()
+        self._stop_sender, self._stop_receiver = socket.socketpair()
         self.watch(self._listener, selectors.EVENT_READ, self._accept)
-        self.watch(self._alarmed, selectors.EVENT_READ, self._begin_to_end)
+        self.watch(self._stop_receiver, selectors.EVENT_READ, self._begin_stop)
         host, port = self._listener.getsockname()
         self.url = f"http://{host}:{port}{core.path}"
 
@@ -251,7 +252,7 @@ class Host(sansmcp.ServerDriver):
     def run(self) -> None:
         """Serve until :meth:`stop` is called."""
         while not self._has_ended:
-            for key, _ in self._selector.select(self._patience()):
+            for key, _ in self._selector.select(self._timeout()):
                 key.data()
             self.handle_timeout()
             for connection in tuple(self.connections):
@@ -260,19 +261,19 @@ class Host(sansmcp.ServerDriver):
         for connection in tuple(self.connections):
             connection.close()
         self._selector.close()
-        self._alarm.close()
-        self._alarmed.close()
+        self._stop_sender.close()
+        self._stop_receiver.close()
 
     def stop(self) -> None:
         """Stop :meth:`run`. May be called from another thread."""
-        self._alarm.send(b"!")
+        self._stop_sender.send(b"!")
 
     def interrupted(self, number: int, frame: object) -> None:
-        """Stop at Ctrl-C."""
+        """Call :meth:`stop`; a signal handler for Ctrl-C."""
         self.stop()
 
     def watch(self, watched: socket.socket, events: int, action: Callable[[], None]) -> None:
-        """Call back when a socket is ready for ``events`` from now on; 0 to unregister it."""
+        """Call ``action`` whenever a socket is ready for ``events``; 0 unregisters the socket."""
         if watched in self._selector.get_map():
             self._selector.unregister(watched)
         if events:
@@ -286,11 +287,11 @@ class Host(sansmcp.ServerDriver):
             if connection in self.connections:
                 connection.safely(connection.drive)
             self.run_pending()
-        for task in [each for each in self.tasks if each.can_go_on]:
-            task.go_on()
+        for task in [each for each in self.tasks if each.is_ready]:
+            task.run()
 
-    def _patience(self) -> float | None:
-        if self.woken or any(each.can_go_on for each in self.tasks):
+    def _timeout(self) -> float | None:
+        if self.woken or any(each.is_ready for each in self.tasks):
             return 0.0
         deadlines = [
             self.next_deadline(),
@@ -300,7 +301,7 @@ class Host(sansmcp.ServerDriver):
         soonest = min((each for each in deadlines if each is not None), default=math.inf)
         return None if soonest == math.inf else max(0.0, soonest - now())
 
-    # Beginning and end
+    # Accepting and stopping
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -308,33 +309,33 @@ class Host(sansmcp.ServerDriver):
             self.connections.add(connection)
             connection.wake()
 
-    def _begin_to_end(self) -> None:
-        self.watch(self._alarmed, 0, self._begin_to_end)
+    def _begin_stop(self) -> None:
+        self.watch(self._stop_receiver, 0, self._begin_stop)
         self.watch(self._listener, 0, self._accept)
         self._listener.close()
-        Task(self, self._end())
+        Task(self, self._stop_gracefully())
 
-    async def _end(self) -> None:
+    async def _stop_gracefully(self) -> None:
         self.core.drain(now=now())
-        await until(lambda: not self.core.is_busy, now() + self._grace)
+        await wait_until(lambda: not self.core.is_busy, now() + self._graceful_timeout)
         self.core.shut_down(now=now())
         self.run_pending()  # handlers are cancelled
         self.woken |= self.connections
-        await until(self._has_sent_all, now() + FLUSH)
+        await wait_until(self._has_sent_all, now() + FLUSH)
         self._has_ended = True
 
     def _has_sent_all(self) -> bool:
         return not self.woken and not any(each.has_unsent for each in self.connections)
 
-    # What ServerDriver calls
+    # The methods that ServerDriver requires
 
-    async def answer_to(self, call: sansmcp.ServerCall, id: int) -> Any:
+    async def wait_for_response(self, call: sansmcp.ServerCall, id: int) -> Any:
         """Wait for the client's response, and return its result or raise its error."""
-        promise = self.questions[call, id] = sansmcp.PendingResult()
+        promise = self.pending_requests[call, id] = sansmcp.PendingResult()
         try:
-            await until(lambda: promise.is_done)
+            await wait_until(lambda: promise.is_done)
         finally:
-            del self.questions[call, id]
+            del self.pending_requests[call, id]
         return promise.result().result()
 
     def now(self) -> float:
@@ -395,7 +396,7 @@ async def call_tool(call: Call) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    host = Host(app, ("127.0.0.1", int(sys.argv[1]) if len(sys.argv) > 1 else 8000))
-    signal.signal(signal.SIGINT, host.interrupted)
-    print(host.url, flush=True)
-    host.run()
+    server = SelectorServer(app, ("127.0.0.1", int(sys.argv[1]) if len(sys.argv) > 1 else 8000))
+    signal.signal(signal.SIGINT, server.interrupted)
+    print(server.url, flush=True)
+    server.run()

@@ -76,7 +76,7 @@ class Client(sansmcp_loop.AwaitableClient):
         return self._tasks.start(work)
 
     def _feed(self, part: ProcessPart) -> None:
-        self.process_said(part)
+        self.receive_process_part(part)
         self.run_pending()
 
 

@@ -132,7 +132,7 @@ class Client(sansmcp_threads.ConcurrentClient):
             _logger.warning("nothing more is read until events are taken")
 
     def _feed(self, part: ProcessPart) -> None:
-        self.process_said(part)
+        self.receive_process_part(part)
 
     def _carry(self, effect: OpenExchange) -> Steps[None]:
         """Perform one HTTP exchange. An exception ends this exchange only."""

@@ -198,7 +198,7 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         """True while reading from the server is paused until the application catches up."""
         return super().is_paused or self._reports >= self.core.limits.max_queued_events
 
-    def _reported(self, promise: sansmcp.PendingResult, result: Any) -> None:
+    def on_progress_returned(self, promise: sansmcp.PendingResult, result: Any) -> None:
         """Pass an awaitable of ``on_progress`` to the task that made the call."""
         if inspect.isawaitable(result):
             assert isinstance(promise, _CallResult)
@@ -245,22 +245,22 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
             case _:
                 super().handle_event(event)
 
-    def _respond(self, request: sansmcp.ServerRequest, result: Any) -> None:
+    def respond_result(self, request: sansmcp.ServerRequest, result: Any) -> None:
         """Respond at once, or in a task if the request handler is async."""
         if inspect.isawaitable(result):
             task = self._run(self._respond_later(request, result))
             self._answering[request.id] = request, task
         else:
-            super()._respond(request, result)
+            super().respond_result(request, result)
 
     async def _respond_later(self, request: sansmcp.ServerRequest, result: Awaitable[Any]) -> None:
         try:
-            super()._respond(request, await result)
+            super().respond_result(request, await result)
         except Exception as error:
-            self._fail(request, error)
+            self.respond_exception(request, error)
         except BaseException:
             # Cancelled by the server, which needs no response then, or by the function itself.
-            self._answer_with(request, RuntimeError())
+            self.respond_internal_error(request)
             raise
         finally:
             answering, _ = self._answering.get(request.id, (None, None))

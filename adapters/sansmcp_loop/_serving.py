@@ -36,7 +36,7 @@ class Call(sansmcp.BaseCall[Awaitable[Any], Awaitable[None]]):
         self._serving = serving
 
     def wait_for_answer(self, id: int) -> Awaitable[Any]:
-        return self._serving.answer_to(self._call, id)
+        return self._serving.wait_for_response(self._call, id)
 
     def now(self) -> float:
         return self._serving.loop.now()
@@ -90,14 +90,14 @@ class RunningServer(sansmcp.ServerDriver):
         while not condition():
             await self.scheduler.state_changed.wait()
 
-    async def answer_to(self, call: sansmcp.ServerCall, id: int) -> Any:
+    async def wait_for_response(self, call: sansmcp.ServerCall, id: int) -> Any:
         """Wait for the client's response, and return its result or raise its error."""
-        promise = self.questions[call, id] = PendingResult(self.loop.event())
+        promise = self.pending_requests[call, id] = PendingResult(self.loop.event())
         self.run_pending()
         try:
             answered: ClientResponseReceived = await promise.wait()
         finally:
-            del self.questions[call, id]
+            del self.pending_requests[call, id]
         return answered.result()
 
     async def shut_down(self, graceful_timeout: float) -> None:

@@ -27,7 +27,7 @@ class HandlerOwner(Protocol):
         ...
 
     @property
-    def questions(self) -> dict[tuple[sansmcp.ServerCall, int], sansmcp.PendingResult]:
+    def pending_requests(self) -> dict[tuple[sansmcp.ServerCall, int], sansmcp.PendingResult]:
         """The pending results of server requests, by call and id."""
         ...
 
@@ -107,7 +107,7 @@ class CallFromThread(Call):
     def wait_for_answer(self, id: int) -> None:
         """Let the thread go on with the client's response."""
         assert self._current is not None
-        self._serving.questions[self._call, id] = _Answer(self._answered, id, self._current)
+        self._serving.pending_requests[self._call, id] = _Answer(self._answered, id, self._current)
         self._serving.run_pending()
 
     def now(self) -> float:
@@ -119,7 +119,7 @@ class CallFromThread(Call):
             _resolve(outcome, lambda: None)
 
     def _answered(self, id: int, outcome: Future[Any], answered: ClientResponseReceived) -> None:
-        del self._serving.questions[self._call, id]
+        del self._serving.pending_requests[self._call, id]
         with self._lock:
             _resolve(outcome, answered.result)
 

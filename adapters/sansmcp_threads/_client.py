@@ -203,8 +203,8 @@ class ConcurrentClient(Client):
     def cancel(self, pending: PendingCall) -> None:
         """Cancel a call, as :meth:`PendingCall.cancel` does."""
         with self.using():
-            if pending.handle in self._waiting:
-                self._waiting[pending.handle].on_progress = None  # its reports are not wanted
+            if pending.handle in self._pending_calls:
+                self._pending_calls[pending.handle].on_progress = None  # its reports are not wanted
                 self.core.cancel(pending.handle, now=time.monotonic())
                 self.flush()
 

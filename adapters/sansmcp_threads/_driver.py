@@ -27,21 +27,23 @@ _logger = logging.getLogger("sansmcp")
 class ThreadedServerCall(Call):
     """The call object for handlers of a :class:`ThreadedServerDriver`."""
 
-    def __init__(self, call: sansmcp.ServerCall, host: ThreadedServerDriver) -> None:
+    def __init__(self, call: sansmcp.ServerCall, driver: ThreadedServerDriver) -> None:
         super().__init__(call)
-        self._host = host
+        self._driver = driver
 
     def now(self) -> float:
         return time.monotonic()
 
     def run_pending(self) -> None:
-        self._host.wait_until(lambda: not self._call.is_above_high_water or self.cancelled.is_set())
+        self._driver.wait_until(
+            lambda: not self._call.is_above_high_water or self.cancelled.is_set()
+        )
 
     def wait_for_answer(self, id: int) -> Any:
-        return self._host.answer_to(self._call, id)
+        return self._driver.wait_for_response(self._call, id)
 
     def _perform(self, act: Callable[[], Any]) -> Any:
-        with self._host.moved:
+        with self._driver.moved:
             self._check()
             result = act()
             self._check()
@@ -100,13 +102,13 @@ class ThreadedServerDriver(sansmcp.ServerDriver):
                 if not self.moved.wait(patience):
                     self.handle_timeout()
 
-    def answer_to(self, call: sansmcp.ServerCall, id: int) -> Any:
+    def wait_for_response(self, call: sansmcp.ServerCall, id: int) -> Any:
         """Wait for the client's response, and return its result or raise its error."""
-        promise = self.questions[call, id] = PendingResult()
+        promise = self.pending_requests[call, id] = PendingResult()
         try:
             self.wait_until(lambda: promise.is_done)
         finally:
-            del self.questions[call, id]
+            del self.pending_requests[call, id]
         answered: ClientResponseReceived = promise.result()
         return answered.result()
 
@@ -147,16 +149,16 @@ class ThreadedServerDriver(sansmcp.ServerDriver):
 
     # The handlers
 
-    def _start(self, call: sansmcp.ServerCall) -> None:
+    def start_handler(self, call: sansmcp.ServerCall) -> None:
         call.driver = ThreadedServerCall(call, self)
         self._workers.submit(partial(self._work, call))
 
     def _work(self, call: sansmcp.ServerCall) -> None:
         if not call.driver.cancelled.is_set():  # or its turn has come too late
             try:
-                super()._start(call)
+                super().start_handler(call)
             except BaseException as error:  # such as SystemExit: the client would wait for ever
-                self._fail(call, RuntimeError(f"a handler has raised {error!r}"))
+                self.respond_exception(call, RuntimeError(f"a handler has raised {error!r}"))
             self.run_pending()
 
     def handle_for(self, call: sansmcp.ServerCall) -> Call:
@@ -168,13 +170,13 @@ class ThreadedServerDriver(sansmcp.ServerDriver):
             result.close()
         raise sansmcp.LocalProtocolError("Here handlers are plain functions, and this one is async")
 
-    def _respond(self, call: sansmcp.ServerCall, result: Any) -> None:
+    def respond_result(self, call: sansmcp.ServerCall, result: Any) -> None:
         with self.moved:
-            super()._respond(call, result)
+            super().respond_result(call, result)
 
-    def _fail(self, call: sansmcp.ServerCall, error: Exception) -> None:
+    def respond_exception(self, call: sansmcp.ServerCall, error: Exception) -> None:
         with self.moved:
-            super()._fail(call, error)
+            super().respond_exception(call, error)
 
     def on_handler_error(self, call: sansmcp.ServerCall, error: Exception) -> None:
         if not isinstance(error, sansmcp.RequestCancelled):

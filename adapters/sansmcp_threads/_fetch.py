@@ -216,21 +216,21 @@ class FetchClient(ConcurrentClient):
 
     # In threads of their own
 
-    def _answer(self, request: sansmcp.ServerRequest) -> None:
+    def run_request_handler(self, request: sansmcp.ServerRequest) -> None:
         """Run a request handler in a thread, since it may block."""
-        if request.method in self._answers:
-            self._workers.submit(partial(self._answer_in_thread, request))
+        if request.method in self._request_handlers:
+            self._workers.submit(partial(self._run_in_thread, request))
         else:
-            super()._answer(request)
+            super().run_request_handler(request)
 
-    def _answer_in_thread(self, request: sansmcp.ServerRequest) -> None:
+    def _run_in_thread(self, request: sansmcp.ServerRequest) -> None:
         try:
-            result = self._answers[request.method](request)
+            result = self._request_handlers[request.method](request)
             with self._changed:
-                self._respond(request, result)
+                self.respond_result(request, result)
         except Exception as error:
             with self._changed:
-                self._fail(request, error)
+                self.respond_exception(request, error)
         self.run_pending()
 
 

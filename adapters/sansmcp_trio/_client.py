@@ -80,7 +80,7 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
         return scope
 
     def _feed(self, part: ProcessPart) -> None:
-        self.process_said(part)
+        self.receive_process_part(part)
         self.run_pending()
 
     async def _may_read(self) -> None:

@@ -74,10 +74,10 @@ class WsgiApp(ThreadedServerDriver):
 class _Exchange(Iterator[bytes]):
     """One HTTP request, and an iterator over the body of its response."""
 
-    def __init__(self, host: ThreadedServerDriver, environ: Environ) -> None:
-        self._host = host
+    def __init__(self, driver: ThreadedServerDriver, environ: Environ) -> None:
+        self._driver = driver
         self._environ = environ
-        self._exchange = host.core.open_exchange(self)
+        self._exchange = driver.core.open_exchange(self)
         self._is_woken = False
 
     def wake(self) -> None:
@@ -132,17 +132,17 @@ class _Exchange(Iterator[bytes]):
         self._feed(sansmcp.ConnectionLost())
 
     def _next_effect(self) -> ExchangeEffect:
-        with self._host.moved:
-            while isinstance(effect := self._host.core.next_effect_of(self._exchange), Idle):
+        with self._driver.moved:
+            while isinstance(effect := self._driver.core.next_effect_of(self._exchange), Idle):
                 self._is_woken = False
-                self._host.wait_until(lambda: self._is_woken)
-            self._host.run_pending()  # handlers that wait for room may go on
+                self._driver.wait_until(lambda: self._is_woken)
+            self._driver.run_pending()  # handlers that wait for room may go on
             return effect
 
     def _feed(self, part: RequestPart) -> None:
-        with self._host.moved:
-            self._host.core.receive_part(self._exchange, part, now=time.monotonic())
-            self._host.run_pending()
+        with self._driver.moved:
+            self._driver.core.receive_part(self._exchange, part, now=time.monotonic())
+            self._driver.run_pending()
 
 
 def _head(environ: Environ) -> sansmcp.RequestHead:

@@ -42,8 +42,8 @@ RequestHandler: TypeAlias = Callable[[ServerRequest], Mapping[str, Any]]
 
 
 @attrs.define(eq=False)
-class _Waiting:
-    """A caller that waits for the end of a call."""
+class _PendingCall:
+    """A call in flight, and what its caller gets from it."""
 
     promise: PendingResult
     on_progress: Callable[[ProgressReceived], Any] | None
@@ -56,7 +56,9 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
 
     A subclass implements :meth:`perform_effect` and :meth:`now`, and the methods of
     :class:`~sansmcp.BaseClient`, in which it waits for the :class:`~sansmcp.PendingResult` that it
-    gave to :meth:`begin_call`.
+    gave to :meth:`begin_call`. A driver that runs request handlers in tasks or threads overrides
+    :meth:`run_request_handler` or :meth:`respond_result`. One whose ``on_progress`` may be async
+    overrides :meth:`on_progress_returned`.
 
     An exception that a bug raises ends the exchange to which it belongs, and its call
     (:meth:`exchange_failed`). If the exchange is not known, it ends the client. Callers get a
@@ -85,15 +87,15 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         """
         MachineDriver.__init__(self, core)
         self.core = core
-        self._answers = request_handlers or {}
+        self._request_handlers = request_handlers or {}
         self._opening = opening
         self._closing = closing
-        self._waiting: dict[int, _Waiting] = {}
-        """The callers that wait, by the handle of the call."""
-        self._asked: dict[RequestId, ServerRequest] = {}
-        """The server requests whose handler was not called yet, in order of arrival."""
-        self._unanswered: dict[RequestId, ServerRequest] = {}
-        """The server requests without a response. A restarted server uses its ids again."""
+        self._pending_calls: dict[int, _PendingCall] = {}
+        """The calls in flight, by handle."""
+        self._unhandled_requests: dict[RequestId, ServerRequest] = {}
+        """The server requests whose handler has not been called, in order of arrival."""
+        self._open_requests: dict[RequestId, ServerRequest] = {}
+        """The server requests that have no response. A restarted server uses its ids again."""
         self._events: deque[ClientEvent] = deque()
         """The events that belong to no call, until the application takes them."""
         self.keeps_events = False
@@ -113,14 +115,14 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         """
         # Deliver results even if the application does not take its events. Only reading from the
         # server is paused.
-        self._drive_machine(self._perform, self._tell)
-        while self._asked:
-            request = self._asked.pop(next(iter(self._asked)))
+        self._drive_machine(self._perform, self._handle)
+        while self._unhandled_requests:
+            request = self._unhandled_requests.pop(next(iter(self._unhandled_requests)))
             try:
-                self._answer(request)
+                self.run_request_handler(request)
             except Exception as error:
                 self._break_off(error)
-            self._drive_machine(self._perform, self._tell)
+            self._drive_machine(self._perform, self._handle)
 
     def handle_timeout(self) -> None:
         """Make the machine do what is due. Call this at :meth:`next_deadline`, or at any time."""
@@ -139,7 +141,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         except Exception as again:
             self._break_off(again)
 
-    def process_said(self, part: ProcessPart) -> None:
+    def receive_process_part(self, part: ProcessPart) -> None:
         """Feed a part of the server process. Call :meth:`run_pending` afterwards."""
         try:
             self.core.receive_process_part(part, now=self.now())
@@ -188,17 +190,17 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         if self._failure is not None:
             raise self._failure
         handle = self.core.call(method, params, now=self.now(), **settings)
-        self._waiting[handle] = _Waiting(promise, on_progress, method, params or {})
+        self._pending_calls[handle] = _PendingCall(promise, on_progress, method, params or {})
         try:
             self.run_pending()
-        except BaseException:  # an interrupt, say, of a function that answers the server
+        except BaseException:  # such as a KeyboardInterrupt in a request handler
             self.abandon_call(handle)
             raise
         return handle
 
     def abandon_call(self, handle: int) -> None:
         """Stop waiting for a call, and cancel it if it has not ended. Call this once per call."""
-        if self._waiting.pop(handle, None) and self.core.cancel(handle, now=self.now()):
+        if self._pending_calls.pop(handle, None) and self.core.cancel(handle, now=self.now()):
             self.run_pending()
 
     @abstractmethod
@@ -219,7 +221,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
                 case _:
                     self._break_off(error)
 
-    def _tell(self, event: ClientEvent) -> None:
+    def _handle(self, event: ClientEvent) -> None:
         try:
             self.handle_event(event)
         except Exception as error:
@@ -239,7 +241,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
             return
         self._failure = Disconnected(f"The client is closed after an internal error: {error!r}")
         self._failure.__cause__ = error
-        for waiting in self._waiting.values():
+        for waiting in self._pending_calls.values():
             waiting.promise.set_exception(self._failure)
         self._opening.set_exception(self._failure)
         self.safely(lambda: self.core.close(now=self.now()))
@@ -250,14 +252,15 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         match event:
             case ServerRequestReceived(handle, request):
                 params = request.params or {}
-                call = self._originating(handle)
-                asked = ServerRequest(request.id, request.method, params, call)
-                self._asked[request.id] = self._unanswered[request.id] = asked
+                call = self._originating_call(handle)
+                received = ServerRequest(request.id, request.method, params, call)
+                self._unhandled_requests[request.id] = received
+                self._open_requests[request.id] = received
             case ServerRequestCancelled(request_id):
-                self._asked.pop(request_id, None)
-                self._unanswered.pop(request_id, None)
+                self._unhandled_requests.pop(request_id, None)
+                self._open_requests.pop(request_id, None)
             case _:
-                if not self._take(event):
+                if not self._deliver_to_call(event):
                     self.on_other_event(event)
 
     def on_other_event(self, event: ClientEvent) -> None:
@@ -265,18 +268,18 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         if self.keeps_events:
             self._events.append(event)
 
-    def _take(self, event: ClientEvent) -> bool:
+    def _deliver_to_call(self, event: ClientEvent) -> bool:
         """Deliver an event to the caller that waits for it. Return False if it concerns no call."""
         match event:
             case CallCompleted(handle, result):
-                if handle in self._waiting:
-                    self._waiting.pop(handle).promise.set_result(result)
+                if handle in self._pending_calls:
+                    self._pending_calls.pop(handle).promise.set_result(result)
             case CallFailed(handle, error):
-                if handle in self._waiting:
-                    self._waiting.pop(handle).promise.set_exception(error)
+                if handle in self._pending_calls:
+                    self._pending_calls.pop(handle).promise.set_exception(error)
             case ProgressReceived(call=handle):
-                if handle in self._waiting:
-                    self._report(event, self._waiting[handle])
+                if handle in self._pending_calls:
+                    self._report_progress(event, self._pending_calls[handle])
             case Connected() if not hasattr(self, "connected"):
                 self.connected = event
                 self._opening.set_result()
@@ -291,61 +294,87 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
                 return False
         return True
 
-    def _originating(self, handle: int | None) -> OriginatingCall | None:
-        waiting = self._waiting.get(handle) if handle is not None else None
+    def _originating_call(self, handle: int | None) -> OriginatingCall | None:
+        waiting = self._pending_calls.get(handle) if handle is not None else None
         if handle is None or waiting is None:
             return None
         return OriginatingCall(handle, waiting.method, waiting.params)
 
-    def _report(self, progress: ProgressReceived, waiting: _Waiting) -> None:
+    def _report_progress(self, progress: ProgressReceived, waiting: _PendingCall) -> None:
         if waiting.on_progress is not None:
             try:
                 reported = waiting.on_progress(progress)
             except Exception as error:  # belongs to the caller, which passed the function
                 waiting.promise.set_exception(error)
             else:
-                self._reported(waiting.promise, reported)
+                self.on_progress_returned(waiting.promise, reported)
 
-    def _reported(self, promise: PendingResult, result: Any) -> None:
-        """Handle what ``on_progress`` returned. In an event loop it can be an awaitable."""
+    def on_progress_returned(self, promise: PendingResult, result: Any) -> None:
+        """Handle what ``on_progress`` returned; this discards it.
 
-    def _answer(self, request: ServerRequest) -> None:
-        """Call the handler of a server request, and respond with its result or exception."""
-        if request.method not in self._answers:
-            del self._unanswered[request.id]
+        A driver of an event loop overrides this to await an awaitable.
+
+        Args:
+            promise: as given to :meth:`begin_call`.
+            result: what ``on_progress`` returned.
+        """
+
+    def run_request_handler(self, request: ServerRequest) -> None:
+        """Call the handler of a server request, and respond with its result or exception.
+
+        A driver overrides this to call handlers in threads.
+        """
+        if request.method not in self._request_handlers:
+            del self._open_requests[request.id]
             self.core.refuse_unsupported(request.id, now=self.now())
             return
         try:
-            self._respond(request, self._answers[request.method](request))
+            self.respond_result(request, self._request_handlers[request.method](request))
         except Exception as error:
-            self._fail(request, error)
+            self.respond_exception(request, error)
 
-    def _respond(self, request: ServerRequest, result: Any) -> None:
+    def respond_result(self, request: ServerRequest, result: Any) -> None:
         """Respond to a server request with what its handler returned.
 
-        Raises LocalProtocolError if that is not JSON. In an event loop it can be an awaitable.
+        Sends nothing if the server has cancelled the request. A driver of an event loop overrides
+        this to await an awaitable. Call :meth:`run_pending` afterwards.
+
+        Raises:
+            LocalProtocolError: ``result`` is not JSON.
         """
-        if self._is_wanted(request):
+        if self._awaits_response(request):
             self.core.respond(request.id, result, now=self.now())
-            del self._unanswered[request.id]
+            del self._open_requests[request.id]
 
-    def _is_wanted(self, request: ServerRequest) -> bool:
-        """True if the server waits for a response to this request, not to a later one of its id."""
-        return self._unanswered.get(request.id) is request
+    def _awaits_response(self, request: ServerRequest) -> bool:
+        """True if the server waits for this request's response; a later one may have its id."""
+        return self._open_requests.get(request.id) is request
 
-    def _fail(self, request: ServerRequest, error: Exception) -> None:
-        """Respond to a server request with the error for what its handler raised."""
+    def respond_exception(self, request: ServerRequest, error: Exception) -> None:
+        """Respond to a server request with the error for what its handler raised.
+
+        Logs the exception unless it is a JsonRpcError, and sends nothing if the server has
+        cancelled the request. Call :meth:`run_pending` afterwards.
+        """
         if not isinstance(error, JsonRpcError):
             self.on_handler_error(request, error)
-        self._answer_with(request, error, RuntimeError())  # what the first carries may not be JSON
+        # The data of a JsonRpcError may not be JSON: then the server gets "Internal error".
+        self._respond_first_error(request, error, RuntimeError())
 
-    def _answer_with(self, request: ServerRequest, *errors: Exception) -> None:
+    def respond_internal_error(self, request: ServerRequest) -> None:
+        """Respond "Internal error" to a server request whose handler was stopped.
+
+        Sends nothing if the server has cancelled the request. Call :meth:`run_pending` afterwards.
+        """
+        self._respond_first_error(request, RuntimeError())
+
+    def _respond_first_error(self, request: ServerRequest, *errors: Exception) -> None:
         """Respond with the first of these errors that can be sent."""
-        for error in errors if self._is_wanted(request) else ():
+        for error in errors if self._awaits_response(request) else ():
             try:
                 self.core.respond_exception(request.id, error, now=self.now())
             except Exception as failure:
                 self.on_handler_error(request, failure)
             else:
-                del self._unanswered[request.id]
+                del self._open_requests[request.id]
                 return

@@ -58,7 +58,7 @@ class ServerDriver(MachineDriver):
         super().__init__(core)
         self.core = core
         self._store = store
-        self.questions: dict[tuple[ServerCall, int], PendingResult] = {}
+        self.pending_requests: dict[tuple[ServerCall, int], PendingResult] = {}
         """The waiting handlers, by call and server request id; each result is set to the
         ClientResponseReceived.
         """
@@ -96,11 +96,11 @@ class ServerDriver(MachineDriver):
     async def finish(self, call: ServerCall, result: Awaitable[Any]) -> None:
         """Await the result of an async handler, and respond with it or with the error it raises."""
         try:
-            self._respond(call, await result)
+            self.respond_result(call, await result)
         except Exception as error:
-            self._fail(call, error)
+            self.respond_exception(call, error)
         except BaseException:  # cancelled, perhaps not by the client, which then waits
-            self._answer_with(call, RuntimeError())
+            self._respond_first_error(call, RuntimeError())
             raise
         finally:
             self.run_pending()
@@ -108,9 +108,9 @@ class ServerDriver(MachineDriver):
     def conclude(self, call: ServerCall, work: Callable[[], Any]) -> None:
         """Respond to a call with what ``work`` returns, or with the error for what it raises."""
         try:
-            self._respond(call, work())
+            self.respond_result(call, work())
         except Exception as error:
-            self._fail(call, error)
+            self.respond_exception(call, error)
 
     @abstractmethod
     def handle_for(self, call: ServerCall) -> BaseCall[Any, Any]:
@@ -191,26 +191,31 @@ class ServerDriver(MachineDriver):
     def handle_event(self, event: ServerEvent) -> None:
         """Start, cancel or continue the handler that an event of the machine concerns."""
         try:
-            self._take(event)
+            self._dispatch(event)
         except Exception as error:
             self.unexpected(error)
             if isinstance(event, CallReceived):
-                self._answer_with(event.call, RuntimeError())
+                self._respond_first_error(event.call, RuntimeError())
 
-    def _take(self, event: ServerEvent) -> None:
+    def _dispatch(self, event: ServerEvent) -> None:
         match event:
             case CallReceived() if event.call.is_running:
-                self._start(event.call)
+                self.start_handler(event.call)
             case CallCancelled(call) if call.driver is not None:
                 call.driver.cancel()
             case ClientResponseReceived(call, request_id):
-                if (call, request_id) in self.questions:
-                    self.questions[call, request_id].set_result(event)
+                if (call, request_id) in self.pending_requests:
+                    self.pending_requests[call, request_id].set_result(event)
             case _:
                 self.on_other_event(event)
 
-    def _start(self, call: ServerCall) -> None:
-        """Run the handler in place, or where plain functions run; a result to await gets a task."""
+    def start_handler(self, call: ServerCall) -> None:
+        """Call the handler of a call that was received.
+
+        This calls an inline handler in place, and gives any other to :meth:`start_plain`. If the
+        handler returns an awaitable, :meth:`start_task` gets it. A driver that calls all handlers
+        in threads overrides this.
+        """
         app = self.core.app
         handler = app.handler_of(call.request.method)
         assert handler is not None, "the machine refuses what has no handler"
@@ -225,19 +230,20 @@ class ServerDriver(MachineDriver):
             if _is_awaitable(result):
                 self.start_task(call, result)
             else:
-                self._respond(call, result)
+                self.respond_result(call, result)
         except Exception as error:
-            self._fail(call, error)
+            self.respond_exception(call, error)
 
     def _start_authentication(self, effect: Authenticate) -> None:
         authenticate = self._authenticate
-        assert authenticate is not None, "the machine was not told to ask"
+        assert authenticate is not None, "this effect needs authentication=True"
         connection: ConnectionInfo = effect.exchange.driver.connection
         if is_async(authenticate):
             self.spawn(self._authenticate_async, effect, authenticate, connection)
         else:
             self.run_plain(
-                partial(authenticate, effect.head, connection), partial(self._found_out, effect)
+                partial(authenticate, effect.head, connection),
+                partial(self._finish_authentication, effect),
             )
 
     async def _authenticate_async(
@@ -246,12 +252,14 @@ class ServerDriver(MachineDriver):
         try:
             outcome = await authenticate(effect.head, connection)
         except Exception as error:
-            self._found_out(effect, None, error)
+            self._finish_authentication(effect, None, error)
         else:
-            self._found_out(effect, outcome, None)
+            self._finish_authentication(effect, outcome, None)
         self.run_pending()
 
-    def _found_out(self, effect: Authenticate, outcome: Any, error: Exception | None) -> None:
+    def _finish_authentication(
+        self, effect: Authenticate, outcome: Any, error: Exception | None
+    ) -> None:
         try:
             if error is not None:
                 raise error
@@ -260,15 +268,30 @@ class ServerDriver(MachineDriver):
             self.authentication_failed(problem)
             self.core.authentication_failed(effect, now=self.now())
 
-    def _respond(self, call: ServerCall, result: Any) -> None:
+    def respond_result(self, call: ServerCall, result: Any) -> None:
+        """Respond to a call with what its handler returned.
+
+        A driver with threads overrides this, to lock the machine. Call :meth:`run_pending`
+        afterwards.
+
+        Raises:
+            LocalProtocolError: ``result`` is not a valid result; see
+                :meth:`sansmcp.ServerCall.respond`.
+        """
         call.respond(result, now=self.now())
 
-    def _fail(self, call: ServerCall, error: Exception) -> None:
+    def respond_exception(self, call: ServerCall, error: Exception) -> None:
+        """Respond to a call with the error for what its handler raised.
+
+        Logs the exception unless it is a JsonRpcError. A driver with threads overrides this, to
+        lock the machine. Call :meth:`run_pending` afterwards.
+        """
         if not isinstance(error, JsonRpcError):
             self.on_handler_error(call, error)
-        self._answer_with(call, error, RuntimeError())  # what the first carries may not be JSON
+        # The data of a JsonRpcError may not be JSON: then the client gets "Internal error".
+        self._respond_first_error(call, error, RuntimeError())
 
-    def _answer_with(self, call: ServerCall, *errors: Exception) -> None:
+    def _respond_first_error(self, call: ServerCall, *errors: Exception) -> None:
         """Respond to a call with the first of these errors that can be sent."""
         for error in errors:
             try:

@@ -63,7 +63,7 @@ class ServerConnection:
             now: the current time in seconds, on the machine's clock.
         """
         self._server = server
-        self._host = driver
+        self._driver = driver
         self._limits = server.limits
         self._patience = {
             ConnectionState.IDLE: self._limits.keep_alive_timeout,
@@ -239,7 +239,7 @@ class ServerConnection:
 
     def _next_request(self) -> None:
         self._advance(ConnectionEvent.ANSWERED)
-        self.exchange = self._server.open_exchange(self._host)
+        self.exchange = self._server.open_exchange(self._driver)
         if self._reader.has_request():
             self._advance(ConnectionEvent.BYTES)
             self._read()

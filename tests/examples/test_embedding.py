@@ -48,22 +48,22 @@ class OnSelectors:
         return call.sleep(seconds)
 
     def serve(self, app: sansmcp.App, **settings: Any) -> Running:
-        return _Selecting(embed_selectors.Host(app, ("127.0.0.1", 0), **settings))
+        return _Selecting(embed_selectors.SelectorServer(app, ("127.0.0.1", 0), **settings))
 
     def stdio_command(self) -> list[str]:
         raise NotImplementedError
 
 
 class _Selecting:
-    def __init__(self, host: Any) -> None:
-        self.url: str = host.url
-        self._host = host
-        self._thread = threading.Thread(target=host.run)
+    def __init__(self, server: Any) -> None:
+        self.url: str = server.url
+        self._server = server
+        self._thread = threading.Thread(target=server.run)
         self._thread.start()
 
     def stop(self) -> None:
         if self._thread.is_alive():
-            self._host.stop()
+            self._server.stop()
         self._thread.join()
 
 

@@ -75,7 +75,7 @@ class Host(ServerDriver):
         self.waiting.clear()
 
     def wait_for(self, call: ServerCall, id: int, promise: PendingResult) -> None:
-        self.questions[call, id] = promise
+        self.pending_requests[call, id] = promise
 
     def now(self) -> float:
         return 0.0
@@ -272,7 +272,7 @@ def test_an_event_that_cannot_be_taken_ends_its_call(
     harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = harness.open_session()
-    monkeypatch.setattr(harness.host, "_start", breaking())
+    monkeypatch.setattr(harness.host, "start_handler", breaking())
     assert harness.post(request(1), session).json["error"]["code"] == -32603
     monkeypatch.setattr(harness.host, "on_other_event", breaking())
     harness.server.refuse(

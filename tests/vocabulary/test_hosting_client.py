@@ -99,17 +99,17 @@ class Host(ClientDriver[PendingResult, None]):
     def roots(self, request: ServerRequest) -> Any:
         return object()
 
-    def _respond(self, request: ServerRequest, result: Any) -> None:
+    def respond_result(self, request: ServerRequest, result: Any) -> None:
         if "later" not in request.params:
-            super()._respond(request, result)
+            super().respond_result(request, result)
 
     def answer_later(self, request: ServerRequest) -> None:
         """Answer as hosts do whose functions are async."""
-        super()._respond(request, {"heard": request.params["later"]})
+        super().respond_result(request, {"heard": request.params["later"]})
 
     def fail_later(self, request: ServerRequest) -> None:
         """Answer that the function has failed."""
-        self._answer_with(request, RuntimeError())
+        self.respond_internal_error(request)
 
     def now(self) -> float:
         return self.harness.now
@@ -415,7 +415,7 @@ def test_an_exchange_that_cannot_even_be_ended_ends_the_client(
 
 def test_what_the_process_says_may_end_the_client(harness: DriverHarness) -> None:
     promise, _ = harness.ask()
-    harness.host.process_said(ProcessExited(0))
+    harness.host.receive_process_part(ProcessExited(0))
     with pytest.raises(Disconnected, match="no process of ours"):
         promise.result()
 
