@@ -36,8 +36,8 @@ _MAX_THREADS = 1000
 """HTTP requests at a time, each in a thread; further ones wait for a free thread."""
 
 _JOIN_TIMEOUT = 1.0
-"""Seconds that ``close()`` waits for threads. One whose request cannot be aborted ends later, with
-its response.
+"""Seconds from the first ``close()`` in which it waits for threads. One whose request cannot be
+aborted ends later, with its response.
 """
 
 
@@ -116,13 +116,18 @@ class FetchClient(ConcurrentClient):
         """The lock of the machine; notified when its state has changed."""
         self._requests: dict[int, _Request] = {}
         self._workers = ThreadPool(_MAX_THREADS)
-        self._workers.submit(self._keep_time)
+        self._join_deadline: float | None = None
+        """When ``close()`` no longer waits for threads; None before the first one."""
+        self._workers.submit(self._watch_deadlines)
 
     def close(self) -> None:
         super().close()
-        self._workers.join_all(_JOIN_TIMEOUT)
+        assert self._join_deadline is not None, "free() sets it"
+        self._workers.join_all(max(0.0, self._join_deadline - time.monotonic()))
 
     def free(self) -> None:
+        if self._join_deadline is None:
+            self._join_deadline = time.monotonic() + _JOIN_TIMEOUT
         for exchange in tuple(self._requests):
             self._abort(exchange)
         self._changed.notify_all()
@@ -144,7 +149,7 @@ class FetchClient(ConcurrentClient):
             super().run_pending()
             self._changed.notify_all()
 
-    def _keep_time(self) -> None:
+    def _watch_deadlines(self) -> None:
         with self._changed:
             while not self._is_closed.is_done:
                 deadline = self.next_deadline()
@@ -156,7 +161,7 @@ class FetchClient(ConcurrentClient):
         match effect:
             case OpenExchange(exchange=exchange):
                 request = self._requests[exchange] = _Request()
-                self._workers.submit(partial(self._carry, effect, request))
+                self._workers.submit(partial(self._run_exchange, effect, request))
             case AbortExchange(exchange=exchange):
                 self._abort(exchange)
             case _:
@@ -169,12 +174,12 @@ class FetchClient(ConcurrentClient):
 
     # In the threads of requests
 
-    def _carry(self, effect: OpenExchange, request: _Request) -> None:
+    def _run_exchange(self, effect: OpenExchange, request: _Request) -> None:
         """Perform one HTTP exchange, from its request to the end of its response."""
         _current.request = request
         try:
             self._fetch_parts(effect)
-        except Exception as error:  # of the application's function, or what it uses
+        except Exception as error:  # raised by ``fetch`` or the body that it returned
             self._feed(effect.exchange, sansmcp.ConnectionLost(f"fetch has raised {error!r}"))
         finally:
             _current.request = None
@@ -214,7 +219,7 @@ class FetchClient(ConcurrentClient):
                 self._changed.wait_for(lambda: not self.is_paused or exchange not in self._requests)
             return exchange in self._requests
 
-    # In threads of their own
+    # In the threads of request handlers
 
     def run_request_handler(self, request: sansmcp.ServerRequest) -> None:
         """Run a request handler in a thread, since it may block."""

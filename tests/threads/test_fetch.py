@@ -179,8 +179,8 @@ def test_what_cannot_be_aborted_keeps_nobody() -> None:
         with pytest.raises(RequestTimeout):
             client.call_tool("tool", timeout=0.05)
         begun = time.monotonic()
-        client.close()
-        client.close()
+        for _ in range(50):  # only the first waits for the thread
+            client.close()
         assert time.monotonic() - begun < MOMENT
         with pytest.raises(LocalProtocolError):
             call(client)
