@@ -60,7 +60,7 @@ class BufferedResponse(Hashable, Protocol):
         """Abort the response and drop its unsent bytes."""
 
 
-class LoneCall(Protocol):
+class SessionlessCall(Protocol):
     """A call that belongs to no session."""
 
     request: Request
@@ -102,7 +102,9 @@ class ServerCore:
     """
     unsent: Shares[BufferedResponse] = attrs.field(factory=Shares[BufferedResponse], init=False)
     """The unsent bytes of all exchanges."""
-    stateless: dict[LoneCall, None] = attrs.field(factory=dict[LoneCall, None], init=False)
+    stateless: dict[SessionlessCall, None] = attrs.field(
+        factory=dict[SessionlessCall, None], init=False
+    )
     """The running calls that belong to no session, of any revision, oldest first."""
     draining: bool = attrs.field(default=False, init=False)
     """True if new calls and sessions are refused."""

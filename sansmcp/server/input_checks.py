@@ -21,12 +21,12 @@ ASKING = frozenset(("tools/call", "prompts/get", "resources/read"))
 
 
 def check_asking(request: Request, required: InputRequired) -> None:
-    """Raises LocalProtocolError where the request may not be answered so, or for no question."""
+    """Raise LocalProtocolError if InputRequired is not allowed, or names an unknown request."""
     if request.method not in ASKING:
         raise LocalProtocolError(f"{request.method} cannot be answered by InputRequired")
-    for question in required.requests.values():
-        if question.method not in CLIENT_CAPABILITIES:
-            raise LocalProtocolError(f"A client cannot be asked {question.method!r}")
+    for input_request in required.requests.values():
+        if input_request.method not in CLIENT_CAPABILITIES:
+            raise LocalProtocolError(f"A client cannot be asked {input_request.method!r}")
 
 
 def missing_capabilities(
@@ -34,8 +34,8 @@ def missing_capabilities(
 ) -> dict[str, dict[str, Any]]:
     """Return the capabilities that the questions need and the client has not declared."""
     missing: dict[str, dict[str, Any]] = {}
-    for question in required.requests.values():
-        capability, mode = CLIENT_CAPABILITIES[question.method], _mode(question)
+    for input_request in required.requests.values():
+        capability, mode = CLIENT_CAPABILITIES[input_request.method], _mode(input_request)
         declared = json.as_object(client_capabilities.get(capability))
         if declared is None or not _declares(declared, mode):
             missing.setdefault(capability, {}).update({} if mode is None else {mode: {}})
@@ -67,11 +67,11 @@ def no_input(seconds: float, request_id: RequestId) -> RemoteProtocolError:
     )
 
 
-def _mode(question: InputRequest) -> str | None:
-    """What a question needs within its capability."""
-    if question.method == "elicitation/create":
-        return str(question.params.get("mode", "form"))
-    if question.method == "sampling/createMessage" and "tools" in question.params:
+def _mode(input_request: InputRequest) -> str | None:
+    """Return the member of its capability that an input request needs, or None."""
+    if input_request.method == "elicitation/create":
+        return str(input_request.params.get("mode", "form"))
+    if input_request.method == "sampling/createMessage" and "tools" in input_request.params:
         return "tools"
     return None
 

@@ -109,9 +109,9 @@ class Server(StoreCompletions):
         self.authentication = authentication
         """True if an Authenticate effect asks for the principal of each HTTP request."""
         self._modern = ModernServer(self._core, Subscriptions(self._core))
-        self._stateless = ModernHttp(self._core, self._modern)
+        self._modern_http = ModernHttp(self._core, self._modern)
         self._legacy = _legacy(self._core, endpoint)
-        self._store_users = None if self._legacy is None else self._legacy.streams
+        self._store_operations = None if self._legacy is None else self._legacy.streams
         self._authenticating: dict[ServerExchange, bytes | None] = {}
         """The requests that wait for ``authenticated()``, with the bodies that are complete."""
         self._exchange_ids: Iterator[int] = itertools.count(1)
@@ -217,22 +217,22 @@ class Server(StoreCompletions):
         if exchange.is_done:
             if isinstance(part, ConnectionLost):
                 exchange.discard()
-                self._over(exchange)
+                self._release_exchange(exchange)
             return
         if self.trace is not None and (exchange.head or isinstance(part, RequestHead)):
             self.trace.part(exchange.id, part)
         try:
             match part:
                 case RequestHead():
-                    self._head(exchange, part)
+                    self._receive_head(exchange, part)
                 case BodyData() | BodyEnd():
                     body = exchange.receive_body(part)
                     if body is not None and exchange in self._authenticating:
                         self._authenticating[exchange] = body
                     elif body is not None:
-                        self._complete(exchange, body)
+                        self._dispatch_request(exchange, body)
                 case ConnectionLost():
-                    self._gone(exchange)
+                    self._lose_connection(exchange)
                 case _ as impossible:
                     assert_never(impossible)
         except RemoteProtocolError as error:
@@ -261,7 +261,7 @@ class Server(StoreCompletions):
         This has no effect if the request has ended.
 
         Args:
-            effect: the effect that asked.
+            effect: the Authenticate effect.
             outcome: the principal, a string that is not empty; or a Refusal.
             now: the current time in seconds.
 
@@ -280,7 +280,7 @@ class Server(StoreCompletions):
         This has no effect if the request has ended.
 
         Args:
-            effect: the effect that asked.
+            effect: the Authenticate effect.
             now: the current time in seconds.
         """
         self._authenticated(effect, refusals.AUTHENTICATION_FAILED(), now)
@@ -301,7 +301,7 @@ class Server(StoreCompletions):
             exchange.head = attrs.evolve(effect.head, principal=outcome)
             self._check_head(exchange, exchange.head)
             if body is not None:
-                self._complete(exchange, body)
+                self._dispatch_request(exchange, body)
         except RemoteProtocolError as error:
             exchange.refuse(error)
 
@@ -326,9 +326,9 @@ class Server(StoreCompletions):
         if self.trace is not None:
             self.trace.effect(exchange.id, effect)
         if exchange.is_given_up and not exchange.is_done:
-            self._gone(exchange)
+            self._lose_connection(exchange)
         elif isinstance(effect, SendEnd | Abort):
-            self._over(exchange)
+            self._release_exchange(exchange)
         elif exchange.state is ExchangeState.STREAMING:
             deadline = self._core.now + self._core.limits.stream_comment_interval
             self._core.timers.set(Timer.KEEP_ALIVE, exchange, deadline)
@@ -511,7 +511,7 @@ class Server(StoreCompletions):
 
     # What a request is, and its end
 
-    def _head(self, exchange: ServerExchange, head: RequestHead) -> None:
+    def _receive_head(self, exchange: ServerExchange, head: RequestHead) -> None:
         exchange.begin(head)
         if not self.authentication:
             self._check_head(exchange, head)
@@ -523,17 +523,17 @@ class Server(StoreCompletions):
         self._core.effects.append(Authenticate(exchange, head))
 
     def _check_head(self, exchange: ServerExchange, head: RequestHead) -> None:
-        asked = RequestContext(self._endpoint, head)
+        context = RequestContext(self._endpoint, head)
         if is_http_sse(self._endpoint, head):
-            check_common(asked)
+            check_common(context)
             assert self._legacy is not None, "the endpoint has HTTP+SSE with these revisions only"
             self._legacy.http_sse.check_head(head)
             return
-        check_mcp_path(asked)
+        check_mcp_path(context)
         if self._legacy is not None and names_session_early(head):
             self._legacy.streamable_http.check_head(exchange, head)
 
-    def _complete(self, exchange: ServerExchange, body: bytes) -> None:
+    def _dispatch_request(self, exchange: ServerExchange, body: bytes) -> None:
         """Pass a complete request to its era. Raises RemoteProtocolError for a refusal."""
         head, legacy = exchange.head, self._legacy
         assert head is not None
@@ -545,18 +545,18 @@ class Server(StoreCompletions):
             return
         message = jsonrpc.decode(body, self._core.limits)
         if is_modern(message, self._core, headers.single(head.values(PROTOCOL_VERSION))):
-            self._stateless.receive(exchange, head, message)
+            self._modern_http.receive(exchange, head, message)
         else:
             assert legacy is not None, "is_modern refuses what no revision that is served has"
             legacy.streamable_http.post(exchange, message)
 
-    def _gone(self, exchange: ServerExchange) -> None:
+    def _lose_connection(self, exchange: ServerExchange) -> None:
         exchange.peer_gone()
         if exchange.responder is not None:
             exchange.responder.peer_gone()
-        self._over(exchange)
+        self._release_exchange(exchange)
 
-    def _over(self, exchange: ServerExchange) -> None:
+    def _release_exchange(self, exchange: ServerExchange) -> None:
         """Forget an exchange that has ended, and detach the stream it read."""
         self._core.paused.pop(exchange, None)
         self._authenticating.pop(exchange, None)

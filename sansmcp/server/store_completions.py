@@ -42,7 +42,7 @@ class StoreOperations(Protocol):
         """
         ...
 
-    def settle(self, user: StoreOperation) -> None:
+    def settle(self, operation: StoreOperation) -> None:
         """Tidy up after a completed effect of this operation."""
 
 
@@ -54,13 +54,15 @@ class StoreCompletions:
     """
 
     _core: ServerCore
-    _store_users: StoreOperations | None
+    _store_operations: StoreOperations | None
     """None if only 2026-07-28 is served, which stores nothing."""
 
     @property
-    def _users(self) -> StoreOperations:
-        assert self._store_users is not None, "only streams of the handshake revisions are stored"
-        return self._store_users
+    def _operations(self) -> StoreOperations:
+        assert self._store_operations is not None, (
+            "only streams of the handshake revisions are stored"
+        )
+        return self._store_operations
 
     def append_completed(self, effect: StoreAppend, *, now: float) -> None:
         """Report that all entries of a StoreAppend are stored.
@@ -74,10 +76,10 @@ class StoreCompletions:
         Pull the server's effects afterwards, as after every report.
         """
         self._works(effect, now)
-        user = self._users.pop_operation(effect)
-        if user is not None:
-            user.on_append_done()
-            self._users.settle(user)
+        operation = self._operations.pop_operation(effect)
+        if operation is not None:
+            operation.on_append_done()
+            self._operations.settle(operation)
 
     def append_conflicted(self, effect: StoreAppend, *, now: float) -> None:
         """Report that a StoreAppend appended nothing, because the log has an entry of that number.
@@ -87,10 +89,10 @@ class StoreCompletions:
             now: the current time in seconds.
         """
         self._works(effect, now)
-        user = self._users.pop_operation(effect)
-        if user is not None:
-            user.on_append_conflict()
-            self._users.settle(user)
+        operation = self._operations.pop_operation(effect)
+        if operation is not None:
+            operation.on_append_conflict()
+            self._operations.settle(operation)
 
     def read_completed(self, effect: StoreRead, page: Page | None, *, now: float) -> None:
         """Report the page that a StoreRead got.
@@ -101,10 +103,10 @@ class StoreCompletions:
             now: the current time in seconds.
         """
         self._works(effect, now)
-        user = self._users.pop_operation(effect)
-        if user is not None:
-            user.on_read_done(effect, page)
-            self._users.settle(user)
+        operation = self._operations.pop_operation(effect)
+        if operation is not None:
+            operation.on_read_done(effect, page)
+            self._operations.settle(operation)
 
     def store_failed(self, effect: StoreEffect, reason: str, *, now: float) -> None:
         """Report that a store effect failed. Do not repeat the effect.
@@ -118,8 +120,8 @@ class StoreCompletions:
             now: the current time in seconds.
         """
         self._core.now = now
-        user = self._users.pop_operation(effect)
-        is_lost = user is not None and not user.failed(effect)
+        operation = self._operations.pop_operation(effect)
+        is_lost = operation is not None and not operation.failed(effect)
         failure = (type(effect), is_lost)
         self._core.events.append(StoreFailed(reason, is_lost, failure in self._core.failing))
         self._core.failing.add(failure)

@@ -69,58 +69,58 @@ class RequestContext:
 Validator: TypeAlias = Callable[[RequestContext], None]
 
 
-def validate_path(asked: RequestContext) -> None:
+def validate_path(context: RequestContext) -> None:
     """Two spellings are one path: a redirect for the slash costs clients their headers."""
-    if asked.head.path.rstrip(b"/") != asked.endpoint.path.rstrip(b"/"):
-        raise refusals.NOT_FOUND(url=asked.head.address_of(asked.endpoint.path))
+    if context.head.path.rstrip(b"/") != context.endpoint.path.rstrip(b"/"):
+        raise refusals.NOT_FOUND(url=context.head.address_of(context.endpoint.path))
 
 
-def validate_host_and_origin(asked: RequestContext) -> None:
+def validate_host_and_origin(context: RequestContext) -> None:
     """Refuse a ``Host`` or ``Origin`` that the policy does not allow.
 
     Source: 2025-11-25 basic/transports: Security Warning.
     """
-    if not asked.endpoint.policy.allows_host(request_host(asked.head)):
+    if not context.endpoint.policy.allows_host(request_host(context.head)):
         raise refusals.BAD_HOST()
-    if not asked.endpoint.policy.allows_origin(headers.single(asked.head.values(b"origin"))):
+    if not context.endpoint.policy.allows_origin(headers.single(context.head.values(b"origin"))):
         raise refusals.BAD_ORIGIN()
 
 
-def validate_content_length(asked: RequestContext) -> None:
+def validate_content_length(context: RequestContext) -> None:
     """Refuse a body whose announced length is over the limit, before any of it is read."""
-    length = (asked.head.values(b"content-length") or (b"0",))[0]
-    limit = asked.endpoint.limits.request_bytes
+    length = (context.head.values(b"content-length") or (b"0",))[0]
+    limit = context.endpoint.limits.request_bytes
     if not length.isdigit() or len(length) > 18 or int(length) > limit:
         raise message_too_large(limit)
 
 
-def validate_http_method(asked: RequestContext) -> None:
+def validate_http_method(context: RequestContext) -> None:
     """Refuse HTTP methods that MCP does not use at the revisions that are served.
 
     Source: 2025-03-26 basic/transports: POST and GET on one endpoint, DELETE ends sessions;
     2026-07-28 basic/transports: POST only.
     """
-    if asked.head.method not in (b"POST", b"GET", b"DELETE"):
+    if context.head.method not in (b"POST", b"GET", b"DELETE"):
         raise refusals.method_not_allowed(b"POST, GET, DELETE", "MCP uses POST, GET and DELETE")
-    if asked.head.method != b"POST" and not asked.endpoint.handshake_versions:
+    if context.head.method != b"POST" and not context.endpoint.handshake_versions:
         raise refusals.method_not_allowed(b"POST", "The protocol revision served here is POST only")
 
 
-def validate_accept(asked: RequestContext) -> None:
+def validate_accept(context: RequestContext) -> None:
     """Refuse a POST whose ``Accept`` excludes JSON or event streams. Wildcards include both.
 
     Source: 2025-03-26 basic/transports: Sending Messages to the Server.
     """
     forms = (headers.JSON, headers.EVENT_STREAM)
-    accept = asked.head.values(b"accept")
+    accept = context.head.values(b"accept")
     missing = [form.decode() for form in forms if not headers.accepts(accept, form)]
     if missing:
         raise refusals.response_not_acceptable(missing)
 
 
-def validate_content_type(asked: RequestContext) -> None:
+def validate_content_type(context: RequestContext) -> None:
     """Refuse a body that is not declared as JSON. Parameters of the type are ignored."""
-    if headers.media_type(asked.head.values(b"content-type")) != headers.JSON:
+    if headers.media_type(context.head.values(b"content-type")) != headers.JSON:
         raise refusals.NOT_JSON()
 
 
@@ -131,19 +131,19 @@ MCP_PATH: tuple[Validator, ...] = (validate_path, *COMMON, validate_http_method)
 POST: tuple[Validator, ...] = (validate_accept, validate_content_type)
 
 
-def check_common(asked: RequestContext) -> None:
+def check_common(context: RequestContext) -> None:
     """Run the validators of every HTTP request. Raises RemoteProtocolError for a refusal."""
-    for row in COMMON:
-        row(asked)
+    for validate in COMMON:
+        validate(context)
 
 
-def check_mcp_path(asked: RequestContext) -> None:
+def check_mcp_path(context: RequestContext) -> None:
     """Run the validators of the MCP path. Those that need a session come later.
 
     Raises RemoteProtocolError for a refusal.
     """
-    for row in MCP_PATH:
-        row(asked)
-    if asked.head.method == b"POST":
-        for row in POST:
-            row(asked)
+    for validate in MCP_PATH:
+        validate(context)
+    if context.head.method == b"POST":
+        for validate in POST:
+            validate(context)

@@ -304,9 +304,9 @@ def test_a_cancellation_finds_the_handler_that_waits_for_an_answer(seeds: range)
 def test_planted_bug_who_comes_back_goes_on_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     def twice(self: ResponseDelivery, answers: object) -> None:
         assert self._parked is not None
-        self._go_on(self._parked)
+        self._continue(self._parked)
         self._done()
 
-    monkeypatch.setattr(ResponseDelivery, "_come_back", twice)
+    monkeypatch.setattr(ResponseDelivery, "_repeat", twice)
     found = problems("multi-turn streams", PLACES[1], range(60))
     assert any("times" in text for text in found)

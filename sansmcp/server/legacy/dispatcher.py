@@ -98,11 +98,11 @@ class Dispatcher:
             raise refusals.UNKNOWN_METHOD(request.id, method=request.method[:100])
 
     def batch(
-        self, session: LegacySession, batch: Batch, new_answer: Callable[[int], Responder]
+        self, session: LegacySession, batch: Batch, new_responder: Callable[[int], Responder]
     ) -> bool:
         """Take in a batch: one answer for each request, and each element that is no message.
 
-        ``new_answer`` makes the form for so many answers. Returns False if none is wanted. Calls
+        ``new_responder`` makes the form for so many answers. Returns False if none is wanted. Calls
         start together, so that what follows the first of them can cancel any. Source: 2025-03-26
         basic: Batching.
         """
@@ -113,7 +113,7 @@ class Dispatcher:
                 self.dispatch(session, item)
             elif not is_started:
                 is_started = True
-                self.start(wants, new_answer(len(wants)))
+                self.start(wants, new_responder(len(wants)))
         return is_started
 
     def start(self, items: Sequence[Request | RemoteProtocolError], answer: Responder) -> None:
@@ -169,7 +169,7 @@ class Dispatcher:
         """
         assert isinstance(session, LegacySession), "all callers of these revisions are sessions"
         declared = self._core.app.declared_capabilities().get("resources", {})
-        if not declared.get("subscribe") or not session.can_be_told:
+        if not declared.get("subscribe") or not session.is_reachable:
             raise refusals.UNKNOWN_METHOD(request.id, method=request.method[:100])
         uri, limits = (request.params or {}).get("uri"), self._core.limits
         if not isinstance(uri, str) or len(uri) > limits.max_uri_length:

@@ -57,14 +57,14 @@ class LegacyServer:
             case Timer.STORE_POLL, ResumableStream() | MailboxPoll() | MailboxPost():
                 owner.poll_store()
             case Timer.STORED, ResumableStream():
-                owner.keep()
+                owner.refresh()
             case Timer.SESSION_IDLE, LegacySession():
                 self._unused(owner)
             case _:  # pragma: no cover - no other timers are set
                 raise AssertionError(timer)
 
     def _unused(self, session: LegacySession) -> None:
-        """The idle timer of a session went off, but it may be busy: then keep it in the store."""
+        """Handle the idle timer of a session: end it, or refresh its record if it is busy."""
         if session.is_busy and session.is_shared:
             assert session.id is not None
             id = session.id.reveal()

@@ -42,7 +42,7 @@ class _Stream:
 
     _core: ServerCore
     exchange: ServerExchange
-    _gone: Callable[[], None]
+    _end_channel: Callable[[], None]
 
     @property
     def head(self) -> RequestHead | None:
@@ -67,7 +67,7 @@ class _Stream:
         """Nothing is kept anywhere else."""
 
     def on_closed(self) -> None:
-        self._gone()
+        self._end_channel()
 
 
 @attrs.frozen
@@ -129,7 +129,7 @@ class HttpSse:
         self._check_room(exchange.head.principal)
         token = self._core.token()
         key = principal, _ = exchange.head.principal, Secret(token)
-        stream = _Stream(self._core, exchange, partial(self._gone, key))
+        stream = _Stream(self._core, exchange, partial(self._end_channel, key))
         lines = SessionChannelHandler(self._core, self._table, self._dispatcher, stream, principal)
         self._clients[key] = _Client(Channel(self._core, stream, None, lines), lines)
         exchange.source = stream
@@ -146,6 +146,6 @@ class HttpSse:
             raise refusals.MESSAGE_TOKEN_UNKNOWN()
         return client.channel
 
-    def _gone(self, key: tuple[str, Secret]) -> None:
+    def _end_channel(self, key: tuple[str, Secret]) -> None:
         client = self._clients.pop(key)
         client.channel.end("the client has closed its stream", now=self._core.now)

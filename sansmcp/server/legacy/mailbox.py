@@ -33,7 +33,7 @@ from ...timers import Timer
 from ..exchange import ServerExchange
 from .stream_table import StreamTable, store_failed
 
-_LONGEST_REASON = 1000
+_MAX_REASON_CHARS = 1000
 """Characters that are kept of the reason of a cancellation."""
 
 
@@ -53,7 +53,7 @@ def response_mailbox(id: int) -> str:
 def reason_of(cancellation: Notification) -> str:
     """Return the reason of a cancellation, cut to a fixed length."""
     reason = (cancellation.params or {}).get("reason")
-    return reason[:_LONGEST_REASON] if isinstance(reason, str) else "cancelled by the client"
+    return reason[:_MAX_REASON_CHARS] if isinstance(reason, str) else "cancelled by the client"
 
 
 @attrs.define(eq=False, repr=False)
@@ -126,7 +126,7 @@ class MailboxPoll:
     _key: StreamKey
     after: int = attrs.field(default=0, kw_only=True)
     """The sequence number after which the message comes."""
-    announces: bool = attrs.field(default=False, kw_only=True)
+    opens_mailbox: bool = attrs.field(default=False, kw_only=True)
     """True to open the mailbox with a first entry at the first poll."""
     is_active: Callable[[], bool] = attrs.field(kw_only=True)
     on_message: Callable[[bytes], None] = attrs.field(kw_only=True)
@@ -141,8 +141,8 @@ class MailboxPoll:
     def poll_store(self) -> None:
         """Read the mailbox."""
         if self.is_active():
-            if self.announces:
-                self.announces = False
+            if self.opens_mailbox:
+                self.opens_mailbox = False
                 MailboxPost(self._table, self._key, b"").append()
             self._table.start_operation(_read(self._table, self._key, self.after), self)
 

@@ -53,7 +53,7 @@ from .sessions import LegacySession
 from .stream_table import store_failed
 from .streams import ResumableStream
 
-Answered: TypeAlias = Response | ErrorResponse
+AnyResponse: TypeAlias = Response | ErrorResponse
 
 
 @attrs.frozen
@@ -91,8 +91,8 @@ def park_call(
     turn = EventId(stream.key.stream, first + len(required.requests))
     ids = [f"{turn.encode()}.{number}" for number in range(len(required.requests))]
     entries = [
-        Entry(seq, jsonrpc.encode(Request(id, question.method, question.params)))
-        for seq, id, question in zip(
+        Entry(seq, jsonrpc.encode(Request(id, input_request.method, input_request.params)))
+        for seq, id, input_request in zip(
             range(first, turn.seq), ids, required.requests.values(), strict=True
         )
     ]
@@ -113,18 +113,18 @@ def park_call(
 
 
 def parse_turn_id(id: RequestId) -> EventId | None:
-    """The turn that a question belongs to; None for an id that is not of such a question."""
+    """Return the turn of a server request; None for an id that is not of a turn."""
     turn, dot, _ = str(id).rpartition(".")
     return EventId.decode(turn) if dot else None
 
 
-def match_responses(items: Iterable[object], parked: ParkedCall) -> dict[RequestId, Answered]:
+def match_responses(items: Iterable[object], parked: ParkedCall) -> dict[RequestId, AnyResponse]:
     """Those of the messages that answer questions of the turn, by the ids of these."""
-    answers = (item for item in items if isinstance(item, Answered))
+    answers = (item for item in items if isinstance(item, AnyResponse))
     return {item.id: item for item in answers if item.id is not None and item.id in parked.names}
 
 
-def _answers_missing() -> RemoteProtocolError:
+def _responses_missing() -> RemoteProtocolError:
     """A continuation that does not answer what was asked."""
     return RemoteProtocolError(
         "All questions of the turn must be answered, each once, in one array",
@@ -195,58 +195,62 @@ class ResponseDelivery:
     _core: ServerCore
     _session: LegacySession
     _turn: EventId
-    _answers: Sequence[Answered]
+    _responses: Sequence[AnyResponse]
     _exchange: ServerExchange | None
     """What waits for the outcome; None: nothing."""
     continues: bool
     """The exchange is to be the continuation of the call (SEP-1858)."""
-    _found: Callable[[Page | None], None] = attrs.field(init=False)
+    _on_page: Callable[[Page | None], None] = attrs.field(init=False)
     """Gets the page that is being read."""
     _parked: ParkedCall | None = attrs.field(default=None, init=False)
-    _given: dict[RequestId, Answered] = attrs.field(factory=dict[RequestId, "Answered"], init=False)
+    _stored: dict[RequestId, AnyResponse] = attrs.field(
+        factory=dict[RequestId, "AnyResponse"], init=False
+    )
     """The answers that are stored."""
-    _new: dict[RequestId, Answered] = attrs.field(factory=dict[RequestId, "Answered"], init=False)
+    _new: dict[RequestId, AnyResponse] = attrs.field(
+        factory=dict[RequestId, "AnyResponse"], init=False
+    )
     """Those of ours that are being stored."""
     _last_seq: int = attrs.field(default=0, init=False)
 
     def start(self) -> None:
         """Read the turn."""
-        self._read(self._turn.stream, self._turn.seq - 1, 1, self._found_turn)
+        self._read(self._turn.stream, self._turn.seq - 1, 1, self._on_turn_read)
 
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
-        self._found(page)
+        self._on_page(page)
 
-    def _found_turn(self, page: Page | None) -> None:
+    def _on_turn_read(self, page: Page | None) -> None:
         if page is None:
-            self._lost()
+            self._log_evicted()
             return
         entry = page.entries[0] if page.entries else None
         kind = EntryKind.INPUT_REQUIRED if self.continues else EntryKind.TURN
         if entry is None or entry.seq != self._turn.seq or entry.kind is not kind:
-            self._not_found()
+            self._turn_missing()
             return
         self._parked = ParkedCall.decode(entry.data)
-        self._read_answers(self._parked)
+        self._read_responses(self._parked)
 
-    def _found_answers(self, parked: ParkedCall, page: Page | None) -> None:
+    def _on_responses_read(self, parked: ParkedCall, page: Page | None) -> None:
         for entry in page.entries if page is not None else ():
             answer = jsonrpc.decode(entry.data, self._core.limits)
-            self._given |= match_responses((answer,), parked)
+            self._stored |= match_responses((answer,), parked)
             self._last_seq = entry.seq
         self._choose(parked)
 
     def on_append_done(self) -> None:
         """The answers were added."""
         assert self._parked is not None
-        self._given |= self._new
-        if len(self._given) == len(self._parked.names):
-            self._go_on(self._parked)
+        self._stored |= self._new
+        if len(self._stored) == len(self._parked.names):
+            self._continue(self._parked)
         self._done()
 
     def on_append_conflict(self) -> None:
         """Others have added answers meanwhile."""
         assert self._parked is not None
-        self._read_answers(self._parked)
+        self._read_responses(self._parked)
 
     def failed(self, effect: StoreEffect) -> bool:
         """The store failed: the client may try again."""
@@ -255,12 +259,12 @@ class ResponseDelivery:
 
     def _choose(self, parked: ParkedCall) -> None:
         """Add what is new of the answers, unless nobody wants them any more."""
-        answers = match_responses(self._answers, parked)
-        self._new = {id: answer for id, answer in answers.items() if id not in self._given}
-        if self.continues and not len(self._answers) == len(answers) == len(parked.names):
-            self._refuse(_answers_missing())
-        elif self.continues and self._given:
-            self._come_back(answers)
+        answers = match_responses(self._responses, parked)
+        self._new = {id: answer for id, answer in answers.items() if id not in self._stored}
+        if self.continues and not len(self._responses) == len(answers) == len(parked.names):
+            self._refuse(_responses_missing())
+        elif self.continues and self._stored:
+            self._repeat(answers)
         elif self._new:
             self._read(cancellation_mailbox(parked.request.id), 0, 1, self._add_or_end)
         else:
@@ -281,14 +285,14 @@ class ResponseDelivery:
         )
         self._session.table.start_operation(StoreAppend(stream=key, entries=entries), self)
 
-    def _come_back(self, answers: Mapping[RequestId, Answered]) -> None:
+    def _repeat(self, answers: Mapping[RequestId, AnyResponse]) -> None:
         """The same POST again: its response is lost, and the call goes on or has ended."""
-        if answers == self._given:
+        if answers == self._stored:
             self._done()
         else:
             self._refuse(_cursor_used())
 
-    def _go_on(self, parked: ParkedCall) -> None:
+    def _continue(self, parked: ParkedCall) -> None:
         """All answers are there, and it was us who added the last one: enter the handler again."""
         session, is_stopped = self._session, self._core.has_stopped
         if session.state is SessionState.ENDED and not is_stopped:
@@ -299,7 +303,7 @@ class ResponseDelivery:
             stream.append(jsonrpc.encode(error.reply), final=True)
             return
         names, exchange = parked.names, self._exchange
-        answers = InputResponses({names[id]: answer for id, answer in self._given.items()})
+        answers = InputResponses({names[id]: answer for id, answer in self._stored.items()})
         call = RunningCall(
             self._core,
             session,
@@ -323,7 +327,7 @@ class ResponseDelivery:
         else:
             exchange.send_response(202)
 
-    def _lost(self) -> None:
+    def _log_evicted(self) -> None:
         """The store has evicted the call. Its readers are cut, and find the same when they return.
 
         Without this the client would wait for its timeout, with its answer accepted.
@@ -331,7 +335,7 @@ class ResponseDelivery:
         self._session.table.lose(self._session.log_key(self._turn.stream))
         self._refuse(refusals.UNKNOWN_EVENT_ID() if self.continues else refusals.UNKNOWN_TURN())
 
-    def _not_found(self) -> None:
+    def _turn_missing(self) -> None:
         """There is no such turn in the log, or the call went on without it: the answer is late."""
         if self.continues:
             self._refuse(refusals.UNKNOWN_EVENT_ID())
@@ -344,13 +348,13 @@ class ResponseDelivery:
         else:
             self._exchange.refuse(error)
 
-    def _read_answers(self, parked: ParkedCall) -> None:
-        found = partial(self._found_answers, parked)
+    def _read_responses(self, parked: ParkedCall) -> None:
+        found = partial(self._on_responses_read, parked)
         self._read(f"{self._turn.encode()}.", self._last_seq, len(parked.names), found)
 
     def _read(self, log: str, after: int, limit: int, found: Callable[[Page | None], None]) -> None:
         """Ask the store for a page, which ``found`` gets."""
-        self._found = found
+        self._on_page = found
         effect = StoreRead(
             stream=self._session.log_key(log),
             after=after,
@@ -363,12 +367,12 @@ class ResponseDelivery:
 def deliver_responses(
     core: ServerCore,
     session: LegacySession,
-    answer: Answered,
+    answer: AnyResponse,
     exchange: ServerExchange | None = None,
 ) -> bool:
     """Bring an answer to where it belongs: to a turn, or to the instance that waits for it.
 
-    Returns False if its id can be neither that of a turn nor of a question.
+    Returns False if its id can be neither that of a turn nor of a input_request.
     """
     turn = parse_turn_id(answer.id) if isinstance(answer.id, str) else None
     if turn is not None and session.can_park:
@@ -390,5 +394,5 @@ def continue_call(
 ) -> None:
     """Go on with a call in the response to the answers that it needs. Source: SEP-1858."""
     assert turn is not None, "the ladder lets no other array through"
-    answers = tuple(item for item in batch.items if isinstance(item, Answered))
+    answers = tuple(item for item in batch.items if isinstance(item, AnyResponse))
     ResponseDelivery(core, session, turn, answers, exchange, continues=True).start()

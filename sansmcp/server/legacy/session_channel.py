@@ -115,8 +115,8 @@ class SessionChannelHandler:
         elif isinstance(message, Batch):
             check_batch(session.revision, message)
             self._check_open(None)
-            new_answer = partial(ChannelResponder, session, self._sink, is_batch=True)
-            self._dispatcher.batch(session, message, new_answer)
+            new_responder = partial(ChannelResponder, session, self._sink, is_batch=True)
+            self._dispatcher.batch(session, message, new_responder)
         elif isinstance(message, Request):
             if message.method != "ping":
                 self._check_open(message)

@@ -32,7 +32,7 @@ Done: TypeAlias = Callable[["RemoteProtocolError | None"], None]
 """Is called at the end, with the refusal if there is one."""
 
 
-def is_known(error: RemoteProtocolError | None) -> None:
+def _ignore_outcome(error: RemoteProtocolError | None) -> None:
     """The end of a use of the store that nobody waits for."""
 
 
@@ -43,7 +43,7 @@ class SessionRecord:
     _core: ServerCore
     _table: SessionTable
     _key: StreamKey
-    _done: Done = is_known
+    _done: Done = _ignore_outcome
 
     @classmethod
     def for_session(
@@ -52,7 +52,7 @@ class SessionRecord:
         table: SessionTable,
         principal: str,
         id: str,
-        done: Done = is_known,
+        done: Done = _ignore_outcome,
     ) -> SessionRecord:
         """The session of that id, of that principal."""
         return cls(core, table, StreamKey(principal, id, _LOG), done)

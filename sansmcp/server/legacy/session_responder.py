@@ -78,7 +78,7 @@ class SessionResponder(LegacyResults, HttpResponder):
         if self.stream is None and not self._abandoned:
             self._core.timers.stop(Timer.STREAM_OPEN, self)
             self.stream = self.session.new_stream()
-            self.stream.announce()
+            self.stream.append_opened_entry()
             self.session.read(self.exchange, self.stream, 0, is_fresh=True)
             for index, data in enumerate(self._collected, 1):
                 is_last = self.open_calls == 0 and index == len(self._collected)

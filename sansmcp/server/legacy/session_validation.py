@@ -73,77 +73,77 @@ class SessionRequestContext(RequestContext):
 SessionValidator: TypeAlias = Callable[[SessionRequestContext], None]
 
 
-def validate_version(asked: SessionRequestContext, request_id: RequestId | None = None) -> None:
+def validate_version(context: SessionRequestContext, request_id: RequestId | None = None) -> None:
     """A header that names no version at all.
 
     Source: 2025-06-18 basic/transports: Protocol Version Header.
     """
-    if asked.version is not None and asked.version not in REVISIONS:
-        raise refusals.unsupported_version(asked.version, asked.endpoint.versions, request_id)
+    if context.version is not None and context.version not in REVISIONS:
+        raise refusals.unsupported_version(context.version, context.endpoint.versions, request_id)
 
 
-def validate_get_supported(asked: SessionRequestContext) -> None:
+def validate_get_supported(context: SessionRequestContext) -> None:
     """In a session there are streams, whatever the header says."""
-    if asked.session is None:
-        validate_delete_supported(asked)
+    if context.session is None:
+        validate_delete_supported(context)
 
 
-def validate_delete_supported(asked: SessionRequestContext) -> None:
+def validate_delete_supported(context: SessionRequestContext) -> None:
     """Source: 2026-07-28 basic/transports: POST only."""
-    if not asked.revision.sessions:
+    if not context.revision.sessions:
         raise refusals.method_not_allowed(b"POST", "This protocol revision uses POST only")
 
 
-def validate_stream_accept(asked: SessionRequestContext) -> None:
+def validate_stream_accept(context: SessionRequestContext) -> None:
     """Refuse a GET whose Accept header excludes event streams.
 
     The pages want the header to list the media type, but plain tools send ``*/*`` or nothing. A
     browser gets no endless stream here, for it names no session.
     """
-    if not headers.accepts(asked.head.values(b"accept"), headers.EVENT_STREAM):
+    if not headers.accepts(context.head.values(b"accept"), headers.EVENT_STREAM):
         raise refusals.stream_not_acceptable()
 
 
-def validate_session_exists(asked: SessionRequestContext) -> None:
+def validate_session_exists(context: SessionRequestContext) -> None:
     """404 tells the client to start again.
 
     Source: 2025-03-26 basic/transports: Session Management.
     """
-    if asked.endpoint.sessions and asked.session_id is not None and asked.session is None:
-        raise asked.unknown_session()
+    if context.endpoint.sessions and context.session_id is not None and context.session is None:
+        raise context.unknown_session()
 
 
 def validate_session_given(
-    asked: SessionRequestContext, request_id: RequestId | None = None
+    context: SessionRequestContext, request_id: RequestId | None = None
 ) -> None:
     """Source: 2025-03-26 basic/transports: Session Management: 400 without the header."""
-    if asked.endpoint.sessions and asked.session_id is None:
-        sse_path = asked.endpoint.sse_path
+    if context.endpoint.sessions and context.session_id is None:
+        sse_path = context.endpoint.sse_path
         raise refusals.session_required(
-            standalone_streams=asked.head.method == b"GET",
-            http_sse_url=None if sse_path is None else asked.head.address_of(sse_path or b"/"),
+            standalone_streams=context.head.method == b"GET",
+            http_sse_url=None if sse_path is None else context.head.address_of(sse_path or b"/"),
             request_id=request_id,
         )
 
 
-def validate_stream_offered(asked: SessionRequestContext) -> None:
+def validate_stream_offered(context: SessionRequestContext) -> None:
     """405 where no stream is offered.
 
     Source: 2025-03-26 basic/transports: Listening for Messages from the Server.
     """
-    revision = asked.revision if asked.session is None else asked.session.revision
-    if asked.head.values(LAST_EVENT_ID):
+    revision = context.revision if context.session is None else context.session.revision
+    if context.head.values(LAST_EVENT_ID):
         offered = revision.resumption
     else:
-        listening = asked.endpoint.standalone_streams and asked.endpoint.sessions
+        listening = context.endpoint.standalone_streams and context.endpoint.sessions
         offered = listening and revision.standalone_stream
     if not offered:
         raise refusals.method_not_allowed(b"POST", "No standalone event stream is offered here")
 
 
-def validate_deletion_allowed(asked: SessionRequestContext) -> None:
+def validate_deletion_allowed(context: SessionRequestContext) -> None:
     """Where there are no sessions there is nothing to end."""
-    if not asked.endpoint.sessions:
+    if not context.endpoint.sessions:
         raise refusals.method_not_allowed(b"POST", "There are no sessions here to end")
 
 
@@ -170,18 +170,18 @@ VALIDATORS: Mapping[bytes, tuple[SessionValidator, ...]] = MappingProxyType(
 """The validators by HTTP method; those of a POST need its message, see ``check_message()``."""
 
 
-def check_head(asked: SessionRequestContext) -> None:
+def check_head(context: SessionRequestContext) -> None:
     """Run the validators that need no body. Raises RemoteProtocolError for a refusal."""
-    for row in VALIDATORS[asked.head.method]:
-        row(asked)
+    for validate in VALIDATORS[context.head.method]:
+        validate(context)
 
 
-def parse_last_event_id(asked: SessionRequestContext) -> EventId | None:
+def parse_last_event_id(context: SessionRequestContext) -> EventId | None:
     """The cursor of a GET, or None if it opens a new stream.
 
     Raises for what is no cursor of ours.
     """
-    text = headers.single(asked.head.values(LAST_EVENT_ID))
+    text = headers.single(context.head.values(LAST_EVENT_ID))
     if text is None:
         return None
     cursor = EventId.decode(text)
@@ -190,36 +190,36 @@ def parse_last_event_id(asked: SessionRequestContext) -> EventId | None:
     return cursor
 
 
-def check_message(asked: SessionRequestContext, message: Message | Batch) -> None:
+def check_message(context: SessionRequestContext, message: Message | Batch) -> None:
     """Check a POST with its message. Raises RemoteProtocolError for a refusal."""
-    if isinstance(message, Batch) and not is_continuation(asked, message):
-        check_batch(asked.revision, message)
+    if isinstance(message, Batch) and not is_continuation(context, message):
+        check_batch(context.revision, message)
     request_id = message.id if isinstance(message, Request) else None
     if isinstance(message, Request) and message.method == "initialize":
         # What a newer client puts into the version header must not keep it from negotiating.
-        if asked.endpoint.sessions and asked.session_id is not None:
+        if context.endpoint.sessions and context.session_id is not None:
             raise refusals.INITIALIZE_IN_SESSION(message.id)
         return
-    _check_version(asked, request_id)
-    if asked.endpoint.sessions:
-        validate_session_given(asked, request_id)
-        if asked.session is None:
-            raise asked.unknown_session(request_id)
+    _check_version(context, request_id)
+    if context.endpoint.sessions:
+        validate_session_given(context, request_id)
+        if context.session is None:
+            raise context.unknown_session(request_id)
 
 
-def _check_version(asked: SessionRequestContext, request_id: RequestId | None) -> None:
-    validate_version(asked, request_id)
-    if asked.version is not None and asked.version not in asked.endpoint.handshake_versions:
-        raise refusals.version_not_served(asked.version, asked.endpoint.versions, request_id)
+def _check_version(context: SessionRequestContext, request_id: RequestId | None) -> None:
+    validate_version(context, request_id)
+    if context.version is not None and context.version not in context.endpoint.handshake_versions:
+        raise refusals.version_not_served(context.version, context.endpoint.versions, request_id)
 
 
-def is_continuation(asked: SessionRequestContext, batch: Batch) -> bool:
+def is_continuation(context: SessionRequestContext, batch: Batch) -> bool:
     """Whether an array is the answers of a turn, as far as can be told.
 
     Where the session is unknown, that is the reason to refuse it. Source: SEP-1858.
     """
-    has_cursor = bool(asked.head.values(LAST_EVENT_ID))
-    may_be = asked.endpoint.sessions and (asked.session is None or asked.session.multi_turn)
+    has_cursor = bool(context.head.values(LAST_EVENT_ID))
+    may_be = context.endpoint.sessions and (context.session is None or context.session.multi_turn)
     return has_cursor and may_be and bool(batch.items) and _are_answers(batch)
 
 

@@ -131,7 +131,7 @@ class LegacySession(CallOwner, Session):
         return self._core.options.shared_store and self.can_park
 
     @property
-    def can_be_told(self) -> bool:
+    def is_reachable(self) -> bool:
         """True if messages that belong to no call can reach the client."""
         return self.id is not None or self.sink is not None
 
@@ -151,7 +151,7 @@ class LegacySession(CallOwner, Session):
     def begin(self, call: RunningCall) -> None:
         """Record that a call runs, and poll for a cancellation that reaches another instance."""
         super().begin(call)
-        if not self.can_be_told:
+        if not self.is_reachable:
             self._core.stateless[call] = None
         if self.is_shared:
             log = self.log_key(cancellation_mailbox(call.request.id))
@@ -159,7 +159,7 @@ class LegacySession(CallOwner, Session):
                 self.table,
                 log,
                 after=1,
-                announces=True,
+                opens_mailbox=True,
                 is_active=lambda: call.is_running,
                 on_message=lambda reason: call.cancel(reason.decode()),
             ).wait()
@@ -179,7 +179,7 @@ class LegacySession(CallOwner, Session):
         """
         if not self.revision.server_requests:
             return super().register_request(call, method)
-        if not self.can_be_told:
+        if not self.is_reachable:
             raise LocalProtocolError("Without a session the client's answer could not be matched")
         capability = CLIENT_CAPABILITIES.get(method)
         if capability is not None and capability not in self.client_capabilities:

@@ -65,7 +65,7 @@ class StreamTable:
         key = StreamKey(principal, session.reveal() if session else "", self.core.token())
         stream = self._streams[key] = ResumableStream(key, polling, self, siblings=siblings)
         siblings[stream] = None
-        stream.keep()
+        stream.refresh()
         return stream
 
     def new_unstored(self) -> ResumableStream:
@@ -108,13 +108,13 @@ class StreamTable:
             if stream.state is LogState.REMOTE:
                 stream.detach_reader()
 
-    def settle(self, user: StoreOperation) -> None:
+    def settle(self, operation: StoreOperation) -> None:
         """Whose effect is completed: a stream may be done with, or is to be looked at again."""
-        if isinstance(user, ResumableStream):
-            self.discard_settled(user)
-            if user.is_waiting:
+        if isinstance(operation, ResumableStream):
+            self.discard_settled(operation)
+            if operation.is_waiting:
                 deadline = self.core.now + self.limits.store_poll_interval
-                self.core.timers.set(Timer.STORE_POLL, user, deadline)
+                self.core.timers.set(Timer.STORE_POLL, operation, deadline)
 
     def discard_settled(self, stream: ResumableStream) -> None:
         """Let go of a stream that is settled: what there is to know of it is in the store."""
@@ -124,9 +124,9 @@ class StreamTable:
             self._streams.pop(stream.key, None)
             stream.siblings.pop(stream, None)
 
-    def start_operation(self, effect: StoreAppend | StoreRead, user: StoreOperation) -> None:
-        """Ask for a use of the store; :meth:`take` gives the user back when it is done."""
-        self._waiting[effect] = user
+    def start_operation(self, effect: StoreAppend | StoreRead, operation: StoreOperation) -> None:
+        """Queue a store effect; ``pop_operation()`` returns its operation when it is completed."""
+        self._waiting[effect] = operation
         self.core.effects.append(effect)
 
     def pop_operation(self, effect: StoreEffect) -> StoreOperation | None:

@@ -1,8 +1,8 @@
 """Streamable HTTP of the handshake revisions: what a complete request means, and what it starts.
 
 A POST of ``initialize`` opens a session, other POSTs bring messages in, GET reads streams and
-DELETE ends the session. What may not be asked is refused by :mod:`.session_validation`; what the
-messages mean is in :mod:`.dispatcher`.
+DELETE ends the session. Requests that are not allowed are refused by ``session_validation``; the
+messages are handled by ``dispatcher``.
 
 Source: 2025-03-26 to 2025-11-25, basic/transports: Streamable HTTP.
 """
@@ -53,15 +53,15 @@ class StreamableHttp:
         Of a POST that is an unknown session. What depends on sessions is not known yet where other
         instances may know them.
         """
-        asked = self._asked(head)
+        context = self._context(head)
         if head.method != b"POST":
             if not self._core.options.shared_store:
-                check_head(asked)
+                check_head(context)
         elif not self._core.options.shared_store:
-            validate_session_exists(asked)
-        elif self._endpoint.sessions and asked.session_id is not None and asked.session is None:
-            found = partial(self._looked_up, exchange, asked)
-            id, principal = asked.session_id, head.principal
+            validate_session_exists(context)
+        elif self._endpoint.sessions and context.session_id is not None and context.session is None:
+            found = partial(self._looked_up, exchange, context)
+            id, principal = context.session_id, head.principal
             SessionRecord.for_session(self._core, self._table, principal, id, found).load_record()
 
     def complete(self, exchange: ServerExchange) -> None:
@@ -77,35 +77,35 @@ class StreamableHttp:
     ) -> None:
         """Do something, after the session was looked up in the store, if it may be shared."""
         assert exchange.head is not None
-        asked = self._asked(exchange.head)
-        id, principal = asked.session_id, asked.head.principal
+        context = self._context(exchange.head)
+        id, principal = context.session_id, context.head.principal
         if not self._core.options.shared_store:
-            then(asked)
+            then(context)
         elif id is None or not self._endpoint.sessions:
-            check_head(asked)
-            then(asked)
+            check_head(context)
+            then(context)
         else:
-            found = partial(self._found_session, exchange, asked, then)
+            found = partial(self._found_session, exchange, context, then)
             SessionRecord.for_session(self._core, self._table, principal, id, found).load_record()
 
     def _looked_up(
         self,
         exchange: ServerExchange,
-        asked: SessionRequestContext,
+        context: SessionRequestContext,
         refusal: RemoteProtocolError | None,
     ) -> None:
         """The store has told whether the session of a POST exists; its body may still come.
 
         What is complete looks again, and so does what the store could not tell.
         """
-        is_unknown = refusal is None and asked.session is None
+        is_unknown = refusal is None and context.session is None
         if is_unknown and exchange.state is ExchangeState.BODY:
             exchange.refuse(refusals.session_not_found(is_shared=True))
 
     def _found_session(
         self,
         exchange: ServerExchange,
-        asked: SessionRequestContext,
+        context: SessionRequestContext,
         then: Callable[[SessionRequestContext], None],
         refusal: RemoteProtocolError | None,
     ) -> None:
@@ -115,20 +115,20 @@ class StreamableHttp:
         try:
             if refusal is not None:
                 raise refusal
-            check_head(asked)
-            then(asked)
+            check_head(context)
+            then(context)
         except RemoteProtocolError as error:
             exchange.refuse(error)
 
-    def _read_or_end(self, exchange: ServerExchange, asked: SessionRequestContext) -> None:
-        validate_session_exists(asked)  # it may have ended since the head came
-        session = asked.session or self._lone_session(asked)
+    def _read_or_end(self, exchange: ServerExchange, context: SessionRequestContext) -> None:
+        validate_session_exists(context)  # it may have ended since the head came
+        session = context.session or self._temporary_session(context)
         session.touch()
         self._table.use(session)
-        if asked.head.method == b"DELETE":
+        if context.head.method == b"DELETE":
             self._table.end(session, "ended by the client")
             exchange.send_response(200)
-        elif (cursor := parse_last_event_id(asked)) is not None:
+        elif (cursor := parse_last_event_id(context)) is not None:
             session.resume(exchange, cursor)
         elif self._core.draining:
             raise refusals.SHUTTING_DOWN()
@@ -136,24 +136,24 @@ class StreamableHttp:
             session.listen(exchange)
 
     def _post(
-        self, exchange: ServerExchange, messages: Message | Batch, asked: SessionRequestContext
+        self, exchange: ServerExchange, messages: Message | Batch, context: SessionRequestContext
     ) -> None:
-        check_message(asked, messages)
+        check_message(context, messages)
         if isinstance(messages, Request) and messages.method == "initialize":
-            self._initialize(exchange, asked, messages)
+            self._initialize(exchange, context, messages)
             return
-        session = asked.session or self._lone_session(asked)
+        session = context.session or self._temporary_session(context)
         session.touch()
         if not isinstance(messages, Notification):
             self._table.use(session)
         if isinstance(messages, Batch) and session.multi_turn:
-            continue_call(self._core, session, parse_last_event_id(asked), messages, exchange)
+            continue_call(self._core, session, parse_last_event_id(context), messages, exchange)
         elif isinstance(messages, Batch):
             stream_after = self._core.options.stream_after
-            new_answer = partial(
+            new_responder = partial(
                 SessionResponder, self._core, session, exchange, stream_after, is_batch=True
             )
-            if not self._dispatcher.batch(session, messages, new_answer):
+            if not self._dispatcher.batch(session, messages, new_responder):
                 exchange.send_response(202)
         elif isinstance(messages, Request):
             self._dispatcher.check_call(session, messages)
@@ -165,11 +165,11 @@ class StreamableHttp:
         elif not self._dispatcher.dispatch(session, messages, exchange):
             exchange.send_response(202)
 
-    def _asked(self, head: RequestHead) -> SessionRequestContext:
+    def _context(self, head: RequestHead) -> SessionRequestContext:
         return SessionRequestContext(self._endpoint, head, self._table)
 
     def _initialize(
-        self, exchange: ServerExchange, asked: SessionRequestContext, request: Request
+        self, exchange: ServerExchange, context: SessionRequestContext, request: Request
     ) -> None:
         """Open a session, and tell its id. Source: basic/transports: Session Management."""
         multi_turn = self._core.options.offers_multi_turn and self._endpoint.sessions
@@ -179,9 +179,9 @@ class StreamableHttp:
         if not self._endpoint.sessions:
             exchange.send_response(200, negotiated.reply)
             return
-        self._table.make_room(asked.head.principal, request.id)
+        self._table.make_room(context.head.principal, request.id)
         session = self._table.open(
-            asked.head.principal,
+            context.head.principal,
             negotiated.revision,
             negotiated.client_info,
             negotiated.client_capabilities,
@@ -215,6 +215,6 @@ class StreamableHttp:
         else:
             exchange.send_response(200, reply, ((SESSION_ID, session.id.reveal().encode()),))
 
-    def _lone_session(self, asked: SessionRequestContext) -> LegacySession:
+    def _temporary_session(self, context: SessionRequestContext) -> LegacySession:
         """Stands in for a session where there are none, for the length of one request."""
-        return self._table.new(None, asked.head.principal, asked.revision)
+        return self._table.new(None, context.head.principal, context.revision)

@@ -69,8 +69,8 @@ class StreamOwner(Protocol):
         """The bounds that were set."""
         ...
 
-    def start_operation(self, effect: StoreAppend | StoreRead, user: StoreOperation) -> None:
-        """Ask for a use of the store; the user is told what comes of it."""
+    def start_operation(self, effect: StoreAppend | StoreRead, operation: StoreOperation) -> None:
+        """Queue a store effect; its outcome is passed to the operation."""
 
     def discard_settled(self, stream: ResumableStream) -> None:
         """Let go of a stream if it is settled."""
@@ -95,7 +95,7 @@ class ResumableStream:
     """The number of the next entry that is written here."""
     _stored: int = attrs.field(default=0, init=False)
     """The log is known to hold everything up to here."""
-    _said: int = attrs.field(default=0, init=False)
+    _last_message_seq: int = attrs.field(default=0, init=False)
     """The number of the last entry written here that says something."""
     _stored_at: float = attrs.field(default=-math.inf, init=False)
     """When an entry that was written here was stored last."""
@@ -111,14 +111,14 @@ class ResumableStream:
     """
     _retry: int | None = attrs.field(default=None, init=False)
     """Milliseconds that the reader's client is still to be told of."""
-    _departure: tuple[int | None] | None = attrs.field(default=None, init=False)
+    _pending_disconnect: tuple[int | None] | None = attrs.field(default=None, init=False)
     """The reader is to be let go with this ``retry``, as soon as it has an id."""
     _reading: StoreRead | None = attrs.field(default=None, init=False)
     """What will bring the reader's next page."""
     _is_dropped: bool = attrs.field(default=False, init=False)
     """The store forgets the log: it gets nothing more of it."""
     _is_orphan: bool = attrs.field(init=False)
-    """There is no session that could ask for what the store has failed to keep."""
+    """True if no session can report messages that the store failed to keep."""
 
     def __attrs_post_init__(self) -> None:
         self._is_orphan = self.key is not None and not self.key.session
@@ -147,7 +147,7 @@ class ResumableStream:
         """Whether the last entry waits for the store: the reader is given it, and ends, then."""
         return self._appending is not None and (self._unstored or self._appending.entries)[-1].final
 
-    def announce(self) -> None:
+    def append_opened_entry(self) -> None:
         """Let the log of a call begin with an entry that tells all instances that there is one.
 
         Without it, the id of the priming event would mean nothing to another instance.
@@ -165,7 +165,7 @@ class ResumableStream:
         if self.state in _ENDED:
             return False
         entry = Entry(self.next_seq, message, final)
-        self._said = self.next_seq
+        self._last_message_seq = self.next_seq
         self.next_seq += 1
         is_stored = self.is_stored
         if final:
@@ -190,13 +190,13 @@ class ResumableStream:
         """Go on with the log after the entry of that number."""
         self._advance(LogEvent.TAKE_OVER)
         self.next_seq = seq + 1
-        self._said = seq
+        self._last_message_seq = seq
         self._stored = max(self._stored, seq)
         self._stored_at = self.table.core.now
-        self.keep()
+        self.refresh()
         self.catch_up()
 
-    def keep(self) -> None:
+    def refresh(self) -> None:
         """Add an entry that no client sees if nothing was added for long.
 
         What a store keeps grows old by the time of its entries, and what still runs is not old. The
@@ -207,7 +207,7 @@ class ResumableStream:
             return
         due = self._stored_at + core.refresh_interval
         if core.now >= due and self._stored and self._appending is None:
-            kept = Entry(self.next_seq, b"%d" % self._said, kind=EntryKind.KEPT)
+            kept = Entry(self.next_seq, b"%d" % self._last_message_seq, kind=EntryKind.KEPT)
             self.next_seq += 1
             self._unstored.append(kept)
             self._append_next()
@@ -224,17 +224,17 @@ class ResumableStream:
         self._stored = entries[-1].seq
         if self._is_read_up_to(entries[0].seq - 1) and not self._is_slow():
             self._deliver_entries(entries)
-        self._depart()
+        self._disconnect_if_pending()
         if self._is_dropped and self._unstored:
             self._continue_unstored(tuple(self._unstored))
             return
         self.catch_up()
         self._append_next()
 
-    def _depart(self) -> None:
+    def _disconnect_if_pending(self) -> None:
         """Let the reader go, if it was to be let go before it had an id."""
-        if self._departure is not None:
-            (retry,), self._departure = self._departure, None
+        if self._pending_disconnect is not None:
+            (retry,), self._pending_disconnect = self._pending_disconnect, None
             self.disconnect(retry)
 
     def on_append_conflict(self) -> None:
@@ -315,7 +315,7 @@ class ResumableStream:
         if not self.polling or (id is None and not self._is_opening):
             return False
         if id is None:
-            self._departure = (retry,)
+            self._pending_disconnect = (retry,)
             return True
         if self.reader is not None and self.reader.state is ExchangeState.STREAMING:
             self.reader.send(encode_event(b"", id=id, retry=retry))

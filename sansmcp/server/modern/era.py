@@ -68,72 +68,72 @@ class ModernRequestContext:
         return REVISIONS[version] if version in self.core.modern_versions else None
 
 
-def validate_meta(incoming: ModernRequestContext) -> None:
+def validate_meta(context: ModernRequestContext) -> None:
     """Refuse a request without version or capabilities, or with an unknown log level.
 
     Source: 2026-07-28 basic: version and capabilities come with every request.
     """
-    version, capabilities = incoming.meta.get(VERSION), incoming.meta.get(CAPABILITIES)
+    version, capabilities = context.meta.get(VERSION), context.meta.get(CAPABILITIES)
     if not isinstance(version, str) or not json.is_object(capabilities):
         what = f"_meta needs {VERSION} (a string) and {CAPABILITIES} (an object)"
-        raise refusals.META_REQUIRED(incoming.request.id, what=what)
-    if incoming.meta.get(LOG_LEVEL, LEVELS[0]) not in LEVELS:
+        raise refusals.META_REQUIRED(context.request.id, what=what)
+    if context.meta.get(LOG_LEVEL, LEVELS[0]) not in LEVELS:
         what = f"{LOG_LEVEL} is one of {', '.join(LEVELS)}"
-        raise refusals.UNKNOWN_LOG_LEVEL(incoming.request.id, what=what)
+        raise refusals.UNKNOWN_LOG_LEVEL(context.request.id, what=what)
 
 
-def validate_mirrored_headers(incoming: ModernRequestContext) -> None:
+def validate_mirrored_headers(context: ModernRequestContext) -> None:
     """Source: 2026-07-28 basic/transports: Request Headers; SEP-2243."""
-    if incoming.head is None:
+    if context.head is None:
         return
-    request = incoming.request
-    _check_literal(incoming.head, PROTOCOL_VERSION, incoming.meta[VERSION], request.id)
-    if incoming.revision is not None and not incoming.revision.mirrored_headers:
+    request = context.request
+    _check_literal(context.head, PROTOCOL_VERSION, context.meta[VERSION], request.id)
+    if context.revision is not None and not context.revision.mirrored_headers:
         return
-    _check_literal(incoming.head, b"mcp-method", request.method, request.id)
+    _check_literal(context.head, b"mcp-method", request.method, request.id)
     if (parameter := NAMED.get(request.method)) is not None:
-        value = incoming.params.get(parameter)
-        _check_mirrored(incoming.head, b"mcp-name", value, request.id)
+        value = context.params.get(parameter)
+        _check_mirrored(context.head, b"mcp-name", value, request.id)
 
 
-def validate_version(incoming: ModernRequestContext) -> None:
+def validate_version(context: ModernRequestContext) -> None:
     """Source: 2026-07-28 basic/versioning."""
-    if incoming.meta[VERSION] not in incoming.core.modern_versions:
+    if context.meta[VERSION] not in context.core.modern_versions:
         raise refusals.unsupported_version(
-            incoming.meta[VERSION], incoming.core.versions, incoming.request.id
+            context.meta[VERSION], context.core.versions, context.request.id
         )
 
 
-def validate_method(incoming: ModernRequestContext) -> None:
+def validate_method(context: ModernRequestContext) -> None:
     """Refuse an unknown method. The status 404 is unambiguous, because there are no sessions."""
-    method = incoming.request.method
+    method = context.request.method
     if method == LISTEN:
-        assert incoming.revision is not None
-        known = incoming.revision.listen
+        assert context.revision is not None
+        known = context.revision.listen
     else:
-        known = method == DISCOVER or incoming.core.app.handler_of(method) is not None
+        known = method == DISCOVER or context.core.app.handler_of(method) is not None
     if method in REMOVED or not known:
-        raise refusals.METHOD_UNSUPPORTED(incoming.request.id, method=method[:100])
+        raise refusals.METHOD_UNSUPPORTED(context.request.id, method=method[:100])
 
 
-def validate_mirrored_arguments(incoming: ModernRequestContext) -> None:
+def validate_mirrored_arguments(context: ModernRequestContext) -> None:
     """The tool parameters that ``x-mcp-header`` names. Source: SEP-2243."""
-    schema_of = incoming.core.app.input_schema
-    if incoming.head is None or incoming.request.method != "tools/call" or schema_of is None:
+    schema_of = context.core.app.input_schema
+    if context.head is None or context.request.method != "tools/call" or schema_of is None:
         return
-    assert incoming.revision is not None
-    if not incoming.revision.mirrored_headers:
+    assert context.revision is not None
+    if not context.revision.mirrored_headers:
         return
-    arguments = json.as_object(incoming.params.get("arguments")) or {}
-    schema = schema_of(str(incoming.params.get("name"))) or {}
+    arguments = json.as_object(context.params.get("arguments")) or {}
+    schema = schema_of(str(context.params.get("name"))) or {}
     try:
         mirroring = mirrored.parameters(schema)
     except ValueError as error:
-        raise refusals.BAD_TOOL(incoming.request.id, what=str(error)) from None
+        raise refusals.BAD_TOOL(context.request.id, what=str(error)) from None
     for header, path in mirroring.items():
         name = b"mcp-param-" + header.lower().encode()
         value = mirrored.argument_at(arguments, path)
-        _check_mirrored(incoming.head, name, value, incoming.request.id)
+        _check_mirrored(context.head, name, value, context.request.id)
 
 
 VALIDATORS: tuple[Callable[[ModernRequestContext], None], ...] = (
@@ -158,9 +158,9 @@ class ModernServer:
         Raises RemoteProtocolError for a refusal.
         """
         meta = meta_of(request)
-        incoming = ModernRequestContext(self._core, request, received, request.params or {}, meta)
-        for row in VALIDATORS:
-            row(incoming)
+        context = ModernRequestContext(self._core, request, received, request.params or {}, meta)
+        for validate in VALIDATORS:
+            validate(context)
         if self._core.draining:
             raise refusals.SHUTTING_DOWN(request.id)
         return meta

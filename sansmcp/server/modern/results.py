@@ -103,8 +103,8 @@ def _input_required(
     members: dict[str, Any] = {"resultType": "input_required", "_meta": None}
     if required.requests:
         members["inputRequests"] = {
-            key: {"method": question.method, "params": dict(question.params)}
-            for key, question in required.requests.items()
+            key: {"method": input_request.method, "params": dict(input_request.params)}
+            for key, input_request in required.requests.items()
         }
     if required.state is not None or not required.requests:
         members["requestState"] = core.sign_state(required.state, caller.principal, request)

@@ -59,7 +59,7 @@ class ModernHttpResponder(ModernResults, HttpResponder):
         return True
 
     def respond(self, data: bytes, http_status: int = 200) -> bool:
-        self._over()
+        self._complete()
         if self.exchange.state is ExchangeState.DECIDING:
             self.exchange.send_response(http_status, data)
         else:
@@ -69,7 +69,7 @@ class ModernHttpResponder(ModernResults, HttpResponder):
 
     def complete_without_response(self) -> None:
         """End without a response, because the client has disconnected."""
-        self._over()
+        self._complete()
 
     def disconnect(self, retry: int | None) -> bool:
         """Always False: a closed connection would cancel the request."""
@@ -80,7 +80,7 @@ class ModernHttpResponder(ModernResults, HttpResponder):
         for call in tuple(self.session.calls.values()):
             call.cancel("the client has closed the response")
 
-    def _over(self) -> None:
+    def _complete(self) -> None:
         self.open_calls = 0
         self._core.timers.stop(Timer.STREAM_OPEN, self)
 
