@@ -104,7 +104,7 @@ class Pool(sansmcp.ConnectionPool):
             connection.driver = stream
             self.streams.add(stream)
             stream.pause()
-            if effect.exchange in self.carrying:
+            if effect.exchange in self.in_use:
                 stream.send(effect.exchange, request)
             else:
                 stream.close()  # the exchange was aborted just after the connection opened

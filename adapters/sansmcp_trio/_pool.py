@@ -83,7 +83,7 @@ class Pool(sansmcp.ConnectionPool):
             self.run_pending()
         finally:
             del self._opening[effect.exchange]
-        if effect.exchange in self.carrying:
+        if effect.exchange in self.in_use:
             connection.driver.send(effect.exchange, request)
             await connection.driver.read()
         elif connection.driver is not None:

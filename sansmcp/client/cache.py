@@ -28,7 +28,7 @@ _CHANGES: Mapping[str, tuple[str, ...]] = {
 }
 """The lists that a notification is about."""
 _UPDATED = "notifications/resources/updated"
-_KEPT = frozenset(("resources/read", *itertools.chain(*_CHANGES.values())))
+_CACHEABLE = frozenset(("resources/read", *itertools.chain(*_CHANGES.values())))
 """``server/discover`` may be kept, too, but whoever asks that wants to know whether it answers."""
 
 
@@ -132,7 +132,7 @@ class Cache:
 
 def _key(method: str, params: Params) -> _Key | None:
     """What tells requests apart; None for one whose result is not to be kept."""
-    if method not in _KEPT or any(name in params for name in ROUND_PARAMS):
+    if method not in _CACHEABLE or any(name in params for name in ROUND_PARAMS):
         return None
     return method, json.encode_sorted({k: v for k, v in params.items() if k != "_meta"})
 

@@ -94,7 +94,7 @@ from ..types import STDIO, Idle, Unpack, assert_never
 from .cache import Cache
 from .child_process import ChildProcess
 from .exchange import (
-    Draining,
+    Discarding,
     Exchange,
     ForDelete,
     ForEventStream,
@@ -167,13 +167,13 @@ if TYPE_CHECKING:
     from .legacy.cursor import Cursor
     from .legacy.turn import Turn
 
-_DRAIN_TIMEOUT = 1.0
+_DISCARD_TIMEOUT = 1.0
 """Seconds that a response gets to end of which nothing more is wanted."""
 
 _MAX_PAGES = 100
 """Pages of a list of tools that are fetched to look up the headers of one."""
 
-_DRAINING = Draining()
+_DISCARDING = Discarding()
 _NO_META: Params = MappingProxyType({})
 
 _STANDALONE = 0
@@ -218,7 +218,7 @@ class Client:
         "_own_numbers",
         "_posts",
         "_process",
-        "_questions",
+        "_server_requests",
         "_standalone",
         "_standalone_exchange",
         "_timers",
@@ -280,7 +280,7 @@ class Client:
         self._standalone: Stream | None = None
         self._standalone_exchange = 0
         self._posts = Posts(options.limits, options.reconnect, jitter)
-        self._questions = ServerRequests(options.limits, options.capabilities)
+        self._server_requests = ServerRequests(options.limits, options.capabilities)
         self._turns: dict[RequestId, Turn] = {}
         self._tools = ToolHeaders()
         self._cache = Cache(options.limits, options.cache)
@@ -323,7 +323,7 @@ class Client:
             )
         else:
             self._effects.append(self._process.start())
-        self._step(self._opening.start(transports, now))
+        self._on_opening(self._opening.start(transports, now))
 
     def call(
         self,
@@ -415,7 +415,7 @@ class Client:
         request = self._calls.get(handle)
         if request is None:
             return False
-        self._tell_cancelled(request, reason)
+        self._send_cancellation(request, reason)
         self._cancelled(request, reason)
         return True
 
@@ -462,7 +462,7 @@ class Client:
         """
         json.encode(result)
         self._now = now
-        return self._answer(Response(request_id, result))
+        return self._respond(Response(request_id, result))
 
     def respond_exception(self, request_id: RequestId, error: Exception, *, now: float) -> bool:
         """Respond to a server request with an error for the exception that its handler raised.
@@ -473,7 +473,7 @@ class Client:
         message = error_response(request_id, error)
         json.encode(message.data)
         self._now = now
-        return self._answer(message)
+        return self._respond(message)
 
     def refuse_unsupported(self, request_id: RequestId, *, now: float) -> bool:
         """Respond to a server request that its method is not supported (code -32601).
@@ -483,7 +483,7 @@ class Client:
         """
         error = JsonRpcError(METHOD_NOT_FOUND, "This client has no answer to that method")
         self._now = now
-        return self._answer(error_response(request_id, error), declined=True)
+        return self._respond(error_response(request_id, error), declined=True)
 
     def close(self, *, now: float) -> None:
         """End the session. Running calls fail with RequestCancelled.
@@ -513,10 +513,10 @@ class Client:
             if found.stream is not None and reader.is_stream and isinstance(part, ResponseHead):
                 found.stream.opened(now)
             if has_more:
-                self._pump(exchange)
+                self._process_exchange(exchange)
             stream = found.stream
             if stream is not None and stream.cursor is not None and reader.is_stream:
-                self._watch_silence(stream)
+                self._arm_stream_idle(stream)
 
     def receive_process_part(self, part: ProcessPart, *, now: float) -> None:
         """Feed a part of the server process (StartProcess). Pull effects and events afterwards.
@@ -551,7 +551,7 @@ class Client:
                 return
             case _ as impossible:
                 assert_never(impossible)
-        self._pump_lines(process)
+        self._process_lines(process)
 
     def next_effect(self) -> ClientEffect | Idle:
         """Remove and return the next effect to perform.
@@ -574,9 +574,9 @@ class Client:
         event = self._events.popleft()
         if was_full and not self._has_enough_events():
             for number in tuple(self._exchanges):
-                self._pump(number)
+                self._process_exchange(number)
             if self._process is not None:
-                self._pump_lines(self._process)
+                self._process_lines(self._process)
         return event
 
     def drive(
@@ -621,10 +621,10 @@ class Client:
                 case Timer.RECONNECT:
                     self._reconnect(key)
                 case Timer.STREAM_IDLE:
-                    self._silence_due(key, is_reading=is_reading)
+                    self._stream_idle_due(key, is_reading=is_reading)
                 case Timer.OPENING:
                     printed = () if self._process is None else self._process.printed
-                    self._step(self._opening.due(now, printed))
+                    self._on_opening(self._opening.due(now, printed))
                 case Timer.POST:
                     self._post_due(key)
                 case Timer.DISCARD_RESPONSE:
@@ -640,7 +640,7 @@ class Client:
 
     # The opening
 
-    def _step(self, outcome: OpeningOutcome) -> None:
+    def _on_opening(self, outcome: OpeningOutcome) -> None:
         """Do what the opening wants next."""
         match outcome:
             case Failed(error):
@@ -659,10 +659,10 @@ class Client:
                     self._send(call)
                 self._open_standalone_stream()
             case _:
-                self._leave_session()
-                self._ask(outcome)
+                self._discard_session()
+                self._start_opening_step(outcome)
 
-    def _ask(self, outcome: OpenEventStream | Probe | Initialize | Retry) -> None:
+    def _start_opening_step(self, outcome: OpenEventStream | Probe | Initialize | Retry) -> None:
         """Ask the server what the opening wants to know; nothing of a session before is left."""
         self._arm_opening()
         match outcome:
@@ -715,7 +715,7 @@ class Client:
 
     # The end of a session, and of all
 
-    def _begin_again(
+    def _reopen_session(
         self, outcome: OpeningOutcome, error_of: Callable[[PendingRequest], CallError]
     ) -> None:
         """Open a new session: what was sent in the one before and cannot be repeated fails."""
@@ -723,31 +723,31 @@ class Client:
             self._fail(outcome.error)
             return
         assert not isinstance(outcome, Confirm | Ready)
-        self._leave_session()
+        self._discard_session()
         self._cache.clear()
         failed: list[int] = []
         for call in tuple(self._calls.values()):
             if call.can_requeue:
                 self._leave_stream(call, complete=False)
                 assert call.timeouts is not None
-                call.timeouts.forget_questions(self._now)
+                call.timeouts.discard_server_requests(self._now)
                 self._arm(call)
             else:
                 failed.append(call.number)
                 self._fail_call(call, error_of(call))
         self._events.append(SessionExpired(tuple(failed)))
-        self._ask(outcome)
+        self._start_opening_step(outcome)
 
     def _session_lost(self, refusal: Refusal) -> None:
         """Open a new session: the server has forgotten the one there was."""
         outcome = self._opening.session_lost(refusal, self._now)
-        self._begin_again(outcome, PendingRequest.session_lost)
+        self._reopen_session(outcome, PendingRequest.session_lost)
 
-    def _leave_session(self) -> None:
+    def _discard_session(self) -> None:
         """Forget all that is under way but the calls themselves."""
         self._end_opening_request(complete=False)
         self._timers.stop(Timer.OPENING, _ONLY)
-        for id in self._questions.clear():
+        for id in self._server_requests.clear():
             self._events.append(ServerRequestCancelled(id, "the session has ended"))
         self._stop_standalone_stream()
         self._timers.stop(Timer.CLOSE, _ONLY)
@@ -769,7 +769,7 @@ class Client:
             self._opening.close()
             self._events.append(Closed(None))
             return
-        self._leave_session()
+        self._discard_session()
         self._opening.close()
         if self._process is not None and self._process.state not in (
             ProcessState.NEW,
@@ -785,7 +785,7 @@ class Client:
 
     def _closed(self) -> None:
         """Tell the application: the session has been ended, or there was none."""
-        self._leave_session()
+        self._discard_session()
         self._opening.closed()
         self._events.append(Closed(self._error))
 
@@ -855,7 +855,7 @@ class Client:
         self._timers.stop(Timer.REQUEST, request.number)
         self._leave_stream(request, complete=complete)
         del self._calls[request.number]
-        for id in self._questions.end_call(request.number):
+        for id in self._server_requests.end_call(request.number):
             self._events.append(ServerRequestCancelled(id, "the call it belongs to has ended"))
         self._events.append(event)
 
@@ -876,7 +876,7 @@ class Client:
             self._drop_turn(request, request.turn)
         if request.exchange is not None:
             if complete or self._opening.is_shared:
-                self._drain(request.exchange)
+                self._discard_response(request.exchange)
             else:
                 self._abort(request.exchange)
             request.exchange = None
@@ -887,14 +887,14 @@ class Client:
     def _call_timed_out(self, request: PendingRequest) -> None:
         assert request.timeouts is not None
         limit = request.timeouts.limit(self._now)
-        self._tell_cancelled(request, f"timed out after {limit}")
+        self._send_cancellation(request, f"timed out after {limit}")
         self._fail_call(request, request.timed_out(self._now))
 
     def _cancelled(self, request: PendingRequest, reason: str) -> None:
         text = f"{request.method} was cancelled: {reason}"
         self._fail_call(request, request.error(RequestCancelled, text))
 
-    def _tell_cancelled(self, request: PendingRequest, reason: str) -> None:
+    def _send_cancellation(self, request: PendingRequest, reason: str) -> None:
         """Tell the server that nobody waits for a request any more.
 
         Source: basic/utilities/cancellation. At 2026-07-28 on HTTP the end of the exchange tells.
@@ -904,7 +904,7 @@ class Client:
             params = {"requestId": request.id, "reason": reason}
             self._post(Notification("notifications/cancelled", params))
 
-    def _unreadable(self, request: PendingRequest, error: RemoteProtocolError) -> None:
+    def _response_unreadable(self, request: PendingRequest, error: RemoteProtocolError) -> None:
         """End a request whose answer breaks the protocol."""
         match request.kind:
             case Kind.CALL:
@@ -913,37 +913,37 @@ class Client:
                 failure.__cause__ = error
                 self._fail_call(request, failure)
             case Kind.DISCOVER:
-                self._step(self._opening.discovery_unreadable(error, self._now))
+                self._on_opening(self._opening.discovery_unreadable(error, self._now))
             case Kind.INITIALIZE:
-                self._step(self._opening.initialize_unreadable(error, self._now))
+                self._on_opening(self._opening.initialize_unreadable(error, self._now))
             case Kind.TOOLS:
                 self._end_tools(request)
             case _ as impossible:
                 assert_never(impossible)
 
-    def _lost(self, request: PendingRequest, lost: Lost) -> None:
+    def _response_lost(self, request: PendingRequest, lost: Lost) -> None:
         """End a request whose answer nothing can bring any more."""
         match request.kind:
             case Kind.CALL:
                 self._fail_call(request, request.lost(lost.reason))
             case Kind.DISCOVER:
-                self._step(self._opening.discovery_lost(lost, self._now))
+                self._on_opening(self._opening.discovery_lost(lost, self._now))
             case Kind.INITIALIZE:
-                self._step(self._opening.initialize_lost(lost, self._now))
+                self._on_opening(self._opening.initialize_lost(lost, self._now))
             case Kind.TOOLS:
                 self._end_tools(request)
             case _ as impossible:
                 assert_never(impossible)
 
-    def _refused(self, request: PendingRequest, refusal: Refusal) -> None:
+    def _request_refused(self, request: PendingRequest, refusal: Refusal) -> None:
         """End a request whose HTTP request was refused for good."""
         match request.kind:
             case Kind.CALL:
                 self._call_refused(request, refusal)
             case Kind.DISCOVER:
-                self._step(self._opening.discovery_refused(refusal, self._now))
+                self._on_opening(self._opening.discovery_refused(refusal, self._now))
             case Kind.INITIALIZE:
-                self._step(self._opening.initialize_refused(refusal, self._now))
+                self._on_opening(self._opening.initialize_refused(refusal, self._now))
             case Kind.TOOLS:
                 self._end_tools(request)
             case _ as impossible:
@@ -961,11 +961,11 @@ class Client:
             and request.may_renegotiate(error)
         )
         if error is not None and (error.id == request.id or is_about_version):
-            self._answered(request, error, refusal.status)
+            self._handle_response(request, error, refusal.status)
         else:
             self._fail_call(request, refusal.as_error(request.method, request.id))
 
-    def _answered(
+    def _handle_response(
         self,
         request: PendingRequest,
         message: Response | ErrorResponse,
@@ -973,26 +973,26 @@ class Client:
     ) -> None:
         """Take the response to a request."""
         if request.kind is not Kind.CALL:
-            self._own_answered(request, message, http_status)
+            self._handle_own_response(request, message, http_status)
             return
         self._opening.reset_session_losses()
         is_http = self._url is not None
-        match request.answered(message, http_status, self._agreed, is_http=is_http):
-            case Finished(answer=answer):
-                self._finish(request, answer)
+        match request.on_response(message, http_status, self._agreed, is_http=is_http):
+            case Finished(result=result):
+                self._finish(request, result)
             case NeedsInput(members):
-                self._ask_application(request, members)
+                self._start_round(request, members)
             case NeedsTools():
                 self._look_up_tools(request)
             case NeedsVersion():
                 self._leave_stream(request, complete=True)
                 why = "the server does not speak that version any more"
                 outcome = self._opening.version_refused(self._now)
-                self._begin_again(outcome, lambda call: call.lost(why))
+                self._reopen_session(outcome, lambda call: call.lost(why))
             case _ as impossible:
                 assert_never(impossible)
 
-    def _own_answered(
+    def _handle_own_response(
         self,
         request: PendingRequest,
         message: Response | ErrorResponse,
@@ -1002,10 +1002,10 @@ class Client:
         answer = message.result if isinstance(message, Response) else message
         match request.kind:
             case Kind.DISCOVER:
-                self._step(self._opening.discovered(answer, http_status, self._now))
+                self._on_opening(self._opening.discovered(answer, http_status, self._now))
             case Kind.INITIALIZE:
                 headers = self._response_headers(request)
-                self._step(self._opening.initialized(answer, http_status, headers, self._now))
+                self._on_opening(self._opening.initialized(answer, http_status, headers, self._now))
             case _:
                 assert request.kind is Kind.TOOLS
                 self._tools_listed(request, answer)
@@ -1070,7 +1070,7 @@ class Client:
 
     # What the server asks
 
-    def _ask_application(self, request: PendingRequest, members: dict[str, Any]) -> None:
+    def _start_round(self, request: PendingRequest, members: dict[str, Any]) -> None:
         """Put the server requests of a result to the application."""
         id, most = request.id, self.limits.max_server_requests_per_call
         self._leave_stream(request, complete=True)
@@ -1079,11 +1079,11 @@ class Client:
             text = f"{request.method} was answered by questions {request.rounds} times"
             self._fail_call(request, request.error(InvalidResponse, text))
             return
-        number, method, left = request.number, request.method, most - request.asked
-        match self._questions.start_round(number, method, id, members, left):
-            case RoundStarted(asked):
-                for each in asked:
-                    self._put(each, number, (number,))
+        number, method, left = request.number, request.method, most - request.server_requests
+        match self._server_requests.start_round(number, method, id, members, left):
+            case RoundStarted(requests):
+                for each in requests:
+                    self._report_server_request(each, number, (number,))
             case RoundDone() | RoundFailed() as outcome:
                 self._on_round(outcome)
             case _ as impossible:
@@ -1097,46 +1097,48 @@ class Client:
             request.round_params = outcome.params
             self._send(request)
 
-    def _put(self, asked: Request, owner: int | None, stopped: tuple[int, ...]) -> None:
+    def _report_server_request(
+        self, request: Request, owner: int | None, stopped: tuple[int, ...]
+    ) -> None:
         """Put a server request to the application, and stop the clocks of calls."""
         for number in stopped:
             call = self._calls[number]
             assert call.timeouts is not None
             call.timeouts.pause(self._now)
-            call.asked += 1
+            call.server_requests += 1
             self._arm(call)
-        self._events.append(ServerRequestReceived(owner, asked))
+        self._events.append(ServerRequestReceived(owner, request))
 
-    def _on_server_request(self, asked: Request, owner: PendingRequest | None) -> None:
+    def _on_server_request(self, request: Request, owner: PendingRequest | None) -> None:
         if not self._agreed.revision.server_requests:
-            self._report_violation(f"the request {asked.method[:50]!r}", "unexpected_request")
+            self._report_violation(f"the request {request.method[:50]!r}", "unexpected_request")
             return
         if owner is not None and owner.turn is not None:
-            is_new = owner.turn.ask(asked.id)
+            is_new = owner.turn.add_request(request.id)
             if isinstance(is_new, LimitExceeded):
                 self._refuse_turn(owner, is_new)
                 return
             if not is_new:
                 return
-            self._turns[asked.id] = owner.turn
+            self._turns[request.id] = owner.turn
         number = None if owner is None else owner.number
         calls = self._calls.values() if owner is None else (owner,)
         most = self.limits.max_server_requests_per_call
-        match self._questions.asked(
-            asked,
+        match self._server_requests.on_request(
+            request,
             number,
-            {call.number: most - call.asked for call in calls},
+            {call.number: most - call.server_requests for call in calls},
             is_shared=self._opening.is_shared,
             has_room=not self._posts.is_full,
         ):
             case InputRequested(_, stopped):
-                self._put(asked, number, stopped)
+                self._report_server_request(request, number, stopped)
             case Reply(message):
                 self._post(message)
             case LimitExceeded(what):
                 assert owner is not None
                 text = f"{owner.method} led to {what}"
-                self._tell_cancelled(owner, text)
+                self._send_cancellation(owner, text)
                 self._fail_call(owner, owner.error(InvalidResponse, text))
             case Flooded(what):
                 self._report_violation(what, "too_many")
@@ -1145,12 +1147,12 @@ class Client:
             case _ as impossible:
                 assert_never(impossible)
 
-    def _answer(self, message: Response | ErrorResponse, *, declined: bool = False) -> bool:
+    def _respond(self, message: Response | ErrorResponse, *, declined: bool = False) -> bool:
         """Answer a server request; False if it is not open any more."""
-        question = self._questions.take(message.id)
-        if question is None:
+        open_request = self._server_requests.take(message.id)
+        if open_request is None:
             return False
-        match self._questions.answered(question, message):
+        match self._server_requests.on_response(open_request, message):
             case Reply(reply):
                 self._post(reply)
             case RoundDone() | RoundFailed() as outcome:
@@ -1159,17 +1161,17 @@ class Client:
                 pass
             case _ as impossible:
                 assert_never(impossible)
-        self._let_clocks_go_on(question.stopped, answered=not declined)
+        self._resume_timeouts(open_request.stopped, answered=not declined)
         return True
 
-    def _withdrawn(self, id: RequestId, reason: str) -> None:
+    def _cancel_server_request(self, id: RequestId, reason: str) -> None:
         """Take back a server request: the server wants no answer any more."""
-        question = self._questions.take(id)
-        if question is not None:
+        open_request = self._server_requests.take(id)
+        if open_request is not None:
             self._events.append(ServerRequestCancelled(id, reason))
-            self._let_clocks_go_on(question.stopped, answered=False)
+            self._resume_timeouts(open_request.stopped, answered=False)
 
-    def _let_clocks_go_on(self, numbers: tuple[int, ...], *, answered: bool) -> None:
+    def _resume_timeouts(self, numbers: tuple[int, ...], *, answered: bool) -> None:
         for number in numbers:
             call = self._calls.get(number)
             if call is not None:
@@ -1183,7 +1185,7 @@ class Client:
 
     # Turns (SEP-1858)
 
-    def _on_turn_event(self, request: PendingRequest, event: SseEvent) -> None:
+    def _on_multi_turn_event(self, request: PendingRequest, event: SseEvent) -> None:
         """Answers are to be kept back, or to be sent."""
         if not self._agreed.has_turns or event.data:
             return
@@ -1196,7 +1198,7 @@ class Client:
             assert request.exchange is not None
             request.stream.parked(self._exchanges[request.exchange].reader.reconnection_time)
             self._timers.stop(Timer.STREAM_IDLE, request.number)
-            self._drain(request.exchange)
+            self._discard_response(request.exchange)
             request.exchange = None
             if request.turn is None:
                 request.turn = Turn(request.number, self.limits)
@@ -1219,11 +1221,11 @@ class Client:
 
     def _refuse_turn(self, request: PendingRequest, limit: LimitExceeded) -> None:
         text = f"The server has asked {limit.what}"
-        self._unreadable(request, RemoteProtocolError(text, reason="too_much_asked"))
+        self._response_unreadable(request, RemoteProtocolError(text, reason="too_much_asked"))
 
     def _drop_turn(self, request: PendingRequest, turn: Turn) -> None:
         """Want no answers of a turn any more."""
-        for id in turn.asked:
+        for id in turn.request_ids:
             self._turns.pop(id, None)
         request.turn = None
 
@@ -1240,7 +1242,7 @@ class Client:
             return
         if isinstance(message, Response | ErrorResponse) and message.id in self._turns:
             turn = self._turns.pop(message.id)
-            self._on_turn(self._calls[turn.number], turn.answer(message))
+            self._on_turn(self._calls[turn.number], turn.add_response(message))
         elif self._posts.is_full:
             self._on_post(Undelivered(message, self._posts.why_full))
         else:
@@ -1283,13 +1285,13 @@ class Client:
         match outcome:
             case Delivered():
                 if is_confirmation:
-                    self._step(self._opening.confirmed())
+                    self._on_opening(self._opening.confirmed())
                 else:
                     self._opening.reset_session_losses()
             case Undelivered(message, reason):
                 self._events.append(MessageUndelivered(message, reason))
                 if is_confirmation:
-                    self._step(self._opening.unconfirmed(reason, self._now))
+                    self._on_opening(self._opening.unconfirmed(reason, self._now))
             case PostDelayed(_, _, reason):
                 if is_confirmation:
                     self._opening.confirm_delayed(reason)
@@ -1365,15 +1367,15 @@ class Client:
         self._effects.append(effect)
         return number
 
-    def _drain(self, number: int) -> None:
+    def _discard_response(self, number: int) -> None:
         """Want nothing more of an exchange, whose connection may be of use again."""
         exchange = self._exchanges.get(number)
         if exchange is not None:
-            exchange.purpose, exchange.stream = _DRAINING, None
+            exchange.purpose, exchange.stream = _DISCARDING, None
             if exchange.reader.stop():
                 del self._exchanges[number]
             elif not exchange.reader.is_complete:
-                self._timers.set(Timer.DISCARD_RESPONSE, number, self._now + _DRAIN_TIMEOUT)
+                self._timers.set(Timer.DISCARD_RESPONSE, number, self._now + _DISCARD_TIMEOUT)
 
     def _abort(self, number: int) -> None:
         """Break off an exchange, if it is still under way."""
@@ -1384,7 +1386,7 @@ class Client:
             if not exchange.reader.is_complete:
                 self._effects.append(AbortExchange(exchange=number))
 
-    def _pump(self, number: int) -> None:
+    def _process_exchange(self, number: int) -> None:
         """Handle what an exchange has brought, one outcome at a time.
 
         Each may end exchanges, this one too: what is still to be pulled of it is not heard then.
@@ -1408,7 +1410,7 @@ class Client:
         # them; patterns by keyword cost nothing of that. It matters here and in _on_message.
         match exchange.purpose:
             case ForRequest(number=number):
-                self._on_response(self._request(number), exchange, outcome)
+                self._on_request_outcome(self._request(number), exchange, outcome)
             case ForPost(number=post_number):
                 self._on_post_response(self._posts.get(post_number), outcome)
             case ForStandaloneStream():
@@ -1417,8 +1419,8 @@ class Client:
                 self._on_event_stream(exchange, outcome)
             case ForDelete():
                 self._closed()  # 405: clients cannot end sessions there; 404: it is gone already
-            case Draining():
-                self._on_rest(outcome)
+            case Discarding():
+                self._on_discarded(outcome)
             case _ as impossible:
                 assert_never(impossible)
 
@@ -1446,7 +1448,7 @@ class Client:
                 pass
         return True
 
-    def _on_rest(self, outcome: ReaderOutcome) -> None:
+    def _on_discarded(self, outcome: ReaderOutcome) -> None:
         """Hear what came in one batch with an answer; nothing else of the response is wanted."""
         match outcome:
             case Request() | Notification() | Response() | ErrorResponse():
@@ -1456,7 +1458,7 @@ class Client:
             case _:
                 pass
 
-    def _on_response(
+    def _on_request_outcome(
         self, request: PendingRequest, exchange: Exchange, outcome: ReaderOutcome
     ) -> None:
         """Handle what comes on the response of a request, or on its stream."""
@@ -1465,25 +1467,25 @@ class Client:
             case Request() | Notification() | Response() | ErrorResponse():
                 self._on_message(outcome, request)
             case OtherEvent(event):
-                self._on_turn_event(request, event)
+                self._on_multi_turn_event(request, event)
             case Invalid(error, is_fatal=False):
                 if request.kind is not Kind.TOOLS:  # a detour that the application has not made
                     self._on_invalid(error)
             case Invalid(error):
                 request.exchange = None
-                self._unreadable(request, error)
+                self._response_unreadable(request, error)
             case Ended(reason):
                 request.exchange = None
                 if stream is not None:
                     retry = exchange.reader.reconnection_time
                     self._on_stream(request.number, stream.ended(reason, retry, self._now))
                 elif reason is not None:
-                    self._lost(request, Lost(reason))
+                    self._response_lost(request, Lost(reason))
             case Refused(refusal):
                 request.exchange = None
                 decided = None if stream is None else stream.refused(refusal, self._now)
                 if decided is None:
-                    self._refused(request, refusal)
+                    self._request_refused(request, refusal)
                 else:
                     self._on_stream(request.number, decided)
             case _ as impossible:
@@ -1550,16 +1552,16 @@ class Client:
     def _on_event_stream(self, exchange: Exchange, outcome: ReaderOutcome) -> None:
         """Handle what comes on the one stream of HTTP+SSE, which is the session."""
         if self._message_url is None:
-            self._locate(exchange, outcome)
+            self._read_endpoint(exchange, outcome)
             return
         match outcome:
             case Request() | Notification() | Response() | ErrorResponse():
-                self._opening.stream_spoke()
+                self._opening.stream_message_received()
                 self._on_message(outcome, None)
             case OtherEvent():
                 pass
             case Invalid(error, is_fatal=False):
-                self._opening.stream_spoke()
+                self._opening.stream_message_received()
                 self._on_invalid(error)
             case Invalid(error):
                 self._event_stream_lost(error.message)
@@ -1575,44 +1577,44 @@ class Client:
     def _event_stream_lost(self, reason: str) -> None:
         """Open a new stream and a new session: nothing of the stream can be resumed."""
         outcome = self._opening.stream_lost(reason, self._now)
-        self._begin_again(outcome, lambda call: call.lost(reason))
+        self._reopen_session(outcome, lambda call: call.lost(reason))
 
-    def _locate(self, exchange: Exchange, outcome: ReaderOutcome) -> None:
+    def _read_endpoint(self, exchange: Exchange, outcome: ReaderOutcome) -> None:
         """Find out from the first event of HTTP+SSE where messages go."""
         opening, now = self._opening, self._now
         match outcome:
             case OtherEvent(event):
                 if event.dispatched:
-                    self._located(event)
+                    self._on_endpoint(event)
             case (
                 Request() | Notification() | Response() | ErrorResponse() | Invalid(is_fatal=False)
             ):
                 what = "brought another event than endpoint first"
                 if not exchange.reader.is_stream:
                     what = "brought JSON instead of an event stream"
-                self._step(opening.stream_invalid(what, now))
+                self._on_opening(opening.stream_invalid(what, now))
             case Invalid(error):
                 what = f"failed: {error.message}"
-                self._step(opening.stream_invalid(what, now, was_read=False))
+                self._on_opening(opening.stream_invalid(what, now, was_read=False))
             case Ended(reason):
-                self._step(opening.stream_ended(reason, now))
+                self._on_opening(opening.stream_ended(reason, now))
             case Refused(refusal):
-                self._step(opening.stream_refused(refusal, now))
+                self._on_opening(opening.stream_refused(refusal, now))
             case _ as impossible:
                 assert_never(impossible)
 
-    def _located(self, event: SseEvent) -> None:
+    def _on_endpoint(self, event: SseEvent) -> None:
         from .legacy.endpoint import endpoint_from
 
         assert self._url is not None
         url = endpoint_from(event, self._url)
         if isinstance(url, str):
-            self._step(self._opening.stream_invalid(url, self._now))
+            self._on_opening(self._opening.stream_invalid(url, self._now))
             return
         self._message_url = url
-        outcome = self._opening.located(self._now)
+        outcome = self._opening.endpoint_received(self._now)
         assert isinstance(outcome, Initialize)
-        self._ask(outcome)
+        self._start_opening_step(outcome)
 
     # Streams
 
@@ -1630,7 +1632,7 @@ class Client:
                 if number == _STANDALONE:
                     self._give_up_standalone_stream(reason)
                 else:
-                    self._lost(self._request(number), outcome)
+                    self._response_lost(self._request(number), outcome)
             case _ as impossible:
                 assert_never(impossible)
 
@@ -1654,9 +1656,9 @@ class Client:
             self._standalone_exchange = exchange
         else:
             self._request(number).exchange = exchange
-        self._watch_silence(self._stream(number))
+        self._arm_stream_idle(self._stream(number))
 
-    def _watch_silence(self, stream: Stream) -> None:
+    def _arm_stream_idle(self, stream: Stream) -> None:
         """Start the time in which something has to come on a stream that can be resumed."""
         if stream.can_resume:
             limit = self._options.limits.stream_idle_timeout
@@ -1664,7 +1666,7 @@ class Client:
         else:  # only the timeouts of the call count
             self._timers.stop(Timer.STREAM_IDLE, stream.number)
 
-    def _silence_due(self, number: int, *, is_reading: bool) -> None:
+    def _stream_idle_due(self, number: int, *, is_reading: bool) -> None:
         """Abort a connection that was silent for too long, and connect again."""
         stream = self._stream(number)
         exchange = (
@@ -1672,7 +1674,7 @@ class Client:
         )
         assert exchange is not None
         if not is_reading or self._has_enough_events():  # what has come may not have been read
-            self._watch_silence(stream)
+            self._arm_stream_idle(stream)
             return
         limit = self.limits.stream_idle_timeout
         reason = f"the connection was silent for {limit:g} s (stream_idle_timeout)"
@@ -1695,7 +1697,7 @@ class Client:
         call = owner if owner is not None and owner.kind is Kind.CALL else None
         match message:
             case Response() | ErrorResponse():
-                self._on_answer(message, owner)
+                self._on_server_response(message, owner)
             case Request():
                 self._on_server_request(message, call)
             case Notification(method="notifications/progress", params=params):
@@ -1710,18 +1712,20 @@ class Client:
             case _ as impossible:
                 assert_never(impossible)
 
-    def _on_answer(self, message: Response | ErrorResponse, owner: PendingRequest | None) -> None:
+    def _on_server_response(
+        self, message: Response | ErrorResponse, owner: PendingRequest | None
+    ) -> None:
         request = self._by_id.get(message.id)
         if request is None and isinstance(message, ErrorResponse):
-            request = self._meant_by(message, owner)
+            request = self._request_for_error(message, owner)
         if request is not None:
-            self._answered(request, message)
+            self._handle_response(request, message)
         elif type(message.id) is not int or message.id > self._last_id:
             self._report_violation(
                 f"an answer to {message.id!r}, which is no request of ours", "unknown_id"
             )
 
-    def _meant_by(
+    def _request_for_error(
         self, error: ErrorResponse, owner: PendingRequest | None
     ) -> PendingRequest | None:
         """Return the request that an error without an id of ours can only mean.
@@ -1739,7 +1743,7 @@ class Client:
         is_answer = error.request_id is not None and not error.is_request
         request = self._by_id.get(error.request_id) if is_answer else None
         if request is not None:
-            self._unreadable(request, error)
+            self._response_unreadable(request, error)
         else:
             self._events.append(ProtocolViolation(error))
 
@@ -1775,7 +1779,9 @@ class Client:
             return
         call = self._by_id.get(id)
         if self._agreed.revision.server_requests:
-            self._withdrawn(id, reason if isinstance(reason, str) else "withdrawn by the server")
+            self._cancel_server_request(
+                id, reason if isinstance(reason, str) else "withdrawn by the server"
+            )
         elif call is not None and call.method == LISTEN:
             why = f"the server has ended the subscription: {reason or 'no reason given'}"
             self._fail_call(call, call.lost(why))
@@ -1792,7 +1798,7 @@ class Client:
         if self._process.state is ProcessState.RUNNING:
             self._effects.append(WriteStdin(encode_line(message)))
 
-    def _pump_lines(self, process: ChildProcess) -> None:
+    def _process_lines(self, process: ChildProcess) -> None:
         """Handle the lines that have arrived, as long as the application keeps up."""
         while not self._opening.is_closed:
             if self._has_enough_events():
@@ -1853,10 +1859,10 @@ class Client:
                 assert_never(impossible)
 
     def _restart_process(self, process: ChildProcess) -> None:
-        self._leave_session()
+        self._discard_session()
         self._effects.append(process.start())
         self._lines = LineChannel(self.limits)
-        self._step(self._opening.process_restarted(self._now))
+        self._on_opening(self._opening.process_restarted(self._now))
 
     # The queue of events
 

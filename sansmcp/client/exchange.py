@@ -44,12 +44,12 @@ class ForDelete:
 
 
 @attrs.define(eq=False)
-class Draining:
+class Discarding:
     """Nothing more is wanted of it, but its connection may be of use again."""
 
 
 Purpose: TypeAlias = (
-    ForRequest | ForPost | ForStandaloneStream | ForEventStream | ForDelete | Draining
+    ForRequest | ForPost | ForStandaloneStream | ForEventStream | ForDelete | Discarding
 )
 
 

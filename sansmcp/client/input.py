@@ -50,7 +50,7 @@ class _Round:
     params: dict[str, Any]
     """What goes back to the server beside the answers."""
     keys: dict[RequestId, str] = attrs.field(factory=dict[RequestId, str])
-    answers: dict[str, Any] = attrs.field(factory=dict[str, Any])
+    responses: dict[str, Any] = attrs.field(factory=dict[str, Any])
 
 
 @attrs.frozen(eq=False)
@@ -80,7 +80,7 @@ class ServerRequests:
     _is_over_limit: bool = attrs.field(default=False, init=False)
     """True from a request for which there was no room to the next for which there is."""
 
-    def asked(
+    def on_request(
         self,
         request: Request,
         owner: int | None,
@@ -133,7 +133,7 @@ class ServerRequests:
         method: str,
         request_id: RequestId | None,
         members: dict[str, Any],
-        questions_left: int,
+        requests_left: int,
     ) -> RoundStarted | RoundDone | RoundFailed:
         """Conclude what to do about a result that asks for input.
 
@@ -142,7 +142,7 @@ class ServerRequests:
             method: of the call.
             request_id: the id of its request.
             members: the result.
-            questions_left: how many server requests may still stop the clocks of the call.
+            requests_left: how many server requests may still stop the clocks of the call.
         """
 
         def failed(what: str) -> RoundFailed:
@@ -150,19 +150,22 @@ class ServerRequests:
             return RoundFailed(number, InvalidResponse(text, method=method))
 
         state = members.get("requestState")
-        questions = json.as_object(members.get("inputRequests", {}))
-        if questions is None or not isinstance(state, str | None):
+        input_requests = json.as_object(members.get("inputRequests", {}))
+        if input_requests is None or not isinstance(state, str | None):
             return failed("an input_required result that cannot be read")
-        if state is None and not questions:
+        if state is None and not input_requests:
             return failed("an input_required result that requires nothing")
-        count = len(questions)
-        if count > questions_left or not self._has_room(count):
+        count = len(input_requests)
+        if count > requests_left or not self._has_room(count):
             return failed(f"{count} questions, which are too many")
         round = _Round(number, method, {} if state is None else {"requestState": state})
         requests: list[Request] = []
-        for key, value in questions.items():
-            question = json.as_object(value) or {}
-            asked, params = question.get("method"), json.as_object(question.get("params", {}))
+        for key, value in input_requests.items():
+            fields = json.as_object(value) or {}
+            asked, params = (
+                fields.get("method"),
+                json.as_object(fields.get("params", {})),
+            )
             if not isinstance(asked, str) or params is None or not self._is_declared(asked):
                 what = repr(asked)[:50]
                 return failed(f"a question that this client has not declared to answer: {what}")
@@ -179,33 +182,33 @@ class ServerRequests:
         """Forget a server request that is answered or withdrawn; None if it is not open."""
         return self._open.pop(id, None) if id is not None else None
 
-    def answered(
-        self, question: OpenRequest, message: Response | ErrorResponse
+    def on_response(
+        self, open_request: OpenRequest, message: Response | ErrorResponse
     ) -> RoundDone | RoundFailed | ResponseBuffered | Reply:
         """Conclude what follows the application's answer to a request that was taken.
 
         An error ends the call of a round: it cannot be carried.
         """
-        round = question.round
+        round = open_request.round
         if round is None:
             return Reply(message)
         if isinstance(message, ErrorResponse):
             error = JsonRpcError(message.code, message.message, message.data, method=round.method)
             return RoundFailed(round.number, error)
-        round.answers[round.keys[message.id]] = message.result
-        if len(round.answers) < len(round.keys):
+        round.responses[round.keys[message.id]] = message.result
+        if len(round.responses) < len(round.keys):
             return ResponseBuffered()
-        return RoundDone(round.number, {"inputResponses": round.answers, **round.params})
+        return RoundDone(round.number, {"inputResponses": round.responses, **round.params})
 
     def end_call(self, number: int) -> tuple[RequestId, ...]:
         """Forget a call; returns the ids of the server requests that belonged to it alone."""
         withdrawn: list[RequestId] = []
-        for id, question in tuple(self._open.items()):
-            if number in question.owners:
-                owners = tuple(owner for owner in question.owners if owner != number)
-                stopped = tuple(owner for owner in question.stopped if owner != number)
+        for id, open_request in tuple(self._open.items()):
+            if number in open_request.owners:
+                owners = tuple(owner for owner in open_request.owners if owner != number)
+                stopped = tuple(owner for owner in open_request.stopped if owner != number)
                 if owners:
-                    self._open[id] = attrs.evolve(question, owners=owners, stopped=stopped)
+                    self._open[id] = attrs.evolve(open_request, owners=owners, stopped=stopped)
                 else:
                     del self._open[id]
                     withdrawn.append(id)

@@ -252,7 +252,7 @@ class Opening:
         """Record the id of the request that was made for a Probe or Initialize."""
         self._request_id = request_id
 
-    def located(self, now: float) -> OpeningOutcome:
+    def endpoint_received(self, now: float) -> OpeningOutcome:
         """Go on: the event stream of HTTP+SSE has named where messages go."""
         return self._begin(now)
 
@@ -270,7 +270,7 @@ class Opening:
                 self._probing = _Probing.UNANSWERED
                 self._ends += self._options.capped_probe_timeout
                 limit = f"{self._options.capped_probe_timeout:g} s"
-                return self._is_old(f"{DISCOVER} got no answer within {limit}", now)
+                return self._require_handshake(f"{DISCOVER} got no answer within {limit}", now)
             case OpeningState.AWAITING_ENDPOINT:
                 seconds = self._options.connect_timeout
                 text = f"{self._stream} brought no endpoint event within {seconds:g} s"
@@ -293,7 +293,7 @@ class Opening:
                 if versions
                 else f"the answer to {DISCOVER} names no version"
             )
-            return self._go_on(found, said, now)
+            return self._after_discovery(found, said, now)
         version, result = str(found.version), json.as_object(answer) or {}
         self._agreed = Agreed(REVISIONS[version])
         meta = json.as_object(result.get("_meta")) or {}
@@ -302,7 +302,9 @@ class Opening:
 
     def discovery_unreadable(self, error: RemoteProtocolError, now: float) -> OpeningOutcome:
         """Conclude what follows an answer that cannot be read: it comes from an old server."""
-        return self._is_old(f"the answer to {DISCOVER} breaks the protocol: {error.message}", now)
+        return self._require_handshake(
+            f"the answer to {DISCOVER} breaks the protocol: {error.message}", now
+        )
 
     def discovery_lost(self, lost: Lost, now: float) -> OpeningOutcome:
         """Conclude what follows a response that ended without the answer.
@@ -310,7 +312,7 @@ class Opening:
         A server out of reach says nothing about itself; one that does not answer is old.
         """
         if lost.was_complete:
-            return self._is_old(f"{DISCOVER} was not answered", now)
+            return self._require_handshake(f"{DISCOVER} was not answered", now)
         text = f"{DISCOVER} was not answered by {self.server}: {lost.reason}"
         return self._unreachable(self._error(Disconnected, DISCOVER, text), now, wait=0.0)
 
@@ -329,7 +331,7 @@ class Opening:
         if wait or (decides_nothing and not self._options.handshake_versions):
             return self._unreachable(refusal.as_error(DISCOVER, self._request_id), now, wait=wait)
         self._is_era_certain = not decides_nothing
-        return self._is_old(refusal.message, now)
+        return self._require_handshake(refusal.message, now)
 
     # What it answers to initialize, and to notifications/initialized
 
@@ -372,7 +374,7 @@ class Opening:
         return self._unreachable(
             refusal.as_error(INITIALIZE, self._request_id),
             now,
-            is_other=is_other_transport(refusal.status),
+            try_next=is_other_transport(refusal.status),
             wait=refusal.retry_after if refusal.status in OUT_OF_REACH else None,
         )
 
@@ -404,8 +406,14 @@ class Opening:
         """Conclude what follows the end of a stream that has not named an endpoint."""
         self._streams_lost += 1
         error = self._stream_error(Disconnected, f"failed: {reason or 'the server closed it'}")
-        is_away = reason is not None
-        return self._stream_failed(error, now, is_other=not is_away, may_pass=True, is_away=is_away)
+        is_unreachable = reason is not None
+        return self._stream_failed(
+            error,
+            now,
+            try_next=not is_unreachable,
+            is_retryable=True,
+            is_unreachable=is_unreachable,
+        )
 
     def stream_refused(self, refusal: Refusal, now: float) -> OpeningOutcome:
         """Conclude what follows a refusal of the stream."""
@@ -414,9 +422,9 @@ class Opening:
         return self._stream_failed(
             refusal.as_error(_STREAM, None),
             now,
-            is_other=refusal.status not in UNDECIDED and refusal.status < 500,
-            may_pass=refusal.is_retryable,
-            is_away=refusal.status in OUT_OF_REACH,
+            try_next=refusal.status not in UNDECIDED and refusal.status < 500,
+            is_retryable=refusal.is_retryable,
+            is_unreachable=refusal.status in OUT_OF_REACH,
         )
 
     def stream_lost(self, reason: str, now: float) -> OpeningOutcome:
@@ -431,7 +439,7 @@ class Opening:
             return self._stream_failed(self._stream_error(Disconnected, why), now)
         return self._connect(now)
 
-    def stream_spoke(self) -> None:
+    def stream_message_received(self) -> None:
         """Record a message on the stream."""
         if self.is_ready:
             self._streams_lost = 0
@@ -571,10 +579,10 @@ class Opening:
         )
         return Ready(self._agreed, event)
 
-    def _is_old(self, said: str, now: float) -> OpeningOutcome:
-        return self._go_on(DiscoveryResult(Discovered.HANDSHAKE), said, now)
+    def _require_handshake(self, said: str, now: float) -> OpeningOutcome:
+        return self._after_discovery(DiscoveryResult(Discovered.HANDSHAKE), said, now)
 
-    def _go_on(self, found: DiscoveryResult, said: str, now: float) -> OpeningOutcome:
+    def _after_discovery(self, found: DiscoveryResult, said: str, now: float) -> OpeningOutcome:
         """Go on. ``said``: what the server has said, for a client that cannot."""
         if found.discovered is Discovered.RETRY:
             return self._probe_again(str(found.version), now)
@@ -596,7 +604,7 @@ class Opening:
         if found.discovered is Discovered.RETRY and self._has_probed_again:
             found = DiscoveryResult(Discovered.FAIL)
         if found.discovered is not Discovered.FAIL:
-            return self._go_on(found, f"{error.message} (code {error.code})", now)
+            return self._after_discovery(found, f"{error.message} (code {error.code})", now)
         if found.is_disjoint:
             failure = no_common_version(error, self._options.versions, DISCOVER)
             return self._unreachable(failure, now)
@@ -643,34 +651,38 @@ class Opening:
         error: CallError,
         now: float,
         *,
-        is_other: bool = True,
-        may_pass: bool = False,
-        is_away: bool = False,
+        try_next: bool = True,
+        is_retryable: bool = False,
+        is_unreachable: bool = False,
     ) -> OpeningOutcome:
         """Conclude what follows an event stream that is none.
 
         Args:
             error: why.
             now: seconds on the machine's clock.
-            is_other: the server may speak another transport.
-            may_pass: it may do so while a stream that was lost is replaced.
-            is_away: the server cannot be reached, so even the first stream is asked for again.
+            try_next: the server may speak another transport.
+            is_retryable: it may do so while a stream that was lost is replaced.
+            is_unreachable: the server cannot be reached, so the first stream is retried, too.
         """
         is_new = self._streams_lost <= 1
-        if may_pass and not is_new and self._streams_lost <= self._options.reconnect.max_attempts:
+        if (
+            is_retryable
+            and not is_new
+            and self._streams_lost <= self._options.reconnect.max_attempts
+        ):
             return self._connect(now)
         wait, self._stream_wait = self._stream_wait, 0.0
         if is_new:
             self._streams_lost = 0
-        wait_at_least = wait if is_new and is_away else None
-        return self._unreachable(error, now, is_other=is_other, wait=wait_at_least)
+        wait_at_least = wait if is_new and is_unreachable else None
+        return self._unreachable(error, now, try_next=try_next, wait=wait_at_least)
 
     def _unreachable(
         self,
         error: CallError,
         now: float,
         *,
-        is_other: bool = False,
+        try_next: bool = False,
         wait: float | None = None,
     ) -> OpeningOutcome:
         """Conclude what follows a transport that does not work.
@@ -678,7 +690,7 @@ class Opening:
         Args:
             error: how it failed.
             now: seconds on the machine's clock.
-            is_other: the server may speak another transport.
+            try_next: the server may speak another transport.
             wait: seconds to wait at least before the same is tried again; None if that would be of
                 no use.
         """
@@ -687,12 +699,12 @@ class Opening:
         if self._failures:
             error.note_attempts([failure for failure in self._failures if failure is not error])
         self._attempts.append((self.transport, error))
-        is_verdict_wrong = is_other or isinstance(error, JsonRpcError | NegotiationFailed)
-        if is_verdict_wrong:
+        is_record_wrong = try_next or isinstance(error, JsonRpcError | NegotiationFailed)
+        if is_record_wrong:
             self._options.known_servers.forget(self._target)
-        if is_verdict_wrong and self._probing is _Probing.SKIPPED:
+        if is_record_wrong and self._probing is _Probing.SKIPPED:
             return self._begin(now)
-        if is_other and self._untried:
+        if try_next and self._untried:
             self.transport = self._untried.pop(0)
             return self._connect(now)
         if len(self._attempts) == 1:

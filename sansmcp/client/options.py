@@ -195,7 +195,7 @@ def _reconnect(given: ReconnectPolicy | None) -> ReconnectPolicy:
     return ReconnectPolicy() if given is None else given
 
 
-def _verdicts(given: KnownServers | None) -> KnownServers:
+def _known_servers(given: KnownServers | None) -> KnownServers:
     return KnownServers() if given is None else given
 
 
@@ -276,7 +276,7 @@ class ClientOptions:
         default=None, converter=_reconnect, validator=instance_of_type(ReconnectPolicy)
     )
     known_servers: KnownServers = attrs.field(
-        default=None, converter=_verdicts, validator=instance_of_type(KnownServers)
+        default=None, converter=_known_servers, validator=instance_of_type(KnownServers)
     )
     limits: Limits = attrs.field(
         default=None, converter=_limits, validator=instance_of_type(Limits)

@@ -108,7 +108,7 @@ NextAttempt: TypeAlias = Resume | Restart | Continue
 class Finished:
     """The call has its result or its error."""
 
-    answer: Any
+    result: Any
     """A CallError is an error, anything else the result."""
 
 

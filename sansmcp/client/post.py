@@ -50,7 +50,7 @@ class PendingPost:
         policy: ReconnectPolicy,
         jitter: Callable[[], float],
         *,
-        may_pass: bool,
+        is_retryable: bool,
         wait: float = 0.0,
     ) -> PostOutcome:
         """Conclude what follows an attempt that failed.
@@ -59,12 +59,12 @@ class PendingPost:
             reason: why.
             policy: how often to try, and when.
             jitter: gives a random number from 0 to 1.
-            may_pass: False if another attempt would fail the same way.
+            is_retryable: False if another attempt would fail the same way.
             wait: seconds to wait at least.
         """
         self._attempts += 1
         is_once = isinstance(self.message, Notification) and self.message is not INITIALIZED
-        if is_once or not may_pass or self._attempts > policy.max_attempts:
+        if is_once or not is_retryable or self._attempts > policy.max_attempts:
             return Undelivered(self.message, reason)
         delay = policy.delay(self._attempts, wait, jitter())
         return PostDelayed(self.message, delay, reason)
@@ -117,15 +117,15 @@ class Posts:
     def ended(self, post: PendingPost, reason: str | None, now: float) -> PostOutcome:
         """Conclude what follows the end of a response; ``reason``: why it broke off."""
         if reason is not None:
-            return self._failed(post, reason, now, may_pass=True)
+            return self._failed(post, reason, now, is_retryable=True)
         self._leave(post)
         del self._all[post.number]
         return Delivered(post.message)
 
     def refused(self, post: PendingPost, refusal: Refusal, now: float) -> PostOutcome:
         """Conclude what follows a refusal."""
-        may_pass, wait = refusal.is_retryable, refusal.retry_after
-        return self._failed(post, refusal.message, now, may_pass=may_pass, wait=wait)
+        is_retryable, wait = refusal.is_retryable, refusal.retry_after
+        return self._failed(post, refusal.message, now, is_retryable=is_retryable, wait=wait)
 
     def due(self, number: int, now: float) -> PostOutcome | None:
         """Conclude what follows a deadline: None if the message is queued for another attempt."""
@@ -134,7 +134,7 @@ class Posts:
             self._queue(post, now)
             return None
         reason = f"no response within {self._limits.post_timeout:g} s (post_timeout)"
-        return self._failed(post, reason, now, may_pass=True)
+        return self._failed(post, reason, now, is_retryable=True)
 
     def clear(self) -> tuple[int, ...]:
         """Forget all messages, and return their numbers."""
@@ -157,10 +157,12 @@ class Posts:
         post.exchange = None
 
     def _failed(
-        self, post: PendingPost, reason: str, now: float, *, may_pass: bool, wait: float = 0.0
+        self, post: PendingPost, reason: str, now: float, *, is_retryable: bool, wait: float = 0.0
     ) -> PostOutcome:
         self._leave(post)
-        outcome = post.failed(reason, self._policy, self._jitter, may_pass=may_pass, wait=wait)
+        outcome = post.failed(
+            reason, self._policy, self._jitter, is_retryable=is_retryable, wait=wait
+        )
         if isinstance(outcome, PostDelayed):
             post.is_delayed, post.deadline = True, now + outcome.delay
         else:

@@ -81,47 +81,47 @@ class CallTimeouts:
     _resets: bool
     """True if progress starts the timeout again."""
     started: float
-    questions: int = attrs.field(default=0, init=False)
+    open_requests: int = attrs.field(default=0, init=False)
     """Server requests that are open and stop the clock."""
     _stopped: float = attrs.field(default=0.0, init=False)
-    _silence_ends: float = attrs.field(init=False)
+    _timeout_ends: float = attrs.field(init=False)
     _total_ends: float = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._silence_ends = self.started + self.timeout
+        self._timeout_ends = self.started + self.timeout
         self._total_ends = self.started + self.total
 
     @property
     def deadline(self) -> float:
         """When there has to be an answer; infinite while the clock stands still."""
-        return math.inf if self.questions else min(self._silence_ends, self._total_ends)
+        return math.inf if self.open_requests else min(self._timeout_ends, self._total_ends)
 
     def progressed(self, now: float) -> None:
         """Start the timeout again."""
-        if self._resets and not self.questions:
-            self._silence_ends = now + self.timeout
+        if self._resets and not self.open_requests:
+            self._timeout_ends = now + self.timeout
 
     def pause(self, now: float) -> None:
         """Stand still for one more server request."""
-        if not self.questions:
+        if not self.open_requests:
             self._stopped = now
-        self.questions += 1
+        self.open_requests += 1
 
     def resume(self, now: float, *, answered: bool) -> None:
         """Go on, unless another server request is open.
 
         The timeout starts again if the request was ``answered``, and not declined or withdrawn.
         """
-        self.questions -= 1
+        self.open_requests -= 1
         if answered:
-            self._silence_ends = self._stopped + self.timeout
-        if not self.questions:
+            self._timeout_ends = self._stopped + self.timeout
+        if not self.open_requests:
             self._end_pause(now)
 
-    def forget_questions(self, now: float) -> None:
+    def discard_server_requests(self, now: float) -> None:
         """Go on: the session in which all server requests were made is gone."""
-        if self.questions:
-            self.questions = 0
+        if self.open_requests:
+            self.open_requests = 0
             self._end_pause(now)
 
     def limit(self, now: float) -> str:
@@ -133,7 +133,7 @@ class CallTimeouts:
     def _end_pause(self, now: float) -> None:
         stood = now - self._stopped
         self._total_ends += stood
-        self._silence_ends += stood
+        self._timeout_ends += stood
 
 
 @attrs.define(eq=False, repr=False)
@@ -163,7 +163,7 @@ class PendingRequest:
     """The answers that are kept back (SEP-1858)."""
     child: int | None = attrs.field(default=None, init=False)
     """The request that looks up the headers of its tool."""
-    asked: int = attrs.field(default=0, init=False)
+    server_requests: int = attrs.field(default=0, init=False)
     """Server requests that have stopped its clock so far."""
     round_params: Params | None = attrs.field(default=None, init=False)
     """Parameters that answer the server's requests for input."""
@@ -172,7 +172,7 @@ class PendingRequest:
     """The state of the cache when the request was made."""
     pages: int = attrs.field(default=0, init=False)
     """Of a list of tools that have come."""
-    _has_asked_tools: bool = attrs.field(default=False, init=False)
+    _has_refetched_tools: bool = attrs.field(default=False, init=False)
     _has_renegotiated: bool = attrs.field(default=False, init=False)
 
     @property
@@ -207,7 +207,7 @@ class PendingRequest:
         is_harmless = self.idempotent and "cursor" not in (self.params or {})
         return is_harmless or self.id is None
 
-    def answered(
+    def on_response(
         self,
         message: Response | ErrorResponse,
         http_status: int | None,
@@ -227,8 +227,8 @@ class PendingRequest:
             return self._result(message.result, has_type=agreed.revision.result_type)
         is_mirrored = agreed.revision.mirrored_headers and is_http
         is_mismatch = is_mirrored and message.code == HEADER_MISMATCH
-        if is_mismatch and self.method == "tools/call" and not self._has_asked_tools:
-            self._has_asked_tools = True
+        if is_mismatch and self.method == "tools/call" and not self._has_refetched_tools:
+            self._has_refetched_tools = True
             return NeedsTools()
         if agreed.is_modern and self.may_renegotiate(message):
             self._has_renegotiated = True

@@ -97,7 +97,7 @@ class Stream:
             retry_ms: the reconnection time that the response has named last; None if none.
             now: seconds on the machine's clock.
         """
-        self._note(retry_ms)
+        self._record_progress(retry_ms)
         why = reason or "the server closed the stream before the answer"
         is_poll = reason is None and self.state is StreamState.READING
         if is_poll and self.can_resume and not self._body:
@@ -108,7 +108,7 @@ class Stream:
 
     def silent(self, reason: str, retry_ms: int | None, now: float) -> StreamOutcome:
         """Conclude what follows a connection that was silent for too long, and was aborted."""
-        self._note(retry_ms)
+        self._record_progress(retry_ms)
         if self.state is StreamState.OPENING:
             return self._fail(reason, now)
         return self._wait(0.0, 0, reason)
@@ -118,7 +118,7 @@ class Stream:
 
         What may pass is tried again, but never a request that may have been executed.
         """
-        self._note(None)
+        self._record_progress(None)
         if self.cursor is None:
             is_retry = self._attempts > 0 and refusal.error is None and refusal.is_retryable
             may_retry = is_retry and self.can_restart and self._attempts < self._policy.max_attempts
@@ -150,7 +150,7 @@ class Stream:
 
     def parked(self, retry_ms: int | None) -> None:
         """Record that the server has ended the connection until it has the answers of a turn."""
-        self._note(retry_ms)
+        self._record_progress(retry_ms)
         self._advance(StreamEvent.PARKED)
 
     def continued(self, body: bytes) -> NextAttempt:
@@ -186,7 +186,7 @@ class Stream:
         self._advance(StreamEvent.CLOSE)
         return Lost(reason, was_complete)
 
-    def _note(self, retry_ms: int | None) -> None:
+    def _record_progress(self, retry_ms: int | None) -> None:
         """Take into account what the connection has brought."""
         if self.cursor is not None and self.cursor.has_progress:
             self.cursor.has_progress = False

@@ -43,7 +43,7 @@ class ConnectionPool:
         self._client = client
         self._limits = client.limits
         self._idle: deque[tuple[ClientConnection, float]] = deque()
-        self.carrying: dict[int, ClientConnection] = {}
+        self.in_use: dict[int, ClientConnection] = {}
         """The connections in use, by exchange number."""
 
     def begin(self, effect: OpenExchange, *, now: float) -> tuple[ClientConnection, bytes]:
@@ -60,7 +60,7 @@ class ConnectionPool:
         Call ``release(effect.exchange)`` when the exchange has ended, however it ended.
         """
         connection = self._take(now) or ClientConnection(self._client)
-        self.carrying[effect.exchange] = connection
+        self.in_use[effect.exchange] = connection
         try:
             return connection, connection.begin(effect)
         except BaseException:
@@ -77,7 +77,7 @@ class ConnectionPool:
             exchange: the number of the exchange, from the OpenExchange effect.
             now: the current time in seconds, on the machine's clock.
         """
-        connection = self.carrying.pop(exchange, None)
+        connection = self.in_use.pop(exchange, None)
         if connection is None or connection.driver is None:
             return
         if not connection.is_reusable:
@@ -89,8 +89,8 @@ class ConnectionPool:
 
     def close(self) -> None:
         """Close the streams of all connections, in use or idle."""
-        connections = [*self.carrying.values(), *(connection for connection, _ in self._idle)]
-        self.carrying.clear()
+        connections = [*self.in_use.values(), *(connection for connection, _ in self._idle)]
+        self.in_use.clear()
         self._idle.clear()
         for connection in connections:
             if connection.driver is not None:

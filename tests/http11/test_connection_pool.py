@@ -46,7 +46,7 @@ class PoolHarness:
         effect = OpenExchange(exchange=self._count, url=url, head=head, body=b"{}")
         connection, request = self.pool.begin(effect, now=self.now)
         assert request.startswith(b"POST /mcp HTTP/1.1\r\n")
-        assert self.pool.carrying[self._count] is connection
+        assert self.pool.in_use[self._count] is connection
         if connection.driver is None:
             connection.driver = Stream()
         return self._count, connection
@@ -57,7 +57,7 @@ class PoolHarness:
 
     def release(self, exchange: int) -> None:
         self.pool.release(exchange, now=self.now)
-        assert exchange not in self.pool.carrying
+        assert exchange not in self.pool.in_use
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_a_request_that_cannot_be_made_leaves_nothing_behind() -> None:
     effect = OpenExchange(exchange=1, url="http://localhost/mcp", head=head, body=b"")
     with pytest.raises(LocalProtocolError, match="Not usable in a head"):
         pool.begin(effect, now=0)
-    assert pool.carrying == {}
+    assert pool.in_use == {}
 
 
 def test_closing_closes_all(idle: tuple[PoolHarness, ClientConnection]) -> None:

@@ -280,7 +280,7 @@ class Customer(Host):
     @property
     def carries(self) -> int:
         """How many exchanges are under way."""
-        return len(self._pool.carrying)
+        return len(self._pool.in_use)
 
     @property
     def is_late(self) -> bool:
@@ -650,7 +650,7 @@ class Customer(Host):
             case AbortExchange(exchange=exchange):
                 if exchange not in self._opened:
                     self.world.fail("effects", f"{self.name} aborts {exchange} before it opens it")
-                connection = self._pool.carrying.get(exchange)
+                connection = self._pool.in_use.get(exchange)
                 self._pool.release(exchange, now=self.now)
                 if connection is not None and connection.driver is not None:
                     connection.driver.exchange = None

@@ -142,7 +142,7 @@ def of_client(client: Client) -> Iterator[str]:
         ("calls", client._calls),  # noqa: SLF001
         ("requests of its own", client._own),  # noqa: SLF001
         ("ids", client._by_id),  # noqa: SLF001
-        ("open questions", client._questions._open),  # noqa: SLF001
+        ("open server requests", client._server_requests._open),  # noqa: SLF001
         ("turns", client._turns),  # noqa: SLF001
         ("posts", client._posts._all),  # noqa: SLF001
     ):

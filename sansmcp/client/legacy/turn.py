@@ -28,26 +28,26 @@ class Turn:
     number: int
     """Of the call."""
     _limits: Limits
-    asked: set[RequestId] = attrs.field(factory=set[RequestId], init=False)
-    _answers: list[bytes] = attrs.field(factory=list[bytes], init=False)
+    request_ids: set[RequestId] = attrs.field(factory=set[RequestId], init=False)
+    _responses: list[bytes] = attrs.field(factory=list[bytes], init=False)
     _size: int = attrs.field(default=0, init=False)
     _is_closed: bool = attrs.field(default=False, init=False)
 
-    def ask(self, id: RequestId) -> LimitExceeded | bool:
+    def add_request(self, id: RequestId) -> LimitExceeded | bool:
         """Add a server request to the turn; False if it is in it already."""
-        if id in self.asked:
+        if id in self.request_ids:
             return False
-        if len(self.asked) == self._limits.max_batch_messages:
+        if len(self.request_ids) == self._limits.max_batch_messages:
             return LimitExceeded(f"more than {self._limits.max_batch_messages} questions at once")
-        self.asked.add(id)
+        self.request_ids.add(id)
         return True
 
-    def answer(
+    def add_response(
         self, message: Response | ErrorResponse
     ) -> TurnDone | ResponseBuffered | LimitExceeded:
         """Keep the answer to one of them."""
         data = jsonrpc.encode(message)
-        self._answers.append(data)
+        self._responses.append(data)
         self._size += len(data) + 1
         if self._size >= self._limits.max_message_bytes:
             return LimitExceeded(f"questions with answers of {self._size} bytes")
@@ -59,6 +59,6 @@ class Turn:
         return self._check()
 
     def _check(self) -> TurnDone | ResponseBuffered:
-        if self._is_closed and len(self._answers) == len(self.asked):
-            return TurnDone(self.number, jsonrpc.encode_batch(self._answers))
+        if self._is_closed and len(self._responses) == len(self.request_ids):
+            return TurnDone(self.number, jsonrpc.encode_batch(self._responses))
         return ResponseBuffered()
