@@ -56,11 +56,11 @@ def fate(method: str, version: str, transport: str, *, resumable: bool) -> tuple
     )
     match end:
         case CallCompleted():
-            outcome = "resumed" if times == 1 else "made again"
+            outcome = "resumed" if times == 1 else "repeated"
         case CallFailed(error=error):
             outcome = f"`{type(error).__name__}`"
     is_cancelled = any(isinstance(event, CallCancelled) for event in pair.server_events)
-    return outcome, "cancelled" if is_cancelled else "goes on"
+    return outcome, "cancelled" if is_cancelled else "continues"
 
 
 def is_end(event: ClientEvent) -> TypeGuard[CallCompleted | CallFailed]:
