@@ -1,20 +1,20 @@
-"""Bytes to values and back, without time and without any knowledge of conversations.
+"""Decode bytes to values and encode values to bytes. No codec knows the time or the session.
 
-Every decoder is fed any chunks of its input and gives the same values, and the same error at the
-same place, for every way of cutting; every decoder is linear in its input. They raise
+A decoder of a stream gives the same values, and the same error at the same place, however its input
+is cut into chunks. All decoders take linear time. For invalid input they raise
 :class:`~sansmcp.errors.RemoteProtocolError`.
 
 ========================  ==========================================================================
-``delimited_buffer``      bytes in, whole lines out: the base of the two decoders of lines
-``json``                  JSON documents, strictly
+``delimited_buffer``      splits bytes at end marks; ``sse`` and ``ndjson`` use it
+``json``                  strict JSON documents
 ``jsonrpc``               the four kinds of message, and batches
-``envelope``              the outside of a message, without a look at what it carries
-``members``               its fast way, by msgspec
-``sse``                   server-sent events, by the WHATWG standard
+``envelope``              messages whose payload stays JSON text
+``members``               the fast path of ``envelope``, with msgspec
+``sse``                   server-sent events (WHATWG)
 ``ndjson``                one message per line, for stdio
-``event_id``              the cursor that an SSE event id is
+``event_id``              the ids of events: a stream and a position in it
 ``headers``               HTTP header lists, ``Accept``, media types
 ``mirrored``              headers that repeat parts of a body
-``http11_framing``        HTTP/1.1 on the way out
+``http11_framing``        HTTP/1.1 heads and chunks, encoding only
 ========================  ==========================================================================
 """

@@ -1,8 +1,8 @@
-"""Bytes in, whole pieces out, in linear time.
+"""Split bytes at end marks, in linear time.
 
-Two things make a splitter slow: searching again what was searched before (quadratic when a long
-piece arrives in small chunks), and the loop of Python around each piece. So the buffer remembers
-how far it has searched, and gives whole *runs* of pieces to those who split them in C.
+If a long piece arrives in small chunks, searching the same bytes again would take quadratic time,
+so the buffer stores how far it has searched. A Python loop for each piece would also be slow, so
+the buffer returns *runs* of whole pieces, which its callers split in C.
 """
 
 from __future__ import annotations
@@ -10,43 +10,43 @@ from __future__ import annotations
 from ..errors import LocalProtocolError, RemoteProtocolError, check_type
 
 CR_BYTE, LF_BYTE = b"\r\n"
-"""Searched for as numbers: ``in`` takes five times as long for a string of one byte."""
+"""Integers, because ``in`` takes five times as long with a string of one byte."""
 
 _WINDOW = 16 * 1024
-"""Bytes of a run at most: what is made of them takes many times as much memory."""
+"""The most bytes of a run. The objects that are made of it take many times as much memory."""
 
 
 class DelimitedBuffer:
-    """Collects chunks and gives back pieces, which end with a mark: lines, or blocks of lines.
+    """Collects chunks and returns pieces that end with a mark: lines, or blocks of lines.
 
-    Ask for :meth:`next_complete` first, and for :meth:`next_delimited` where that has nothing.
+    Call :meth:`next_complete` first; if it returns nothing, call :meth:`next_delimited`.
     """
 
     def __init__(self, limit: int) -> None:
-        """``limit``: bytes that a piece may have, without its mark.
+        """``limit``: the most bytes of a piece, without its mark.
 
-        Raises LocalProtocolError for a limit that is no number above zero.
+        Raises LocalProtocolError if ``limit`` is not an int above zero.
         """
         check_type(int, limit=limit)
         if limit < 1:
             raise LocalProtocolError(f"limit must be above zero, and is {limit}")
         self._limit = limit
         self.window = min(limit, _WINDOW)
-        """Bytes among which :meth:`next_complete` has found everything that is complete."""
+        """How many bytes, from the first one on, :meth:`next_complete` searches."""
         self._searched = 0  # no mark begins before this
         self.waiting = bytearray()
-        """What has come and was not taken. Chunks are added here."""
+        """Bytes that have arrived and were not taken. Add chunks here."""
 
     def next_complete(self, mark: bytes) -> bytearray:
-        """All pieces, with their marks, that are surely within the limit."""
+        """Return the complete pieces, with their marks, that are known to be within the limit."""
         found = self.waiting.rfind(mark, self._searched, self.window)
         return bytearray() if found < 0 else self.take(found + len(mark))
 
     def next_delimited(self, mark: bytes) -> bytearray:
-        """The next piece with its mark, or nothing if it is not complete.
+        """Return the next piece with its mark, or nothing if it is not complete.
 
         Raises RemoteProtocolError (413, ``message_too_large``) as soon as the piece is known to be
-        beyond the limit.
+        above the limit.
         """
         found = self.waiting.find(mark, self._searched)
         if found < 0:
@@ -56,13 +56,13 @@ class DelimitedBuffer:
         return bytearray() if found < 0 else self.take(found + len(mark))
 
     def skip_delimited(self, mark: bytes) -> bool:
-        """Drop the rest of a piece that is too large; False if there may be more of it."""
+        """Discard the rest of a piece that is too large. Return False if it may continue."""
         found = self.waiting.find(mark)
         self.take(len(self.waiting) if found < 0 else found + len(mark))
         return found >= 0
 
     def take(self, count: int) -> bytearray:
-        """Take out so many bytes."""
+        """Remove and return the first ``count`` bytes."""
         taken = self.waiting[:count]
         del self.waiting[:count]
         self._searched = 0
@@ -70,9 +70,9 @@ class DelimitedBuffer:
 
 
 def message_too_large(limit: int) -> RemoteProtocolError:
-    """The error for a message beyond :attr:`~sansmcp.limits.Limits.max_message_bytes`.
+    """Return the error for a message above :attr:`~sansmcp.limits.Limits.max_message_bytes`.
 
-    Or, at a server, beyond :attr:`~sansmcp.limits.Limits.max_request_bytes`.
+    At a server the limit can also be :attr:`~sansmcp.limits.Limits.max_request_bytes`.
     """
     return RemoteProtocolError(
         f"The message is larger than the limit of {limit} bytes",
@@ -83,9 +83,9 @@ def message_too_large(limit: int) -> RemoteProtocolError:
 
 
 def as_bytes(data: bytes) -> bytes:
-    """A chunk of input as bytes, whichever of the types with a buffer it is.
+    """Return a chunk of input as bytes; any object with a buffer is accepted.
 
-    Raises LocalProtocolError for what has none, such as text.
+    Raises LocalProtocolError if the object has no buffer, such as a str.
     """
     if type(data) is bytes:
         return data
@@ -96,5 +96,5 @@ def as_bytes(data: bytes) -> bytes:
 
 
 def not_bytes(data: object) -> LocalProtocolError:
-    """What to raise where bytes were expected: text has to be encoded first."""
+    """Return the error for input that is not bytes, such as a str."""
     return LocalProtocolError(f"data must be bytes, and is {type(data).__name__}")

@@ -1,14 +1,14 @@
-"""The outside of a JSON-RPC message, without a look at what it carries.
+"""JSON-RPC messages whose payload stays JSON text.
 
-A gateway routes a message by its method, or by the id that it answers, and passes it on. It has to
-know that it is a message, not what is in it: the payload stays JSON text, byte for byte, and costs
+A gateway routes a message by its method, or by its id if it is a response, and forwards it. It does
+not need the payload, so the payload is not decoded. It stays as it is, byte for byte, which costs
 next to nothing.
 
-What is outside keeps all rules of :mod:`sansmcp.codecs.jsonrpc`. What is inside is well-formed JSON
-in UTF-8, has no more values than a message may have, and nests no deeper than parsers bear; the
-other rules of :mod:`sansmcp.codecs.json` (names, depth, numbers) hold for it when it is opened.
-As there, the rules are written once, on the standard library, and ``msgspec`` does the work for
-messages of which it provably comes to the same result.
+The envelope is checked against all rules of :mod:`sansmcp.codecs.jsonrpc`. The payload is only
+checked to be well-formed JSON in UTF-8, to have no more values than a message can have, and not to
+nest deeper than parsers can recurse. The other rules of :mod:`sansmcp.codecs.json` (names, depth,
+numbers) are checked when it is decoded. As there, the rules are implemented with the standard
+library, and ``msgspec`` decodes those messages for which it provably gives the same result.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from . import json, jsonrpc
 
 try:
     from .members import read
-except ImportError:  # not CPython: everything takes the plain path
+except ImportError:  # not CPython: decode_stdlib() decodes everything
     read = None  # type: ignore[assignment]
 
 _PAYLOADS = {"params", "result", "error"}
 _STAND_IN = {"code": 0, "message": ""}
-"""For a payload that is an object: nothing that is not in it can be wrong with the message."""
+"""Replaces a payload that is an object, while the envelope is checked: valid as each of them."""
 
 _NAME = re.compile(r'[ \t\n\r]*([{,])[ \t\n\r]*"')
-"""What comes before a member, and the quote that begins its name."""
+"""The bracket or comma before a member, and the quote that begins its name."""
 _COLON = re.compile(r"[ \t\n\r]*:[ \t\n\r]*")
 _END = re.compile(r"[ \t\n\r]*}[ \t\n\r]*")
 
@@ -95,11 +95,12 @@ class Envelope:
 
 
 def decode(data: bytes, limits: Limits) -> Envelope:
-    """The envelope of one message.
+    """Decode the envelope of one message.
 
-    Raises the errors of :func:`~sansmcp.codecs.jsonrpc.decode`, but none for what is wrong with
-    the payload alone, except for too many values, and for nesting beyond 1,024; and -32600
-    (``invalid_message``) for a batch.
+    Raises:
+        RemoteProtocolError: as :func:`~sansmcp.codecs.jsonrpc.decode` does; with -32600 and
+            ``invalid_message`` for a batch. The payload only has to be well-formed, with no more
+            values than a message can have, and nested no deeper than 1,024.
     """
     json.check_bounds(data, json.SAFE_DEPTH, limits.max_values)
     members = None if read is None else read(data)
@@ -120,10 +121,10 @@ def decode(data: bytes, limits: Limits) -> Envelope:
 
 
 def decode_stdlib(data: bytes, limits: Limits) -> Envelope:
-    """:func:`decode` by the standard library alone: the rules in full, slower."""
+    """Decode as :func:`decode` does, with the standard library alone: all rules, but slower."""
     json.check_bounds(data, json.SAFE_DEPTH, limits.max_values)
     texts = _texts(data, limits)
-    if texts is None:  # malformed, or no object, or an empty one
+    if texts is None:  # malformed, not an object, or empty
         return _envelope(json.decode(data, limits.max_json_depth), {})
     members: dict[str, Any] = {}
     for name, text in texts.items():
@@ -135,7 +136,7 @@ def decode_stdlib(data: bytes, limits: Limits) -> Envelope:
 
 
 def _envelope(members: Any, texts: dict[str, bytes]) -> Envelope:
-    """The envelope of a message with these members, which are written so."""
+    """Return the envelope of a message with these members, whose JSON texts are ``texts``."""
     match jsonrpc.message_from(members):
         case Request(id, method):
             found = Envelope(id, method, params=texts.pop("params", None))
@@ -155,7 +156,7 @@ def _envelope(members: Any, texts: dict[str, bytes]) -> Envelope:
 
 
 def _texts(data: bytes, limits: Limits) -> dict[str, bytes] | None:
-    """The members of an object as they are written; None if they cannot be told."""
+    """Return the members of an object as JSON text; None if they cannot be separated."""
     texts: dict[str, bytes] = {}
     end = 0
     try:

@@ -1,4 +1,4 @@
-"""HTTP header lists: lookup, ``Accept``, media types, and what may go into a header.
+"""HTTP header lists: lookup, ``Accept``, media types, and the headers that applications add.
 
 A header list is a tuple of (name, value) pairs of bytes with lower-case names, as in h11, h2 and
 ASGI.
@@ -22,7 +22,7 @@ HeaderTypes: TypeAlias = (
     | Mapping[bytes, str | bytes]
     | Iterable[tuple[str | bytes, str | bytes]]
 )
-"""How an application may give headers to a client; upper and lower case are the same."""
+"""The types in which an application can pass headers to a client; names in any case."""
 
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
 _VALUE = re.compile(rb"(?:[!-~\x80-\xff](?:[ \t!-~\x80-\xff]*[!-~\x80-\xff])?)?")
@@ -50,7 +50,7 @@ EVENT_STREAM = b"text/event-stream"
 
 
 def get(headers: Headers, name: bytes) -> bytes | None:
-    """The value of the first header of that (lower-case) name."""
+    """Return the value of the first header of a (lower-case) name; None if there is none."""
     for key, value in headers:
         if key == name:
             return value
@@ -58,12 +58,12 @@ def get(headers: Headers, name: bytes) -> bytes | None:
 
 
 def get_all(headers: Headers, name: bytes) -> list[bytes]:
-    """The values of all headers of that (lower-case) name, in their order."""
+    """Return the values of all headers of a (lower-case) name, in their order."""
     return [value for key, value in headers if key == name]
 
 
 def by_name(headers: Headers) -> Mapping[bytes, Sequence[bytes]]:
-    """The values of all headers by their names, for whoever asks for many."""
+    """Return the values of all headers by name, for more than one lookup."""
     found: dict[bytes, list[bytes]] = {}
     for name, value in headers:
         if name in found:
@@ -74,10 +74,10 @@ def by_name(headers: Headers) -> Mapping[bytes, Sequence[bytes]]:
 
 
 def single(values: Sequence[bytes]) -> str | None:
-    """The value of a header that must not say two things; None where it is missing.
+    """Return the value of a header that must have a single one; None if it is missing.
 
-    Repeated with equal values it counts once. Different values are joined, as RFC 9110 section 5.3
-    has it, which for a session id or a version gives one that nobody knows.
+    If the header is repeated with equal values, it counts once. Different values are joined, as RFC
+    9110 section 5.3 allows; a joined session id or version matches no known one and is refused.
     """
     if len(values) > 1:
         values = [b", ".join(dict.fromkeys(values))]
@@ -85,24 +85,24 @@ def single(values: Sequence[bytes]) -> str | None:
 
 
 def options(values: Sequence[bytes]) -> list[bytes]:
-    """What ``Connection`` says, in lower case; ``close``, for example."""
+    """Return the options of ``Connection`` in lower case, such as ``close``."""
     return [option.strip() for option in b",".join(values).lower().split(b",")]
 
 
 def media_type(values: Sequence[bytes]) -> bytes | None:
-    """``Content-Type`` in lower case, without parameters; None where it is missing or repeated."""
+    """Return ``Content-Type`` in lower case, without parameters; None if missing or repeated."""
     return values[0].partition(b";")[0].strip().lower() if len(values) == 1 else None
 
 
 def accepts(values: Sequence[bytes], wanted: bytes) -> bool:
-    """Whether ``Accept`` covers a media type.
+    """Return True if ``Accept`` covers a media type.
 
-    The most specific range that matches decides, and no header accepts anything.
+    The most specific range that matches decides. Without the header every media type is accepted.
     """
     return not values or _covers(b",".join(values), wanted)
 
 
-@lru_cache(maxsize=16)  # clients say the same with every request
+@lru_cache(maxsize=16)  # clients send the same value with every request
 def _covers(accept: bytes, wanted: bytes) -> bool:
     ranges = _ranges(accept)
     for candidate in (wanted, wanted.partition(b"/")[0] + b"/*", b"*/*"):
@@ -134,11 +134,13 @@ def _quality(value: bytes) -> float:
 def further_headers(given: HeaderTypes) -> Headers:
     """Return the headers that an application adds to a client's requests, as they are sent.
 
-    Names are put into lower case, spaces around values are removed. Raises LocalProtocolError for
-    what is no header, and for one that the client or the HTTP layer below sets: twice said, a
-    server may believe either. The error names the header but not its value, which may be a secret.
+    Names become lower case, and spaces around values are removed. Line breaks in a value are
+    refused, because they can split one HTTP message into two (CVE-2020-7695).
 
-    Line breaks in a value are how one HTTP message is made into two (CVE-2020-7695).
+    Raises:
+        LocalProtocolError: an item is not a header, or the client or the HTTP layer below sets this
+            header itself. Of two values a server could use either. The error names the header but
+            does not show its value, which may be a secret.
     """
     return tuple(_further_header(item) for item in _items(given))
 
@@ -148,7 +150,7 @@ def _items(given: Any) -> tuple[Any, ...]:
         raise _no_headers()
     try:
         return tuple(given.items() if hasattr(given, "items") else given)
-    except TypeError:  # what cannot be iterated over
+    except TypeError:  # not iterable
         raise _no_headers() from None
 
 
@@ -175,7 +177,7 @@ def _further_header(item: Any) -> tuple[bytes, bytes]:
     if not _VALUE.fullmatch(value) or (isinstance(given_value, str) and not given_value.isascii()):
         raise LocalProtocolError(
             f"The value of the header {shown!r} has characters that cannot be sent: line breaks, "
-            "other control characters, or in a str what is not ASCII"
+            "other control characters, or in a str characters that are not ASCII"
         )
     return name, value
 
@@ -191,7 +193,7 @@ def _no_headers() -> LocalProtocolError:
 
 
 def is_session_id(text: str) -> bool:
-    """Whether a string may be a session id: visible ASCII, 0x21 to 0x7E.
+    """Return True if a string can be a session id: visible ASCII, 0x21 to 0x7E, 1,024 at most.
 
     Source: 2025-03-26 basic/transports.
     """

@@ -1,23 +1,23 @@
-r"""JSON documents, strictly, and as fast as the machine allows.
+r"""Strict JSON documents, encoded and decoded by ``msgspec`` where possible.
 
-Two parsers disagreeing about one document is how filters are bypassed, so every doubtful document
-is refused, with a word that tells which rule it broke (``reason`` of the error):
+If two parsers read one document differently, a filter that uses one of them can be bypassed. So
+every ambiguous document is refused; ``reason`` of the error names the rule that it broke:
 
 ======================  ======================================================================
 ``invalid_utf8``        the bytes are not UTF-8
 ``too_deep``            arrays and objects nest deeper than the limit
 ``too_many_values``     more values than the limit; an empty array or object counts as two
 ``duplicate_name``      an object has the same name twice
-``number_too_large``    a number like 1e999, beyond all floats; an integer of over 4,300 digits, or
-                        of more than the interpreter is set to read
-``lone_surrogate``      an escape such as ``\ud800`` that no UTF-8 text can carry
+``number_too_large``    a number beyond all floats, such as 1e999; an integer of over 4,300 digits,
+                        or of more than the interpreter is configured to parse
+``lone_surrogate``      an escape such as ``\ud800``, which UTF-8 cannot encode
 ``malformed_json``      anything else that is not RFC 8259: NaN, a trailing comma, a BOM
 ======================  ======================================================================
 
-Integers of any size below that are exact. The rules are written once, in :func:`decode_stdlib`, on
-the standard library. Where ``msgspec`` is installed (it is a dependency on CPython) it does the
-work for documents that provably break no rule; all others take the plain path, which then decides.
-Both give the same values and errors, by test; nothing outside this module knows which one ran.
+Integers of up to 4,300 digits are exact. The rules are implemented once, in :func:`decode_stdlib`,
+with the standard library. Where ``msgspec`` is installed (it is a dependency on CPython) it decodes
+the documents that provably break no rule, and :func:`decode_stdlib` all others. Tests check that
+both give the same values and errors, so that callers need not know which one was used.
 """
 
 from __future__ import annotations
@@ -36,31 +36,30 @@ try:
     import msgspec.json as fast
 
     _write = fast.Encoder().encode
-except ImportError:  # not CPython: everything takes the plain path
+except ImportError:  # not CPython: the functions ..._stdlib do everything
     fast = _write = None  # type: ignore[assignment]
 
 UNBOUNDED = 1 << 62
-"""More than anything can have."""
+"""A bound that no document reaches."""
 
 MAX_DIGITS = 4300
-"""CPython's own default bound on integer strings (CVE-2020-10735: longer ones cost quadratic time).
-"""
+"""CPython's default limit of integer strings; longer ones take quadratic time (CVE-2020-10735)."""
 
 _BACKSLASH, _QUOTE = b'\\"'
 _SHORT = 1024
-"""Bytes of a document for which nothing but the plainest counts is worth its while."""
+"""Up to this many bytes of a document, only the simplest way to count pays off."""
 _FEW = 66
-"""Marks that are found one by one: more than the usual ``max_json_depth``."""
+"""Up to this many marks are searched one by one; more than the usual ``max_json_depth``."""
 
 SAFE_DEPTH = 1024
-"""How deep C code may recurse on any stack: it takes some 300 bytes for each bracket, and threads
-of web servers have stacks of 1 MB.
+"""A depth to which C code can recurse on any stack: a bracket takes some 300 bytes, and threads of
+web servers have stacks of 1 MB.
 """
 
 _CONTAINERS = {dict, list}
 _ARRAYS = {list, tuple}
 _SINGLE = {str, int, bool, NoneType}
-"""Types without members; floats are looked at, since not all of them are numbers."""
+"""Types without members, except float: NaN and infinities are floats, and not JSON."""
 _BEGINNINGS = (b"[", b"{", b",")
 _DEEPER = {ord("["): 1, ord("]"): -1}
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
@@ -72,28 +71,31 @@ _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def decode(data: bytes, max_depth: int, max_values: int = UNBOUNDED) -> Any:
-    """The value of one JSON document.
+    """Decode one JSON document.
 
-    What could exhaust the stack or the memory is found by counting, before anything is made of the
-    document. Raises RemoteProtocolError (400, -32700) with a ``reason`` of the table above, and
-    LocalProtocolError for what is not even bytes.
+    Depth and number of values are counted before anything is decoded, so that a document can
+    exhaust neither the stack nor the memory.
+
+    Raises:
+        RemoteProtocolError: 400, -32700, with a ``reason`` of the table above.
+        LocalProtocolError: ``data`` is not bytes.
     """
     if fast is not None:
         try:
-            # Where there are escapes, the depth can be seen from the value with no extra work.
+            # If there are escapes, _lines() counts the depth as well, with no extra work.
             has_escapes = len(data) > _SHORT and _BACKSLASH in data
             check_bounds(data, max(max_depth, SAFE_DEPTH) if has_escapes else max_depth, max_values)
             value = fast.decode(data)
             if _is_proven_strict(data, value, max_depth, has_escapes=has_escapes):
                 return value
-            del value  # the plain path makes another one, which is as large
+            del value  # frees it: decode_stdlib() makes another one of the same size
         except (ValueError, RecursionError, TypeError, AttributeError):
-            pass  # the plain path says which rule is broken, or that these are no bytes
+            pass  # decode_stdlib() raises the error that names the broken rule
     return decode_stdlib(data, max_depth, max_values)
 
 
 def decode_stdlib(data: bytes, max_depth: int, max_values: int = UNBOUNDED) -> Any:
-    """:func:`decode` by the standard library alone: the rules in full, slower."""
+    """Decode as :func:`decode` does, with the standard library alone: all rules, but slower."""
     check_bounds(data, max_depth, max_values)
     try:
         text = data.decode()
@@ -103,28 +105,29 @@ def decode_stdlib(data: bytes, max_depth: int, max_values: int = UNBOUNDED) -> A
         value = _PLAIN.decode(text)
     except json.JSONDecodeError as error:
         raise _refused(f"{error.msg} at character {error.pos}", "malformed_json") from None
-    except RecursionError:  # little of the stack is left where we are called
-        raise _refused("nested too deep for what is left of the stack", "too_deep") from None
+    except RecursionError:  # the caller has used most of the stack
+        raise _refused("nested too deep for the rest of the stack", "too_deep") from None
     if _SURROGATE_ESCAPE.search(text) is not None:
         _refuse_lone_surrogates(value)
     return value
 
 
 def check_bounds(data: bytes, max_depth: int, max_values: int) -> None:
-    """Count how deep a document nests and how many values it has, without recursion.
+    """Check how deep a document nests and how many values it has, without recursion.
 
-    Call it before anything recurses into a document: C code may overflow a thread's small stack
-    before Python counts. Both counts are exact for JSON. For what is not JSON they are exact up to
-    where that shows, which is as far as a parser gets.
+    Call this before anything recurses into a document: C code can overflow the small stack of a
+    thread before Python notices. Both counts are exact for JSON. If the document is not JSON, they
+    are exact up to the first error, and no parser gets further.
 
-    Raises RemoteProtocolError (``too_deep``, ``too_many_values``), and LocalProtocolError for what
-    is not bytes.
+    Raises:
+        RemoteProtocolError: ``too_deep`` or ``too_many_values``.
+        LocalProtocolError: ``data`` is not bytes.
     """
     if type(data) is not bytes:
         check_type((bytes, bytearray), data=data)
     size = len(data)
-    # A bracket or a comma begins each value but the first. Those in strings count here, too, but
-    # even so most documents have few.
+    # Each value but the first follows a bracket or a comma. The first count includes those in
+    # strings, which take more time to find, and is low enough for most documents.
     if (
         size >= max_values
         and sum(_count(data, mark) for mark in _BEGINNINGS) >= max_values
@@ -137,35 +140,36 @@ def check_bounds(data: bytes, max_depth: int, max_values: int) -> None:
 
 
 def encode(value: Any) -> bytes:
-    """One JSON document on one line, UTF-8, without needless spaces.
+    """Encode a value as one JSON document on one line, in UTF-8, without optional spaces.
 
-    ``value`` is made of dict, list, tuple, str, int, float, bool and None, or of subclasses; names
-    are strings. Objects with a ``model_dump`` method (pydantic models such as those of
-    ``mcp-types``) are taken by what that method returns. Nothing else is taken, with msgspec or
-    without: bytes, dates, sets, Decimal, UUID, dataclasses, other enumerations, and names that are
-    no strings are refused, since each library writes them in ways of its own.
+    ``value`` consists of dict, list, tuple, str, int, float, bool and None, or of subclasses; names
+    are strings. An object with a ``model_dump`` method (a pydantic model such as those of
+    ``mcp-types``) is replaced by the result of that method. Everything else is refused, with
+    msgspec or without: bytes, dates, sets, Decimal, UUID, dataclasses, other enumerations, and
+    names that are not strings. Each library would write them in its own way.
 
-    Raises LocalProtocolError, which says where, for what JSON cannot carry: NaN, infinities, lone
-    surrogates, other types, and what nests too deep.
+    Raises:
+        LocalProtocolError: a part of the value is NaN, an infinity, a lone surrogate, of another
+            type, or nests too deep; the message contains its place.
     """
     if _write is not None:
         try:
-            data = _write(value)  # raises for what holds itself, so that the next line ends
+            data = _write(value)  # raises for reference cycles, on which _is_strict() never ends
             if _is_strict(value):
                 return data
-        except Exception:  # of msgspec, or of a class that it looks into
-            pass  # the plain path says what is wrong, if anything is
+        except Exception:  # from msgspec, or from a class that it inspects
+            pass  # encode_stdlib() raises the error, if the value is wrong
     return encode_stdlib(value)
 
 
 def _is_strict(value: Any) -> bool:
-    """Whether a value has JSON's own types only; subclasses and models are left to the plain path.
+    """Return True if a value consists of JSON's own types, without subclasses and models.
 
-    What it finds is written by msgspec as the plain path writes it, but for exponents: 1e300 and
+    msgspec and the standard library encode such a value alike, except for exponents: 1e300 and
     1e+300 are the same number.
     """
     containers = [value]
-    for each in containers:  # grows while it is walked
+    for each in containers:  # the loop appends to it
         if type(each) is dict:
             members: dict[Any, Any] = each  # pyright: ignore[reportUnknownVariableType]
             for name, member in members.items():
@@ -184,20 +188,20 @@ def _is_strict(value: Any) -> bool:
 
 
 def encode_stdlib(value: Any) -> bytes:
-    """:func:`encode` by the standard library alone: the rules in full, slower.
+    """Encode as :func:`encode` does, with the standard library alone: all rules, but slower.
 
-    What it does not refuse is read back as it was, but for tuples and models.
+    Decoding the result gives an equal value, except for tuples and models.
     """
     try:
         return _ENCODER.encode(_encodable(value, "$")).encode()
     except RecursionError:
-        raise _not_encodable("it", "nests too deep, or holds itself") from None
+        raise _not_encodable("it", "nests too deep, or contains itself") from None
 
 
 def to_json_types(value: Any, place: str = "$") -> Any:
-    """A pydantic model, or what looks like one, as it says it is; any other value as it is.
+    """Return what ``model_dump`` returns, for a pydantic model; return any other value unchanged.
 
-    Raises LocalProtocolError if the model cannot say it.
+    Raises LocalProtocolError if ``model_dump`` fails.
     """
     if not hasattr(value, "model_dump"):
         return value
@@ -208,27 +212,27 @@ def to_json_types(value: Any, place: str = "$") -> Any:
 
 
 def encode_sorted(value: Any) -> bytes:
-    """A decoded value with all names in order: the same bytes for the same value on any machine."""
+    """Encode a decoded value with sorted names: the same bytes for equal values everywhere."""
     return _SORTED.encode(value).encode()
 
 
 def as_object(value: Any) -> dict[str, Any] | None:
-    """A decoded value, if it is an object."""
+    """Return a decoded value if it is an object, else None."""
     return value if is_object(value) else None
 
 
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether a decoded value is an object."""
+    """Return True if a decoded value is an object."""
     return isinstance(value, dict)
 
 
 def is_array(value: Any) -> TypeGuard[list[Any]]:
-    """Whether a decoded value is an array."""
+    """Return True if a decoded value is an array."""
     return isinstance(value, list)
 
 
 def _has_more_brackets(data: bytes, most: int) -> bool:
-    """Whether more brackets open in a document, those in its strings among them."""
+    """Return True if more than ``most`` brackets open in a document, including its strings."""
     if len(data) <= _SHORT:
         return data.count(b"{") + data.count(b"[") > most
     found = _count(data, b"{", most)
@@ -236,9 +240,9 @@ def _has_more_brackets(data: bytes, most: int) -> bool:
 
 
 def _count(data: bytes, mark: bytes, most: int = UNBOUNDED) -> int:
-    """``data.count(mark)``, or ``most`` + 1 if it is more.
+    """Return ``data.count(mark)``, or ``most`` + 1 if it is more.
 
-    To count is slow where there are few, and to find each is slow where there are many.
+    ``count()`` is slow if there are few marks, and ``find()`` is slow if there are many.
     """
     found = -1
     for count in range(min(most + 1, _FEW)):
@@ -249,7 +253,7 @@ def _count(data: bytes, mark: bytes, most: int = UNBOUNDED) -> int:
 
 
 def _nests_within(data: bytes, max_depth: int) -> bool:
-    """Whether brackets outside strings nest no deeper."""
+    """Return True if the brackets outside strings nest no deeper than ``max_depth``."""
     brackets = _outside_strings(data, _NO_BRACKETS).translate(_ONE_KIND)
     left = brackets
     for _ in range(max_depth):
@@ -258,15 +262,15 @@ def _nests_within(data: bytes, max_depth: int) -> bool:
             break
     if not left:
         return True
-    # Deeper, or no JSON: then what counts are the brackets before one that closes nothing.
+    # Deeper, or not JSON; then only the brackets before the first unmatched closing one count.
     depths = itertools.accumulate(map(_DEEPER.__getitem__, brackets))
     return next((depth for depth in depths if not 0 <= depth <= max_depth), 0) <= 0
 
 
 def _outside_strings(data: bytes, dropped: bytes) -> bytes:
-    """A document without its strings, and without the bytes that are ``dropped``, quotes aside.
+    """Return a document without its strings, and without the bytes in ``dropped``.
 
-    It is cut into windows, since each piece of a split takes as much memory as forty bytes.
+    It is split in windows, because each piece that ``split()`` returns takes 40 bytes of memory.
     """
     if _BACKSLASH in data:
         data = data.replace(rb"\\", b"").replace(rb"\"", b"")
@@ -283,11 +287,11 @@ def _outside_strings(data: bytes, dropped: bytes) -> bytes:
 
 
 def _is_proven_strict(data: bytes, value: Any, max_depth: int, *, has_escapes: bool) -> bool:
-    """Whether a document that msgspec accepts surely repeats no name, and nests within the limit.
+    """Return True if a document that msgspec accepts certainly repeats no name and is not too deep.
 
-    Of equal names msgspec keeps the last and cannot tell, but then the value has fewer names than
-    its document. There are two ways to count both, since what is cheap for many small values is
-    dear for long texts.
+    If a name occurs twice in an object, msgspec keeps the last member and reports nothing. But then
+    the value has fewer names than its document. There are two ways to count the names, because the
+    one that is fast for many small values is slow for long texts.
     """
     assert fast is not None
     if has_escapes:
@@ -297,9 +301,9 @@ def _is_proven_strict(data: bytes, value: Any, max_depth: int, *, has_escapes: b
 
 
 def _lines(value: Any, max_depth: int) -> int:
-    """Line feeds where a document with this value is laid out; -1 if it nests too deep.
+    """Return the number of line feeds of a value in indented JSON; -1 if it nests too deep.
 
-    Each element and each member has a line of its own, and so has the bracket after them.
+    Each element and each member is on its own line, and so is the bracket after them.
     """
     level, count = [value] if type(value) in _CONTAINERS else [], 0
     for _ in range(max_depth):
@@ -314,10 +318,10 @@ def _lines(value: Any, max_depth: int) -> int:
 
 
 def _has_as_many_names(data: bytes, again: bytes) -> bool:
-    """Whether a value that is written again surely has all names of its document.
+    """Return True if a value that was encoded ``again`` is known to have all names of its document.
 
-    Outside strings there is one colon for each name. Those inside are the same in both, unless they
-    are written as escapes.
+    Outside strings there is one colon for each name. The colons inside strings are the same in both
+    documents, unless one has them as escapes.
     """
     has_escapes = _BACKSLASH in data and rb"\u003" in data  # the first is found much faster
     if not has_escapes and data.count(b":") == again.count(b":"):
@@ -329,14 +333,14 @@ def _refuse_lone_surrogates(value: Any) -> None:
     try:
         _ENCODER.encode(value).encode()
     except UnicodeEncodeError:
-        raise _refused("an escape that is half of a character", "lone_surrogate") from None
+        raise _refused("an escape of a lone surrogate", "lone_surrogate") from None
 
 
 def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
         name = next(name for name, _ in pairs if members.pop(name, pairs) is pairs)
-        raise _refused(f"the name {name[:50]!r} stands twice in one object", "duplicate_name")
+        raise _refused(f"the name {name[:50]!r} occurs twice in one object", "duplicate_name")
     return members
 
 
@@ -345,14 +349,14 @@ def _integer(literal: str) -> int:
         raise _refused(f"an integer of more than {MAX_DIGITS} digits", "number_too_large")
     try:
         return int(literal)
-    except ValueError:  # the interpreter may be set to fewer (PYTHONINTMAXSTRDIGITS)
+    except ValueError:  # the interpreter can have a lower limit (PYTHONINTMAXSTRDIGITS)
         raise _refused(f"an integer of {len(literal)} digits", "number_too_large") from None
 
 
 def _float(literal: str) -> float:
     number = float(literal)
     if not math.isfinite(number):
-        raise _refused("a number too large to hold", "number_too_large")
+        raise _refused("a number too large for a float", "number_too_large")
     return number
 
 
@@ -361,7 +365,7 @@ def _no_constant(literal: str) -> NoReturn:
 
 
 def _encodable(value: Any, place: str) -> Any:
-    """A value with all models dumped. Raises LocalProtocolError for what JSON cannot carry."""
+    """Return a value with all models dumped. Raise LocalProtocolError for what is not JSON."""
     if is_object(value):
         return {name: _encodable(each, _member(place, name)) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -374,7 +378,7 @@ def _encodable(value: Any, place: str) -> Any:
 
 
 def _member(place: str, name: Any) -> str:
-    """Where a member is. Raises LocalProtocolError for what cannot be its name."""
+    """Return the place of a member. Raise LocalProtocolError if it cannot have this name."""
     if not isinstance(name, str):
         kind = type(name).__name__
         raise _not_encodable(place, f"has the name {name!r:.50}, which is of type {kind}, not str")
@@ -383,7 +387,7 @@ def _member(place: str, name: Any) -> str:
 
 
 def _check_single(value: Any, place: str) -> None:
-    """Raises LocalProtocolError for a value that holds no others, and that JSON cannot carry."""
+    """Raise LocalProtocolError for a value without members that is not JSON."""
     try:
         match value:
             case str():
@@ -396,7 +400,7 @@ def _check_single(value: Any, place: str) -> None:
                 pass
             case _:
                 raise _not_encodable(place, f"is of type {type(value).__name__}")
-    except ValueError as error:  # half of a surrogate pair, or thousands of digits
+    except ValueError as error:  # a lone surrogate, or thousands of digits
         raise _not_encodable(place, str(error)) from None
 
 

@@ -1,12 +1,11 @@
-"""JSON-RPC 2.0 as MCP narrows it: bytes to messages and back.
+"""Decode and encode JSON-RPC 2.0 messages, as MCP restricts them.
 
-MCP is stricter than JSON-RPC: ids are strings or integers and never null, ``params`` is an object,
-and whether an array of messages (a batch) is legal depends on the revision, which only a machine
-knows. So :func:`decode` gives a batch as a :class:`Batch` and leaves the verdict to its caller.
+MCP is stricter than JSON-RPC: ids are strings or integers and never null, and ``params`` is an
+object. Whether an array of messages (a batch) is allowed depends on the revision, which only a
+machine knows, so :func:`decode` returns a :class:`Batch` and leaves the decision to its caller.
 
-A message that is not exactly one of the four kinds is refused and never guessed into one: member
-names are compared letter by letter (CVE-2026-27896), a message with ``method`` and ``result`` is
-neither request nor response.
+A message that is not exactly one of the four kinds is refused: member names are case-sensitive
+(CVE-2026-27896), and a message with ``method`` and ``result`` is neither request nor response.
 
 Source: every revision, basic: Messages; JSON-RPC 2.0; 2025-03-26 basic: Batching.
 """
@@ -32,7 +31,7 @@ INTERNAL_ERROR = -32603
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
-"""Codes of MCP's own. Source: 2026-07-28 basic: Error Codes."""
+"""Error codes that MCP defines. Source: 2026-07-28 basic: Error Codes."""
 
 
 @attrs.frozen
@@ -69,9 +68,9 @@ def decode(data: bytes, limits: Limits) -> Decoded:
 
 
 def message_from(value: Any) -> Message:
-    """The message that a decoded JSON value is.
+    """Convert a decoded JSON value to a message.
 
-    Raises RemoteProtocolError (-32600, ``invalid_message``).
+    Raises RemoteProtocolError (-32600, ``invalid_message``) if it is not one.
     """
     if not json.is_object(value):
         raise _invalid("a message is a JSON object")
@@ -83,7 +82,7 @@ def message_from(value: Any) -> Message:
             return _call_from(members)
     elif "result" in members:
         if "error" not in members:
-            return Response(_answered_id(members), members["result"])
+            return Response(_response_id(members), members["result"])
     elif "error" in members:
         return _error_from(members)
     raise _invalid("a message has exactly one of method, result and error", members)
@@ -101,7 +100,7 @@ def encode(message: Message, *, null_id: bool = False) -> bytes:
         LocalProtocolError: a value cannot be JSON, ``method`` is not a string, or ``params`` are
             not an object.
     """
-    match message:  # patterns with names in them would take as long as writing JSON
+    match message:  # patterns that bind names would take as long as the encoding
         case Request():
             members: dict[str, Any] = {
                 "jsonrpc": "2.0",
@@ -136,7 +135,8 @@ def encode_request(
         encoded_params: its parameters as a JSON object without a member ``_meta``.
         meta: that member, which must not be empty.
 
-    Raises LocalProtocolError for values that JSON cannot carry.
+    Raises:
+        LocalProtocolError: a value is not JSON.
     """
     head = b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":' % (
         json.encode(id),
@@ -147,7 +147,7 @@ def encode_request(
 
 
 def check_call(method: object, params: object) -> None:
-    """Raises LocalProtocolError for a method that is no string, or params that are no object."""
+    """Raise LocalProtocolError if ``method`` is not a string or ``params`` are not an object."""
     if not isinstance(method, str):
         raise LocalProtocolError(f"A method must be a string, and is {type(method).__name__}")
     if params is not None and not json.is_object(params):
@@ -163,12 +163,12 @@ def _add_params(members: dict[str, Any], message: Request | Notification) -> Non
 
 
 def encode_batch(encoded: Iterable[bytes]) -> bytes:
-    """A batch of messages that are encoded already."""
+    """Return a batch of messages that are encoded already."""
     return b"[" + b",".join(encoded) + b"]"
 
 
 def is_request_id(value: Any) -> TypeGuard[RequestId]:
-    """Whether a value can be an id: a string or an integer, and ``True`` is no integer."""
+    """Return True if a value can be an id: a string or an integer; a bool is not an integer."""
     return type(value) is int or type(value) is str
 
 
@@ -194,20 +194,20 @@ def _error_from(members: dict[str, Any]) -> ErrorResponse:
     code, text = error.get("code"), error.get("message")
     if type(code) is not int or not isinstance(text, str):
         raise _invalid("error must have an integer code and a string message", members)
-    id = None if members.get("id") is None else _answered_id(members)
+    id = None if members.get("id") is None else _response_id(members)
     return ErrorResponse(id, code, text, error.get("data"))
 
 
-def _answered_id(members: dict[str, Any]) -> RequestId:
-    """The id of an answer.
+def _response_id(members: dict[str, Any]) -> RequestId:
+    """Return the id of a response.
 
-    A float without fraction is taken for the integer: JavaScript peers write 1 as 1.0.
+    A float without fraction counts as an integer: JavaScript peers write 1 as 1.0.
     """
     id = members.get("id")
     if isinstance(id, float) and id.is_integer():
         return int(id)
     if not is_request_id(id):
-        raise _invalid("an answer must have the id of its request", members)
+        raise _invalid("a response must have the id of its request", members)
     return id
 
 

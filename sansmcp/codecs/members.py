@@ -1,4 +1,4 @@
-"""The members of a JSON-RPC message, read by ``msgspec``: the fast path of :mod:`.envelope`."""
+"""Read the members of a JSON-RPC message with ``msgspec``: the fast path of :mod:`.envelope`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..messages import RequestId
 
 
 class Members(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A message; what is absent, or null, is falsy."""
+    """The members of a message; a member that is absent or null is falsy."""
 
     jsonrpc: Literal["2.0"]
     id: RequestId | None = None
@@ -25,17 +25,18 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def read(data: bytes) -> Members | None:
-    """The members of a message as nearly all peers write it; None if it may be anything else.
+    """Return the members of a message in the form that nearly all peers send; None for any other.
 
-    Of equal names msgspec keeps the last. But then what it has kept is shorter when it is written
-    again, and so it is where there were escapes, or spaces; those after each colon and comma, which
-    Python writes, are written again, too. It does not look at the UTF-8 inside.
+    If a name occurs twice, msgspec keeps the last member and reports nothing. But then the members
+    are shorter when they are encoded again, as they are if there were escapes or spaces. Spaces
+    after each colon and comma, which Python's ``json`` writes, are tried as well. msgspec does not
+    check the UTF-8 of the payloads, so that is done here.
     """
     try:
         members = _DECODER.decode(data)
         again = _ENCODER.encode(members)
         is_whole = len(again) == len(data) or msgspec.json.format(again, indent=0) == data
-        if not is_whole or isinstance(cast(object, data), str):  # msgspec takes text, too
+        if not is_whole or isinstance(cast(object, data), str):  # msgspec also accepts str
             return None
         if not data.isascii():
             data.decode()

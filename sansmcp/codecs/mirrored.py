@@ -1,8 +1,7 @@
-"""Headers that repeat parts of a body, for those on the way who do not read bodies.
+"""Headers that repeat parts of a body, for intermediaries that do not read bodies.
 
-A value that could not stand in a header as it is travels as ``=?base64?...?=``, and so does one
-that looks like that already. Which parameters of a tool are repeated is said by ``x-mcp-header`` in
-its input schema.
+A value that a header cannot contain is sent as ``=?base64?...?=``, and so is a value that looks
+like this already. ``x-mcp-header`` in the input schema of a tool marks the arguments to repeat.
 
 Source: 2026-07-28 basic/transports: Request Headers, Custom Headers; SEP-2243.
 """
@@ -26,19 +25,19 @@ _LARGEST = 2**53 - 1
 _ANNOTATION = "x-mcp-header"
 _TYPES = ("integer", "string", "boolean")
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-"""Keywords of a schema whose values are schemas by names of somebody's choice."""
+"""Keywords of a schema whose values are objects of schemas; their names are not keywords."""
 _DATA = ("const", "default", "enum", "examples")
-"""Keywords whose values are no schemas."""
+"""Keywords whose values are not schemas."""
 _Path: TypeAlias = tuple[str, ...] | None
-"""Of an argument; None for what is none, or not always the same one."""
+"""The path of an argument; None for a schema that does not describe one particular argument."""
 _MOST_NODES = 10_000
-"""Parts of a schema that are looked at; a larger one is refused."""
+"""The most parts of a schema that are searched; a larger schema is refused."""
 _DEEPEST = 100
-"""Objects around an argument."""
+"""The most objects around an argument."""
 
 
 def header_text(value: Any) -> str | None:
-    """What a header says of a value; None where there is none, or it is of no type for headers."""
+    """Return the text of a value for a header; None if a header cannot repeat the value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if _is_integer(value):
@@ -47,17 +46,17 @@ def header_text(value: Any) -> str | None:
 
 
 def is_too_large(value: Any) -> bool:
-    """Whether a value is an integer that not everybody can read exactly."""
+    """Return True if a value is an integer that not every JSON parser reads exactly."""
     return _is_integer(value) and not -_LARGEST <= value <= _LARGEST
 
 
 def _is_integer(value: Any) -> bool:
-    """Whether a value is an integer, as JSON Schema has it: 1.0 is one."""
+    """Return True if a value is an integer as JSON Schema defines it: 1.0 is one."""
     return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
 
 
 def encode(text: str) -> bytes:
-    """A text as the value of a header."""
+    """Return a text as the value of a header."""
     raw = text.encode("utf-8", "replace")
     if _PLAIN.fullmatch(raw) and not _ENCODED.fullmatch(raw):
         return raw
@@ -65,7 +64,7 @@ def encode(text: str) -> bytes:
 
 
 def decode(value: bytes) -> str | None:
-    """The text that a header says; None if it cannot be read."""
+    """Return the text of a header value; None if it is not valid."""
     encoded = _ENCODED.fullmatch(value)
     if encoded is None:
         return value.decode() if _LEGAL.fullmatch(value) else None
@@ -76,18 +75,18 @@ def decode(value: bytes) -> str | None:
 
 
 def header_matches(header: bytes, value: Any) -> bool:
-    """Whether a header repeats a value of the body. Numbers are compared as numbers."""
-    text, said = header_text(value), decode(header)
-    if text is None or said is None:
+    """Return True if a header repeats a value of the body. Numbers are compared as numbers."""
+    text, decoded = header_text(value), decode(header)
+    if text is None or decoded is None:
         return False
-    number = _NUMBER.fullmatch(said) if type(value) in (int, float) else None
-    return said == text if number is None else int(number[1]) == value
+    number = _NUMBER.fullmatch(decoded) if type(value) in (int, float) else None
+    return decoded == text if number is None else int(number[1]) == value
 
 
 def parameters(schema: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """The headers that an input schema names, and the path of the argument that each repeats.
+    """Return the headers that an input schema defines, each with the path of its argument.
 
-    Raises ValueError, with the reason, for a definition that breaks the rules.
+    Raises ValueError, with the reason, if a definition breaks the rules.
     """
     found: dict[str, tuple[str, ...]] = {}
     names: set[str] = set()
@@ -96,9 +95,9 @@ def parameters(schema: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
             continue
         name = node[_ANNOTATION]
         if path is None:
-            raise ValueError(f"{_ANNOTATION} where no argument can be named: {name!r}")
+            raise ValueError(f"{_ANNOTATION} {name!r} is not on one particular argument")
         if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-            raise ValueError(f"{_ANNOTATION} is no header name: {name!r}")
+            raise ValueError(f"{_ANNOTATION} is not a header name: {name!r}")
         if name.lower() in names:
             raise ValueError(f"{_ANNOTATION} names {name!r} twice")
         if node.get("type") not in _TYPES:
@@ -109,7 +108,7 @@ def parameters(schema: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
 
 def argument_at(arguments: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    """The argument at a path; None where there is nothing."""
+    """Return the argument at a path; None if there is none."""
     value: Any = arguments
     for name in path:
         members = json.as_object(value)
@@ -120,11 +119,11 @@ def argument_at(arguments: Mapping[str, Any], path: tuple[str, ...]) -> Any:
 
 
 def _nodes(schema: Mapping[str, Any]) -> Iterator[tuple[_Path, dict[str, Any]]]:
-    """A schema and all schemas in it; those that are about one argument with its path."""
+    """Yield a schema and all schemas in it, each with the path of its argument, or None."""
     waiting: list[tuple[_Path, Any]] = [((), dict(schema))]
-    for count, (path, value) in enumerate(waiting):  # grows while it is walked
+    for count, (path, value) in enumerate(waiting):  # the loop appends to it
         if count > _MOST_NODES or len(path or ()) > _DEEPEST:
-            raise ValueError("the schema is too large to be looked through")
+            raise ValueError("the schema is too large to be searched")
         if json.is_array(value):
             waiting += [(None, item) for item in value]
         node = json.as_object(value)

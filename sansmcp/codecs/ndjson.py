@@ -1,9 +1,8 @@
 """Lines of stdio: one message per line, LF-terminated, UTF-8.
 
-Only the framing is done here. Lines end at LF alone: U+2028, U+2029 and U+0085 occur inside JSON
-text, so ``splitlines`` is never right. A line that is too long is reported once and skipped up to
-its end; the next line is read as if nothing had happened, since one bad line must never end a
-session.
+Lines end at LF alone: U+2028, U+2029 and U+0085 occur inside JSON text, where ``splitlines`` would
+split. A line that is too long is reported once and skipped; reading continues with the next line,
+because one bad line must not end a session.
 
 Source: every revision, basic/transports: stdio.
 """
@@ -24,7 +23,7 @@ class NdjsonDecoder:
     """
 
     def __init__(self, limit: int) -> None:
-        """``limit``: the longest line in bytes; LocalProtocolError if it is not above zero."""
+        """``limit``: the most bytes of a line. Raises LocalProtocolError if not above zero."""
         self._lines = DelimitedBuffer(limit)
         self._ready: deque[bytes] = deque()
         self._skipping = False
@@ -63,7 +62,7 @@ class NdjsonDecoder:
         return self._ready.popleft()
 
     def _next_run(self) -> bytes:
-        """Some whole lines; b"" if there are none."""
+        """Return some whole lines; b"" if there are none."""
         lines = self._lines
         if self._skipping and not lines.skip_delimited(b"\n"):
             return b""
@@ -79,9 +78,9 @@ class NdjsonDecoder:
 
 
 def encode_line(message: bytes) -> bytes:
-    """An encoded message as one line.
+    """Return an encoded message as one line.
 
-    Raises LocalProtocolError if it contains a line feed, and for what is not bytes.
+    Raises LocalProtocolError if it contains a line feed or is not bytes.
     """
     try:
         if LF_BYTE in message:

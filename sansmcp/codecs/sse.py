@@ -1,16 +1,16 @@
-"""Server-sent events, by the WHATWG standard, in both directions.
+"""Server-sent events in both directions, as the WHATWG standard defines them.
 
-An event stream is a sequence of *blocks* of lines, each closed by a blank line. A block can carry
-an event type, data, an id and a reconnection time. The standard hands a block to the application
-("dispatches" it) only when it has a ``data`` line, even an empty one; the id of any block counts.
-MCP lives on both sides of that rule: the priming event of SEP-1699 is dispatched and empty, the
-turn events of SEP-1858 have no data at all. So the decoder reports *every* block that says
-anything, with :attr:`SseEvent.dispatched` telling what the standard would do.
+An event stream is a sequence of *blocks* of lines, each ended by a blank line. A block can have an
+event type, data, an id and a reconnection time. The standard passes a block to the application
+("dispatches" it) only if it has a ``data`` line, even an empty one; the id of any block counts. MCP
+uses blocks of both kinds: the priming event of SEP-1699 is dispatched and has empty data, the turn
+events of SEP-1858 have no data. So the decoder reports *every* block with a known field, and
+:attr:`SseEvent.dispatched` is what the standard would do with it.
 
-Invariants, each held by a property test: any way of cutting the input gives the same blocks and the
-same error; the cost is linear; an unfinished block at the end of the input is never reported; what
-:func:`encode_event` writes is read back as it was, whatever the text, or refused (CVE-2026-44214
-and its kin forged events by line breaks).
+Property tests check that the blocks and the error do not depend on how the input is cut, that the
+cost is linear, and that an unfinished block at the end of the input is never reported. They also
+check that :func:`encode_event` refuses its arguments or writes a block that is decoded to the same
+values. (CVE-2026-44214 and others forged events by line breaks.)
 
 Source: WHATWG HTML, 9.2 Server-sent events.
 """
@@ -28,33 +28,33 @@ from ..types import Idle, elide, redact
 from .delimited_buffer import CR_BYTE, LF_BYTE, DelimitedBuffer, as_bytes, message_too_large
 
 KEEP_ALIVE = b":\n\n"
-"""A comment: bytes that keep a quiet connection alive and mean nothing. WHATWG: about every 15
-seconds.
+"""A comment, which readers ignore, to keep a quiet connection alive. WHATWG advises one every 15
+seconds or so.
 """
 
 FORGET_ID = b"id:\n\n"
-"""A block that empties the reader's last event id: from here on the stream cannot be resumed. It
-has no data, so it is not dispatched.
+"""A block that resets the reader's last event id, so that the stream cannot be resumed from here.
+It has no data, so it is not dispatched.
 """
 
 _BOM = b"\xef\xbb\xbf"
 
 _SCAN_THRESHOLD_BYTES = 1024
-"""Bytes of an unfinished block that may wait without a closer look."""
+"""Up to this size an unfinished block waits without being searched again."""
 
 _USUAL_BLOCK = re.compile(
     r"(?:(?:id: ?(\S.*)|event: ?(\S.*))\n)*data: ?(.*)\n\n"
     r"|((?:.+\n)*\n)"
 )
-"""A block as nearly all servers write it, or else any block; where there is no NUL.
+"""A block in the form that nearly all servers write, or any other block, in a text without NUL.
 
-``.`` is quick, and a set of characters takes ten times as long.
+``.`` is fast; a set of characters takes ten times as long.
 """
 
 _BLOCK = re.compile(r"(?:.+\n)*\n")
 
 _FIELD = re.compile(r"(data|event|id|retry)(?:: ?(.*))?\n|.*\n")
-"""A line of a block: a field that is known, or something to ignore."""
+"""A line of a block: a known field, or a line to ignore."""
 
 _RETRY = re.compile(rb"^retry: ?([0-9]+)\n", re.MULTILINE)
 
@@ -89,45 +89,45 @@ class SseDecoder:
     """Decodes the bytes of an event stream to :class:`SseEvent` objects.
 
     Feed with :meth:`receive_data`, then call :meth:`next_event` until it returns
-    ``Idle.NEED_DATA``; or use :meth:`feed`, which does both. :attr:`last_event_id` and
-    :attr:`reconnection_time` are what a reconnecting client needs.
+    ``Idle.NEED_DATA``; or use :meth:`feed`, which does both. A client that reconnects needs
+    :attr:`last_event_id` and :attr:`reconnection_time`.
 
-    The bytes wait until their block is complete. Then all blocks that have arrived are taken apart
-    together by one regular expression, which is what makes it fast; a block that is not as usual,
-    or that is long, is read field by field.
+    The bytes wait until their block is complete. Then one regular expression parses all blocks that
+    have arrived together, which is fast. An unusual or long block is parsed field by field.
     """
 
     last_event_id: str
-    """The id to send as ``Last-Event-ID`` on reconnection; empty when there is none."""
+    """The id to send as ``Last-Event-ID`` on reconnection; empty if there is none."""
 
     def __init__(self, limit: int, *, last_event_id: str = "") -> None:
         """Begin at the start of a body.
 
         Args:
-            limit: bytes that one block may have. Comments before it do not count.
-            last_event_id: where an earlier connection of the same stream ended.
+            limit: the most bytes of one block. Comments before it do not count.
+            last_event_id: the last event id of an earlier connection of the same stream.
 
-        Raises LocalProtocolError for a limit that is no number above zero.
+        Raises:
+            LocalProtocolError: ``limit`` is not an int above zero.
         """
         self._blocks = DelimitedBuffer(limit)
         self.last_event_id = last_event_id
-        self._last_id = last_event_id  # of what is read, taken or not
+        self._last_id = last_event_id  # of the last parsed block, taken or not
         self._retry: int | None = None
         self._limit = limit
-        self._patience = min(limit, _SCAN_THRESHOLD_BYTES)
+        self._scan_threshold = min(limit, _SCAN_THRESHOLD_BYTES)
         self._waiting = self._blocks.waiting
-        self._ready: deque[SseEvent] = deque()  # read and not yet taken
-        self._quiet = -1  # with so many bytes at most, a chunk without line ends completes nothing
-        self._after_cr = False  # the LF of a CR LF may still come
+        self._ready: deque[SseEvent] = deque()  # parsed and not yet taken
+        self._quiet = -1  # up to this size, a chunk without line ends cannot complete a block
+        self._after_cr = False  # the LF of a CR LF may follow
         self._at_start = True
         self._eof = False
         self._failed = False
 
     @property
     def reconnection_time(self) -> int | None:
-        """Milliseconds to wait before reconnecting, as the server last asked; None if it never did.
+        """The latest reconnection time of the server, in milliseconds; None if it sent none.
 
-        It counts as soon as its line has come, before its block is complete.
+        It counts as soon as its line has arrived, before its block is complete.
         """
         found = _RETRY.findall(self._waiting)
         return _milliseconds(found[-1].decode()) if found else self._retry
@@ -135,7 +135,8 @@ class SseDecoder:
     def receive_data(self, data: bytes) -> None:
         """Add a chunk of the body: bytes, or another object with a buffer.
 
-        Raises LocalProtocolError after :meth:`receive_eof`, and for what is not bytes.
+        Raises:
+            LocalProtocolError: :meth:`receive_eof` was called before, or ``data`` has no buffer.
         """
         if self._eof:
             raise LocalProtocolError("receive_data() after receive_eof()")
@@ -149,15 +150,16 @@ class SseDecoder:
                 self._skip_bom()
 
     def receive_eof(self) -> None:
-        """The body has ended, in whatever way; an unfinished block is dropped."""
+        """Record the end of the body, however it ended. An unfinished block is discarded."""
         self._eof = True
         self._quiet = -1
 
     def next_event(self) -> SseEvent | Idle:
-        """The next block, or ``Idle.NEED_DATA``.
+        """Return the next block, or ``Idle.NEED_DATA`` if none is complete.
 
-        Raises RemoteProtocolError (``message_too_large``) for a block beyond the limit; the stream
-        cannot be read further, and every later call raises the same.
+        Raises:
+            RemoteProtocolError: ``message_too_large`` for a block above the limit. The rest of the
+                stream cannot be read; every later call raises the same.
         """
         while not self._ready and self._read(self._ready):
             pass
@@ -168,10 +170,10 @@ class SseDecoder:
         return event
 
     def feed(self, data: bytes) -> list[SseEvent]:
-        """All blocks that this chunk completes.
+        """Add a chunk of the body, and return all blocks that are now complete.
 
-        Raises like :meth:`receive_data` and :meth:`next_event`, but never instead of giving blocks:
-        those before an error come first, and the next call raises it.
+        Raises as :meth:`receive_data` and :meth:`next_event` do. If there are blocks before an
+        error, they are returned, and the next call raises the error.
         """
         waiting, data = self._waiting, as_bytes(data)
         if len(waiting) + len(data) <= self._quiet and CR_BYTE not in data:
@@ -195,34 +197,34 @@ class SseDecoder:
         return events
 
     def _read(self, events: MutableSequence[SseEvent]) -> bool:
-        """Read some blocks; False if there is surely none left."""
+        """Parse some blocks. Return False if no other complete block is left."""
         run = self._blocks.next_complete(b"\n\n")
         if run:
             self._read_blocks(run.decode("utf-8", "replace"), events)
             return len(run) + len(self._waiting) > self._blocks.window
         if self._failed:
             raise message_too_large(self._limit)
-        if self._at_start or len(self._waiting) <= self._patience:
+        if self._at_start or len(self._waiting) <= self._scan_threshold:
             return False
         try:
             block = self._next_block()
         except RemoteProtocolError:
             self._failed = True
-            self._waiting.clear()  # nobody will read it
+            self._waiting.clear()  # never parsed
             raise
         self._read_block(block, events)
         return bool(block)
 
     def _next_block(self) -> str:
-        """A block, without the comments before it, that may be as long as the limit allows."""
+        """Return a block of any size up to the limit, without the comments before it."""
         while self._waiting.startswith((b":", b"\n")):
             if not self._blocks.next_delimited(b"\n"):
                 return ""
         return self._blocks.next_delimited(b"\n\n").decode("utf-8", "replace")
 
     def _read_blocks(self, text: str, events: MutableSequence[SseEvent]) -> None:
-        """Read some blocks at once."""
-        if "\0" in text:  # which voids an id
+        """Parse some blocks together."""
+        if "\0" in text:  # an id with NUL is ignored
             for block in _BLOCK.findall(text):
                 self._read_block(block, events)
             return
@@ -234,7 +236,7 @@ class SseDecoder:
             events.append(SseEvent(event or "message", data, id or None, None, self._last_id))
 
     def _read_block(self, text: str, events: MutableSequence[SseEvent]) -> None:
-        """Read one block field by field."""
+        """Parse one block field by field."""
         event = id = retry = None
         lines: list[str] = []
         for field in _FIELD.finditer(text):
@@ -255,7 +257,7 @@ class SseDecoder:
             events.append(SseEvent(event or "message", data, id, retry, self._last_id))
 
     def _skip_bom(self) -> None:
-        """Drop a byte order mark, as soon as it is known whether there is one."""
+        """Discard a byte order mark, as soon as enough bytes have arrived to recognise it."""
         waiting = self._waiting
         if len(waiting) >= len(_BOM) or not _BOM.startswith(waiting):
             self._at_start = False
@@ -263,10 +265,10 @@ class SseDecoder:
                 self._blocks.take(len(_BOM))
 
     def _with_lf_only(self, data: bytes) -> bytes:
-        """Make each line ending one LF.
+        """Return the chunk with each line ending replaced by LF.
 
-        A CR ends its line at once: an event must not wait for the byte after its blank line. The LF
-        that may follow is then skipped when it comes.
+        A CR ends its line at once, so that an event does not wait for the byte after its blank
+        line. If the next chunk begins with LF, that LF is discarded.
         """
         if self._after_cr and data:
             data = data.removeprefix(b"\n")
@@ -278,18 +280,18 @@ class SseDecoder:
 
 
 _LONGEST_RETRY = 10**16 - 1
-"""Milliseconds; what our decoder reads of a longer number is another one."""
+"""Milliseconds. The decoder reads only the first 16 digits of a longer number."""
 
 
 def _milliseconds(digits: str) -> int:
-    """Sixteen digits are 30,000 years; more would only serve to make int() slow."""
+    """Parse at most 16 digits, 300,000 years, because int() is slow for very many."""
     return int(digits.lstrip("0")[:16] or "0")
 
 
 def encode_event(
     data: bytes | None, *, event: str | None = None, id: str | None = None, retry: int | None = None
 ) -> bytes:
-    """One block of an event stream, closed by its blank line.
+    """Return one block of an event stream, with the blank line that ends it.
 
     Args:
         data: UTF-8 text; its line breaks (CR, LF, CR LF) become several data lines. None writes no
@@ -298,9 +300,10 @@ def encode_event(
         id: the event id; must not be empty, since that would erase the reader's cursor.
         retry: the reconnection time in whole milliseconds, at most 16 digits.
 
-    Raises LocalProtocolError for an event type or id that is empty or has control characters (CR,
-    LF and NUL among them), for data that is not UTF-8, and for a reconnection time that is negative
-    or longer: nothing a caller passes can forge a line; and for arguments of another kind.
+    Raises:
+        LocalProtocolError: the event type or id is empty or has control characters (such as CR, LF
+            and NUL), so that no argument can forge a line; the data is not UTF-8; ``retry`` is
+            negative or too long; or an argument is of another type.
     """
     lines: list[bytes] = []
     if event is not None:
@@ -310,8 +313,7 @@ def encode_event(
     if retry is not None:
         check_type(int, retry=retry)
         if not 0 <= retry <= _LONGEST_RETRY:
-            what = "is negative" if retry < 0 else "has more than 16 digits"
-            raise LocalProtocolError(f"Not usable as a reconnection time: it {what}")
+            raise LocalProtocolError(f"retry must be from 0 to {_LONGEST_RETRY} milliseconds")
         lines.append(b"retry: %d\n" % retry)
     if data is not None:
         lines += b"data: ", _lines(data), b"\n"
@@ -323,13 +325,13 @@ _CONTROL = re.compile("[\0-\x1f\x7f]")
 
 
 def _lines(data: bytes) -> bytes:
-    """The data of an event, a data line for each of its lines."""
+    """Return the data with a field name before each line but the first."""
     check_type((bytes, bytearray), data=data)
     if not data.isascii():
         try:
             data.decode()
         except UnicodeDecodeError as error:
-            raise LocalProtocolError(f"The data of an event is UTF-8 text: {error}") from None
+            raise LocalProtocolError(f"The data of an event must be UTF-8: {error}") from None
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     return data.replace(b"\n", b"\ndata: ")
@@ -338,8 +340,10 @@ def _lines(data: bytes) -> bytes:
 def _one_line(text: str, what: str) -> bytes:
     check_type(str, **{what: text})
     if not text or _CONTROL.search(text):
-        raise LocalProtocolError(f"Not usable as an {what}: {text[:50]!r}")
+        raise LocalProtocolError(
+            f"An {what} must not be empty or have control characters, got {text[:50]!r}"
+        )
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise LocalProtocolError(f"Not usable as an {what}: {text[:50]!r}") from None
+        raise LocalProtocolError(f"An {what} must be UTF-8, got {text[:50]!r}") from None

@@ -220,7 +220,7 @@ def test_endless_values_are_refused() -> None:
     value: list[Any] = []
     value.append(value)
     for encode in (json.encode, json.encode_stdlib):
-        with pytest.raises(LocalProtocolError, match="nests too deep, or holds itself"):
+        with pytest.raises(LocalProtocolError, match="nests too deep, or contains itself"):
             encode(value)
 
 

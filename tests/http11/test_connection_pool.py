@@ -138,7 +138,7 @@ def test_a_request_that_cannot_be_made_leaves_nothing_behind() -> None:
     pool = PoolHarness().pool
     head = RequestHead(method=b"POST", target=b"/mcp", headers=((b"x", b"a\nb"),))
     effect = OpenExchange(exchange=1, url="http://localhost/mcp", head=head, body=b"")
-    with pytest.raises(LocalProtocolError, match="Not usable in a head"):
+    with pytest.raises(LocalProtocolError, match="contains CR, LF or NUL"):
         pool.begin(effect, now=0)
     assert pool.in_use == {}
 
