@@ -1,8 +1,8 @@
-"""What the messages of the handshake revisions mean, however they have come.
+"""The messages of the handshake revisions, on every transport.
 
-``initialize`` settles a revision, other requests become calls, notifications and answers are taken
-in. What may not be asked is refused: these refusals are JSON-RPC errors, and how they travel is the
-business of the transport.
+``initialize`` negotiates a revision, other requests become calls, and notifications and responses
+are passed to the application or the call they belong to. A refusal is raised as
+RemoteProtocolError, and the transport sends it.
 
 Source: 2024-11-05 to 2025-11-25, basic/lifecycle, basic/utilities: ping, cancellation.
 """
@@ -32,33 +32,40 @@ from .sessions import SUBSCRIBE, UNSUBSCRIBE, LegacySession
 
 @attrs.frozen
 class Negotiated:
-    """What ``initialize`` has settled."""
+    """The result of ``initialize``."""
 
     revision: Revision
     client_info: Mapping[str, Any]
     client_capabilities: Mapping[str, Any]
     reply: bytes
-    """The answer, encoded."""
+    """The response, encoded."""
     multi_turn: bool
-    """Both sides have named SEP-1858, or the operator knows that the client takes part."""
+    """True if SEP-1858 is used: both sides declared it, or ``assume_multi_turn`` is set."""
 
 
 @attrs.define(eq=False, repr=False)
 class Dispatcher:
-    """Takes in the messages of clients."""
+    """Handles the messages of clients."""
 
     _core: ServerCore
 
     def negotiate(
         self, request: Request, *, multi_turn: bool = False, has_session: bool = True
     ) -> Negotiated:
-        """What ``initialize`` settles; an unknown version is answered with our newest.
+        """Choose the revision and make the result of ``initialize``.
 
-        ``multi_turn``: SEP-1858 is possible. It is named to clients that have named it.
-        ``has_session``: the client can subscribe to resources, if the application has any.
+        If the client's version is not served, the newest handshake version is chosen.
 
-        Raises RemoteProtocolError if it names no version, or nothing new is taken. Source:
-        basic/lifecycle: Version Negotiation.
+        Args:
+            request: the ``initialize`` request.
+            multi_turn: True if SEP-1858 is offered. The result declares it only to clients that
+                declared it.
+            has_session: False declares no subscriptions to resources, which need a session.
+
+        Raises:
+            RemoteProtocolError: the request names no version, or the server is draining.
+
+        Source: basic/lifecycle: Version Negotiation.
         """
         self._check_serving(request)
         params = request.params or {}
@@ -86,7 +93,7 @@ class Dispatcher:
         return Negotiated(revision, client_info, capabilities, reply, multi_turn)
 
     def check_call(self, session: CallOwner, request: Request) -> None:
-        """Raises RemoteProtocolError for a request that must not run."""
+        """Raise the refusal (RemoteProtocolError) for a request that must not run."""
         self._check_serving(request)
         if request.id in session.calls:
             raise refusals.DUPLICATE_REQUEST_ID(request.id)
@@ -100,11 +107,17 @@ class Dispatcher:
     def batch(
         self, session: LegacySession, batch: Batch, new_responder: Callable[[int], Responder]
     ) -> bool:
-        """Take in a batch: one answer for each request, and each element that is no message.
+        """Handle a batch. Returns False if it needs no response.
 
-        ``new_responder`` makes the form for so many answers. Returns False if none is wanted. Calls
-        start together, so that what follows the first of them can cancel any. Source: 2025-03-26
-        basic: Batching.
+        Each request, and each element that is not a message, gets a response. All calls start at
+        the place of the first one, so that later messages of the batch can cancel any of them.
+
+        Args:
+            session: the session of the client.
+            batch: the messages.
+            new_responder: called with the number of responses.
+
+        Source: 2025-03-26 basic: Batching.
         """
         wants = [item for item in batch.items if isinstance(item, Request | RemoteProtocolError)]
         is_started = False
@@ -116,35 +129,35 @@ class Dispatcher:
                 self.start(wants, new_responder(len(wants)))
         return is_started
 
-    def start(self, items: Sequence[Request | RemoteProtocolError], answer: Responder) -> None:
-        """Start calls that came together, and answer at once what needs no application."""
+    def start(self, items: Sequence[Request | RemoteProtocolError], responder: Responder) -> None:
+        """Start calls that arrived together; respond at once to pings and subscriptions."""
         for item in items:
             try:
                 if isinstance(item, RemoteProtocolError):
                     raise item
-                if answer.is_batch:
-                    self.check_call(answer.session, item)
+                if responder.is_batch:
+                    self.check_call(responder.session, item)
             except RemoteProtocolError as error:
-                null_id = not answer.session.revision.error_without_id
-                answer.respond(jsonrpc.encode(error.reply, null_id=null_id))
+                null_id = not responder.session.revision.error_without_id
+                responder.respond(jsonrpc.encode(error.reply, null_id=null_id))
                 self._core.events.append(RefusalSent(error))
                 continue
-            call = RunningCall(self._core, answer.session, item, answer)
-            answer.session.begin(call)
+            call = RunningCall(self._core, responder.session, item, responder)
+            responder.session.begin(call)
             if self._core.app.handler_of(item.method) is None:  # a ping, or a subscription
                 call.respond({}, now=self._core.now)
             else:
                 self._core.events.append(CallReceived(call))
-        if answer.open_calls:
-            answer.start()
+        if responder.open_calls:
+            responder.start()
 
     def dispatch(
         self, session: LegacySession, message: Message, exchange: ServerExchange | None = None
     ) -> bool:
-        """A notification, or the client's answer to a request of ours.
+        """Handle a notification, or a response to a server request.
 
-        Late and unknown answers are ignored. Returns True if ``exchange`` is answered when the
-        store has what the message brings.
+        Late and unknown responses are ignored. Returns True if ``exchange`` gets its response
+        later, when the message has been stored.
         """
         match message:
             case Notification("notifications/initialized"):
@@ -158,16 +171,18 @@ class Dispatcher:
             ):
                 session.pending_requests[id].on_request_ended(id, message)
             case _:
-                assert not isinstance(message, Request), "requests become calls"
+                assert not isinstance(message, Request), "requests are passed to start()"
                 return deliver_responses(self._core, session, message, exchange)
         return False
 
     def _check_subscription(self, session: CallOwner, request: Request) -> None:
-        """Raises RemoteProtocolError where a subscription would tell the client nothing.
+        """Raise RemoteProtocolError for a subscription that could not be served.
 
         Source: server/resources: Subscriptions.
         """
-        assert isinstance(session, LegacySession), "all callers of these revisions are sessions"
+        assert isinstance(session, LegacySession), (
+            "every client of these revisions has a session object"
+        )
         declared = self._core.app.declared_capabilities().get("resources", {})
         if not declared.get("subscribe") or not session.is_reachable:
             raise refusals.UNKNOWN_METHOD(request.id, method=request.method[:100])
@@ -187,9 +202,12 @@ class Dispatcher:
     def _cancel(
         self, session: LegacySession, message: Notification, exchange: ServerExchange | None
     ) -> bool:
-        """A call is not wanted any more; unknown, finished and malformed ones are ignored.
+        """Cancel a call. An unknown or malformed id, and that of an ended call, are ignored.
 
-        What is unknown here may run at another instance, or wait for answers in the store.
+        A call that this instance does not have may run at another one, or be parked in the store:
+        the cancellation is put into its mailbox. Returns True if ``exchange`` gets its response
+        later.
+
         Source: basic/utilities/cancellation.
         """
         id = (message.params or {}).get("requestId")
@@ -201,7 +219,7 @@ class Dispatcher:
             log = session.log_key(cancellation_mailbox(id))
             reason = reason_of(message).encode()
             looks_again = session.is_shared
-            leaving = MailboxPost(session.table, log, reason, exchange, looks_again=looks_again)
-            leaving.append_if_expected()
+            post = MailboxPost(session.table, log, reason, exchange, looks_again=looks_again)
+            post.append_if_expected()
             return True
         return False

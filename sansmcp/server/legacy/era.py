@@ -1,4 +1,4 @@
-"""What a server does for clients of the handshake revisions.
+"""The entry point of the handshake revisions: the parts of a server for their clients.
 
 Source: 2024-11-05 to 2025-11-25.
 """
@@ -26,7 +26,7 @@ from .streams import ResumableStream
 
 
 class LegacyServer:
-    """The part of a server that knows sessions and streams."""
+    """The part of a server that has sessions and resumable streams."""
 
     def __init__(self, core: ServerCore, endpoint: Endpoint) -> None:
         self._core = core
@@ -36,21 +36,17 @@ class LegacyServer:
         self.streamable_http = StreamableHttp(core, endpoint, self.sessions, self._dispatcher)
         self.http_sse = HttpSse(core, endpoint, self.sessions, self._dispatcher)
 
-    # Other channels
-
     def channel_handler(self, sink: Sink) -> SessionChannelHandler:
         """Return the handler of a channel on stdio."""
         return SessionChannelHandler(self._core, self.sessions, self._dispatcher, sink, "")
 
-    # All of them
-
     @property
     def is_busy(self) -> bool:
-        """Whether calls run in sessions."""
+        """True if calls run in sessions."""
         return any(session.calls for session in self.sessions)
 
     def timed_out(self, timer: Timer, owner: Hashable) -> None:
-        """A timer of this era is due."""
+        """Handle a timer of this era that is due."""
         match timer, owner:
             case Timer.CLIENT_RESPONSE, (LegacySession() as session, int(id)):
                 session.pending_requests[id].on_request_timeout(id)
@@ -74,12 +70,12 @@ class LegacyServer:
         self.sessions.expire(session)
 
     def end_session(self, session: Session, reason: str) -> None:
-        """End a session that is alive."""
-        assert isinstance(session, LegacySession), "there are no others"
+        """End an open session."""
+        assert isinstance(session, LegacySession), "all sessions of a server are of this class"
         self.sessions.end(session, reason)
 
     def publish(self, method: str, params: Params) -> None:
-        """Tell all clients of a changed list, and those that have subscribed of an update."""
+        """Notify all clients of a changed list, or the subscribed ones of a changed resource."""
         uri = params.get("uri") if method == UPDATED else None
         names = _names(uri) if isinstance(uri, str) else set[str]()
         for session in self.sessions:
@@ -88,6 +84,6 @@ class LegacyServer:
 
 
 def _names(uri: str) -> set[str]:
-    """A resource, and all folders that it is in, with the slash at their end and without."""
+    """Return a URI and its folders, these with and without the slash at the end."""
     ends = [slash.start() for slash in re.finditer("/", uri)]
     return {uri, *(uri[:end] for end in ends), *(uri[: end + 1] for end in ends)}

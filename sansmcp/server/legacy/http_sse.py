@@ -1,13 +1,12 @@
-"""HTTP+SSE, the transport of 2024-11-05, for clients that know no other.
+"""HTTP+SSE, the transport of 2024-11-05, for old clients.
 
 A client opens one event stream with GET. Its first event, ``endpoint``, names the URI to which the
-client POSTs its messages; every answer comes on the stream, as everything else does. The URI has an
-unguessable token, which is the only thing that ties a POST to its stream. When the stream ends, the
-session has ended.
+client POSTs its messages. All messages of the server come on the stream. The URI contains an
+unguessable token, and only the token ties a POST to its stream. The session ends with the stream.
 
-It is served on two paths of its own, ``.../sse`` for the stream and ``.../messages`` beside it, or
-on the MCP path, beside Streamable HTTP: there a GET that names neither session nor version nor
-event can only come from such a client.
+The transport is served on two paths of its own, ``.../sse`` for the stream and ``.../messages``
+beside it, or on the MCP path together with Streamable HTTP. There, a GET that names no session, no
+version and no event is from a client of this transport.
 
 Source: 2024-11-05 basic/transports: HTTP with SSE; 2025-03-26 basic/transports: Backwards
 Compatibility.
@@ -50,11 +49,11 @@ class _Stream:
 
     @property
     def is_above_high_water(self) -> bool:
-        """Whether the client does not take what is sent."""
+        """True if too many bytes wait for the client."""
         return self.exchange.is_slow
 
     def send(self, message: bytes) -> bool:
-        """Send a message as an event; False if the stream has ended."""
+        """Send a message as an event. Returns False if the stream has ended."""
         if self.exchange.state is not ExchangeState.STREAMING:
             return False
         self.exchange.send(encode_event(message, event="message"))
@@ -64,7 +63,7 @@ class _Stream:
         self.exchange.stop()
 
     def catch_up(self) -> None:
-        """Nothing is kept anywhere else."""
+        """Do nothing: there is no store behind the stream."""
 
     def on_closed(self) -> None:
         self._end_channel()
@@ -72,7 +71,7 @@ class _Stream:
 
 @attrs.frozen
 class _Client:
-    """A client that has a stream."""
+    """A client with an open stream."""
 
     channel: Channel
     lines: SessionChannelHandler
@@ -80,7 +79,7 @@ class _Client:
 
 @attrs.define(eq=False, repr=False)
 class HttpSse:
-    """What requests of this transport mean."""
+    """Handles the HTTP requests of this transport."""
 
     _core: ServerCore
     _endpoint: Endpoint
@@ -89,10 +88,10 @@ class HttpSse:
     _clients: dict[tuple[str, Secret], _Client] = attrs.field(
         factory=dict[tuple[str, Secret], _Client], init=False
     )
-    """By principal and token."""
+    """The clients by principal and token."""
 
     def check_head(self, head: RequestHead) -> None:
-        """Refuse what can be refused without a body. Raises RemoteProtocolError."""
+        """Run the validators that need no body. Raises RemoteProtocolError for a refusal."""
         path = head.path.rstrip(b"/")
         if head.method == b"GET" and path == self._endpoint.sse_path:
             if not headers.accepts(head.values(b"accept"), headers.EVENT_STREAM):
@@ -106,7 +105,7 @@ class HttpSse:
             self._channel(head)
 
     def complete(self, exchange: ServerExchange, body: bytes) -> None:
-        """A request is complete. Raises RemoteProtocolError: the refusal."""
+        """Handle a complete request. Raises RemoteProtocolError for a refusal."""
         assert exchange.head is not None
         if exchange.head.method == b"GET":
             self._open(exchange)
@@ -116,7 +115,7 @@ class HttpSse:
         exchange.send_response(202)
 
     def _check_room(self, principal: str) -> None:
-        """Each stream may become a session."""
+        """Raise RemoteProtocolError if there is no room for a stream: each may become a session."""
         if self._core.draining:
             raise refusals.SHUTTING_DOWN()
         self._table.check_room(principal)

@@ -1,4 +1,4 @@
-"""What answers of the handshake revisions look like.
+"""The form of the results of the handshake revisions, and their input requests.
 
 Source: 2024-11-05 to 2025-11-25, basic: Responses.
 """
@@ -19,18 +19,24 @@ from ..input_checks import check_asking, missing_capabilities, missing_capabilit
 
 @attrs.define(eq=False, repr=False)
 class LegacyResults:
-    """Results of the handshake revisions: they go out as they are, and so does all before them."""
+    """Sends results unchanged, and input requests as server requests."""
 
     def format_result(self, request: Request, result: Any) -> Response | ErrorResponse:
-        """The result, as it is."""
+        """Return the response with a result, unchanged."""
         return Response(request.id, result)
 
     def require(self, call: RunningCall, required: InputRequired) -> ErrorResponse | bool:
-        """Ask by requests, and wait for the answers."""
+        """Send the input requests of a handler as server requests.
+
+        Returns an error to send if the client lacks a capability; else whether the client is still
+        connected. Raises LocalProtocolError, and does nothing, if they cannot be sent.
+        """
         check_asking(call.request, required)
         if not call.peer.revision.server_requests:
             name = call.peer.revision.name
-            raise LocalProtocolError(f"At revision {name} servers make no requests")
+            raise LocalProtocolError(
+                f"At revision {name} servers make no requests, so InputRequired cannot be sent"
+            )
         missing = missing_capabilities(required, call.peer.client_capabilities)
         if missing:
             return missing_capability(missing, call.request.id, INVALID_REQUEST).reply
@@ -38,9 +44,9 @@ class LegacyResults:
         return self.send_input_requests(call, required)
 
     def send_input_requests(self, call: RunningCall, required: InputRequired) -> bool:
-        """Ask, and keep the call until all answers are there. False if nobody can be asked."""
+        """Send the input requests, and keep the call in memory until all responses are there."""
         return call.send_input_requests(required)
 
     def may_send(self, request: Request, message: Message) -> bool:
-        """Whatever the application says."""
+        """Return True: these revisions allow every message before the response."""
         return True

@@ -1,6 +1,6 @@
-"""What messages of the handshake revisions mean in one conversation on stdio or HTTP+SSE.
+"""The handshake revisions on a channel: stdio or HTTP+SSE.
 
-There are no session ids and nothing can be resumed: the session is the channel.
+The channel is the session: there are no session ids, and no stream can be resumed.
 
 Source: 2024-11-05 to 2025-11-25, basic/transports: stdio; 2024-11-05 basic/transports: HTTP with
 SSE.
@@ -28,7 +28,7 @@ from .sessions import LegacySession, SessionTable
 
 @attrs.define(eq=False, repr=False)
 class ChannelResponder(LegacyResults):
-    """The answers of calls that came together: each is sent when it is there, a batch's as one."""
+    """Sends the response of one call, or the responses of a batch as one array."""
 
     session: CallOwner
     _sink: Sink
@@ -37,24 +37,24 @@ class ChannelResponder(LegacyResults):
     _collected: list[bytes] = attrs.field(factory=list[bytes], init=False)
 
     def start(self) -> None:
-        """Nothing has to be opened."""
+        """Do nothing: the channel is open."""
 
     @property
     def head(self) -> RequestHead | None:
-        """The HTTP request that opened the stream; None on stdio."""
+        """The head of the HTTP request that opened the stream; None on stdio."""
         return self._sink.head
 
     @property
     def is_above_high_water(self) -> bool:
-        """Whether the client does not keep up."""
+        """True if too many bytes wait for the client."""
         return self._sink.is_above_high_water
 
     def message(self, data: bytes) -> bool:
-        """Send it; returns False if nobody is there any more."""
+        """Send a message before the response. Returns False if the channel has ended."""
         return self._sink.send(data)
 
     def respond(self, data: bytes, http_status: int = 200) -> bool:
-        """The answer of one call; returns False if nobody is there any more."""
+        """Send or collect the response of one call. Returns False if the channel has ended."""
         self.open_calls -= 1
         if not self.is_batch:
             return self._sink.send(data)
@@ -66,7 +66,7 @@ class ChannelResponder(LegacyResults):
         self._send_batch()
 
     def disconnect(self, retry: int | None) -> bool:
-        """The session would be lost."""
+        """Return False: the session would end with the connection."""
         return False
 
     def _send_batch(self) -> bool:
@@ -77,7 +77,7 @@ class ChannelResponder(LegacyResults):
 
 @attrs.define(eq=False, repr=False)
 class SessionChannelHandler:
-    """A session that is opened, and used, and ended by one channel."""
+    """Handles the messages of one channel, which is a session."""
 
     _core: ServerCore
     _table: SessionTable
@@ -86,16 +86,16 @@ class SessionChannelHandler:
     _principal: str
     session: LegacySession = attrs.field(init=False)
     _is_open: bool = attrs.field(default=False, init=False)
-    """``initialize`` was answered."""
+    """True after ``initialize``."""
 
     def __attrs_post_init__(self) -> None:
-        # What is said before initialize is judged by the newest revision.
+        # The newest revision applies to messages before initialize.
         revision = REVISIONS[self._core.versions[-1]]
         self.session = self._table.new(None, self._principal, revision, sink=self._sink)
 
     @property
     def null_id(self) -> bool:
-        """Whether an error that answers no request has an id, null."""
+        """True if an error that belongs to no request has the member ``"id": null``."""
         return not self.session.revision.error_without_id
 
     @property
@@ -103,12 +103,12 @@ class SessionChannelHandler:
         return bool(self.session.calls)
 
     def end(self, reason: str) -> None:
-        """The channel is gone, and the session with it."""
+        """End the session, because the channel has ended."""
         if self.session in self._table:
             self._table.end(self.session, reason)
 
     def receive(self, message: Message | Batch) -> None:
-        """Do what a message asks for. Raises RemoteProtocolError: the refusal."""
+        """Handle a message. Raises RemoteProtocolError for a refusal."""
         session = self.session
         if isinstance(message, Request) and message.method == "initialize":
             self._initialize(message)
@@ -121,8 +121,8 @@ class SessionChannelHandler:
             if message.method != "ping":
                 self._check_open(message)
             self._dispatcher.check_call(session, message)
-            answer = ChannelResponder(session, self._sink, 1, is_batch=False)
-            self._dispatcher.start((message,), answer)
+            responder = ChannelResponder(session, self._sink, 1, is_batch=False)
+            self._dispatcher.start((message,), responder)
         elif self._is_open or not isinstance(message, Notification):
             self._dispatcher.dispatch(session, message)
 
@@ -140,7 +140,10 @@ class SessionChannelHandler:
         self._sink.send(negotiated.reply)
 
     def _check_open(self, request: Request | None) -> None:
-        """Source: basic/lifecycle: Initialization: nothing but pings before ``initialize``."""
+        """Raise RemoteProtocolError before ``initialize``, when only pings are allowed.
+
+        Source: basic/lifecycle: Initialization.
+        """
         if not self._is_open:
             id = None if request is None else request.id
             raise refusals.not_initialized(self._core.versions, id)

@@ -26,19 +26,19 @@ from .sessions import LegacySession, SessionTable
 from .stream_table import store_failed
 
 _LOG = ".session"
-"""No stream has this name: there is no point in tokens."""
+"""The name of the log. No stream has this name, because tokens contain no point."""
 
 Done: TypeAlias = Callable[["RemoteProtocolError | None"], None]
-"""Is called at the end, with the refusal if there is one."""
+"""A function that is called at the end, with a refusal or None."""
 
 
 def _ignore_outcome(error: RemoteProtocolError | None) -> None:
-    """The end of a use of the store that nobody waits for."""
+    """Do nothing: no request waits for the outcome."""
 
 
 @attrs.define(eq=False, repr=False)
 class SessionRecord:
-    """A use of the store for one session: to write it down, or to look it up."""
+    """Saves or loads the record of one session in the store."""
 
     _core: ServerCore
     _table: SessionTable
@@ -54,23 +54,23 @@ class SessionRecord:
         id: str,
         done: Done = _ignore_outcome,
     ) -> SessionRecord:
-        """The session of that id, of that principal."""
+        """Return the record of a session, by its principal and id."""
         return cls(core, table, StreamKey(principal, id, _LOG), done)
 
     def save_record(self, session: LegacySession, seq: int = 1) -> None:
-        """Write down that the session exists."""
+        """Save the record of a session, as entry ``seq`` of its log."""
         session.last_saved = self._core.now
-        about = {
+        members = {
             "revision": session.revision.name,
             "client_info": session.client_info,
             "client_capabilities": session.client_capabilities,
             "multi_turn": session.multi_turn,
         }
-        entries = (Entry(seq, json.encode(about)),)
+        entries = (Entry(seq, json.encode(members)),)
         self._table.streams.start_operation(StoreAppend(stream=self._key, entries=entries), self)
 
     def load_record(self) -> None:
-        """Let the table know whether the session exists."""
+        """Load the record, and add or end the session in the table accordingly."""
         limits = self._core.limits
         read = StoreRead(
             stream=self._key,
@@ -84,16 +84,16 @@ class SessionRecord:
         self._done(None)
 
     def on_append_conflict(self) -> None:
-        """Another instance has just written the same."""
+        """Treat the record as saved: another instance has saved the same."""
         self._done(None)
 
     def failed(self, effect: StoreEffect) -> bool:
-        """Nobody can tell whether it exists."""
+        """Pass on the refusal: it is unknown whether the session exists."""
         self._done(store_failed())
         return True
 
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
-        """What the store knows of it."""
+        """Add a session of another instance to the table, or end one whose record is gone."""
         session = self._table.find(self._key.principal, self._key.session)
         refusal = None
         if page is None:
@@ -109,25 +109,25 @@ class SessionRecord:
         self._done(refusal)
 
     def _restore_session(self, data: bytes) -> LegacySession:
-        """Take in a session that another instance has opened.
+        """Add a session that another instance has opened to the table.
 
         Raises RemoteProtocolError if there are too many here, or this instance has stopped.
         """
         if self._core.has_stopped:
             raise refusals.SHUTTING_DOWN()
         self._table.make_room(self._key.principal)
-        about = json.decode(data, self._core.limits.max_json_depth)
-        revision = REVISIONS[about["revision"]]
+        members = json.decode(data, self._core.limits.max_json_depth)
+        revision = REVISIONS[members["revision"]]
         session = self._table.new(Secret(self._key.session), self._key.principal, revision)
-        session.client_info = about["client_info"]
-        session.client_capabilities = about["client_capabilities"]
-        session.multi_turn = about["multi_turn"]
+        session.client_info = members["client_info"]
+        session.client_capabilities = members["client_capabilities"]
+        session.multi_turn = members["multi_turn"]
         session.initialized()
         self._table.add(session)
-        session.touch()  # the request that has named it may be gone by now
+        session.touch()  # the request that named it may have ended by now
         return session
 
     def _refresh_record(self, session: LegacySession, last_seq: int) -> None:
-        """Write it down once more before the store forgets it."""
+        """Save the record again before the store evicts it."""
         if self._core.now - session.last_saved > self._core.refresh_interval:
             SessionRecord(self._core, self._table, self._key).save_record(session, last_seq + 1)

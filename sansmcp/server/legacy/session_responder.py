@@ -1,7 +1,7 @@
-"""How requests of the handshake revisions are answered on Streamable HTTP.
+"""The HTTP response to a POST at the handshake revisions, on Streamable HTTP.
 
-What makes an answer an event stream is in :mod:`..responder`. A stream is stored; JSON is not, for
-nobody could read it again. A batch (2025-03-26) is one answer to several calls.
+``HttpResponder`` chooses between JSON and an event stream. A stream is stored; JSON is not, because
+a client could not resume it. A batch (2025-03-26) has one HTTP response for several calls.
 
 Source: 2025-03-26 to 2025-11-25, basic/transports: Sending Messages to the Server.
 """
@@ -25,7 +25,7 @@ from .streams import ResumableStream
 
 @attrs.define(eq=False, repr=False)
 class SessionResponder(LegacyResults, HttpResponder):
-    """How one POST is answered."""
+    """Sends the responses to one POST."""
 
     _core: ServerCore
     session: LegacySession
@@ -34,29 +34,29 @@ class SessionResponder(LegacyResults, HttpResponder):
     open_calls: int
     is_batch: bool
     stream: ResumableStream | None = attrs.field(default=None, init=False)
-    """What the answer has become, once it is an event stream."""
+    """The stream, once the HTTP response is an event stream."""
     _abandoned: bool = attrs.field(default=False, init=False)
-    """The peer left before it had an event id: nothing can ever be delivered."""
+    """True if the client disconnected before it had an event id, so that it cannot resume."""
     _collected: list[bytes] = attrs.field(factory=lambda: [], init=False)
-    """Answers so far that may still go out as plain JSON."""
+    """The responses so far, which may still be sent as plain JSON."""
 
     @property
     def is_resumable(self) -> bool:
-        """Whether the first event is an id, and what follows is stored."""
+        """True if the stream begins with an event id, and its messages are stored."""
         return self._core.options.resumable and self.session.revision.polling
 
     @property
     def is_above_high_water(self) -> bool:
-        """Whether to wait: the store, or the client, does not keep up."""
+        """True if the store or the client is behind."""
         return self.stream is not None and self.stream.is_above_high_water
 
     def message(self, data: bytes) -> bool:
-        """Something to say before the answer; returns False if it is lost."""
+        """Send a message before the response. Returns False if it is lost."""
         stream = self.open()
         return stream is not None and stream.append(data)
 
     def respond(self, data: bytes, http_status: int = 200) -> bool:
-        """The answer of one call; returns False if it is lost."""
+        """Send the response of one call. Returns False if it is lost."""
         self.open_calls -= 1
         if self.stream is not None:
             return self.stream.append(data, final=self.open_calls == 0)
@@ -74,7 +74,7 @@ class SessionResponder(LegacyResults, HttpResponder):
                 stream.append(b"", final=True)
 
     def open(self) -> ResumableStream | None:
-        """Turn the answer into a stream, if it is not one yet; None if nobody can ever read it."""
+        """Open the event stream, if it is not open. Returns None if no client could read it."""
         if self.stream is None and not self._abandoned:
             self._core.timers.stop(Timer.STREAM_OPEN, self)
             self.stream = self.session.new_stream()
@@ -87,7 +87,7 @@ class SessionResponder(LegacyResults, HttpResponder):
         return self.stream
 
     def send_input_requests(self, call: RunningCall, required: InputRequired) -> bool:
-        """Ask. Where there is a log the call is parked; without questions it goes on at once."""
+        """Send input requests and park the call, or keep it in memory if it cannot be parked."""
         is_kept = self.is_batch or self.session.id is None or not required.requests
         stream = None if is_kept else self.open()
         if stream is None or not stream.is_stored:
@@ -96,7 +96,7 @@ class SessionResponder(LegacyResults, HttpResponder):
         return True
 
     def disconnect(self, retry: int | None) -> bool:
-        """Close the connection; the client reads on later. False, and no change, if it cannot."""
+        """Close the connection. Returns False, with nothing changed, if no client could resume."""
         if not self.is_resumable:
             return False
         stream = self.open()
@@ -108,7 +108,7 @@ class SessionResponder(LegacyResults, HttpResponder):
             self._abandoned = True
 
     def _finish(self) -> None:
-        """All calls are answered and nothing was sent yet: choose the form."""
+        """Send the response as JSON: all calls have ended, and nothing was sent before."""
         body = self._collected[0] if not self.is_batch else jsonrpc.encode_batch(self._collected)
         if not self._abandoned:
             self._core.timers.stop(Timer.STREAM_OPEN, self)

@@ -1,4 +1,4 @@
-"""The logs of a server, and its way to the store that keeps them."""
+"""The streams of one instance, and their store operations in flight."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .streams import ResumableStream
 
 
 def store_failed() -> RemoteProtocolError:
-    """The store did not do what was asked of it."""
+    """Return the error for a request that failed because the store failed."""
     return RemoteProtocolError(
         "The store of this server does not work: try again later",
         reason="store_failed",
@@ -30,19 +30,19 @@ def store_failed() -> RemoteProtocolError:
 
 @attrs.define(eq=False, repr=False)
 class StreamTable:
-    """The streams that are written or read here, and the store effects that are under way."""
+    """The streams that this instance writes or reads, and the store effects in flight."""
 
     core: ServerCore
     _streams: dict[StreamKey, ResumableStream] = attrs.field(
         factory=dict[StreamKey, "ResumableStream"], init=False
     )
-    """Those with a log that are not settled."""
+    """The streams with a log that are not settled."""
     _waiting: dict[StoreEffect, StoreOperation] = attrs.field(
         factory=dict[StoreEffect, StoreOperation], init=False
     )
 
     late: Shares[tuple[str, str]] = attrs.field(factory=Shares[tuple[str, str]], init=False)
-    """How many cancellations of each session wait for their call to be known."""
+    """The number of cancellations of each session that wait to look for a mailbox again."""
 
     @property
     def limits(self) -> Limits:
@@ -56,9 +56,9 @@ class StreamTable:
         *,
         polling: bool,
     ) -> ResumableStream:
-        """A new stream: with a log if there is a store, registered so that readers find it.
+        """Return a new stream, with a log if there is a store.
 
-        It is added to its siblings, for as long as it is not settled.
+        It is added to ``siblings`` until it is settled.
         """
         if not self.core.options.resumable:
             return self.new_unstored()
@@ -69,13 +69,13 @@ class StreamTable:
         return stream
 
     def new_unstored(self) -> ResumableStream:
-        """A new stream that no client can resume."""
+        """Return a new stream that no client can resume."""
         return ResumableStream(key=None, polling=False, table=self, state=LogState.UNSTORED)
 
     def find(
         self, key: StreamKey, siblings: dict[ResumableStream, None], *, polling: bool
     ) -> ResumableStream:
-        """The stream of that name; one that nobody here knows may be in the store."""
+        """Return the stream of a key. If this instance does not have it, it may be in the store."""
         stream = self._streams.get(key)
         if stream is None:
             stream = ResumableStream(key, polling, self, LogState.REMOTE, siblings)
@@ -86,30 +86,29 @@ class StreamTable:
     def take_over(
         self, key: StreamKey, seq: int, siblings: dict[ResumableStream, None], *, polling: bool
     ) -> ResumableStream:
-        """Go on with the log of a parked call after the entry of that number."""
+        """Continue the log of a parked call after the entry of this sequence number."""
         stream = self.find(key, siblings, polling=polling)
-        if (
-            stream.state is LogState.CLOSED
-        ):  # the append that parked it seemed to fail, and was done
+        # The append that parked the call was reported as failed, but the store has done it.
+        if stream.state is LogState.CLOSED:
             self.discard_settled(stream)
             stream = self.find(key, siblings, polling=polling)
         stream.take_over(seq)
         return stream
 
     def lose(self, key: StreamKey) -> None:
-        """Break off whoever reads a log that the store does not have any more."""
+        """End the reader of a log that the store has evicted."""
         stream = self._streams.get(key)
         if stream is not None:
             stream.drop_reader()
 
     def release_followers(self) -> None:
-        """End the responses that follow what others write: their clients read on elsewhere."""
+        """End the responses that follow logs of other instances; their clients resume there."""
         for stream in tuple(self._streams.values()):
             if stream.state is LogState.REMOTE:
                 stream.detach_reader()
 
     def settle(self, operation: StoreOperation) -> None:
-        """Whose effect is completed: a stream may be done with, or is to be looked at again."""
+        """Forget the stream of a completed effect if it is settled, or poll it if it waits."""
         if isinstance(operation, ResumableStream):
             self.discard_settled(operation)
             if operation.is_waiting:
@@ -117,7 +116,7 @@ class StreamTable:
                 self.core.timers.set(Timer.STORE_POLL, operation, deadline)
 
     def discard_settled(self, stream: ResumableStream) -> None:
-        """Let go of a stream that is settled: what there is to know of it is in the store."""
+        """Forget a stream if it is settled; the store has its log."""
         if stream.is_settled and stream.key is not None:
             self.core.timers.stop(Timer.STORE_POLL, stream)
             self.core.timers.stop(Timer.STORED, stream)
@@ -130,5 +129,5 @@ class StreamTable:
         self.core.effects.append(effect)
 
     def pop_operation(self, effect: StoreEffect) -> StoreOperation | None:
-        """Whose effect has been completed; None for one that was reported before."""
+        """Return the operation of an effect and forget it; None if it was reported before."""
         return self._waiting.pop(effect, None)

@@ -1,8 +1,8 @@
-"""Streamable HTTP of the handshake revisions: what a complete request means, and what it starts.
+"""Streamable HTTP of the handshake revisions.
 
-A POST of ``initialize`` opens a session, other POSTs bring messages in, GET reads streams and
-DELETE ends the session. Requests that are not allowed are refused by ``session_validation``; the
-messages are handled by ``dispatcher``.
+A POST of ``initialize`` opens a session, other POSTs carry messages, GET reads streams, and DELETE
+ends the session. The validators are in ``session_validation``, and ``dispatcher`` handles the
+messages. If instances share a store, the session of a request is looked up there first.
 
 Source: 2025-03-26 to 2025-11-25, basic/transports: Streamable HTTP.
 """
@@ -40,7 +40,7 @@ from .sessions import LegacySession, SessionTable
 
 @attrs.define(eq=False, repr=False)
 class StreamableHttp:
-    """What requests to the MCP endpoint mean."""
+    """Handles the requests to the MCP endpoint."""
 
     _core: ServerCore
     _endpoint: Endpoint
@@ -48,10 +48,11 @@ class StreamableHttp:
     _dispatcher: Dispatcher
 
     def check_head(self, exchange: ServerExchange, head: RequestHead) -> None:
-        """Refuse what can be refused without a body. Raises RemoteProtocolError.
+        """Run the validators that need no body. Raises RemoteProtocolError for a refusal.
 
-        Of a POST that is an unknown session. What depends on sessions is not known yet where other
-        instances may know them.
+        For a POST this is only the check of its session. If instances share a store, a session that
+        this instance does not have is looked up there: for a POST at once, for other methods when
+        the request is complete.
         """
         context = self._context(head)
         if head.method != b"POST":
@@ -65,17 +66,17 @@ class StreamableHttp:
             SessionRecord.for_session(self._core, self._table, principal, id, found).load_record()
 
     def complete(self, exchange: ServerExchange) -> None:
-        """A GET or DELETE is complete. Raises RemoteProtocolError: the refusal."""
+        """Handle a complete GET or DELETE. Raises RemoteProtocolError for a refusal."""
         self._find_session(exchange, partial(self._read_or_end, exchange))
 
     def post(self, exchange: ServerExchange, messages: Message | Batch) -> None:
-        """A POST is complete. Raises RemoteProtocolError: the refusal."""
+        """Handle a complete POST. Raises RemoteProtocolError for a refusal."""
         self._find_session(exchange, partial(self._post, exchange, messages))
 
     def _find_session(
         self, exchange: ServerExchange, then: Callable[[SessionRequestContext], None]
     ) -> None:
-        """Do something, after the session was looked up in the store, if it may be shared."""
+        """Call ``then``, after looking the session up in the store if instances share one."""
         assert exchange.head is not None
         context = self._context(exchange.head)
         id, principal = context.session_id, context.head.principal
@@ -94,9 +95,9 @@ class StreamableHttp:
         context: SessionRequestContext,
         refusal: RemoteProtocolError | None,
     ) -> None:
-        """The store has told whether the session of a POST exists; its body may still come.
+        """Refuse a POST of an unknown session, if its body is still incomplete.
 
-        What is complete looks again, and so does what the store could not tell.
+        A complete POST looks the session up again, and so does one whose lookup failed.
         """
         is_unknown = refusal is None and context.session is None
         if is_unknown and exchange.state is ExchangeState.BODY:
@@ -109,7 +110,7 @@ class StreamableHttp:
         then: Callable[[SessionRequestContext], None],
         refusal: RemoteProtocolError | None,
     ) -> None:
-        """The store has told whether the session exists."""
+        """Run the validators and ``then``, because the lookup of the session has ended."""
         if exchange.is_done:
             return
         try:
@@ -121,7 +122,7 @@ class StreamableHttp:
             exchange.refuse(error)
 
     def _read_or_end(self, exchange: ServerExchange, context: SessionRequestContext) -> None:
-        validate_session_exists(context)  # it may have ended since the head came
+        validate_session_exists(context)  # it may have ended since the head arrived
         session = context.session or self._temporary_session(context)
         session.touch()
         self._table.use(session)
@@ -158,10 +159,10 @@ class StreamableHttp:
         elif isinstance(messages, Request):
             self._dispatcher.check_call(session, messages)
             stream_after = self._core.stream_after_of(messages.method)
-            answer = SessionResponder(
+            responder = SessionResponder(
                 self._core, session, exchange, stream_after, 1, is_batch=False
             )
-            self._dispatcher.start((messages,), answer)
+            self._dispatcher.start((messages,), responder)
         elif not self._dispatcher.dispatch(session, messages, exchange):
             exchange.send_response(202)
 
@@ -171,7 +172,7 @@ class StreamableHttp:
     def _initialize(
         self, exchange: ServerExchange, context: SessionRequestContext, request: Request
     ) -> None:
-        """Open a session, and tell its id. Source: basic/transports: Session Management."""
+        """Open a session and send its id. Source: basic/transports: Session Management."""
         multi_turn = self._core.options.offers_multi_turn and self._endpoint.sessions
         negotiated = self._dispatcher.negotiate(
             request, multi_turn=multi_turn, has_session=self._endpoint.sessions
@@ -204,7 +205,7 @@ class StreamableHttp:
         reply: bytes,
         refusal: RemoteProtocolError | None,
     ) -> None:
-        """The session is open, and can be found; or it could not be stored."""
+        """Respond to ``initialize``, or end the session because it could not be stored."""
         assert session.id is not None
         if refusal is not None and session in self._table:
             self._table.end(session, "it could not be stored")
@@ -216,5 +217,5 @@ class StreamableHttp:
             exchange.send_response(200, reply, ((SESSION_ID, session.id.reveal().encode()),))
 
     def _temporary_session(self, context: SessionRequestContext) -> LegacySession:
-        """Stands in for a session where there are none, for the length of one request."""
+        """Return a session object for one request, because the server has no sessions."""
         return self._table.new(None, context.head.principal, context.revision)

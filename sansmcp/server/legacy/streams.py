@@ -1,31 +1,30 @@
-"""Streams and their readers: the heart of "nothing is lost, nothing comes twice".
+"""Resumable streams: messages are stored before they are sent, and readers resume at any entry.
 
 A stream is a log. Its writer appends messages; each gets the next sequence number and goes to the
-store, and only when the store has it may anybody see it (*append first, then send*). A reader is
-nothing but a *position* in that log and the exchange it feeds. Whatever brought it there (the POST
-that began the stream, a resumption after a broken connection, a newer reader that took over), a
-reader moves in one way only: it takes the message after its position. There are two places to take
-it from:
+store. A message is sent to the client only after the store has it. A reader is a position in the
+log and the exchange that sends the event stream. It may be the POST that began the stream, a GET
+that resumes it, or a newer connection that replaced the last one. In each case the reader gets the
+messages after its position, from one of two sources:
 
-* the *tail*: a message that has just been stored goes straight to a reader that stands right before
-  it;
-* the *store*: a reader that stands anywhere else reads pages until it stands at the tail.
+* the *tail*: a message that has just been stored is sent to a reader whose position is directly
+  before it;
+* the *store*: any other reader gets pages from the store until it has reached the tail.
 
-So there is no replay mode and no hand-over between replay and live: a message that is stored while
-a page is being read is one more message after the reader's position, and one that comes both ways
-is not after it any more. A reader whose peer is slow falls behind the tail by itself, holds nothing
-in memory, and reads pages again when it has sent what it had. Disconnecting a reader (SEP-1699)
-leaves the log as it is.
+So there is no replay mode that could miss or repeat messages at the change to live messages. A
+message stored while a page is read is one more message after the reader's position; a message that
+arrives from both sources is skipped the second time, because it is not after the position. A reader
+with a slow peer falls behind the tail, holds nothing in memory, and reads pages when it has sent
+all it had. Disconnecting a reader (SEP-1699) does not change the log.
 
-One writer at a time adds to a log, and it need not be the same for ever: a call that waits for the
-client's answers goes on wherever these arrive (:mod:`.parked_calls`). Then its log is *written
-elsewhere*, and its readers follow it in the store.
+A log has one writer at a time, but the writer can change: a parked call is continued by the
+instance that receives the last input response (``parked_calls``). At the other instances the log is
+``LogState.REMOTE``, and their readers poll the store.
 
-Where clients know of it (2025-11-25) each response begins with a *priming event*: an id and nothing
-else, which names the reader's position. So a client that is cut off before the first message can
-come back, too.
+At 2025-11-25 each response begins with a *priming event*: an id without data, which names the
+reader's position. So a client that is cut off before the first message can resume, too.
 
-Without a store there are no event ids: messages go to the reader, if there is one, and are gone.
+Without a store there are no event ids: messages are sent to the reader if there is one, and lost
+otherwise.
 
 Source: 2025-11-25 basic/transports: Resumability and Redelivery; SEP-1699.
 """
@@ -53,38 +52,37 @@ from ..store_completions import StoreOperation
 
 _STORED = (LogState.WRITING, LogState.FINISHED, LogState.REMOTE)
 _ENDED = (LogState.FINISHED, LogState.REMOTE, LogState.CLOSED)
-"""The states in which nothing more is written here."""
+"""The states in which this instance writes nothing more."""
 
 
 class StreamOwner(Protocol):
-    """The table that a stream is in, as the stream uses it."""
+    """The table of a stream, as far as the stream uses it."""
 
     @property
     def core(self) -> ServerCore:
-        """What all parts of the server share."""
+        """The state that the parts of the server share."""
         ...
 
     @property
     def limits(self) -> Limits:
-        """The bounds that were set."""
+        """The bounds of bytes, seconds and counts."""
         ...
 
     def start_operation(self, effect: StoreAppend | StoreRead, operation: StoreOperation) -> None:
         """Queue a store effect; its outcome is passed to the operation."""
 
     def discard_settled(self, stream: ResumableStream) -> None:
-        """Let go of a stream if it is settled."""
+        """Forget a stream if it is settled."""
 
 
 @attrs.define(eq=False, repr=False)
 class ResumableStream:
-    """A log and its one reader."""
+    """A log and its reader, of which there is at most one."""
 
     key: StreamKey | None
-    """Where it is stored; None: nowhere."""
+    """The key of the log in the store; None if it is not stored."""
     polling: bool
-    """Whether the client knows SEP-1699: events that have an id and nothing else, and early closes.
-    """
+    """True if the revision has SEP-1699: priming events, and connections that are closed early."""
     table: StreamOwner
     state: LogState = LogState.WRITING
     siblings: dict[ResumableStream, None] = attrs.field(factory=dict["ResumableStream", None])
@@ -92,31 +90,30 @@ class ResumableStream:
 
     reader: ServerExchange | None = attrs.field(default=None, init=False)
     next_seq: int = attrs.field(default=1, init=False)
-    """The number of the next entry that is written here."""
+    """The sequence number of the next entry of this instance."""
     _stored: int = attrs.field(default=0, init=False)
-    """The log is known to hold everything up to here."""
+    """The last sequence number that the store is known to have."""
     _last_message_seq: int = attrs.field(default=0, init=False)
-    """The number of the last entry written here that says something."""
+    """The sequence number of the last entry of this instance that has a message."""
     _stored_at: float = attrs.field(default=-math.inf, init=False)
-    """When an entry that was written here was stored last."""
+    """When an entry of this instance was last stored; ``-math.inf`` before the first."""
     _unstored: deque[Entry] = attrs.field(factory=deque[Entry], init=False)
-    """What the store is to get next: it has one append of a stream at a time, so the order is safe.
-    """
+    """The entries to append next. A log has at most one append in flight, which keeps the order."""
     _appending: StoreAppend | None = attrs.field(default=None, init=False)
     _position: int = attrs.field(default=0, init=False)
-    """The reader was given everything up to here."""
+    """The sequence number of the last entry that the reader got."""
     _is_fresh: bool = attrs.field(default=False, init=False)
-    """The reader's client has no id of this stream yet, so it misses nothing that is no longer
-    kept.
+    """True if the reader's client has no event id of this stream yet: evicted entries are then
+    skipped, not reported as lost.
     """
     _retry: int | None = attrs.field(default=None, init=False)
-    """Milliseconds that the reader's client is still to be told of."""
+    """The ``retry`` field in milliseconds, until it has been sent to the reader."""
     _pending_disconnect: tuple[int | None] | None = attrs.field(default=None, init=False)
-    """The reader is to be let go with this ``retry``, as soon as it has an id."""
+    """The ``retry`` of a ``disconnect()`` that waits until the reader has an event id."""
     _reading: StoreRead | None = attrs.field(default=None, init=False)
-    """What will bring the reader's next page."""
+    """The read of the reader's next page, while it is in flight."""
     _is_dropped: bool = attrs.field(default=False, init=False)
-    """The store forgets the log: it gets nothing more of it."""
+    """True if the log is deleted from the store: append nothing more."""
     _is_orphan: bool = attrs.field(init=False)
     """True if no session can report messages that the store failed to keep."""
 
@@ -127,30 +124,30 @@ class ResumableStream:
 
     @property
     def is_stored(self) -> bool:
-        """Whether messages are stored, and their events have ids."""
+        """True if messages are stored, and their events have ids."""
         return self.state in _STORED
 
     @property
     def is_above_high_water(self) -> bool:
-        """Whether the writer should wait: the store, or without one the reader, is behind."""
+        """True if the writer should wait, because the store is behind; without one, the reader."""
         if self.is_stored:
             return len(self._unstored) >= self.table.limits.max_pending_entries
         return self.reader is not None and self.reader.is_slow
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is left to do here: nothing follows, all is stored, and nobody reads."""
+        """True if the log has ended here, all its entries are stored, and there is no reader."""
         return self.state in _ENDED and self._appending is None and self.reader is None
 
     @property
     def is_ending(self) -> bool:
-        """Whether the last entry waits for the store: the reader is given it, and ends, then."""
+        """True if the last entry is being stored; the reader gets it afterwards, and ends."""
         return self._appending is not None and (self._unstored or self._appending.entries)[-1].final
 
     def append_opened_entry(self) -> None:
-        """Let the log of a call begin with an entry that tells all instances that there is one.
+        """Begin the log of a call with an entry without a message, if instances share the store.
 
-        Without it, the id of the priming event would mean nothing to another instance.
+        Without it, another instance could not resume from the id of the priming event.
         """
         if self.is_stored and self.polling and self.table.core.options.shared_store:
             self._unstored.append(Entry(self.next_seq, b"", kind=EntryKind.OPENED))
@@ -158,9 +155,9 @@ class ResumableStream:
             self._append_next()
 
     def append(self, message: bytes, *, final: bool = False) -> bool:
-        """Add a message. Returns False if it is lost: nothing stores it and nobody reads it.
+        """Append a message. Returns False if it is lost, because there is no store and no reader.
 
-        An empty message is only the end of the log: its request was cancelled.
+        ``final`` marks the last message. An empty one only ends the log, after a cancellation.
         """
         if self.state in _ENDED:
             return False
@@ -181,13 +178,13 @@ class ResumableStream:
         return True
 
     def hand_over(self, entries: Sequence[Entry]) -> None:
-        """Add entries at once, after which somebody else goes on with the log."""
+        """Append entries together, after which any instance may continue the log."""
         self._unstored.extend(entries)
         self._advance(LogEvent.HAND_OVER)
         self._append_next()
 
     def take_over(self, seq: int) -> None:
-        """Go on with the log after the entry of that number."""
+        """Continue the log after the entry of this sequence number."""
         self._advance(LogEvent.TAKE_OVER)
         self.next_seq = seq + 1
         self._last_message_seq = seq
@@ -197,10 +194,10 @@ class ResumableStream:
         self.catch_up()
 
     def refresh(self) -> None:
-        """Add an entry that no client sees if nothing was added for long.
+        """Append an entry without a message if no entry was appended for ``refresh_interval``.
 
-        What a store keeps grows old by the time of its entries, and what still runs is not old. The
-        instance that writes a stream knows it without the store; readers at others do not.
+        The store evicts a log by the age of its entries, also if its call still runs. This instance
+        knows the stream without the store, but the readers at other instances would lose it.
         """
         core = self.table.core
         if self.state is not LogState.WRITING or not core.options.shared_store:
@@ -216,7 +213,7 @@ class ResumableStream:
         core.timers.set(Timer.STORED, self, due)
 
     def on_append_done(self) -> None:
-        """The store has what it was given."""
+        """Send the stored entries to a reader directly before them, and append the next ones."""
         assert self._appending is not None
         self._stored_at = self.table.core.now
         entries = self._appending.entries
@@ -232,19 +229,19 @@ class ResumableStream:
         self._append_next()
 
     def _disconnect_if_pending(self) -> None:
-        """Let the reader go, if it was to be let go before it had an id."""
+        """Disconnect the reader if that was requested before it had an event id."""
         if self._pending_disconnect is not None:
             (retry,), self._pending_disconnect = self._pending_disconnect, None
             self.disconnect(retry)
 
     def on_append_conflict(self) -> None:
-        """Somebody else writes this log: what they say counts."""
+        """Stop writing: another instance writes this log, and its entries count."""
         self._appending = None
         self._unstored.clear()
         self._advance(LogEvent.HAND_OVER)
 
     def failed(self, effect: StoreEffect) -> bool:
-        """The store could not do what it was asked. Returns False if messages are lost by that."""
+        """Handle a store effect that failed. Returns False if messages are lost by it."""
         if self._appending is not None and effect is self._appending:
             is_delivered = self._continue_unstored((*self._appending.entries, *self._unstored))
             self._tidy_orphan()
@@ -255,10 +252,10 @@ class ResumableStream:
         return True
 
     def close(self, *, delete_stored: bool) -> None:
-        """The session has ended: nothing follows.
+        """End the log, because its session has ended.
 
-        What was said before is still stored, unless the session has ended ``everywhere``, so that
-        the store forgets it; a reader that waits for the last message gets it all the same.
+        Entries that wait are still stored, unless ``delete_stored`` is True. A reader that waits
+        for the last message gets it in both cases.
         """
         self._is_orphan = True
         self._is_dropped = delete_stored
@@ -273,10 +270,10 @@ class ResumableStream:
     def attach(
         self, exchange: ServerExchange, after: int | None, *, is_fresh: bool = False
     ) -> None:
-        """Let an exchange read what follows ``after``, instead of whoever has been reading.
+        """Send the messages after ``after`` to an exchange, which replaces the last reader.
 
-        ``after`` None: go on where the last reader stopped. ``is_fresh``: the client has no id of
-        this stream yet.
+        ``after`` None continues where the last reader stopped. ``is_fresh`` is True if the client
+        has no id of this stream yet.
         """
         self.detach_reader()
         self.reader = exchange
@@ -294,7 +291,7 @@ class ResumableStream:
             self._open(exchange)
 
     def detach(self, exchange: ServerExchange) -> None:
-        """An exchange reads no more; the log stays."""
+        """Forget an exchange that has ended; the log stays."""
         if self.reader is exchange:
             self.reader = None
             self._reading = None
@@ -306,10 +303,11 @@ class ResumableStream:
             reader.stop()
 
     def disconnect(self, retry: int | None) -> bool:
-        """Close the reader's connection; it shall read on after ``retry`` milliseconds.
+        """Close the reader's connection; the client may resume after ``retry`` milliseconds.
 
-        Returns False, and does nothing, where the client could not come back. Among instances it
-        has no id until the first entry is stored, and is let go then. Source: SEP-1699.
+        If instances share the store, the client has no event id until the first entry is stored;
+        its connection is closed then. Returns False, with nothing changed, if the client could not
+        resume. Source: SEP-1699.
         """
         id = self._id(self._position)
         if not self.polling or (id is None and not self._is_opening):
@@ -324,13 +322,13 @@ class ResumableStream:
 
     @property
     def _is_opening(self) -> bool:
-        """Whether the store is getting the first entry, so that there will be an id."""
+        """True if the first entry is being stored, after which there is an event id."""
         return self.is_stored and self._stored == 0 and self._appending is not None
 
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
-        """A page has come from the store."""
+        """Send a page of the store to the reader. Break it off if entries are missing before it."""
         if effect is not self._reading or self.reader is None:
-            return  # it was for a reader that has gone
+            return  # the reader that waited for this page has disconnected
         self._reading = None
         if page is None or not _follows(page, self._position):
             if not self._is_fresh:
@@ -347,25 +345,25 @@ class ResumableStream:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Read on in the store if the reader has sent all it had and the log goes on."""
+        """Read the next page if the reader has sent all it had, and the store has more."""
         is_ready = self.reader is not None and self._reading is None and self.reader.unsent == 0
         if is_ready and self._position < self._stored:
             self._read_page()
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a reader waits for what another instance writes: look for it after a while."""
+        """True if the reader has all entries known here, and another instance may append."""
         if self.state is not LogState.REMOTE or self._appending is not None:
             return False
         return self.table.core.options.shared_store and self._is_read_up_to(self._stored)
 
     def poll_store(self) -> None:
-        """See whether the log has gone on."""
+        """Read what another instance may have appended."""
         if self.is_waiting:
             self._read_page()
 
     def _is_over(self, page: Page) -> bool:
-        """Whether nobody goes on with a log that is read up to its end."""
+        """True if no instance continues a log that has been read to its end."""
         if self.state is not LogState.REMOTE or self._appending is not None:
             return False
         return page.last.final or not (self.table.core.options.shared_store or page.last.waits)
@@ -377,13 +375,13 @@ class ResumableStream:
             exchange.send(encode_event(b"", id=id, retry=self._take_retry()))
 
     def _continue_unstored(self, entries: Sequence[Entry]) -> bool:
-        """Go on without the store: the reader may still get what it would have got next.
+        """Send entries that were not stored to the reader, if they follow its position.
 
-        Its client is told to forget its last id. The append that failed may have been done, in
-        whole or in part (the reply of a store can get lost), and another instance would replay it
-        to a client that has been given the same messages here, without ids.
+        An event with an empty id makes the client forget its last event id. The append that failed
+        may have been done, in whole or in part, if the reply of the store was lost. Another
+        instance would then replay messages that the client has got from this one without ids.
 
-        Returns False if the reader gets nothing.
+        Returns False if the entries are lost.
         """
         self._appending = None
         self._unstored.clear()
@@ -401,7 +399,7 @@ class ResumableStream:
         self.state = advance(LOG, self.state, event)
 
     def _tidy_orphan(self) -> None:
-        """Let go of what is not stored, unless a session has to be told that it is lost."""
+        """Forget a stream that is no longer stored and belongs to no session."""
         if self._is_orphan:
             self.table.discard_settled(self)
 
@@ -420,7 +418,7 @@ class ResumableStream:
 
     def _read_page(self) -> None:
         if self.key is None or not self.is_stored:
-            self.drop_reader()  # the store has failed meanwhile
+            self.drop_reader()  # the store has failed since
         else:
             limits = self.table.limits
             self._reading = StoreRead(
@@ -432,7 +430,7 @@ class ResumableStream:
             self.table.start_operation(self._reading, self)
 
     def _deliver_entries(self, entries: Iterable[Entry]) -> None:
-        """Hand to the reader what follows its position."""
+        """Send the entries after the reader's position to it."""
         for entry in entries:
             if self.reader is not None and entry.seq > self._position:
                 self._position = entry.seq
@@ -443,7 +441,7 @@ class ResumableStream:
                     self.detach_reader()
 
     def _event(self, entry: Entry) -> bytes | None:
-        """What a reader is sent; None where an entry is not for clients."""
+        """Return the event of an entry; None if the entry is not for clients."""
         id = self._id(entry.seq)
         match entry.kind:
             case EntryKind.MESSAGE if entry.data:
@@ -457,12 +455,12 @@ class ResumableStream:
                 return None
 
     def _take_retry(self) -> int | None:
-        """When the reader's client shall come back, if it has not been told so."""
+        """Return the ``retry`` field to send to the reader, once; None afterwards."""
         retry, self._retry = self._retry, None
         return retry
 
     def drop_reader(self) -> None:
-        """What the reader should get next cannot be had: say so, as well as is still possible."""
+        """End the reader, whose next entries cannot be read: refuse it, or abort its response."""
         if (reader := self.reader) is not None:
             self.detach(reader)
             if reader.state is ExchangeState.DECIDING:
@@ -471,9 +469,10 @@ class ResumableStream:
                 reader.abort()
 
     def _id(self, seq: int) -> str | None:
-        """The id of a place; None where nothing is stored, or another instance would not know it.
+        """Return the event id of a position, or None if no client could resume there.
 
-        Before the first entry there is no log, and no other instance can know of one.
+        That is so if nothing is stored, and before the first entry if instances share the store:
+        other instances do not know the log before.
         """
         is_known = seq > 0 or not self.table.core.options.shared_store
         if self.key is None or not self.is_stored or not is_known:
@@ -482,9 +481,10 @@ class ResumableStream:
 
 
 def _follows(page: Page, position: int) -> bool:
-    """Whether a page starts right after a position, so that nothing in between is missing.
+    """Return True if a page begins directly after a position, so that no message is missing.
 
-    What is missing before an entry that only kept the log may have been entries of that kind.
+    An entry that only refreshes the log has the number of the last message as its data: entries
+    after that number may be missing before it, because they were of the same kind.
     """
     if page.entries:
         first = page.entries[0]
