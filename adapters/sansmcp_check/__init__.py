@@ -7,7 +7,7 @@ The checks act as the peer, well-behaved or broken. They get the adapter as a *s
     def test_client(check: Check[ClientUnderTest]) -> None:
         check(MySubject())
 
-A check raises AssertionError with the obligation that was broken, what was seen, and what to do.
+A check raises AssertionError with what it observed, and the obligation that the adapter broke.
 If an adapter does not support a feature, name it in the subject's ``lacks``; the checks that need
 it raise ``unittest.SkipTest`` with that reason. The checks need only a loopback interface, and each
 takes a few seconds at most.

@@ -23,7 +23,7 @@ from sansmcp.types import Unpack
 
 
 class Feature(enum.Enum):
-    """A feature that an adapter may lack, if the subject says so."""
+    """A feature that an adapter may lack. The subject lists it in ``lacks``."""
 
     STDIO = "stdio"
     """Client: starts server processes. Server: serves on standard input and output."""
@@ -42,7 +42,7 @@ class Feature(enum.Enum):
     """Server: sansmcp itself does the HTTP/1.1, rather than a web server around it."""
 
     DISCONNECTS = "disconnects"
-    """Server: notices that a client has disconnected even while nothing is sent to it."""
+    """Server: detects a client's disconnect also while no bytes are sent to it."""
 
     AUTHENTICATION = "authentication"
     """Server: calls ``authenticate`` of the application for each HTTP request."""
@@ -51,7 +51,7 @@ class Feature(enum.Enum):
     """Server: plain functions of the application run in threads and may block."""
 
     GRACE = "grace"
-    """Server: learns of a stop early enough to end its event streams."""
+    """Server: is notified of a stop early enough to end its event streams."""
 
 
 # Clients
@@ -62,7 +62,7 @@ class Pending(Protocol):
 
     @abc.abstractmethod
     def result(self) -> Any:
-        """Wait for the end of the call. Return its result, or raise what the adapter raises."""
+        """Wait for the end of the call. Return its result, or raise the adapter's exception."""
 
     @abc.abstractmethod
     def cancel(self) -> None:
@@ -125,7 +125,7 @@ class ClientUnderTest(Protocol):
     ) -> ConnectedClient:
         """Connect to a URL, or to a command. Raise CallError as the adapter does.
 
-        Settings that the check does not name are to be the adapter's own.
+        Do not set a setting that the check leaves out, except for defaults of the adapter.
         """
 
 
@@ -162,21 +162,24 @@ class ServerUnderTest(Protocol):
 
     @abc.abstractmethod
     def sleep(self, call: Any, seconds: float) -> Any:
-        """What a handler does to wait: returns what it awaits, or blocks.
+        """Wait in a handler: return an awaitable, or block if handlers are plain functions.
 
-        ``call`` is what the adapter has given to the handler. Where handlers are stopped by an
-        exception, this is where it is raised.
+        If the adapter stops handlers by an exception, this raises it.
+
+        Args:
+            call: the object that the adapter passed to the handler.
+            seconds: how long to wait.
         """
 
     @abc.abstractmethod
     def serve(
         self, app: App, *, graceful_timeout: float, **settings: Unpack[SubjectSettings]
     ) -> Running:
-        """Serve the application over HTTP on a free port of 127.0.0.1; return when it can be used.
+        """Serve the application over HTTP on a free port of 127.0.0.1; return when it is ready.
 
         ``graceful_timeout``: seconds that running calls get when the server stops.
         """
 
     @abc.abstractmethod
     def stdio_command(self) -> Sequence[str]:
-        """A command that serves :func:`stdio_app` on stdio. Not asked without Feature.STDIO."""
+        """Return a command that serves :func:`stdio_app` on stdio. Needs Feature.STDIO."""

@@ -20,7 +20,7 @@ import attrs
 from .adapter_under_test import ClientUnderTest, Feature, ServerUnderTest
 
 MOMENT = 20.0
-"""Seconds allowed for what takes a moment on an idle machine."""
+"""Seconds allowed for steps that take milliseconds on an idle machine."""
 _LAST_STEPS = 30.0
 """Seconds allowed for idle threads to end; trio keeps some for ten seconds."""
 
@@ -39,7 +39,7 @@ class Check(Generic[S]):
 
     name: str
     obligation: str
-    """What the adapter has to do, and how."""
+    """What the adapter must do, and how."""
     needs: frozenset[Feature]
     _run: _Run[S]
 
@@ -60,7 +60,7 @@ class Check(Generic[S]):
         for feature in sorted(self.needs & subject.lacks.keys(), key=str):
             raise unittest.SkipTest(f"{feature.value}: {subject.lacks[feature]}")
         failures: list[BaseException] = []
-        thread = threading.Thread(target=_run_and_tell, args=(self._run, subject, failures))
+        thread = threading.Thread(target=_run_and_report, args=(self._run, subject, failures))
         thread.daemon = True  # a check that hangs must not keep the program from exiting
         thread.start()
         thread.join(patience)
@@ -73,7 +73,7 @@ class Check(Generic[S]):
             raise AssertionError(f"{what}\n\n{promise}") from failure
 
 
-def _run_and_tell(run: _Run[S], subject: S, failures: list[BaseException]) -> None:
+def _run_and_report(run: _Run[S], subject: S, failures: list[BaseException]) -> None:
     try:
         run(subject)
     except BaseException as failure:
@@ -116,7 +116,7 @@ def _is_check(value: object) -> TypeGuard[Check[Any]]:
 
 
 class Broken(AssertionError):
-    """An obligation was broken; the message says what was seen."""
+    """The adapter broke an obligation; the message describes what the check observed."""
 
 
 def expect(condition: object, seen: str) -> None:
@@ -127,7 +127,7 @@ def expect(condition: object, seen: str) -> None:
 
 def same(got: Any, wanted: Any, what: str) -> None:
     """Raise Broken, with both values shortened, unless they are equal."""
-    expect(got == wanted, f"{what}: {_short(got)}, and not {_short(wanted)}")
+    expect(got == wanted, f"{what}: got {_short(got)}, expected {_short(wanted)}")
 
 
 def _short(value: Any) -> str:
@@ -150,7 +150,7 @@ def raises(kind: type[E], action: Callable[[], Any], what: str) -> E:
 
 
 def happened(event: threading.Event, what: str) -> None:
-    """Wait for an event that another thread sets. Raise Broken if it does not."""
+    """Wait for an event that another thread sets. Raise Broken after :data:`MOMENT` seconds."""
     expect(event.wait(MOMENT), f"{what} within {MOMENT:g} s")
 
 
@@ -160,11 +160,11 @@ def stands_still(count: Callable[[], int]) -> int:
     Ten equal samples decide, rather than a time: a process that was stopped meanwhile sees time
     pass, and only one sample.
     """
-    before, looks = count(), 0
-    while looks < 10:
+    before, samples = count(), 0
+    while samples < 10:
         threading.Event().wait(0.03)
         now = count()
-        looks = looks + 1 if now == before else 0
+        samples = samples + 1 if now == before else 0
         before = now
     return before
 

@@ -1,4 +1,4 @@
-"""Checks of clients: calls that succeed, in every form that an answer can have."""
+"""Checks of clients: calls that succeed, with every form of response."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _WORDS = {"text": "a\u2028ä😀"}
 
 
 def by_stream(exchange: Exchange) -> None:
-    """Answer a call by an event stream that ends properly."""
+    """Respond to a call with an event stream that ends properly."""
     exchange.begin_stream()
     exchange.end(exchange.answer(exchange.message["params"]["arguments"]))
 
 
 def _by_closing(exchange: Exchange) -> None:
-    """The end of the response is the end of the connection."""
+    """Respond to a call with JSON that ends when the connection is closed."""
     body = encode({"id": exchange.id, "result": _WORDS})
     exchange.send(exchange.head(200, {"content-type": "application/json"}) + body)
     exchange.close()
@@ -53,9 +53,9 @@ def _as_chunks(exchange: Exchange) -> None:
 
 @client_check()
 def calls_with_a_session(subject: ClientUnderTest) -> None:
-    """A client shakes hands, calls, and ends its session when it is closed (2025-11-25).
+    """A client initializes a session, calls, and ends the session when it is closed (2025-11-25).
 
-    Perform every OpenExchange, and feed its response to the machine until that is complete.
+    Perform every OpenExchange effect, and feed its response to the machine until it is complete.
     """
     with FakeServer() as server:
         with connected(subject, server.url, versions=LEGACY) as client:
@@ -64,25 +64,27 @@ def calls_with_a_session(subject: ClientUnderTest) -> None:
         same(
             server.asked,
             ["initialize", "notifications/initialized", "tools/call", "DELETE"],
-            "what was asked",
+            "the requests that the server received",
         )
 
 
 @client_check()
 def calls_that_stand_alone(subject: ClientUnderTest) -> None:
-    """A client without sessions discovers the server, and calls (2026-07-28)."""
+    """A client discovers the server and calls, without a session (2026-07-28)."""
     with FakeServer() as server:
         with connected(subject, server.url, versions=MODERN) as client:
             same(client.connected.version, *MODERN, "the version")
             same(call(client, _WORDS), _WORDS, "the result")
-        same(server.asked, ["server/discover", "tools/call"], "what was asked")
+        same(
+            server.asked, ["server/discover", "tools/call"], "the requests that the server received"
+        )
 
 
 @client_check()
 def the_era_is_found_out(subject: ClientUnderTest) -> None:
-    """A client with the default settings finds out that a server needs a handshake.
+    """A client with the default settings detects that a server needs a handshake.
 
-    Pass the application's settings on as they are, and give those that it does not set no defaults.
+    Pass the application's settings to sansmcp.Client unchanged, and set no defaults of your own.
     """
 
     def unknown(exchange: Exchange) -> None:
@@ -97,9 +99,9 @@ def the_era_is_found_out(subject: ClientUnderTest) -> None:
 
 @client_check(Feature.CONCURRENCY)
 def calls_over_http_sse(subject: ClientUnderTest) -> None:
-    """Over HTTP+SSE (2024-11-05) answers come on a stream that is open all the time.
+    """Over HTTP+SSE (2024-11-05) responses arrive on one stream that stays open.
 
-    Read every response as it comes, while other requests are made.
+    Read every response as it arrives, while other requests are sent.
     """
     streams: list[Exchange] = []
 
@@ -130,40 +132,40 @@ def _every_form(subject: ClientUnderTest, piece: int) -> None:
 
 @client_check()
 def every_form_of_answer(subject: ClientUnderTest) -> None:
-    """Answers come as JSON of a known length or in chunks, as event streams, and until the end.
+    """Responses arrive as JSON with a length, in chunks, or until the close, and as event streams.
 
-    When the connection is closed, feed the end: it may be the end of the response.
+    When the server closes the connection, call receive_eof(): it may be the end of the response.
     """
     _every_form(subject, piece=0)
 
 
 @client_check()
 def answers_in_pieces(subject: ClientUnderTest) -> None:
-    """An answer may come byte by byte.
+    """A response may arrive byte by byte.
 
-    Feed what comes, as it comes, and read on as long as the exchange is not done.
+    Feed received bytes at once, and keep reading until the exchange is done.
     """
     _every_form(subject, piece=1)
 
 
 @client_check()
 def large_messages(subject: ClientUnderTest) -> None:
-    """Messages of five megabytes go both ways.
+    """Messages of five megabytes are sent and received.
 
-    Send all that is to be sent, however often the socket takes only a part.
+    Send all of the bytes, also if the socket accepts only a part at a time.
     """
     large = {"text": "x" * 5_000_000}
     forms: list[Script] = [echo, by_stream]
     with talking(subject, {"tools/call": in_turn(*forms)}) as (client, _):
         for form in forms:
-            expect(call(client, large) == large, f"the result {form.__name__} is another one")
+            expect(call(client, large) == large, f"the result {form.__name__} differs")
 
 
 @client_check(Feature.CONCURRENCY)
 def many_calls_at_once(subject: ClientUnderTest) -> None:
     """Fifty calls run at the same time, and each gets its own result.
 
-    Carry each exchange on a connection of its own, and let none wait for another.
+    Run each exchange on a connection of its own; no exchange waits for another.
     """
     waiting: list[Exchange] = []
     arrivals = itertools.count(1)
@@ -187,17 +189,17 @@ def _raise_if_planted(line: str) -> None:
 
 @client_check()
 def exceptions_that_no_one_expects(subject: ClientUnderTest) -> None:
-    """An exception that a bug raises, in machine or adapter, ends its call with a CallError.
+    """An exception raised by a bug, in machine or adapter, ends its call with a CallError.
 
-    Catch Exception where an exchange is carried, log it, and feed ConnectionLost for that exchange.
-    No other caller is left waiting.
+    Catch Exception around each exchange, log it, and feed ConnectionLost for that exchange. Other
+    calls continue.
     """
-    # A Tracer is called in the midst of the machine, so one that raises is as good as a bug.
+    # The machine calls a Tracer while it works, so a Tracer that raises simulates a bug.
     scripts: dict[str, Script] = {"tools/call": _plant}
     with talking(subject, scripts, trace=Tracer("check", _raise_if_planted)) as (client, _):
         for _ in range(2):
             same(call(client, {"n": 1}), {"n": 1}, "the result before")
-            raises(CallError, lambda: call(client, {"n": 2}), "a call that an exception has hit")
+            raises(CallError, lambda: call(client, {"n": 2}), "a call that a bug interrupts")
             same(call(client, {"n": 3}), {"n": 3}, "the result afterwards")
 
 
@@ -208,21 +210,21 @@ def _plant(exchange: Exchange) -> None:
 
 @client_check()
 def errors_of_the_server(subject: ClientUnderTest) -> None:
-    """A JSON-RPC error is raised as JsonRpcError, alone and in no group."""
+    """A JSON-RPC error is raised as a JsonRpcError, not inside an exception group."""
 
     def fail(exchange: Exchange) -> None:
         exchange.json({"id": exchange.id, "error": {"code": -7, "message": "no", "data": [1]}})
 
     with talking(subject, {"tools/call": fail}) as (client, _):
-        error = raises(JsonRpcError, lambda: call(client), "a call that was answered by one")
+        error = raises(JsonRpcError, lambda: call(client), "a call that gets an error")
         same((error.code, error.message, error.data), (-7, "no", [1]), "the error")
 
 
 @client_check()
 def progress_and_notifications(subject: ClientUnderTest) -> None:
-    """Progress goes to the callback of its call, notifications to the events, in their order.
+    """Progress goes to the callback of its call, other notifications to the events, in order.
 
-    Give the events to those whom they concern: sansmcp.ClientDriver does it.
+    Dispatch every event: sansmcp.ClientDriver does it.
     """
 
     def work(exchange: Exchange) -> None:
@@ -259,10 +261,10 @@ _HEARD = {"heard": "name?", "by": ["tools/call", "tool"]}
 
 @client_check(Feature.CONCURRENCY)
 def questions_during_a_call(subject: ClientUnderTest) -> None:
-    """What the server asks during a call is answered while the call goes on (2025-11-25).
+    """Server requests during a call get responses while the call continues (2025-11-25).
 
-    For ServerRequestReceived call the application's function with the ServerRequest, which names
-    the call that asks, and respond, fail_with or decline: sansmcp.ClientDriver does it.
+    For ServerRequestReceived, call the request handler with a ServerRequest that names the call.
+    Then call respond(), respond_exception() or refuse_unsupported(): sansmcp.ClientDriver does it.
     """
     answers: dict[int, Any] = {}
     answered = threading.Event()
@@ -271,7 +273,7 @@ def questions_during_a_call(subject: ClientUnderTest) -> None:
         exchange.begin_stream()
         for id, method in enumerate(("elicitation/create", "roots/list", "sampling/createMessage")):
             exchange.chunk(event({"id": id, "method": method, "params": {"message": "name?"}}))
-        happened(answered, "the questions were not answered")
+        happened(answered, "the server requests got no responses")
         exchange.end(exchange.answer({"answers": [answers[id] for id in range(3)]}))
 
     def take(exchange: Exchange) -> None:
@@ -288,12 +290,12 @@ def questions_during_a_call(subject: ClientUnderTest) -> None:
     able: ClientSettings = {"capabilities": {"elicitation": {}, "roots": {}}}
     with talking(subject, {"tools/call": ask, "answer": take}, functions, **able) as (client, _):
         result = call(client)
-        same(result, {"answers": [_HEARD, -9, -32601]}, "the answers")
+        same(result, {"answers": [_HEARD, -9, -32601]}, "the responses")
 
 
 @client_check()
 def questions_in_rounds(subject: ClientUnderTest) -> None:
-    """What a result asks for is answered, and the call made again (2026-07-28)."""
+    """Input requests of a result get responses, and the call is sent again (2026-07-28)."""
 
     def ask(exchange: Exchange) -> None:
         given = exchange.message["params"].get("inputResponses")
@@ -307,4 +309,4 @@ def questions_in_rounds(subject: ClientUnderTest) -> None:
     functions: dict[str, Answer] = {"elicitation/create": _hear}
     modern: ClientSettings = {"versions": MODERN, "capabilities": {"elicitation": {}}}
     with talking(subject, {"tools/call": ask}, functions, **modern) as (client, _):
-        same(call(client)["given"], {"n": _HEARD}, "the answers")
+        same(call(client)["given"], {"n": _HEARD}, "the responses")

@@ -1,4 +1,4 @@
-"""Checks of clients: connections are used again, replaced, and closed."""
+"""Checks of clients: connections are reused, replaced, and closed."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _STEPS = ("initialize", "notifications/initialized")
 
 @client_check()
 def connections_are_used_again(subject: ClientUnderTest) -> None:
-    """A response that has ended properly leaves a connection that serves the next request.
+    """After a complete response its connection is reused for the next request.
 
-    Keep the connection if ClientConnection.is_reusable: sansmcp.ConnectionPool does it.
+    Keep the connection if ClientConnection.is_reusable is True: sansmcp.ConnectionPool does it.
     """
     answers: list[Script] = [echo, by_stream] * 5
     with FakeServer({"tools/call": in_turn(*answers)}) as server:
         with connected(subject, server.url, versions=LEGACY) as client:
             for _ in answers:
                 call(client)
-        same(server.connections, 1, "the connections for requests one after the other")
+        same(server.connections, 1, "the connections for consecutive requests")
 
 
 @client_check()
 def connections_that_fail_while_it_connects(subject: ClientUnderTest) -> None:
-    """A server that is not quite there yet is asked again, at every step of the handshake.
+    """A server that is not yet available is tried again, at every step of the handshake.
 
-    Feed ConnectionLost for an exchange whose connection cannot be made, or is lost before the
-    response; do not end the client.
+    Feed ConnectionLost for an exchange whose connection cannot be opened, or is lost before the
+    response. Do not close the client.
     """
     for version, methods in ((LEGACY, _STEPS), (MODERN, ("server/discover",))):
         scripts = {
@@ -43,14 +43,14 @@ def connections_that_fail_while_it_connects(subject: ClientUnderTest) -> None:
         with talking(subject, scripts, versions=version) as (client, server):
             same(call(client, {"a": 1}), {"a": 1}, "the result")
             for method in methods:
-                same(server.asked.count(method), 3, f"how often {method} was asked")
+                same(server.asked.count(method), 3, f"how often {method} was sent")
 
 
 @client_check()
 def connections_that_were_closed(subject: ClientUnderTest) -> None:
-    """A connection that the server has closed meanwhile is not used for the next request.
+    """A connection that the server has closed while it was idle is not reused.
 
-    Before a connection is used again, look whether anything has come on it: the end, for one.
+    Before you reuse a connection, check whether it is readable: then it is closed, or unusable.
     """
 
     def answer_and_close(exchange: Exchange) -> None:
@@ -65,9 +65,9 @@ def connections_that_were_closed(subject: ClientUnderTest) -> None:
 
 @client_check()
 def connections_that_close_under_a_request(subject: ClientUnderTest) -> None:
-    """A request whose outcome is unknown is repeated only where that does no harm.
+    """A request whose outcome is unknown is repeated only if that is safe.
 
-    Do not repeat requests on your own, nor let an HTTP library do it.
+    Do not repeat requests yourself, and do not let an HTTP library do it.
     """
     fails = threading.Event()
 
@@ -78,16 +78,16 @@ def connections_that_close_under_a_request(subject: ClientUnderTest) -> None:
         exchange.result({"tools": []})
 
     with talking(subject, {"tools/call": fail_once, "tools/list": fail_once}) as (client, server):
-        raises(Disconnected, lambda: call(client), "a call that was not answered")
+        raises(Disconnected, lambda: call(client), "a call without a response")
         same(server.asked.count("tools/call"), 1, "the calls that were sent")
         fails.clear()
-        same(client.start("tools/list").result(), {"tools": []}, "a list that was asked again")
-        same(server.asked.count("tools/list"), 2, "the lists that were asked for")
+        same(client.start("tools/list").result(), {"tools": []}, "a list that was requested again")
+        same(server.asked.count("tools/list"), 2, "the requests for a list")
 
 
 @client_check()
 def nothing_is_left(subject: ClientUnderTest) -> None:
-    """A client that was closed leaves no thread, and no descriptor, however often that is done."""
+    """A closed client leaves no thread and no file descriptor, also after several runs."""
 
     def once() -> None:
         with talking(subject) as (client, _):

@@ -1,4 +1,4 @@
-"""Checks of clients: calls that do not succeed end nevertheless, once, and leave no harm."""
+"""Checks of clients: calls that fail end exactly once, and later calls work."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def _hang(exchange: Exchange) -> None:
 
 
 def _hang_or_echo(exchange: Exchange) -> None:
-    """Answer only calls that have arguments."""
+    """Respond only to calls that have arguments."""
     echo(exchange) if exchange.message["params"].get("arguments") else _hang(exchange)
 
 
 def _time_out(client: ConnectedClient, server: FakeServer) -> None:
-    """Make a call that is not answered, until one has been sent before its time was up."""
+    """Make calls without a response, until one was sent before it timed out."""
     timeout = 0.1
     while "tools/call" not in server.asked:
         raises(RequestTimeout, partial(call, client, timeout=timeout), "a call with a timeout")
@@ -46,17 +46,17 @@ def _time_out(client: ConnectedClient, server: FakeServer) -> None:
 
 
 def _gone(server: FakeServer) -> None:
-    """Wait until the client has left the call that hangs."""
+    """Wait until the client has disconnected from the call that hangs."""
     calls = server.wait_for("tools/call")
-    server.wait(calls[0].gone.is_set, "the client left the response that it does not wait for")
+    server.wait(calls[0].gone.is_set, "the client closed the connection of the call")
 
 
 @client_check()
 def a_call_that_takes_too_long(subject: ClientUnderTest) -> None:
-    """A call without an answer raises RequestTimeout, alone, and the server is told (2025-11-25).
+    """A timed-out call raises RequestTimeout, not in a group; the server is notified (2025-11-25).
 
-    Wait no longer than until next_deadline(), which may change whenever the machine does, and call
-    handle_timeout(). Break off what an AbortExchange names: close its connection.
+    Wait at most until next_deadline(), then call handle_timeout(). Read next_deadline() again after
+    everything that changes the machine. For AbortExchange, close the exchange's connection.
     """
     with talking(subject, {"tools/call": _hang_or_echo}) as (client, server):
         _time_out(client, server)
@@ -67,9 +67,9 @@ def a_call_that_takes_too_long(subject: ClientUnderTest) -> None:
 
 @client_check()
 def a_request_that_takes_too_long(subject: ClientUnderTest) -> None:
-    """Without sessions to leave a response is to cancel the request (2026-07-28).
+    """A timed-out request is cancelled by closing its connection (2026-07-28).
 
-    Break off what an AbortExchange names: close its connection.
+    For AbortExchange, close the exchange's connection.
     """
     with talking(subject, {"tools/call": _hang_or_echo}, versions=MODERN) as (client, server):
         _time_out(client, server)
@@ -81,7 +81,7 @@ def a_request_that_takes_too_long(subject: ClientUnderTest) -> None:
 def a_call_that_is_cancelled(subject: ClientUnderTest) -> None:
     """A call that the application cancels is cancelled at the server.
 
-    When the caller is cancelled call Client.cancel(), and perform the effects that follow.
+    When the caller is cancelled, call Client.cancel(), then perform the effects.
     """
     with talking(subject, {"tools/call": _hang_or_echo}) as (client, server):
         pending = start(client)
@@ -94,9 +94,9 @@ def a_call_that_is_cancelled(subject: ClientUnderTest) -> None:
 
 @client_check(Feature.CONCURRENCY)
 def closing_ends_calls(subject: ClientUnderTest) -> None:
-    """Calls that are under way when the client is closed raise RequestCancelled; none hangs.
+    """Calls in flight raise RequestCancelled when the client is closed; none hangs.
 
-    Call Client.close(), and go on until the event Closed.
+    Call Client.close(), and keep driving the machine until the event Closed.
     """
     with FakeServer({"tools/call": _hang}) as server:
         with connected(subject, server.url, versions=LEGACY) as client:
@@ -109,9 +109,9 @@ def closing_ends_calls(subject: ClientUnderTest) -> None:
 
 @client_check()
 def a_server_that_says_nothing(subject: ClientUnderTest) -> None:
-    """A server that takes the connection and never answers is given up in time.
+    """Connecting to a server that accepts the connection and never responds fails in time.
 
-    Tick the timers from the start on, also while connect() waits.
+    Call handle_timeout() at next_deadline() from the start, also while connect() waits.
     """
     with FakeServer({"initialize": _hang}) as server:
         raises(
@@ -119,15 +119,15 @@ def a_server_that_says_nothing(subject: ClientUnderTest) -> None:
             lambda: subject.connect(
                 server.url, request_handlers={}, versions=LEGACY, connect_timeout=0.2
             ),
-            "connecting to a server that does not answer",
+            "connecting to a server that does not respond",
         )
 
 
 @client_check()
 def nobody_is_there(subject: ClientUnderTest) -> None:
-    """A connection that is refused raises Disconnected, alone, and says so.
+    """A refused connection raises Disconnected, not in a group, with the reason.
 
-    Whatever keeps a request from being made is ConnectionLost(reason).
+    If a request cannot be sent, for any reason, feed ConnectionLost(reason).
     """
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -135,7 +135,7 @@ def nobody_is_there(subject: ClientUnderTest) -> None:
         raises(
             Disconnected,
             lambda: subject.connect(url, request_handlers={}, versions=LEGACY, reconnect=SOON),
-            "connecting to a port where nobody listens",
+            "connecting to a port without a listener",
         )
 
 
@@ -188,10 +188,10 @@ _GARBAGE: dict[str, Script] = {
 
 @client_check()
 def answers_that_are_none(subject: ClientUnderTest) -> None:
-    """Whatever comes instead of an answer, the call raises a CallError, and the next one works.
+    """After any invalid response the call raises a CallError, and the next call works.
 
-    Nothing that a server sends makes the machine raise. What the connection itself raises is
-    ConnectionLost(reason), or connection_lost(); such a connection is not used again.
+    Nothing that a server sends makes the machine raise. If the connection itself raises, feed
+    ConnectionLost(reason) or call connection_lost(), and do not reuse that connection.
     """
 
     def answer(exchange: Exchange) -> None:
@@ -199,15 +199,15 @@ def answers_that_are_none(subject: ClientUnderTest) -> None:
 
     with talking(subject, {"tools/call": answer}) as (client, _):
         for kind in _GARBAGE:
-            raises(CallError, partial(call, client, {"kind": kind}), f"a call answered by {kind}")
+            raises(CallError, partial(call, client, {"kind": kind}), f"a call that gets {kind}")
             same(call(client, {"a": 1}), {"a": 1}, f"the call after {kind}")
 
 
 @client_check()
 def refusals_that_come_early(subject: ClientUnderTest) -> None:
-    """A refusal that comes while the request is still being sent is reported as what it is.
+    """A refusal that arrives while the request is still being sent raises RequestRefused.
 
-    When sending fails, or takes its time, look whether an answer has come.
+    While sending blocks, and after it fails, read: a response may have arrived.
     """
 
     def refuse(exchange: Exchange) -> None:
@@ -226,9 +226,9 @@ def refusals_that_come_early(subject: ClientUnderTest) -> None:
 
 @client_check()
 def a_session_that_is_lost(subject: ClientUnderTest) -> None:
-    """When the server has forgotten the session there is a new one at once, and only one.
+    """When the server has lost the session, exactly one new session is opened, at once.
 
-    The machine does it: perform its effects, also those that no call has asked for.
+    The machine does it. Perform all of its effects, also those that belong to no call.
     """
     sessions = iter([SESSION, "second"])
     alive: list[str] = []
@@ -254,13 +254,13 @@ def a_session_that_is_lost(subject: ClientUnderTest) -> None:
 
 @client_check()
 def closing_does_not_wait_for_the_server(subject: ClientUnderTest) -> None:
-    """A server that does not answer the end of the session does not keep the client from closing.
+    """The client closes in time if the server does not respond to the end of the session.
 
-    Go on ticking the timers until the event Closed.
+    Call handle_timeout() at next_deadline() until the event Closed.
     """
     close_timeout = 0.1
     with FakeServer({"DELETE": _hang}) as server:
-        while "DELETE" not in server.asked:  # it may not have been sent before the time was up
+        while "DELETE" not in server.asked:  # the close may time out before it is sent
             with connected(subject, server.url, versions=LEGACY, close_timeout=close_timeout):
                 pass
             server.wait(lambda: not server.is_open, "the client has closed its connections")

@@ -1,4 +1,4 @@
-"""Checks of clients: servers that are processes."""
+"""Checks of clients: servers on stdio."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .clients import LEGACY, call, connected, notified, start, until
 
 
 class _Program:
-    """The command of a server, and whether its processes live; afterwards none may."""
+    """The command of a server. On exit it checks that all processes of the server have ended."""
 
     def __init__(self, manners: str = "polite", processes: int = 1) -> None:
         self._manners = manners
@@ -39,7 +39,7 @@ class _Program:
         with self._listener:
             for _ in range(self._processes if error is None else 0):
                 with self.witness() as process:
-                    expect(_hears(process) == b"", "a process of the server still lives")
+                    expect(_hears(process) == b"", "a process of the server is still running")
 
     @property
     def command(self) -> list[str]:
@@ -48,14 +48,14 @@ class _Program:
         return [sys.executable, "-IS", str(program), str(port), self._manners]
 
     def witness(self) -> socket.socket:
-        """The next process that has connected itself; it tells things besides its output."""
+        """Accept the connection that the next process opens to report outside of stdio."""
         process, _ = self._listener.accept()
         process.settimeout(MOMENT)
         return process
 
 
 def _hears(process: socket.socket) -> bytes | None:
-    """What a process tells: nothing at its end, None if it waits."""
+    """Return what a process reports: ``b""`` if it has ended, None if it has sent nothing."""
     try:
         return process.recv(100)
     except TimeoutError:
@@ -64,9 +64,9 @@ def _hears(process: socket.socket) -> bytes | None:
 
 @client_check(Feature.STDIO)
 def calls_to_a_process(subject: ClientUnderTest) -> None:
-    """A command is started, talked to line by line, and ended.
+    """A command is started, exchanges messages as lines, and is ended.
 
-    Perform the effects of the process in their order, and feed all its output and its exit.
+    Perform the effects of the process in order, and feed all of its output and its exit.
     """
     with _Program() as program, connected(subject, program.command, versions=LEGACY) as client:
         same(client.connected.transport, "stdio", "the transport")
@@ -80,7 +80,7 @@ def calls_to_a_process(subject: ClientUnderTest) -> None:
 def the_environment_of_a_process(subject: ClientUnderTest) -> None:
     """A process inherits PATH and a few other variables by default, and no secrets.
 
-    Start it with the environment that sansmcp_local.environment_of() gives.
+    Start it with the environment that sansmcp_local.environment_of() returns.
     """
     secret = "SANSMCP_CHECK_SECRET"
     os.environ[secret] = "x"
@@ -94,9 +94,9 @@ def the_environment_of_a_process(subject: ClientUnderTest) -> None:
 
 @client_check(Feature.STDIO)
 def standard_error_is_read(subject: ClientUnderTest) -> None:
-    """What a process writes to its standard error comes as events, and never holds it up.
+    """Lines on a process's standard error become events, and writing them never blocks it.
 
-    Read standard error all the time, also while the output is not to be read.
+    Read standard error at all times, also while reading its standard output is paused.
     """
     with _Program() as program, connected(subject, program.command, versions=LEGACY) as client:
         events = client.events()
@@ -107,9 +107,9 @@ def standard_error_is_read(subject: ClientUnderTest) -> None:
 
 @client_check(Feature.STDIO)
 def a_process_that_crashes(subject: ClientUnderTest) -> None:
-    """A process that ends during a call ends the call, with its status and its last words.
+    """If the process ends, its calls fail with the exit status and its last lines on stderr.
 
-    Feed StdoutClosed, StderrClosed and ProcessExited, when they come.
+    Feed StdoutClosed, StderrClosed and ProcessExited as they happen.
     """
     with _Program() as program, connected(subject, program.command, versions=LEGACY) as client:
         arguments = {"log": "out of memory\n", "exit": 3}
@@ -117,28 +117,28 @@ def a_process_that_crashes(subject: ClientUnderTest) -> None:
         cause = error.__cause__
         expect(isinstance(cause, ProcessEnded), f"the cause is no ProcessEnded: {cause!r}")
         found = getattr(cause, "status", None), getattr(cause, "log", None)
-        same(found, (3, ("out of memory",)), "the status, and the last words")
+        same(found, (3, ("out of memory",)), "the status, and the last lines")
 
 
 @client_check(Feature.STDIO)
 def a_command_that_is_none(subject: ClientUnderTest) -> None:
-    """A command that cannot be started raises ProcessEnded, alone.
+    """A command that cannot be started raises ProcessEnded, not in a group.
 
-    Whatever keeps a process from being started is ProcessStartFailed(reason).
+    If a process cannot be started, for any reason, feed ProcessStartFailed(reason).
     """
     command = [str(Path(__file__).with_name("there is no such program"))]
     raises(
         ProcessEnded,
         lambda: subject.connect(command, request_handlers={}, versions=LEGACY),
-        "connecting to a program that there is not",
+        "connecting to a program that does not exist",
     )
 
 
 @client_check(Feature.STDIO)
 def a_process_that_ends_at_once(subject: ClientUnderTest) -> None:
-    """A process that ends before it can be talked to raises ProcessEnded, with its status.
+    """A process that ends at once raises ProcessEnded, with its exit status.
 
-    Its exit and the ends of its streams may all be there before you look for the first time.
+    Its exit and the end of both of its streams may have happened before you first check.
     """
     error = raises(
         ProcessEnded,
@@ -152,7 +152,8 @@ def a_process_that_ends_at_once(subject: ClientUnderTest) -> None:
 def a_process_that_does_not_end(subject: ClientUnderTest) -> None:
     """A process that ends neither with its input nor by SIGTERM is killed, with its children.
 
-    Start it at the head of a process group, tick the timers while closing, and signal the group.
+    Start it as the leader of a process group, and signal the group. Call handle_timeout() at
+    next_deadline() while closing.
     """
     with (
         _Program("stubborn", processes=2) as program,
@@ -163,10 +164,10 @@ def a_process_that_does_not_end(subject: ClientUnderTest) -> None:
 
 @client_check(Feature.STDIO)
 def output_that_nobody_takes(subject: ClientUnderTest) -> None:
-    """When the application takes no events, the output is not read, and nothing is lost by that.
+    """While the application takes no events, standard output is not read; nothing is lost.
 
-    Read no output while next_effect() gives Idle.PAUSED, or while you keep as many events for the
-    application as you want to.
+    Do not read standard output while next_effect() returns Idle.PAUSED, or while your queue of
+    events for the application is full.
     """
     count = 200
     limits = Limits(max_queued_events=8)
@@ -185,8 +186,8 @@ def output_that_nobody_takes(subject: ClientUnderTest) -> None:
             return heard[-1]
 
         until(client, hears_something, "the flood")
-        told = (heard[-1] or b"")[:7]  # it may have been told several times
-        same(told, b"held up", "the output, though nobody takes the events")
+        told = (heard[-1] or b"")[:7]  # it may have reported this several times
+        same(told, b"held up", "the output, while no events are taken")
         numbers = [each["number"] for each in notified(events, count)]
         same(numbers, list(range(count)), "the notifications")
         same(pending.result(), {"flood": count}, "the result")
@@ -194,7 +195,7 @@ def output_that_nobody_takes(subject: ClientUnderTest) -> None:
 
 @client_check(Feature.STDIO)
 def nothing_is_left_of_processes(subject: ClientUnderTest) -> None:
-    """A client that was closed leaves no thread and no end of a pipe, however often."""
+    """A closed client leaves no thread and no pipe, also after several runs."""
 
     def once() -> None:
         with _Program() as program, connected(subject, program.command, versions=LEGACY) as client:

@@ -1,4 +1,4 @@
-"""Checks of clients: event streams that break, are let go, or are not read."""
+"""Checks of clients: event streams that break, disconnect, or are not read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .fake_server import Exchange, FakeServer, event, progress
 
 
 def _log(exchange: Exchange) -> list[bytes]:
-    """What the server says about a call: each event has an id."""
+    """Return the events of a call; each one has an id."""
     return [
         event(None, id="e-0", retry=1),
         event(progress(exchange, 1), id="e-1"),
@@ -25,7 +25,7 @@ def _log(exchange: Exchange) -> list[bytes]:
 
 
 class _Broken:
-    """A server whose stream breaks after some bytes; what follows is fetched by GET."""
+    """A server whose stream breaks after some bytes; a GET resumes it."""
 
     def __init__(self) -> None:
         self.cut = 0
@@ -50,10 +50,11 @@ def _append_to(reports: list[float]) -> OnProgress[None]:
 
 @client_check()
 def broken_streams_are_resumed(subject: ClientUnderTest) -> None:
-    """Wherever a stream breaks, the client comes back for the rest; nothing is lost or doubled.
+    """A stream that breaks at any byte is resumed; nothing is lost or duplicated.
 
-    When a connection is closed feed the end; when it is reset or fails call connection_lost, or
-    feed ConnectionLost. Tick the timers: the machine waits before it comes back.
+    When a connection is closed, call receive_eof(). When it is reset or fails, call
+    connection_lost(), or feed ConnectionLost. Call handle_timeout() at next_deadline(): the machine
+    waits before it reconnects.
     """
     server_side = _Broken()
     scripts = {"tools/call": server_side.call, "GET": server_side.resume}
@@ -68,9 +69,10 @@ def broken_streams_are_resumed(subject: ClientUnderTest) -> None:
 
 @client_check()
 def a_server_that_lets_go(subject: ClientUnderTest) -> None:
-    """A stream that ends before the answer is fetched further, after the delay the server wants.
+    """A stream that ends before the response is resumed after the server's ``retry`` delay.
 
-    Tick the timers: ask next_deadline() after everything that changes the machine.
+    Call handle_timeout() at next_deadline(), which you read after everything that changes the
+    machine.
     """
     logs: list[list[bytes]] = []
 
@@ -87,15 +89,15 @@ def a_server_that_lets_go(subject: ClientUnderTest) -> None:
     with FakeServer({"tools/call": begin, "GET": go_on}) as server:
         with connected(subject, server.url, versions=LEGACY) as client:
             same(call(client), {"done": True}, "the result")
-        same(server.asked.count("GET"), 3, "how often the client came back")
-        same(server.connections, 1, "the connections, as every stream was ended properly")
+        same(server.asked.count("GET"), 3, "how often the client reconnected")
+        same(server.connections, 1, "the connections, since every stream was ended properly")
 
 
 @client_check(Feature.CONCURRENCY)
 def a_server_that_falls_silent(subject: ClientUnderTest) -> None:
-    """A stream that can be resumed and says nothing any more is aborted, and fetched further.
+    """A resumable stream that falls silent is aborted and resumed.
 
-    Call handle_timeout() at next_deadline(), also while a response is read.
+    Call handle_timeout() at next_deadline(), also while a response is being read.
     """
     logs: list[list[bytes]] = []
 
@@ -106,7 +108,7 @@ def a_server_that_falls_silent(subject: ClientUnderTest) -> None:
         exchange.wait_until_gone()
 
     def go_on(exchange: Exchange) -> None:
-        same(exchange.headers["last-event-id"], "e-1", "where the client goes on")
+        same(exchange.headers["last-event-id"], "e-1", "the event id from which the client resumes")
         exchange.begin_stream()
         exchange.end(*logs[0][2:])
 
@@ -117,12 +119,12 @@ def a_server_that_falls_silent(subject: ClientUnderTest) -> None:
 
 @client_check(Feature.CONCURRENCY)
 def the_standalone_stream(subject: ClientUnderTest) -> None:
-    """What the server says on its own accord is read while nothing is asked."""
+    """Messages on the standalone stream are received while no call is in flight."""
     listening = threading.Event()
 
     def stream(exchange: Exchange) -> None:
         exchange.begin_stream()
-        happened(listening, "the application did not listen")
+        happened(listening, "the application got no event")
         exchange.chunk(event({"method": "notifications/x"}))
         exchange.wait_until_gone()
 
@@ -135,15 +137,15 @@ def the_standalone_stream(subject: ClientUnderTest) -> None:
 
 @client_check(Feature.CONCURRENCY)
 def what_the_client_listens_for(subject: ClientUnderTest) -> None:
-    """Changes that a client listens for come as events, as long as it does (2026-07-28).
+    """Notifications of a subscriptions/listen call arrive as events while it runs (2026-07-28).
 
-    Let a call of subscriptions/listen last as long as the server likes.
+    Set no limit on how long the response of such a call may last.
     """
     listening = threading.Event()
 
     def stream(exchange: Exchange) -> None:
         exchange.begin_stream()
-        happened(listening, "the application did not listen")
+        happened(listening, "the application got no event")
         exchange.chunk(event({"method": "notifications/x", "params": {"number": 1}}))
         exchange.wait_until_gone()
 
@@ -152,13 +154,13 @@ def what_the_client_listens_for(subject: ClientUnderTest) -> None:
         pending = client.start("subscriptions/listen", {"notifications": {}})
         until(client, lambda: "subscriptions/listen" in server.asked, "the request")
         listening.set()
-        same([each["number"] for each in notified(events, 1)], [1], "what was told")
+        same([each["number"] for each in notified(events, 1)], [1], "the notifications")
         same(call(client, {"a": 1}), {"a": 1}, "the result of a call meanwhile")
     raises(RequestCancelled, pending.result, "listening when the client was closed")
 
 
 class _Flood:
-    """A call that brings more notifications than anybody takes."""
+    """A call with more notifications than the client reads while no events are taken."""
 
     count = 150
     _text = "x" * 160_000
@@ -176,17 +178,17 @@ class _Flood:
         exchange.end(exchange.answer({}))
 
     def watch(self) -> None:
-        """Set the event as soon as nothing has been sent for a while."""
+        """Set the event as soon as no bytes have been sent for a while."""
         stands_still(lambda: self.sent)
         self.is_held_up.set()
 
 
 @client_check(Feature.CONCURRENCY)
 def events_that_nobody_takes(subject: ClientUnderTest) -> None:
-    """When the application takes no events, the server is not read, and nothing is lost by that.
+    """While the application takes no events, responses are not read; nothing is lost.
 
-    Read no response while next_effect() gives Idle.PAUSED, or while you keep as many events for
-    the application as you want to; go on when it has taken some.
+    Do not read responses while next_effect() returns Idle.PAUSED, or while your queue of events for
+    the application is full. Read again when it has taken some.
     """
     flood = _Flood()
     limits = Limits(max_queued_events=8)
@@ -195,10 +197,10 @@ def events_that_nobody_takes(subject: ClientUnderTest) -> None:
         pending = start(client)
         until(client, lambda: flood.sent, "the call")
         threading.Thread(target=flood.watch, daemon=True).start()
-        until(client, flood.is_held_up.is_set, "the server being held up")
+        until(client, flood.is_held_up.is_set, "the server being blocked")
         expect(
             flood.sent < flood.count,
-            "the client read on though nobody took its events",
+            "the client kept reading although no events were taken",
         )
         numbers = [each["number"] for each in notified(events, flood.count)]
         same(numbers, list(range(flood.count)), "the notifications")

@@ -31,7 +31,7 @@ def connected(
     request_handlers: Mapping[str, Answer] | None = None,
     **settings: Unpack[ClientSettings],
 ) -> Generator[ConnectedClient]:
-    """Connect a client within the block: no standalone stream, quick reconnection."""
+    """Connect a client for the block, without a standalone stream and with fast reconnection."""
     settings.setdefault("standalone_stream", False)
     settings.setdefault("reconnect", SOON)
     settings.setdefault("timeout", MOMENT)
@@ -50,7 +50,7 @@ def talking(
     piece: int = 0,
     **settings: Unpack[ClientSettings],
 ) -> Generator[tuple[ConnectedClient, FakeServer]]:
-    """Connect a client to a server of these scripts, with a session by default."""
+    """Connect a client to a FakeServer with these scripts, with a session by default."""
     settings.setdefault("versions", LEGACY)
     with (
         FakeServer(scripts, piece=piece) as server,
@@ -87,7 +87,7 @@ def notified(events: Iterator[ClientEvent], count: int) -> list[Params]:
 
 
 def until(client: ConnectedClient, condition: Callable[[], object], what: str) -> None:
-    """Let a client work until ``condition()`` is true."""
+    """Run a client until ``condition()`` is true."""
     step = 0.005
     for _ in range(int(MOMENT / step)):
         if condition():

@@ -1,7 +1,7 @@
-"""A server over a real socket that says, byte by byte, what a check wants it to say.
+"""A server on a real socket that sends exactly the bytes that a check specifies.
 
-It has a thread for each connection. What it does with a request is up to a script; there is one for
-every request that a check does not care about.
+Each connection has a thread. A script, chosen by the method, handles each request; there are
+default scripts for the requests that a check does not set.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SESSION = "session-of-the-fake-server"
 
 
 class Exchange:
-    """One request, and the connection to answer it on."""
+    """One HTTP request, and the connection on which to respond."""
 
     def __init__(self, server: FakeServer, connection: socket.socket, line: str) -> None:
         self._server = server
@@ -32,11 +32,11 @@ class Exchange:
         self.headers: dict[str, str] = {}
         self.message: dict[str, Any] = {}
         self.gone = threading.Event()
-        """The client has left, though :meth:`wait_until_gone` has not answered."""
+        """Set when the client has disconnected during :meth:`wait_until_gone`."""
 
     @property
     def key(self) -> str:
-        """What is asked: the JSON-RPC method, ``"answer"``, or else the HTTP method."""
+        """The name of its script: JSON-RPC method, ``"answer"`` for a response, or HTTP method."""
         return str(self.message.get("method", "answer")) if self.message else self.method
 
     @property
@@ -51,53 +51,53 @@ class Exchange:
             self._connection.sendall(data[start : start + step])
 
     def head(self, status: int, headers: Mapping[str, str]) -> bytes:
-        """The start of a response."""
+        """Return the head of a response."""
         lines = [f"HTTP/1.1 {status} Status", *(f"{name}: {headers[name]}" for name in headers)]
         return "\r\n".join([*lines, "", ""]).encode()
 
     def reply(self, status: int, body: bytes = b"", **headers: str) -> None:
-        """A whole response."""
+        """Send a complete response."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         self.send(self.head(status, {"content-length": str(len(body)), **named}) + body)
 
     def json(self, members: Mapping[str, Any], **headers: str) -> None:
-        """A JSON-RPC message as a whole response."""
+        """Send a JSON-RPC message as a complete response."""
         self.reply(200, encode(members), content_type="application/json", **headers)
 
     def result(self, result: Any, **headers: str) -> None:
-        """The answer as plain JSON."""
+        """Send the JSON-RPC response as plain JSON."""
         self.json({"id": self.id, "result": result}, **headers)
 
     def begin_stream(self) -> None:
-        """The start of an event stream."""
+        """Send the head of an event stream."""
         headers = {"content-type": "text/event-stream", "transfer-encoding": "chunked"}
         self.send(self.head(200, headers))
 
     def chunk(self, *parts: bytes) -> None:
-        """A piece of the body."""
+        """Send a piece of the body."""
         self.send(_chunk(*parts))
 
     def end(self, *parts: bytes) -> None:
-        """The last piece of the body."""
+        """Send the last piece of the body."""
         self.send((_chunk(*parts) if parts else b"") + _chunk())
 
     def answer(self, result: Any) -> bytes:
-        """An event that is the answer."""
+        """Return the JSON-RPC response as an event."""
         return event({"id": self.id, "result": result})
 
     def close(self) -> None:
-        """Close the connection; what was sent arrives."""
+        """Close the connection after the sent bytes are delivered."""
         self._connection.shutdown(socket.SHUT_WR)
         raise ConnectionAbortedError
 
     def reset(self) -> None:
-        """Break the connection."""
+        """Reset the connection."""
         self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._connection.close()
         raise ConnectionAbortedError
 
     def wait_until_gone(self) -> None:
-        """Say nothing, until the client has left."""
+        """Send no bytes, and wait until the client has disconnected."""
         try:
             with self._connection.makefile("rb") as rest:
                 rest.read()
@@ -109,7 +109,7 @@ Script: TypeAlias = Callable[[Exchange], None]
 
 
 def _chunk(*parts: bytes) -> bytes:
-    """A chunk of the body; the empty one is the last."""
+    """Return a chunk of the body; the empty one is the last."""
     data = b"".join(parts)
     return b"%x\r\n%b\r\n" % (len(data), data)
 
@@ -119,7 +119,7 @@ def encode(members: Mapping[str, Any]) -> bytes:
 
 
 def event(members: Mapping[str, Any] | None, id: str = "", retry: int | None = None) -> bytes:
-    """A server-sent event; without a message it only has an id, and the delay to come back."""
+    """Return an event; without a message it has only the id and the reconnection time."""
     lines = [f"id: {id}"] if id else []
     if retry is not None:
         lines.append(f"retry: {retry}")
@@ -128,7 +128,7 @@ def event(members: Mapping[str, Any] | None, id: str = "", retry: int | None = N
 
 
 def progress(exchange: Exchange, done: int) -> Mapping[str, Any]:
-    """A progress report for the call of an exchange."""
+    """Return a progress notification for the call of an exchange."""
     token = exchange.message["params"]["_meta"]["progressToken"]
     params = {"progressToken": token, "progress": done}
     return {"method": "notifications/progress", "params": params}
@@ -145,17 +145,17 @@ def _discover(exchange: Exchange) -> None:
 
 
 def echo(exchange: Exchange) -> None:
-    """Answer a call with its own arguments, as plain JSON."""
+    """Respond to a call with its own arguments, as plain JSON."""
     exchange.result(exchange.message["params"].get("arguments", {}))
 
 
 def accept(exchange: Exchange) -> None:
-    """Take a message that wants no answer."""
+    """Accept a notification or response with status 202."""
     exchange.reply(202)
 
 
 def in_turn(*scripts: Script) -> Script:
-    """Each request by the next one of these."""
+    """Return a script that handles each request with the next one of these."""
     turns = iter(scripts)
     return lambda exchange: next(turns, _too_many)(exchange)
 
@@ -165,7 +165,7 @@ def _too_many(exchange: Exchange) -> None:
 
 
 def server_result(version: str) -> dict[str, Any]:
-    """What ``initialize`` is answered with."""
+    """Return the result of ``initialize``."""
     return {
         "protocolVersion": version,
         "capabilities": {"tools": {}},
@@ -185,19 +185,19 @@ SCRIPTS: Mapping[str, Script] = MappingProxyType(
         "DELETE": lambda exchange: exchange.reply(200),
     }
 )
-"""What is done with the requests that a check does not care about."""
+"""The default scripts, by the key of the request."""
 
 
 class FakeServer:
-    """The server; leaving it proves that the client has closed all its connections."""
+    """The server. On exit it checks that the client has closed all its connections."""
 
     def __init__(self, scripts: Mapping[str, Script] = SCRIPTS, *, piece: int = 0) -> None:
-        """``scripts``: by what is asked; ``piece``: bytes that are sent at once, 0 for all."""
+        """``scripts``: by the key of the request; ``piece``: bytes per send, 0 for all at once."""
         self.piece = piece
         self.exchanges: list[Exchange] = []
         self.connections = 0
         self.early: Script = lambda exchange: None
-        """Is called with each request before its body is read, and without a message."""
+        """A script that is called with each request before its body is read."""
         self._scripts = {**SCRIPTS, **scripts}
         self._failures: list[Exception] = []
         self._open: list[socket.socket] = []
@@ -240,21 +240,21 @@ class FakeServer:
 
     @property
     def is_open(self) -> bool:
-        """Whether there are connections."""
+        """True if a client has an open connection."""
         return bool(self._open)
 
     @property
     def asked(self) -> list[str]:
-        """What was asked, in order."""
+        """The keys of the requests, in order of arrival."""
         return [exchange.key for exchange in self.exchanges]
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait for something that clients do."""
+        """Wait until ``condition()`` is true; checked after each request and disconnect."""
         with self._moved:
             expect(self._moved.wait_for(condition, MOMENT), f"not within {MOMENT:g} s: {what}")
 
     def wait_for(self, *keys: str) -> list[Exchange]:
-        """Wait until something was asked, and return those requests."""
+        """Wait until requests with these keys have arrived, and return those requests."""
         self.wait(lambda: set(keys) <= set(self.asked), f"the client sent {' and '.join(keys)}")
         return [exchange for exchange in self.exchanges if exchange.key in keys]
 
@@ -276,10 +276,12 @@ class FakeServer:
                     with self._moved:
                         self.exchanges.append(exchange)
                         self._moved.notify_all()
-                    expect(exchange.key in self._scripts, f"nobody wants {exchange.key!r}")
+                    expect(
+                        exchange.key in self._scripts, f"there is no script for {exchange.key!r}"
+                    )
                     self._scripts[exchange.key](exchange)
         except OSError:
-            pass  # the client has left, or the script
+            pass  # the client or the script has closed the connection
         except Exception as failure:
             self._failures.append(failure)
         with self._moved:
@@ -287,7 +289,7 @@ class FakeServer:
             self._moved.notify_all()
 
     def _read(self, connection: socket.socket, reader: BinaryIO) -> Exchange | None:
-        """The next request; None at the end, which may come within a line."""
+        """Read the next request; None at the end, which may be within a line."""
         line = reader.readline().decode()
         if not line.endswith("\n"):
             return None

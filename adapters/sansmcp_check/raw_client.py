@@ -1,4 +1,4 @@
-"""A client that says, byte by byte, what a check wants it to say, and reads what it wants to."""
+"""A client that sends and reads exactly the bytes that a check specifies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST = 64 * 1024 * 1024
 def request(
     url: str, method: str, headers: Mapping[str, str], body: bytes = b"", *, target: str = ""
 ) -> bytes:
-    """The bytes of a request; ``headers`` are added to those that every request needs."""
+    """Return the bytes of a request; ``headers`` are added to those that every request needs."""
     place = Url.parse(url)
     named = {"host": place.authority, "content-length": str(len(body)), **headers}
     lines = [f"{method} {target or place.target} HTTP/1.1"]
@@ -42,7 +42,7 @@ class Connection:
     """A connection to the server under test."""
 
     def __init__(self, url: str, *, window: int | None = None) -> None:
-        """``window``: bytes that may wait to be read, about."""
+        """``window``: the approximate size of the receive buffer, in bytes."""
         place = Url.parse(url)
         self._socket = socket.socket()
         if window is not None:
@@ -71,7 +71,10 @@ class Connection:
         self._socket.sendall(data)
 
     def send_until_held_up(self, data: bytes, most: int) -> int:
-        """Send the same again and again, until nothing is taken for a while; how much that was."""
+        """Send ``data`` repeatedly, up to ``most`` bytes or until the server stops reading.
+
+        Return the number of bytes that were sent.
+        """
         self._socket.settimeout(0.03)
         sent = looks = 0
         while sent < most and looks < 10:
@@ -83,46 +86,46 @@ class Connection:
         return sent
 
     def response(self, *, to: str = "POST") -> Response:
-        """The next response, as far as its head."""
+        """Read the head of the next response."""
         return Response(self, to)
 
     def line(self) -> bytes:
-        """What comes up to the end of a line; empty at the end."""
+        """Read a line; empty at the end."""
         return self._reader.readline()
 
     def read(self, size: int) -> bytes:
-        """So many bytes, or fewer at the end."""
+        """Read ``size`` bytes, or fewer at the end."""
         return self._reader.read(size)
 
     def is_closed(self) -> bool:
-        """Wait for the end: whether nothing more comes."""
+        """Wait for the end; True if the server closes the connection without sending more."""
         rest = b""
         with contextlib.suppress(ConnectionError):
             rest = self._reader.read()
         return rest == b""
 
     def half_close(self) -> None:
-        """Say that nothing more will be sent."""
+        """Shut down the sending direction."""
         self._socket.shutdown(socket.SHUT_WR)
 
     def reset(self) -> None:
-        """Break the connection."""
+        """Reset the connection."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close()
 
     def close(self) -> None:
-        """Close it. May be called twice."""
+        """Close the connection. May be called twice."""
         self._reader.close()
         self._socket.close()
 
 
 class Response:
-    """A response, read as it comes."""
+    """A response, read as it arrives."""
 
     def __init__(self, connection: Connection, to: str) -> None:
         self.connection = connection
         line = connection.line().split()
-        expect(len(line) > 1, f"the server closed the connection without an answer to {to}")
+        expect(len(line) > 1, f"the server closed the connection without a response to {to}")
         self.status = int(line[1])
         self.headers: dict[str, str] = {}
         for header in iter(lambda: connection.line().decode().strip(), ""):
@@ -130,15 +133,15 @@ class Response:
             self.headers[name.lower()] = value.strip()
         self._has_body = to != "HEAD" and self.status not in (100, 202, 204, 304)
         self.is_complete = False
-        """Whether the body has ended as it should."""
+        """True if the body has ended properly."""
 
     @property
     def is_stream(self) -> bool:
-        """Whether it is an event stream."""
+        """True if the response is an event stream."""
         return self.headers.get("content-type", "").startswith("text/event-stream")
 
     def pieces(self) -> Iterator[bytes]:
-        """The body as it comes; it is complete if :attr:`is_complete` is set afterwards."""
+        """Yield the body as it arrives; :attr:`is_complete` says afterwards if it is whole."""
         if "chunked" in self.headers.get("transfer-encoding", ""):
             while size := int(self.connection.line() or b"0", 16):
                 yield self.connection.read(size)
@@ -150,7 +153,7 @@ class Response:
             self.is_complete = True
 
     def read_in_pieces(self, size: int) -> Iterator[bytes]:
-        """A body of a known length, in pieces of this size."""
+        """Yield a body with a content length, in pieces of ``size`` bytes."""
         left = int(self.headers["content-length"])
         while left and (piece := self.connection.read(min(size, left))):
             left -= len(piece)
@@ -158,17 +161,17 @@ class Response:
         self.is_complete = not left
 
     def body(self) -> bytes:
-        """The whole body."""
+        """Return the whole body."""
         return b"".join(self.pieces())
 
     def events(self) -> Iterator[SseEvent]:
-        """The events of the stream, as they come."""
+        """Yield the events of the stream, as they arrive."""
         decoder = SseDecoder(_MOST)
         for piece in self.pieces():
             yield from decoder.feed(piece)
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        """The messages of the response, as they come, whatever its form."""
+        """Yield the messages of the response, as they arrive, in every form of response."""
         if self.is_stream:
             for event in self.events():
                 if event.data:
@@ -177,19 +180,22 @@ class Response:
             yield json.loads(self.body())
 
     def answer(self) -> dict[str, Any]:
-        """The last message, which is the answer."""
+        """Return the last message, which is the JSON-RPC response."""
         messages = list(self.messages())
-        expect(messages, f"the response has ended without an answer, its status is {self.status}")
+        expect(
+            messages,
+            f"the HTTP response ended without a JSON-RPC response; its status is {self.status}",
+        )
         return messages[-1]
 
     def result(self) -> Any:
-        """The result in the answer, without what the revision adds."""
+        """Return the result of the response, without the members that the revision adds."""
         return result_of(self.answer())
 
 
 def result_of(answer: Mapping[str, Any]) -> Any:
-    """The result in an answer, without what the revision adds."""
-    expect("result" in answer, f"there is no result in the answer {answer}")
+    """Return the result in a JSON-RPC response, without the members that the revision adds."""
+    expect("result" in answer, f"there is no result in the response {answer}")
     return {name: answer["result"][name] for name in answer["result"] if name not in _ADDED}
 
 
@@ -211,12 +217,12 @@ class RawPeer:
         self._connections: list[Connection] = []
         self._ids = iter(range(1_000_000))
         self.connected: dict[str, Any] = {}
-        """What the handshake brought."""
+        """The result of ``initialize`` or ``server/discover``."""
         self.session: dict[str, str] = {}
-        """The headers that every request in the session has."""
+        """The headers of every request in the session."""
 
     def __enter__(self) -> Self:
-        """Shake hands, where that is done."""
+        """Do the handshake, if the revision has one."""
         if not self._is_modern:
             params = {"protocolVersion": self._version, "capabilities": self._capabilities}
             response = self.send(self.message("initialize", {**params, "clientInfo": _INFO}))
@@ -237,14 +243,14 @@ class RawPeer:
             connection.close()
 
     def connect(self, *, window: int | None = None) -> Connection:
-        """Another connection."""
+        """Open a new connection."""
         self._connections.append(Connection(self.url, window=window))
         return self._connections[-1]
 
     def message(
         self, method: str, params: Mapping[str, Any] | None = None, id: str | None = None
     ) -> bytes:
-        """A POST of a request, or of a notification, dressed as the revision wants it."""
+        """Return a POST of a request or notification, as the revision requires."""
         headers = dict(self.session)
         params = dict(params or {})
         if self._is_modern:
@@ -261,7 +267,7 @@ class RawPeer:
     def tool(
         self, name: str, arguments: Mapping[str, Any] | None = None, id: str | None = None
     ) -> bytes:
-        """A POST that calls a tool and wants to be told of progress."""
+        """Return a POST that calls a tool and asks for progress."""
         params = {"name": name, "arguments": dict(arguments or {})}
         return self.message("tools/call", {**params, "_meta": {"progressToken": "p"}}, id)
 
@@ -270,7 +276,7 @@ class RawPeer:
         return request(self.url, "POST", {**POST_HEADERS, **self._headers, **headers}, body)
 
     def send(self, data: bytes, on: Connection | None = None, to: str = "POST") -> Response:
-        """Send a request; returns its response as far as its head."""
+        """Send a request, and read the head of its response."""
         connection = on or self.connect()
         connection.send(data)
         return connection.response(to=to)
@@ -278,31 +284,37 @@ class RawPeer:
     def begin(
         self, tool: str, arguments: Mapping[str, Any] | None = None, on: Connection | None = None
     ) -> Response:
-        """Call a tool; returns the response as far as its head."""
+        """Call a tool, and read the head of the response."""
         return self.send(self.tool(tool, arguments), on)
 
     def call(
         self, tool: str, arguments: Mapping[str, Any] | None = None, on: Connection | None = None
     ) -> Any:
-        """Call a tool; returns its result."""
+        """Call a tool, and return its result."""
         return self.begin(tool, arguments, on).result()
 
     def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification."""
         response = self.send(self.message(method, params))
-        expect(response.status == 202, f"{method} was answered with {response.status}, not 202")
+        expect(
+            response.status == 202,
+            f"the response to {method} has status {response.status}, not 202",
+        )
 
     def respond(self, id: Any, result: Any) -> None:
-        """Answer a request of the server."""
+        """Respond to a server request."""
         response = self.send(self._post({"id": id, "result": result}, self.session))
-        expect(response.status == 202, f"an answer was answered with {response.status}, not 202")
+        expect(
+            response.status == 202,
+            f"a response was refused with status {response.status}, not accepted with 202",
+        )
 
     def delete(self) -> Response:
         """End the session."""
         return self.send(request(self.url, "DELETE", self.session), to="DELETE")
 
     def get(self, last_event_id: str = "") -> Response:
-        """Open a stream: the standalone one, or one that is resumed."""
+        """Open the standalone stream, or resume the stream of an event id."""
         resuming = {"last-event-id": last_event_id} if last_event_id else {}
         headers = {"accept": "text/event-stream", **self.session, **resuming}
         return self.send(request(self.url, "GET", headers), to="GET")

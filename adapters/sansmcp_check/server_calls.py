@@ -1,4 +1,4 @@
-"""Checks of servers: calls, answered in every way that there is, at the revisions of both eras."""
+"""Checks of servers: calls, with every form of response, at the revisions of both eras."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ _ASKED: dict[str, Any] = {"elicitation": {}}
 
 @server_check()
 def calls_in_a_session(subject: ServerUnderTest) -> None:
-    """A client shakes hands, calls, and ends its session (2025-11-25).
+    """A client initializes a session, calls, and ends the session (2025-11-25).
 
-    Feed the requests to the machine, let the handlers of the application work, and send what the
-    machine wants sent.
+    Feed the requests to the machine, run the application's handlers, and perform the effects.
     """
     with serving(subject) as (_, running), RawPeer(running.url, LEGACY) as peer:
         same(peer.connected["protocolVersion"], LEGACY, "the version")
@@ -37,7 +36,7 @@ def calls_in_a_session(subject: ServerUnderTest) -> None:
 
 @server_check()
 def calls_that_stand_alone(subject: ServerUnderTest) -> None:
-    """Requests without a session are answered, too (2026-07-28), also beside those in sessions."""
+    """Requests without a session get responses (2026-07-28), also beside those in sessions."""
     with (
         serving(subject) as (_, running),
         RawPeer(running.url, MODERN) as peer,
@@ -51,9 +50,9 @@ def calls_that_stand_alone(subject: ServerUnderTest) -> None:
 
 @server_check()
 def servers_without_sessions(subject: ServerUnderTest) -> None:
-    """With ``sessions=False`` nothing is kept between two requests, and calls work.
+    """With ``sessions=False`` the server gives no session id, and calls work.
 
-    Pass the application's settings on to sansmcp.Server.
+    Pass the application's settings to sansmcp.Server.
     """
     with serving(subject, sessions=False) as (_, running), RawPeer(running.url, LEGACY) as peer:
         expect("mcp-session-id" not in peer.session, "the server has given a session id")
@@ -61,16 +60,16 @@ def servers_without_sessions(subject: ServerUnderTest) -> None:
 
 
 def _reports(response: Response) -> tuple[list[float], Any]:
-    """The progress that a response reports, and the result in it."""
+    """Return the progress that a response reports, and its result."""
     *reports, answer = response.messages()
     return [report["params"]["progress"] for report in reports], result_of(answer)
 
 
 @server_check()
 def progress_comes_as_it_happens(subject: ServerUnderTest) -> None:
-    """What a handler says is sent while it works, and not with its result.
+    """Messages of a handler are sent while it runs, and not with its result.
 
-    When the machine gives Wake, let the driver of that exchange pull its effects at once.
+    For Wake, let the driver of that exchange pull its effects at once.
     """
     for version in (LEGACY, MODERN):
         with serving(subject) as (tools, running), RawPeer(running.url, version) as peer:
@@ -84,7 +83,7 @@ def progress_comes_as_it_happens(subject: ServerUnderTest) -> None:
 
 @server_check()
 def all_that_a_handler_says_comes(subject: ServerUnderTest) -> None:
-    """Progress that is reported quickly arrives in order, without losses."""
+    """Progress that is reported fast arrives in order, and completely."""
     with serving(subject) as (_, running), RawPeer(running.url, LEGACY) as peer:
         found = _reports(peer.begin("count", {"to": 200}))
         same(found, (list(range(1, 201)), {"done": True}), "the progress and the result")
@@ -92,10 +91,10 @@ def all_that_a_handler_says_comes(subject: ServerUnderTest) -> None:
 
 @server_check()
 def time_passes_while_nothing_happens(subject: ServerUnderTest) -> None:
-    """A call that takes a while gets an event stream, and signs of life on it.
+    """A call that takes long gets an event stream, with comments that keep it alive.
 
-    Tick the timers: ask next_deadline() after everything that changes the machine, and call
-    handle_timeout() when that has come, though nothing is received or sent.
+    Read next_deadline() after everything that changes the machine, and call handle_timeout() at
+    that time, also while no bytes are received or sent.
     """
     limits = Limits(stream_comment_interval=0.05)
     with serving(subject, limits=limits) as (tools, running):
@@ -103,7 +102,9 @@ def time_passes_while_nothing_happens(subject: ServerUnderTest) -> None:
             with RawPeer(running.url, version) as peer:
                 response = peer.begin("hang")
                 begun(tools)
-                expect(response.is_stream, f"the answer is no event stream: {response.headers}")
+                expect(
+                    response.is_stream, f"the response is not an event stream: {response.headers}"
+                )
                 signs = b""
                 pieces = response.pieces()
                 while signs.count(b"\n:") < 2:
@@ -112,9 +113,9 @@ def time_passes_while_nothing_happens(subject: ServerUnderTest) -> None:
 
 @server_check()
 def many_calls_at_once(subject: ServerUnderTest) -> None:
-    """Calls run at the same time, those of one session, too.
+    """Calls run concurrently, also those of one session.
 
-    Let each handler run by itself, and let no connection wait for another one.
+    Run each handler in a task or thread of its own; no connection waits for another.
     """
     with serving(subject) as (tools, running), RawPeer(running.url, LEGACY) as peer:
         responses = [peer.begin("wait") for _ in range(4)]
@@ -127,9 +128,9 @@ def many_calls_at_once(subject: ServerUnderTest) -> None:
 
 @server_check()
 def handlers_that_fail(subject: ServerUnderTest) -> None:
-    """What a handler raises is answered with an error, and tells nothing of the inside.
+    """An exception of a handler becomes an error response without internal details.
 
-    Answer with Call.fail_with(), which knows JsonRpcError from the rest, and log the rest.
+    Call ServerCall.respond_exception(), and log every exception but JsonRpcError.
     """
     with serving(subject) as (_, running):
         for version in (LEGACY, MODERN):
@@ -140,31 +141,33 @@ def handlers_that_fail(subject: ServerUnderTest) -> None:
                 for tool in ("raise", "raise what is not JSON"):
                     found = peer.begin(tool).answer()["error"]
                     same(found["code"], -32603, "the error code for a handler that failed")
-                    expect("hunter2" not in str(found), f"the error tells too much: {found}")
+                    expect(
+                        "hunter2" not in str(found), f"the error shows internal details: {found}"
+                    )
         alive(running)
 
 
 @server_check()
 def large_messages(subject: ServerUnderTest) -> None:
-    """Messages of four megabytes go both ways.
+    """Messages of four megabytes are sent and received.
 
-    Send all that is to be sent, however often the socket takes only a part.
+    Send all of the bytes, also if the socket accepts only a part at a time.
     """
     large = {"text": "x" * 4_000_000}
     with serving(subject) as (_, running), RawPeer(running.url, LEGACY) as peer:
-        expect(peer.call("echo", large) == {"echo": large}, "the result is another one")
+        expect(peer.call("echo", large) == {"echo": large}, "the result differs")
 
 
 @server_check()
 def handlers_that_ask(subject: ServerUnderTest) -> None:
-    """A handler asks the client during a call, and waits for the answer (2025-11-25).
+    """A handler sends a server request during a call, and waits for the response (2025-11-25).
 
-    When ClientResponseReceived comes, let the handler go on that has asked.
+    For ClientResponseReceived, resume the handler that sent the request.
     """
     with serving(subject) as (_, running), RawPeer(running.url, LEGACY, _ASKED) as peer:
         messages = peer.begin("ask").messages()
         question = next(messages)
-        same(question["params"]["message"], "name?", "the question")
+        same(question["params"]["message"], "name?", "the server request")
         peer.respond(question["id"], {"name": "Ada"})
         same(result_of(next(messages)), {"answer": {"name": "Ada"}}, "the result")
 
@@ -173,11 +176,11 @@ def handlers_that_ask(subject: ServerUnderTest) -> None:
 def handlers_that_ask_in_rounds(subject: ServerUnderTest) -> None:
     """A handler returns InputRequired, and is called again with the responses (2026-07-28).
 
-    Give sansmcp.Server a state_signer, with keys of your own if the application has set none.
+    Pass a state_signer to sansmcp.Server, with random keys if the application sets none.
     """
     with serving(subject) as (_, running), RawPeer(running.url, MODERN, _ASKED) as peer:
         asked = peer.begin("ask in rounds").result()
-        same(list(asked["inputRequests"]), ["name"], "the questions")
+        same(list(asked["inputRequests"]), ["name"], "the input requests")
         params = {
             "name": "ask in rounds",
             "arguments": {},
@@ -185,14 +188,16 @@ def handlers_that_ask_in_rounds(subject: ServerUnderTest) -> None:
             "requestState": asked["requestState"],
         }
         result = peer.send(peer.message("tools/call", params)).result()
-        same(result["answer"]["content"], {"name": "Ada"}, "the answer that the handler got")
+        same(
+            result["answer"]["content"], {"name": "Ada"}, "the input response that the handler got"
+        )
 
 
 @server_check()
 def calls_over_http_sse(subject: ServerUnderTest) -> None:
-    """Clients of 2024-11-05 POST to one path, and get the answers on a stream of another one.
+    """Clients of 2024-11-05 POST to one path, and get responses on the event stream of another.
 
-    Let the requests to all paths of the server reach it, and pass the setting ``http_sse`` on.
+    Route all paths of the server to it, and pass the setting ``http_sse`` to sansmcp.Server.
     """
     with (
         serving(subject, http_sse="/sse") as (_, running),

@@ -1,4 +1,4 @@
-"""Checks of servers: HTTP, as good, bad and broken clients speak it."""
+"""Checks of servers: HTTP, with valid, invalid and broken clients."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ _REFUSED: list[tuple[str, Mapping[str, str], bytes, int, str]] = [
     ("OPTIONS", {}, b"", 405, "method_not_allowed"),
     ("HEAD", {}, b"", 405, ""),
 ]
-"""Method, headers and body of a request, the status of the answer, and its reason."""
+"""Method, headers and body of a request, and the status and reason of its refusal."""
 
 
 def _refused(running: Running, connection: Connection, row: tuple[Any, ...]) -> None:
-    """Send a request and look at its answer, which is read to its end."""
+    """Send a request, and check the status and reason of its response."""
     method, headers, body, status, reason = row
     connection.send(request(running.url, method, headers, body))
     response = connection.response(to=method)
     same(response.status, status, f"the status of {row[:3]}")
     said = response.body()
     found = json.loads(said)["error"]["data"]["reason"] if said else ""
-    same(found, reason, f"the reason in the answer to {row[:3]}")
+    same(found, reason, f"the reason in the response to {row[:3]}")
 
 
 @server_check()
 def requests_that_are_refused(subject: ServerUnderTest) -> None:
     """A request that cannot be served is refused with its own status and reason.
 
-    Feed the head and the body as they are, and send what the machine answers, headers included.
+    Feed the head and the body unchanged, and send the response unchanged, including its headers.
     """
     limits = Limits(max_message_bytes=10_000)
     with serving(subject, limits=limits) as (_, running):
@@ -72,9 +72,9 @@ def requests_that_are_refused(subject: ServerUnderTest) -> None:
 
 @server_check()
 def answers_to_head(subject: ServerUnderTest) -> None:
-    """The answer to HEAD has no body, so that the answer after it can be found (RFC 9110, 9.3.2).
+    """The response to HEAD has no body; the next response follows its head (RFC 9110, 9.3.2).
 
-    Send what the machine gives: it gives no SendBody for HEAD.
+    Send only what the effects contain: there is no SendBody for HEAD.
     """
     with serving(subject) as (_, running), RawPeer(running.url, MODERN) as peer:
         connection = peer.connect()
@@ -85,7 +85,7 @@ def answers_to_head(subject: ServerUnderTest) -> None:
 
 @server_check()
 def connections_serve_many_requests(subject: ServerUnderTest) -> None:
-    """Requests come one after the other on one connection, answered in whatever form."""
+    """One connection serves several consecutive requests, with every form of response."""
     with serving(subject) as (tools, running), RawPeer(running.url, LEGACY) as peer:
         tools.go_on.set()
         connection = peer.connect()
@@ -99,9 +99,10 @@ def connections_serve_many_requests(subject: ServerUnderTest) -> None:
 
 @server_check(Feature.OWN_HTTP)
 def requests_sent_ahead(subject: ServerUnderTest) -> None:
-    """Requests that come before the answer to the one before are answered in their order.
+    """Pipelined requests get their responses in order.
 
-    Feed ServerConnection what comes, also while it sends; for Idle.PAUSED read no more.
+    Feed received bytes to ServerConnection also while it sends. While it returns Idle.PAUSED, do
+    not read.
     """
     with serving(subject) as (_, running), RawPeer(running.url, MODERN) as peer:
         connection = peer.connect()
@@ -113,9 +114,9 @@ def requests_sent_ahead(subject: ServerUnderTest) -> None:
 
 @server_check(Feature.OWN_HTTP)
 def requests_sent_too_far_ahead(subject: ServerUnderTest) -> None:
-    """A client that sends more and more while a call runs is not read further.
+    """While a call runs, the server stops reading from a client that keeps sending.
 
-    For Idle.PAUSED read no more until the connection is woken.
+    For Idle.PAUSED, do not read until the connection is woken.
     """
     with serving(subject) as (tools, running), RawPeer(running.url, LEGACY) as peer:
         connection = peer.connect()
@@ -123,12 +124,12 @@ def requests_sent_too_far_ahead(subject: ServerUnderTest) -> None:
         begun(tools)
         ahead = peer.tool("echo") * 1000
         sent = connection.send_until_held_up(ahead, 64 * 1024 * 1024)
-        expect(sent < 64 * 1024 * 1024, "the server reads all that comes while it works")
+        expect(sent < 64 * 1024 * 1024, "the server reads without bound during a call")
 
 
 @server_check()
 def requests_in_pieces(subject: ServerUnderTest) -> None:
-    """A request may come byte by byte."""
+    """A request may arrive byte by byte."""
     with serving(subject) as (_, running), RawPeer(running.url, MODERN) as peer:
         connection = peer.connect()
         for byte in peer.tool("echo", {"a": 1}):
@@ -138,7 +139,7 @@ def requests_in_pieces(subject: ServerUnderTest) -> None:
 
 @server_check()
 def clients_that_take_their_time(subject: ServerUnderTest) -> None:
-    """Clients that send half a request, and then nothing for a while, hold up nobody."""
+    """Clients that pause in the middle of a request do not block other clients."""
     with serving(subject) as (_, running), RawPeer(running.url, MODERN) as peer:
         whole = peer.tool("echo", {"a": 1})
         slow = [peer.connect() for _ in range(3)]
@@ -152,9 +153,9 @@ def clients_that_take_their_time(subject: ServerUnderTest) -> None:
 
 @server_check(Feature.OWN_HTTP)
 def bodies_that_wait_for_leave(subject: ServerUnderTest) -> None:
-    """A client that expects ``100 Continue`` gets it, and its body is read; or a refusal at once.
+    """A client that expects ``100 Continue`` gets it, or a refusal, before it sends the body.
 
-    Pull the effects of a connection after each time that something was fed.
+    Pull the effects of a connection after each call that feeds it.
     """
     with serving(subject) as (_, running), RawPeer(running.url, MODERN) as peer:
         head, _, body = peer.tool("echo", {"a": 1}).partition(b"\r\n\r\n")
@@ -171,9 +172,9 @@ def bodies_that_wait_for_leave(subject: ServerUnderTest) -> None:
 
 @server_check()
 def clients_that_leave(subject: ServerUnderTest) -> None:
-    """Wherever in its request a client breaks off, nobody else is harmed.
+    """A client that disconnects at any byte of its request does not affect other clients.
 
-    Whatever a connection raises is its end: feed ConnectionLost, or call connection_lost().
+    If the connection raises, for any reason, feed ConnectionLost or call connection_lost().
     """
     with serving(subject) as (_, running), RawPeer(running.url, MODERN) as peer:
         whole = peer.tool("wait", {"text": "x" * 100})
@@ -192,9 +193,9 @@ def clients_that_leave(subject: ServerUnderTest) -> None:
 
 @server_check(Feature.OWN_HTTP)
 def what_is_not_http(subject: ServerUnderTest) -> None:
-    """What is no HTTP/1.1, or too large, is refused, and the connection closed.
+    """A request that is not HTTP/1.1, or too large, is refused, and its connection is closed.
 
-    Close a connection for CloseConnection only: the refusal has to be read before.
+    Close a connection only for CloseConnection, so that the client can read the refusal first.
     """
     with serving(subject) as (_, running):
         for data, status in (
@@ -220,12 +221,12 @@ def _raise_if_planted(line: str) -> None:
 
 @server_check()
 def exceptions_that_no_one_expects(subject: ServerUnderTest) -> None:
-    """An exception that a bug raises, in the machine or the adapter, costs one connection or call.
+    """An exception raised by a bug, in machine or adapter, ends one connection or one call.
 
-    Catch Exception where a connection is driven, log it, call connection_lost() and close. It must
-    not reach what is done for other connections; KeyboardInterrupt and cancellations pass.
+    Catch Exception around the loop of each connection, log it, call connection_lost() and close.
+    Other connections continue. Let KeyboardInterrupt and cancellations pass.
     """
-    # A Tracer is called in the midst of the machine, so one that raises is as good as a bug.
+    # The machine calls a Tracer while it works, so a Tracer that raises simulates a bug.
     with (
         serving(subject, trace=Tracer("check", _raise_if_planted)) as (_, running),
         RawPeer(running.url, MODERN) as peer,
@@ -238,15 +239,19 @@ def exceptions_that_no_one_expects(subject: ServerUnderTest) -> None:
                 with contextlib.suppress(ConnectionError, Broken, ValueError):
                     victim.begin("echo", {"text": text}).body()
                 waiting.send(request[-5:])
-                same(waiting.response().result(), {"echo": {"a": 1}}, "the result of a neighbour")
+                same(
+                    waiting.response().result(),
+                    {"echo": {"a": 1}},
+                    "the result on another connection",
+                )
                 alive(running)
 
 
 @server_check(Feature.OWN_HTTP)
 def clients_that_are_too_slow(subject: ServerUnderTest) -> None:
-    """A request that does not come to its end is refused in time, an idle connection closed.
+    """A request that stays incomplete is refused in time; an idle connection is closed.
 
-    Tick the timers of each ServerConnection: it has a next_deadline() of its own.
+    Each ServerConnection has a next_deadline() of its own: call its handle_timeout() then.
     """
     limits = Limits(head_timeout=0.1, body_timeout=0.1)
     with serving(subject, limits=limits) as (_, running), RawPeer(running.url, MODERN) as peer:
@@ -262,7 +267,7 @@ def clients_that_are_too_slow(subject: ServerUnderTest) -> None:
 
 
 def _used(peer: RawPeer) -> Connection:
-    """A connection that has served a request, which came before it was closed for being idle."""
+    """Return a connection that has served a request; retry if it was closed before as idle."""
     while True:
         connection = peer.connect()
         with contextlib.suppress(OSError, Broken):
@@ -276,10 +281,10 @@ _EVE = {"authorization": "Bearer eve"}
 
 @server_check(Feature.AUTHENTICATION)
 def requests_are_authenticated(subject: ServerUnderTest) -> None:
-    """The application says who makes each request, before anything else becomes of it.
+    """The application's ``authenticate`` is called for each request, before any handler.
 
-    For the effect Authenticate call its function, with the head and what is known of the
-    connection, in a thread if it is plain; then tell the machine the outcome, and pull.
+    For the effect Authenticate, call it with the head and a ConnectionInfo, in a thread if it is a
+    plain function. Then call authenticated() or authentication_failed(), and pull the effects.
     """
     seen: list[ConnectionInfo] = []
 
@@ -314,7 +319,7 @@ def requests_are_authenticated(subject: ServerUnderTest) -> None:
                     challenge = response.headers.get("www-authenticate")
                     expected = 'Bearer realm="checks"' if status == 401 else None
                     same(challenge, expected, "the challenge")
-                    expect(b"secret" not in response.body(), "the answer tells what was raised")
+                    expect(b"secret" not in response.body(), "the response shows the exception")
             with (
                 RawPeer(running.url, LEGACY, headers=_ADA) as ada,
                 RawPeer(running.url, MODERN, headers=_EVE) as eve,
@@ -332,9 +337,9 @@ def requests_are_authenticated(subject: ServerUnderTest) -> None:
 
 @server_check(Feature.AUTHENTICATION, Feature.THREADS)
 def authentication_may_block(subject: ServerUnderTest) -> None:
-    """A plain function that takes its time to say who makes a request holds up no other request.
+    """A plain ``authenticate`` that blocks delays no other request.
 
-    Call it in a thread. The machine says Idle.PAUSED for its connection meanwhile.
+    Call it in a thread. The effect queue of its connection returns Idle.PAUSED meanwhile.
     """
     slow = threading.Semaphore(0)
     go_on = threading.Event()

@@ -1,4 +1,4 @@
-"""Checks of servers: on standard input and output."""
+"""Checks of servers: stdio."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .servers import LEGACY, MODERN
 
 
 class _Process:
-    """The server as a process, and the lines that go in and out."""
+    """A server process, and the lines it reads and writes."""
 
     def __init__(self, subject: ServerUnderTest) -> None:
         self._command = list(subject.stdio_command())
@@ -56,7 +56,7 @@ class _Process:
         return message
 
     def open(self) -> None:
-        """Shake hands."""
+        """Initialize the session."""
         info = {"name": "peer", "version": "1"}
         params: dict[str, Any] = {"protocolVersion": LEGACY, "capabilities": {}}
         self.ask(0, "initialize", {**params, "clientInfo": info})
@@ -64,7 +64,7 @@ class _Process:
         self.say('{"jsonrpc": "2.0", "method": "notifications/initialized"}')
 
     def end(self) -> tuple[str, int]:
-        """Close its input: what it writes until it ends, and its exit status."""
+        """Close its input. Return what it writes until it ends, and its exit status."""
         self._input.close()
         rest = self._output.read()
         return rest, self._process.wait(MOMENT)
@@ -72,9 +72,9 @@ class _Process:
 
 @server_check(Feature.STDIO)
 def calls_on_stdio(subject: ServerUnderTest) -> None:
-    """Requests come as lines and are answered as lines, at the revisions of both eras.
+    """Requests and responses are lines, at the revisions of both eras.
 
-    Feed ServerPipe with what comes, and write what it gives.
+    Feed received bytes to ServerPipe, and write the bytes of its effects.
     """
     meta = {VERSION: MODERN, CAPABILITIES: {}, CLIENT_INFO: {"name": "peer", "version": "1"}}
     with _Process(subject) as server:
@@ -85,7 +85,11 @@ def calls_on_stdio(subject: ServerUnderTest) -> None:
         server.call(2, "raise")
         same(server.hear()["error"]["code"], -32603, "the error code for a handler that failed")
         server.say("this is no message")
-        same(server.hear()["error"]["code"], -32700, "the error code for what is no message")
+        same(
+            server.hear()["error"]["code"],
+            -32700,
+            "the error code for a line that is not a message",
+        )
     with _Process(subject) as server:
         server.call(1, "echo", _meta=meta)
         same(server.hear()["result"]["echo"], {}, "the result without a handshake")
@@ -93,9 +97,9 @@ def calls_on_stdio(subject: ServerUnderTest) -> None:
 
 @server_check(Feature.STDIO)
 def handlers_that_print(subject: ServerUnderTest) -> None:
-    """What a handler prints does not get between the messages.
+    """Text that a handler prints does not go to standard output, between the messages.
 
-    Keep standard output for the protocol: sansmcp_local.StandardStreams does it.
+    Reserve standard output for the protocol: sansmcp_local.StandardStreams does it.
     """
     with _Process(subject) as server:
         server.open()
@@ -105,13 +109,13 @@ def handlers_that_print(subject: ServerUnderTest) -> None:
 
 @server_check(Feature.STDIO)
 def the_end_of_the_input(subject: ServerUnderTest) -> None:
-    """When its input ends the server answers what it was asked, and ends with status 0.
+    """When its input ends, the server responds to the calls in flight, and exits with status 0.
 
-    Feed the end, go on until ServerPipe gives CloseConnection, and stop then.
+    Call receive_eof(), keep driving until ServerPipe returns CloseConnection, then exit.
     """
     with _Process(subject) as server:
         server.open()
         server.call(1, "count", arguments={"to": 3})
         rest, status = server.end()
-        expect('"done"' in rest, f"the last call was not answered; the rest was {rest!r}")
+        expect('"done"' in rest, f"the last call got no response; the output after it was {rest!r}")
         same(status, 0, "the exit status")

@@ -17,7 +17,7 @@ from .servers import LEGACY, MODERN, begun, serving
 
 
 def _stopping(running: Running) -> threading.Event:
-    """Stop a server in the background; the event tells when that is done."""
+    """Stop a server in a thread. Return an event that is set when it has stopped."""
     stopped = threading.Event()
 
     def stop() -> None:
@@ -30,9 +30,9 @@ def _stopping(running: Running) -> threading.Event:
 
 @server_check(Feature.GRACE)
 def calls_get_time_to_end(subject: ServerUnderTest) -> None:
-    """Calls that run at a stop have ``graceful_timeout`` seconds, and their results arrive.
+    """Calls that run at a stop get ``graceful_timeout`` seconds, and their results arrive.
 
-    Take no new connections, call Server.drain(), and wait until Server.is_busy is false.
+    Close the listener, call Server.drain(), and wait until Server.is_busy is False.
     """
     with (
         serving(subject, graceful_timeout=MOMENT) as (tools, running),
@@ -44,15 +44,15 @@ def calls_get_time_to_end(subject: ServerUnderTest) -> None:
         expect(not stopped.wait(0.2), "the server did not wait for the call")
         tools.go_on.set()
         same(response.result(), {"done": True}, "the result")
-        expect(response.is_complete, "the response was broken off instead of ended")
+        expect(response.is_complete, "the response was aborted instead of ended")
         happened(stopped, "the server did not stop")
 
 
 @server_check(Feature.GRACE)
 def calls_without_sessions_get_time_to_end(subject: ServerUnderTest) -> None:
-    """A server without sessions waits for its calls, too, whatever their revision.
+    """A server without sessions waits for its calls, too, at every revision.
 
-    Ask Server.is_busy; do not count calls or sessions yourself.
+    Use Server.is_busy; do not count calls or sessions yourself.
     """
     for version in (LEGACY, MODERN):
         with (
@@ -71,9 +71,9 @@ def calls_without_sessions_get_time_to_end(subject: ServerUnderTest) -> None:
 
 @server_check(Feature.GRACE)
 def calls_that_get_no_time_are_answered(subject: ServerUnderTest) -> None:
-    """Calls that still run after ``graceful_timeout`` seconds are answered with an error.
+    """Calls that still run after ``graceful_timeout`` seconds get an error response.
 
-    Call Server.shut_down(), and send what the exchanges have to send before closing connections.
+    Call Server.shut_down(), and send the effects of all exchanges before you close connections.
     """
     with (
         serving(subject, graceful_timeout=0.1) as (tools, running),
@@ -86,14 +86,14 @@ def calls_that_get_no_time_are_answered(subject: ServerUnderTest) -> None:
         response = connection.response()
         error = response.answer().get("error", {})
         same(error.get("data", {}).get("reason"), "shutting_down", "the reason")
-        expect(response.is_complete, "the response was broken off instead of ended")
+        expect(response.is_complete, "the response was aborted instead of ended")
         tools.over.set()
         happened(stopped, "the server did not stop")
 
 
 @server_check(Feature.GRACE, Feature.OWN_HTTP)
 def newcomers_are_refused(subject: ServerUnderTest) -> None:
-    """A server that stops closes its listener first: who comes then is refused, and does not wait.
+    """A server that stops closes its listener first, so new connections are refused at once.
 
     Close the listener before Server.drain().
     """
@@ -104,16 +104,16 @@ def newcomers_are_refused(subject: ServerUnderTest) -> None:
         response = peer.begin("wait")
         begun(tools)
         knocks = map(_is_refused, itertools.repeat(running.url))
-        expect(not next(knocks), "a server that runs refuses connections")
+        expect(not next(knocks), "a running server refuses connections")
         stopped = _stopping(running)
-        expect(any(itertools.islice(knocks, 1000)), "a server that stops takes new connections")
+        expect(any(itertools.islice(knocks, 1000)), "a stopping server accepts new connections")
         tools.go_on.set()
         same(response.result(), {"done": True}, "the result of a call that ran")
         happened(stopped, "the server did not stop")
 
 
 def _is_refused(url: str) -> bool:
-    """Return True if nothing listens at a URL any more. It is asked a hundred times a second."""
+    """True if a connection to the URL is refused. Called a hundred times a second."""
     time.sleep(0.01)
     parsed = Url.parse(url)
     with socket.socket() as newcomer:
@@ -122,23 +122,23 @@ def _is_refused(url: str) -> bool:
 
 @server_check(Feature.GRACE)
 def streams_are_ended(subject: ServerUnderTest) -> None:
-    """Event streams are ended properly when the server stops.
+    """Event streams end properly when the server stops.
 
-    Call Server.shut_down(), pull the effects of all exchanges, and only then close connections.
+    Call Server.shut_down(), send the effects of all exchanges, and only then close connections.
     """
     with serving(subject) as (_, running), RawPeer(running.url, LEGACY) as peer:
         response = peer.get()
         stopped = _stopping(running)
         list(response.events())
-        expect(response.is_complete, "the response was broken off instead of ended")
+        expect(response.is_complete, "the response was aborted instead of ended")
         happened(stopped, "the server did not stop")
 
 
 @server_check(Feature.CANCELLING)
 def handlers_are_stopped(subject: ServerUnderTest) -> None:
-    """Handlers that still run when their time is up are stopped, and do not hold up the server.
+    """Handlers that still run after ``graceful_timeout`` are stopped, and do not delay the stop.
 
-    After Server.shut_down() take the events: CallCancelled tells which handlers are to be stopped.
+    After Server.shut_down(), take the events: CallCancelled names each handler to stop.
     """
     for version in (LEGACY, MODERN):
         with (
@@ -154,13 +154,13 @@ def handlers_are_stopped(subject: ServerUnderTest) -> None:
 
 @server_check()
 def connections_are_closed(subject: ServerUnderTest) -> None:
-    """A server that has stopped has closed its connections, the idle ones too, and its port."""
+    """A stopped server has closed its port and its connections, also the idle ones."""
     with serving(subject) as (_, running), RawPeer(running.url, LEGACY) as peer:
         fresh, used = peer.connect(), peer.connect()
         peer.call("echo", on=used)
         begin = time.monotonic()
         running.stop()
-        expect(time.monotonic() - begin < MOMENT, "idle connections held up the server")
+        expect(time.monotonic() - begin < MOMENT, "idle connections delayed the stop")
         expect(used.is_closed(), "a connection that was used is still open")
         expect(fresh.is_closed(), "a connection that was not used is still open")
         raises(OSError, lambda: Connection(running.url), "connecting again")
@@ -168,7 +168,7 @@ def connections_are_closed(subject: ServerUnderTest) -> None:
 
 @server_check()
 def nothing_is_left(subject: ServerUnderTest) -> None:
-    """A server that has stopped leaves no thread, and no descriptor, however often that is done."""
+    """A stopped server leaves no thread and no file descriptor, also after several runs."""
 
     def once() -> None:
         with serving(subject) as (_, running), RawPeer(running.url, LEGACY) as peer:

@@ -1,4 +1,4 @@
-"""Checks of servers: streams that break, are let go, are left, or are not read."""
+"""Checks of servers: streams that break, disconnect, are abandoned, or are not read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .servers import LEGACY, MODERN, alive, begun, serving
 
 
 class _Reader:
-    """Reads the streams of one call, as a client that comes back does."""
+    """Reads the event streams of one call, as a client that reconnects does."""
 
     def __init__(self) -> None:
         self.last_id = ""
@@ -25,7 +25,7 @@ class _Reader:
         self.is_done = False
 
     def read(self, response: Response, most: int = 1000) -> None:
-        """Read so many events, or all."""
+        """Read up to ``most`` events."""
         same(response.status, 200, "the status of the stream")
         for event in itertools.islice(response.events(), most):
             self.last_id = event.id or self.last_id
@@ -41,10 +41,10 @@ class _Reader:
 
 @server_check()
 def broken_streams_can_be_resumed(subject: ServerUnderTest) -> None:
-    """A client whose connection broke fetches the rest; nothing is lost or doubled.
+    """A client whose connection broke resumes the stream; nothing is lost or duplicated.
 
-    When a connection is gone, feed ConnectionLost or call connection_lost(), and let the handler go
-    on. Perform the store effects in their order, and tell the machine what came of them.
+    When a connection is lost, feed ConnectionLost or call connection_lost(), and let the handler
+    continue. Perform the store effects in their order, and report the completion of each.
     """
     with serving(subject) as (_, running), RawPeer(running.url, LEGACY) as peer:
         for cut in range(1, 7):
@@ -59,10 +59,10 @@ def broken_streams_can_be_resumed(subject: ServerUnderTest) -> None:
 
 @server_check()
 def calls_can_be_resumed_before_they_say_anything(subject: ServerUnderTest) -> None:
-    """A call that takes time has a stream, and an id to come back to, at once (2025-11-25).
+    """A call that takes time gets a stream with an event id at once (2025-11-25).
 
-    Call handle_timeout() when next_deadline() has come, also when that is now; but let handlers
-    that were just started take their first step before.
+    Call handle_timeout() at next_deadline(), also if that is now, but let handlers that were just
+    started take their first step before.
     """
     with serving(subject) as (tools, running), RawPeer(running.url, LEGACY) as peer:
         reader = _Reader()
@@ -79,9 +79,9 @@ def calls_can_be_resumed_before_they_say_anything(subject: ServerUnderTest) -> N
 
 @server_check()
 def handlers_outlive_their_connection(subject: ServerUnderTest) -> None:
-    """In a session a handler works on when its client has gone, and its result waits (2025-11-25).
+    """In a session a handler continues when its client disconnects (2025-11-25).
 
-    Do not tie a handler to the connection that its call came on.
+    The result is stored for the client. Do not tie a handler to the connection of its call.
     """
     with serving(subject) as (tools, running), RawPeer(running.url, LEGACY) as peer:
         reader = _Reader()
@@ -97,9 +97,9 @@ def handlers_outlive_their_connection(subject: ServerUnderTest) -> None:
 
 @server_check()
 def handlers_that_let_go(subject: ServerUnderTest) -> None:
-    """A handler lets its client go, who comes back for the rest (SEP-1699).
+    """A handler disconnects its client, which reconnects for the rest (SEP-1699).
 
-    End the response properly for SendEnd: the last chunk, and no broken connection.
+    For SendEnd, end the response properly with the last chunk; do not abort the connection.
     """
     with serving(subject) as (tools, running), RawPeer(running.url, LEGACY) as peer:
         reader = _Reader()
@@ -115,10 +115,10 @@ def handlers_that_let_go(subject: ServerUnderTest) -> None:
 
 @server_check(Feature.DISCONNECTS, Feature.CANCELLING)
 def a_client_that_leaves_has_cancelled(subject: ServerUnderTest) -> None:
-    """Without sessions, a client that goes away cancels its call (2026-07-28).
+    """A client that disconnects cancels its call (2026-07-28).
 
-    Notice that a client has gone though nothing is sent to it, feed ConnectionLost or call
-    connection_lost(), and stop the handler when CallCancelled comes.
+    Detect that a client has disconnected also while no bytes are sent to it. Feed ConnectionLost or
+    call connection_lost(), and stop the handler for CallCancelled.
     """
     for arguments in ({}, {"says something": True}):
         with serving(subject) as (tools, running), RawPeer(running.url, MODERN) as peer:
@@ -133,7 +133,7 @@ def a_client_that_leaves_has_cancelled(subject: ServerUnderTest) -> None:
 def a_call_that_is_cancelled(subject: ServerUnderTest) -> None:
     """The notification that cancels a call stops its handler (2025-11-25).
 
-    When CallCancelled comes, stop the handler in the manner of the adapter.
+    For CallCancelled, stop the handler in the way of your event loop.
     """
     with serving(subject) as (tools, running), RawPeer(running.url, LEGACY) as peer:
         with peer.connect() as connection:
@@ -146,7 +146,7 @@ def a_call_that_is_cancelled(subject: ServerUnderTest) -> None:
 
 @server_check()
 def the_standalone_stream(subject: ServerUnderTest) -> None:
-    """A GET opens an event stream that stays open, with signs of life."""
+    """A GET opens an event stream that stays open, with comments that keep it alive."""
     limits = Limits(stream_comment_interval=0.05)
     with serving(subject, limits=limits) as (_, running), RawPeer(running.url, LEGACY) as peer:
         response = peer.get()
@@ -158,7 +158,7 @@ def the_standalone_stream(subject: ServerUnderTest) -> None:
 
 @server_check()
 def what_is_said_to_a_session_is_sent_at_once(subject: ServerUnderTest) -> None:
-    """What a handler tells its session arrives while the handler still works (2025-11-25).
+    """Notifications of a handler to its session arrive while the handler runs (2025-11-25).
 
     Pull the effects after every method of a call, also those of ``call.peer``.
     """
@@ -180,10 +180,10 @@ _COUNT = 1500
 
 @server_check()
 def clients_that_do_not_read(subject: ServerUnderTest) -> None:
-    """A client that reads nothing holds up its own handler, nobody else, and loses nothing.
+    """A client that does not read blocks only its own handler, and loses nothing.
 
-    Wait until what was sent is taken, before the next effect of an exchange is pulled; and let the
-    methods of a call wait as long as Call.is_above_high_water is set.
+    Wait until the bytes of an effect are sent before you pull the next one of the exchange. Let the
+    methods of a call wait while ServerCall.is_above_high_water is True.
     """
     limits = Limits(max_unsent_bytes=64 * 1024)
     with (
@@ -192,7 +192,7 @@ def clients_that_do_not_read(subject: ServerUnderTest) -> None:
     ):
         response = peer.begin("flood", {"count": _COUNT}, peer.connect(window=4096))
         sent = stands_still(lambda: tools.sent)
-        expect(sent < _COUNT, "the handler went on though its client reads nothing")
+        expect(sent < _COUNT, "the handler continued although its client does not read")
         alive(running)
         *notifications, answer = response.messages()
         numbers = [each["params"]["data"]["number"] for each in notifications]
@@ -202,12 +202,12 @@ def clients_that_do_not_read(subject: ServerUnderTest) -> None:
 
 @server_check(Feature.OWN_HTTP)
 def clients_that_read_slowly(subject: ServerUnderTest) -> None:
-    """A client that reads all the time gets everything, however long that takes.
+    """A client that reads slowly gets the whole response, however long that takes.
 
-    Count ``limits.send_timeout`` from the last byte that was taken, not from the first of an
-    effect. A socket with a large buffer hides progress: see TCP_NOTSENT_LOWAT.
+    Measure ``limits.send_timeout`` from the last byte that the socket accepted, not from the start
+    of an effect. A large socket buffer hides progress: see TCP_NOTSENT_LOWAT.
     """
-    size = 12_000_000  # more than the buffers of any system take at once
+    size = 12_000_000  # more than any system's socket buffers hold
     with (
         serving(subject, limits=Limits(send_timeout=1.0)) as (_, running),
         RawPeer(running.url, MODERN) as peer,
@@ -225,9 +225,9 @@ def clients_that_read_slowly(subject: ServerUnderTest) -> None:
 
 @server_check(Feature.OWN_HTTP)
 def clients_that_take_nothing_are_dropped(subject: ServerUnderTest) -> None:
-    """A connection on which nothing can be sent for ``limits.send_timeout`` seconds is dropped.
+    """A connection that accepts no bytes for ``limits.send_timeout`` seconds is dropped.
 
-    Give up a SendBytes that takes longer, and call connection_lost().
+    Abort a SendBytes that makes no progress for that long, and call connection_lost().
     """
     limits = Limits(max_unsent_bytes=64 * 1024, send_timeout=0.1)
     with (
@@ -235,7 +235,7 @@ def clients_that_take_nothing_are_dropped(subject: ServerUnderTest) -> None:
         RawPeer(running.url, LEGACY) as peer,
     ):
         response = peer.begin("flood", {"count": _COUNT}, peer.connect(window=4096))
-        # The handler outlives its connection, and nobody holds it up any more.
+        # The handler outlives its connection, and no longer waits for the client.
         happened(tools.flooded, "the connection was not dropped")
         with contextlib.suppress(ConnectionError, ValueError):
             list(response.messages())

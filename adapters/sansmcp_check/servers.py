@@ -43,4 +43,4 @@ def alive(running: Running) -> None:
     """Raise Broken unless the server still responds to a call."""
     with RawPeer(running.url, MODERN) as peer:
         found = peer.call("echo", {"a": 1})
-        expect(found == {"echo": {"a": 1}}, f"the server does not work any more: {found}")
+        expect(found == {"echo": {"a": 1}}, f"the server does not respond as before: {found}")

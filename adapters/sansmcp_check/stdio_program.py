@@ -1,8 +1,8 @@
 """A server on stdio that the checks of clients start: ``python -IS stdio_program.py PORT MANNERS``.
 
-It is made without sansmcp, and takes only a moment to start. It is connected to PORT as long as it
-lives. ``stubborn``: it and a child that it starts end neither with their input nor by SIGTERM, but
-only when PORT leaves them.
+It does not import sansmcp, so that it starts fast. It stays connected to PORT while it runs. With
+``stubborn``, it and a child that it starts ignore the end of their input and SIGTERM, and exit only
+when PORT closes the connection.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ def say(**members: Any) -> None:
 
 
 def initialize(version: str) -> dict[str, Any]:
-    """What the handshake is answered with."""
+    """Return the result of the handshake."""
     info = {"name": "stdio", "version": "1"}
     return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
 
 
 def flood(count: int, witness: socket.socket) -> None:
-    """Write many notifications, and tell the witness whether they are taken."""
+    """Write many notifications, and report to the witness whether they are read."""
     data = b""
     for number in range(count):
         params = {"number": number, "text": "x" * 16_000}
@@ -45,7 +45,7 @@ def flood(count: int, witness: socket.socket) -> None:
 
 
 def call(arguments: dict[str, Any], witness: socket.socket) -> Any:
-    """The one tool, which does what its arguments say."""
+    """Run the only tool, which does what its arguments name."""
     sys.stderr.write(arguments.get("log", ""))
     sys.stderr.flush()
     sys.stdout.write(arguments.get("noise", ""))
@@ -70,11 +70,13 @@ def take(message: dict[str, Any], witness: socket.socket) -> None:
 
 
 def main(port: int, manners: str) -> None:
-    """Answer until the end of the input; if it is stubborn, live on until nobody looks any more."""
+    """Respond until the end of the input; if stubborn, run until PORT disconnects."""
     witness = socket.create_connection(("127.0.0.1", port))
     if manners == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        of_child = socket.create_connection(("127.0.0.1", port))  # it may not live for long enough
+        of_child = socket.create_connection(
+            ("127.0.0.1", port)
+        )  # the child may end before it connects
         if os.fork() == 0:
             witness.close()
             of_child.recv(1)

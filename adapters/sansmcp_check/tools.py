@@ -1,7 +1,7 @@
-"""The application that the checks of servers call: handlers that do what a check wants.
+"""The application that the checks of servers call.
 
-Each is written once, as a coroutine function, and made into what the adapter takes: into a plain
-function where handlers may block, for there is nothing that has to be waited for then.
+Each handler is written once, as a coroutine function. For an adapter whose handlers are plain
+functions it is wrapped in one: its awaits then return at once, since the adapter's methods block.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from sansmcp.messages import Params
 from .adapter_under_test import ServerUnderTest
 
 _TICK = 0.005
-"""Seconds between two looks at what the check has decided."""
+"""Seconds between two checks of the events that a handler waits for."""
 
 
 class ToolCall:
-    """What the tools know of their call."""
+    """A tool's view of its call, the same for async and plain handlers."""
 
     def __init__(self, tools: Tools, call: BaseCall[Any, Any]) -> None:
         self._tools = tools
@@ -42,15 +42,15 @@ class ToolCall:
         await _done(self._call.notify(method, params))
 
     async def tell_session(self, method: str) -> None:
-        """Tell the client what belongs to no call."""
+        """Send a notification that belongs to no call."""
         await _done(self._call.peer.notify(method))
 
     async def disconnect(self, retry: float) -> None:
-        """Let the client go."""
+        """Close the connection, and let the client reconnect."""
         await _done(self._call.disconnect(retry=retry))
 
     async def ask(self, method: str, params: Params) -> Any:
-        """Ask the client."""
+        """Send a server request, and return the result."""
         return await _done(self._call.ask(method, params))
 
     async def wait(self, *events: threading.Event) -> None:
@@ -63,22 +63,22 @@ Tool: TypeAlias = Callable[[ToolCall], Awaitable[Any]]
 
 
 class Tools:
-    """The application, and how a check and its handlers wait for each other."""
+    """The application, and the events by which a check and its handlers synchronise."""
 
     def __init__(self, subject: ServerUnderTest) -> None:
         self.subject = subject
         self.begun = threading.Semaphore(0)
-        """Is released by each handler that waits."""
+        """Released by each handler that begins to wait."""
         self.go_on = threading.Event()
-        """The check wants those to go on that wait for it."""
+        """Set by the check to let waiting handlers continue."""
         self.stopped = threading.Event()
-        """A handler that would have waited for ever was stopped."""
+        """Set when a handler that waits without end was stopped."""
         self.over = threading.Event()
-        """The check is over: nobody is to wait any more."""
+        """Set when the check is over: handlers must not wait."""
         self.sent = 0
-        """How many notifications a flood has sent."""
+        """The number of notifications that a flood has sent."""
         self.flooded = threading.Event()
-        """It has sent them all."""
+        """Set when a flood has sent all of them."""
         self.app = App("tools-of-the-checks", "1")
         self.app.handler("tools/list")(self._native(self._list))
         self.app.handler("tools/call")(self._native(self._call))
@@ -121,7 +121,7 @@ class Tools:
         return {"done": True}
 
     async def _wait(self, call: ToolCall) -> Any:
-        """Say one thing, wait to be told to go on, say another."""
+        """Report progress, wait for the check, and report progress again."""
         await call.progress(1)
         self.begun.release()
         await call.wait(self.go_on, self.over)
@@ -183,19 +183,19 @@ class Tools:
 
 
 def stdio_app(subject: ServerUnderTest) -> App:
-    """The application that ``stdio_command()`` of a subject has to serve."""
+    """Return the application that ``stdio_command()`` of a subject must serve."""
     return Tools(subject).app
 
 
 async def _done(result: Any) -> Any:
-    """What a method of the adapter's call gives, now or when it is awaited."""
+    """Return the result of a method of the adapter's call, and await it if it is awaitable."""
     return await result if inspect.isawaitable(result) else result
 
 
 def _run_at_once(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run what never has to wait."""
+    """Run a coroutine that never suspends."""
     try:
         coroutine.send(None)
     except StopIteration as end:
         return end.value
-    raise AssertionError("a handler that may block was given something to await")
+    raise AssertionError("a call method of a plain handler returned an awaitable")
