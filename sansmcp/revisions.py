@@ -7,9 +7,7 @@ key of :data:`REVISIONS`; nothing is ever inferred from its spelling.
 Most of what differs is a feature, a field of the row. The era says only whether a handshake opens
 the conversation, and what follows from that: without one, each request names its version and its
 client, and ends with its exchange. Each era has code of its own for its features. So a new row may
-leave out those of 2026-07-28; to add one of the other era needs code in that era. For what all
-handshake revisions have (``standalone_stream``, ``resumption``, ``server_requests``) only the
-client asks so far: our server offers it at each of them.
+have any of the features of its era without other code; one of the other era needs code.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from ..effects import Wake
 from ..errors import RemoteProtocolError
 from ..events import InvalidLine, RefusalSent
 from ..messages import Message, Notification, Request
+from ..revisions import REVISIONS
 from ..types import Drivable
 from . import refusals
 from .core import ServerCore, Sink
@@ -111,7 +112,7 @@ class Channel:
 
     def refuse(self, error: RemoteProtocolError, event: RefusalSent | InvalidLine) -> None:
         """Send an error to the client, and report it to the application."""
-        null_id = error.request_id is None and self._legacy is not None and self._legacy.null_id
+        null_id = error.request_id is None and self._null_id
         self._sink.send(jsonrpc.encode(error.reply, null_id=null_id))
         self._core.events.append(event)
 
@@ -121,6 +122,13 @@ class Channel:
         self._core.sinks.pop(self._sink, None)
         for handler in self._handlers:
             handler.end(reason)
+
+    @property
+    def _null_id(self) -> bool:
+        """True if an error that belongs to no request has the member ``"id": null``."""
+        if self._legacy is not None:
+            return self._legacy.null_id
+        return not REVISIONS[self._core.versions[-1]].error_without_id
 
     @property
     def _handlers(self) -> tuple[ChannelHandler, ...]:

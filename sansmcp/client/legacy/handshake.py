@@ -62,7 +62,7 @@ def agreement(
     agreed = named or options.assume_multi_turn
     return Agreed(
         revision,
-        None if session_id is None else Secret(session_id),
+        Secret(session_id) if session_id is not None and revision.sessions else None,
         has_turns=_may_have_turns(options, transport) and revision.multi_turn and agreed,
     )
 

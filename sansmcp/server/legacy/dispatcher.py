@@ -49,18 +49,10 @@ class Dispatcher:
 
     _core: ServerCore
 
-    def negotiate(
-        self, request: Request, *, multi_turn: bool = False, has_session: bool = True
-    ) -> Negotiated:
-        """Choose the revision and make the result of ``initialize``.
+    def choose_revision(self, request: Request) -> Revision:
+        """Return the revision that ``initialize`` names, or the newest handshake one.
 
-        If the client's version is not served, the newest handshake version is chosen.
-
-        Args:
-            request: the ``initialize`` request.
-            multi_turn: True if SEP-1858 is offered. The result declares it only to clients that
-                declared it.
-            has_session: False declares no subscriptions to resources, which need a session.
+        The newest is chosen if the client's version is not served.
 
         Raises:
             RemoteProtocolError: the request names no version, or the server is draining.
@@ -68,14 +60,32 @@ class Dispatcher:
         Source: basic/lifecycle: Version Negotiation.
         """
         self._check_serving(request)
-        params = request.params or {}
-        version = params.get("protocolVersion")
+        version = (request.params or {}).get("protocolVersion")
         if not isinstance(version, str):
             what = "protocolVersion must be a string"
             raise refusals.INVALID_SESSION_PARAMS(request.id, what=what)
         if version not in self._core.handshake_versions:
             version = self._core.handshake_versions[-1]
-        revision, result = REVISIONS[version], self._core.app.initialize_result(version)
+        return REVISIONS[version]
+
+    def negotiate(
+        self,
+        request: Request,
+        revision: Revision,
+        *,
+        multi_turn: bool = False,
+        has_session: bool = True,
+    ) -> Negotiated:
+        """Make the result of ``initialize`` at a revision.
+
+        Args:
+            request: the ``initialize`` request.
+            revision: the one that ``choose_revision()`` returned.
+            multi_turn: True if SEP-1858 is offered. The result declares it only to clients that
+                declared it.
+            has_session: False declares no subscriptions to resources, which need a session.
+        """
+        params, result = request.params or {}, self._core.app.initialize_result(revision.name)
         if not has_session and "resources" in result["capabilities"]:
             result["capabilities"]["resources"] = {
                 **result["capabilities"]["resources"],

@@ -129,7 +129,8 @@ class SessionChannelHandler:
     def _initialize(self, request: Request) -> None:
         if self._is_open:
             raise refusals.INITIALIZED_ALREADY(request.id)
-        negotiated = self._dispatcher.negotiate(request)
+        revision = self._dispatcher.choose_revision(request)
+        negotiated = self._dispatcher.negotiate(request, revision)
         self._table.make_room(self._principal, request.id)
         session = self.session
         session.revision = negotiated.revision

@@ -69,6 +69,11 @@ class SessionRequestContext(RequestContext):
         served = self.endpoint.handshake_versions
         return REVISIONS[ASSUMED_VERSION if ASSUMED_VERSION in served else served[-1]]
 
+    @property
+    def needs_session(self) -> bool:
+        """True if requests after ``initialize`` belong to a session."""
+        return self.endpoint.sessions and self.revision.sessions
+
 
 SessionValidator: TypeAlias = Callable[[SessionRequestContext], None]
 
@@ -83,15 +88,19 @@ def validate_version(context: SessionRequestContext, request_id: RequestId | Non
 
 
 def validate_get_supported(context: SessionRequestContext) -> None:
-    """In a session there are streams, whatever the header says."""
-    if context.session is None:
-        validate_delete_supported(context)
+    """In a session there are streams, whatever the header says.
+
+    Source: 2026-07-28 basic/transports: POST only.
+    """
+    revision = context.revision
+    if context.session is None and not (revision.standalone_stream or revision.resumption):
+        raise refusals.method_not_allowed(b"POST", "This protocol revision uses POST only")
 
 
 def validate_delete_supported(context: SessionRequestContext) -> None:
     """Source: 2026-07-28 basic/transports: POST only."""
     if not context.revision.sessions:
-        raise refusals.method_not_allowed(b"POST", "This protocol revision uses POST only")
+        raise refusals.method_not_allowed(b"POST", "This protocol revision has no sessions to end")
 
 
 def validate_stream_accept(context: SessionRequestContext) -> None:
@@ -117,7 +126,7 @@ def validate_session_given(
     context: SessionRequestContext, request_id: RequestId | None = None
 ) -> None:
     """Source: 2025-03-26 basic/transports: Session Management: 400 without the header."""
-    if context.endpoint.sessions and context.session_id is None:
+    if context.needs_session and context.session_id is None:
         sse_path = context.endpoint.sse_path
         raise refusals.session_required(
             standalone_streams=context.head.method == b"GET",
@@ -135,8 +144,8 @@ def validate_stream_offered(context: SessionRequestContext) -> None:
     if context.head.values(LAST_EVENT_ID):
         offered = revision.resumption
     else:
-        listening = context.endpoint.standalone_streams and context.endpoint.sessions
-        offered = listening and revision.standalone_stream
+        has_session = context.endpoint.sessions and revision.sessions
+        offered = has_session and context.endpoint.standalone_streams and revision.standalone_stream
     if not offered:
         raise refusals.method_not_allowed(b"POST", "No standalone event stream is offered here")
 
@@ -201,10 +210,9 @@ def check_message(context: SessionRequestContext, message: Message | Batch) -> N
             raise refusals.INITIALIZE_IN_SESSION(message.id)
         return
     _check_version(context, request_id)
-    if context.endpoint.sessions:
+    if context.session is None and context.needs_session:
         validate_session_given(context, request_id)
-        if context.session is None:
-            raise context.unknown_session(request_id)
+        raise context.unknown_session(request_id)
 
 
 def _check_version(context: SessionRequestContext, request_id: RequestId | None) -> None:

@@ -173,11 +173,13 @@ class StreamableHttp:
         self, exchange: ServerExchange, context: SessionRequestContext, request: Request
     ) -> None:
         """Open a session and send its id. Source: basic/transports: Session Management."""
-        multi_turn = self._core.options.offers_multi_turn and self._endpoint.sessions
+        revision = self._dispatcher.choose_revision(request)
+        has_session = self._endpoint.sessions and revision.sessions
+        multi_turn = self._core.options.offers_multi_turn and has_session
         negotiated = self._dispatcher.negotiate(
-            request, multi_turn=multi_turn, has_session=self._endpoint.sessions
+            request, revision, multi_turn=multi_turn, has_session=has_session
         )
-        if not self._endpoint.sessions:
+        if not has_session:
             exchange.send_response(200, negotiated.reply)
             return
         self._table.make_room(context.head.principal, request.id)

@@ -86,14 +86,16 @@ def validate_mirrored_headers(context: ModernRequestContext) -> None:
     """Source: 2026-07-28 basic/transports: Request Headers; SEP-2243."""
     if context.head is None:
         return
-    request = context.request
-    _check_literal(context.head, PROTOCOL_VERSION, context.meta[VERSION], request.id)
-    if context.revision is not None and not context.revision.mirrored_headers:
-        return
-    _check_literal(context.head, b"mcp-method", request.method, request.id)
-    if (parameter := NAMED.get(request.method)) is not None:
-        value = context.params.get(parameter)
-        _check_mirrored(context.head, b"mcp-name", value, request.id)
+    head, request, revision = context.head, context.request, context.revision
+    has_version = None if revision is None else revision.version_header
+    if _is_checked(head, PROTOCOL_VERSION, has_version):
+        _check_literal(head, PROTOCOL_VERSION, context.meta[VERSION], request.id)
+    is_mirrored = None if revision is None else revision.mirrored_headers
+    if _is_checked(head, b"mcp-method", is_mirrored):
+        _check_literal(head, b"mcp-method", request.method, request.id)
+    parameter = NAMED.get(request.method)
+    if parameter is not None and _is_checked(head, b"mcp-name", is_mirrored):
+        _check_mirrored(head, b"mcp-name", context.params.get(parameter), request.id)
 
 
 def validate_version(context: ModernRequestContext) -> None:
@@ -244,9 +246,21 @@ def check_notification(
     """Check the version of a notification. Raises RemoteProtocolError for a refusal."""
     header = headers.single(received.values(PROTOCOL_VERSION)) or ""
     version = str(meta_of(notification).get(VERSION, header))
-    _check_literal(received, PROTOCOL_VERSION, version, None)
-    if version not in of_era(served, Era.MODERN):
+    revision = REVISIONS[version] if version in of_era(served, Era.MODERN) else None
+    has_header = None if revision is None else revision.version_header
+    if not version or _is_checked(received, PROTOCOL_VERSION, has_header):
+        _check_literal(received, PROTOCOL_VERSION, version, None)
+    if revision is None:
         raise refusals.unsupported_version(version, served)
+
+
+def _is_checked(received: RequestHead, name: bytes, has_header: bool | None) -> bool:
+    """Return True if a header that repeats a part of the message is checked.
+
+    ``has_header``: True if the revision has this header. None for a revision that is not served:
+    its headers are unknown, so the header is checked only if the client has sent it.
+    """
+    return bool(received.values(name)) if has_header is None else has_header
 
 
 def _check_literal(
