@@ -41,7 +41,7 @@ from .sources import ROOT, core
 PAGE = ROOT / "ARCHITECTURE.md"
 
 AT_THE_SERVER = "At the server, from bytes to the handler and back"
-AS_A_STREAM = "At the server, if the answer becomes an event stream"
+AS_A_STREAM = "At the server, if the response becomes an event stream"
 AT_THE_CLIENT = "At the client, from the event stream to the caller"
 
 HELPERS = frozenset(
