@@ -1,4 +1,4 @@
-"""What may be asked by InputRequired, and of whom; and the refusals where it cannot be.
+"""The checks of InputRequired: where it is allowed, and which capabilities the client needs.
 
 Source: 2026-07-28 basic/utilities: multi round-trip requests; 2025-11-25 and later
 client/elicitation, client/sampling, client/roots: Capabilities.
@@ -17,22 +17,28 @@ from ..messages import Request, RequestId
 from ..meta_keys import CLIENT_CAPABILITIES
 
 ASKING = frozenset(("tools/call", "prompts/get", "resources/read"))
-"""Methods that may be answered by InputRequired."""
+"""The methods whose handlers may return InputRequired."""
 
 
 def check_asking(request: Request, required: InputRequired) -> None:
     """Raise LocalProtocolError if InputRequired is not allowed, or names an unknown request."""
     if request.method not in ASKING:
-        raise LocalProtocolError(f"{request.method} cannot be answered by InputRequired")
+        raise LocalProtocolError(
+            f"The handler of {request.method!r} cannot return InputRequired; only those of "
+            f"{', '.join(sorted(ASKING))} can"
+        )
     for input_request in required.requests.values():
         if input_request.method not in CLIENT_CAPABILITIES:
-            raise LocalProtocolError(f"A client cannot be asked {input_request.method!r}")
+            raise LocalProtocolError(
+                f"Clients do not take the request {input_request.method!r}; InputRequired takes "
+                f"{', '.join(sorted(CLIENT_CAPABILITIES))}"
+            )
 
 
 def missing_capabilities(
     required: InputRequired, client_capabilities: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """Return the capabilities that the questions need and the client has not declared."""
+    """Return the capabilities that input requests need and the client has not declared."""
     missing: dict[str, dict[str, Any]] = {}
     for input_request in required.requests.values():
         capability, mode = CLIENT_CAPABILITIES[input_request.method], _mode(input_request)
@@ -45,9 +51,9 @@ def missing_capabilities(
 def missing_capability(
     missing: Mapping[str, object], request_id: RequestId, code: int = MISSING_CAPABILITY
 ) -> RemoteProtocolError:
-    """The request needs a client that can be asked. Source: SEP-2575.
+    """Return the error for a client that lacks capabilities. Source: SEP-2575.
 
-    The older revisions have no ``code`` of their own for that.
+    The handshake revisions do not define MISSING_CAPABILITY, so they pass another ``code``.
     """
     return RemoteProtocolError(
         f"This needs a client with the capability {' and '.join(missing)}",
@@ -59,9 +65,9 @@ def missing_capability(
 
 
 def no_input(seconds: float, request_id: RequestId) -> RemoteProtocolError:
-    """The client did not give the answers that the request needs."""
+    """Return the error for a call whose input responses did not arrive in time."""
     return RemoteProtocolError(
-        f"The answers that this needs did not come within {seconds:g} s",
+        f"The input that this request needs did not arrive within {seconds:g} s",
         reason="no_input",
         request_id=request_id,
     )
@@ -77,5 +83,5 @@ def _mode(input_request: InputRequest) -> str | None:
 
 
 def _declares(declared: Mapping[str, Any], mode: str | None) -> bool:
-    """Clients that know one kind of elicitation only need not name it."""
+    """Return True if a capability includes a mode. Elicitation without modes has the form mode."""
     return mode is None or mode in declared or (mode == "form" and "url" not in declared)

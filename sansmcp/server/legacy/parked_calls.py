@@ -70,13 +70,13 @@ class ParkedCall:
     """The progress that was reported last."""
 
     def encode(self) -> bytes:
-        """As the data of an entry. Raises LocalProtocolError for a state that is not JSON."""
+        """Return the data of an entry. Raises LocalProtocolError if the state is not JSON."""
         request = attrs.asdict(self.request, recurse=False)
         return json.encode({**attrs.asdict(self, recurse=False), "request": request})
 
     @classmethod
     def decode(cls, data: bytes) -> ParkedCall:
-        """What :meth:`encode` has made."""
+        """Return the call in the data of an entry."""
         members = json.decode(data, max_depth=500)
         request = Request(**members.pop("request"))
         return cls(request, **members)
@@ -119,52 +119,52 @@ def parse_turn_id(id: RequestId) -> EventId | None:
 
 
 def match_responses(items: Iterable[object], parked: ParkedCall) -> dict[RequestId, AnyResponse]:
-    """Those of the messages that answer questions of the turn, by the ids of these."""
-    answers = (item for item in items if isinstance(item, AnyResponse))
-    return {item.id: item for item in answers if item.id is not None and item.id in parked.names}
+    """Return the responses to the input requests of a turn, by the ids of these."""
+    responses = (item for item in items if isinstance(item, AnyResponse))
+    return {item.id: item for item in responses if item.id is not None and item.id in parked.names}
 
 
 def _responses_missing() -> RemoteProtocolError:
-    """A continuation that does not answer what was asked."""
+    """Return the error for a POST that lacks input responses of its turn."""
     return RemoteProtocolError(
-        "All questions of the turn must be answered, each once, in one array",
+        "Send one array with one response to each input request of the turn, and nothing else",
         reason="answers_missing",
     )
 
 
 def _cursor_used() -> RemoteProtocolError:
-    """A continuation of a turn that was continued with other answers."""
+    """Return the error for a turn that was continued with other input responses."""
     return RemoteProtocolError(
-        "The turn that Last-Event-ID names was continued before, with other answers",
+        "The turn that Last-Event-ID names was continued before, with other responses",
         reason="cursor_used",
     )
 
 
 @attrs.define(eq=False, repr=False)
 class ParkedCallResponder(LegacyResults):
-    """How a call is answered that was parked: in its log."""
+    """Sends the messages of a continued call: they are appended to its log."""
 
     session: LegacySession
     _stream: ResumableStream
     head: RequestHead | None
-    """The POST that brought the last answer, where it is known."""
+    """The head of the POST with the last input response; None if it is unknown."""
     open_calls: int = attrs.field(default=1, init=False)
     is_batch: bool = attrs.field(default=False, init=False)
 
     def start(self) -> None:
-        """The stream is there."""
+        """Do nothing: the stream exists."""
 
     @property
     def is_above_high_water(self) -> bool:
-        """Whether to wait: the store does not keep up."""
+        """True if the store is behind."""
         return self._stream.is_above_high_water
 
     def message(self, data: bytes) -> bool:
-        """Something to say before the answer; returns False if it is lost."""
+        """Send a message before the response. Returns False if it is lost."""
         return self._stream.append(data)
 
     def respond(self, data: bytes, http_status: int = 200) -> bool:
-        """The answer; returns False if it is lost."""
+        """Send the response. Returns False if it is lost."""
         self.open_calls = 0
         return self._stream.append(data, final=True)
 
@@ -173,11 +173,11 @@ class ParkedCallResponder(LegacyResults):
         self._stream.append(b"", final=True)
 
     def disconnect(self, retry: int | None) -> bool:
-        """Close the connection; the client reads on later. False, and no change, if it cannot."""
+        """Close the connection. Returns False, with nothing changed, if no client could resume."""
         return self._stream.disconnect(retry)
 
     def send_input_requests(self, call: RunningCall, required: InputRequired) -> bool:
-        """Ask, and park the call; without questions it goes on at once."""
+        """Send input requests and park the call, or keep it in memory if it cannot be parked."""
         if not self._stream.is_stored or not required.requests:
             return call.send_input_requests(required)
         park_call(call, self._stream, self.session, required)
@@ -186,10 +186,10 @@ class ParkedCallResponder(LegacyResults):
 
 @attrs.define(eq=False, repr=False)
 class ResponseDelivery:
-    """Answers on their way to the turn that they belong to.
+    """Stores input responses with their turn, and continues the call when all are there.
 
-    The uses of the store: read the turn, read the answers that are there, see whether the call was
-    cancelled, and add the answers that are new.
+    The store operations are, in order: read the turn, read the stored responses, look for a
+    cancellation of the call, and append the new responses.
     """
 
     _core: ServerCore
@@ -197,20 +197,20 @@ class ResponseDelivery:
     _turn: EventId
     _responses: Sequence[AnyResponse]
     _exchange: ServerExchange | None
-    """What waits for the outcome; None: nothing."""
+    """The exchange of the POST that brought the responses, if there is one."""
     continues: bool
-    """The exchange is to be the continuation of the call (SEP-1858)."""
+    """True if the call continues in the HTTP response to the POST (SEP-1858)."""
     _on_page: Callable[[Page | None], None] = attrs.field(init=False)
-    """Gets the page that is being read."""
+    """Called with the page that is being read."""
     _parked: ParkedCall | None = attrs.field(default=None, init=False)
     _stored: dict[RequestId, AnyResponse] = attrs.field(
         factory=dict[RequestId, "AnyResponse"], init=False
     )
-    """The answers that are stored."""
+    """The responses that are stored, by the ids of their requests."""
     _new: dict[RequestId, AnyResponse] = attrs.field(
         factory=dict[RequestId, "AnyResponse"], init=False
     )
-    """Those of ours that are being stored."""
+    """The responses that this delivery is storing."""
     _last_seq: int = attrs.field(default=0, init=False)
 
     def start(self) -> None:
@@ -234,13 +234,13 @@ class ResponseDelivery:
 
     def _on_responses_read(self, parked: ParkedCall, page: Page | None) -> None:
         for entry in page.entries if page is not None else ():
-            answer = jsonrpc.decode(entry.data, self._core.limits)
-            self._stored |= match_responses((answer,), parked)
+            response = jsonrpc.decode(entry.data, self._core.limits)
+            self._stored |= match_responses((response,), parked)
             self._last_seq = entry.seq
         self._choose(parked)
 
     def on_append_done(self) -> None:
-        """The answers were added."""
+        """Continue the call if its last response has been appended."""
         assert self._parked is not None
         self._stored |= self._new
         if len(self._stored) == len(self._parked.names):
@@ -248,30 +248,30 @@ class ResponseDelivery:
         self._done()
 
     def on_append_conflict(self) -> None:
-        """Others have added answers meanwhile."""
+        """Read the responses again, because another instance has appended some."""
         assert self._parked is not None
         self._read_responses(self._parked)
 
     def failed(self, effect: StoreEffect) -> bool:
-        """The store failed: the client may try again."""
+        """Refuse the POST, so that the client may send the responses again."""
         self._refuse(store_failed())
         return True
 
     def _choose(self, parked: ParkedCall) -> None:
-        """Add what is new of the answers, unless nobody wants them any more."""
-        answers = match_responses(self._responses, parked)
-        self._new = {id: answer for id, answer in answers.items() if id not in self._stored}
-        if self.continues and not len(self._responses) == len(answers) == len(parked.names):
+        """Append the responses that are not stored yet, unless the call has been cancelled."""
+        responses = match_responses(self._responses, parked)
+        self._new = {id: response for id, response in responses.items() if id not in self._stored}
+        if self.continues and not len(self._responses) == len(responses) == len(parked.names):
             self._refuse(_responses_missing())
         elif self.continues and self._stored:
-            self._repeat(answers)
+            self._repeat(responses)
         elif self._new:
             self._read(cancellation_mailbox(parked.request.id), 0, 1, self._add_or_end)
         else:
             self._done()
 
     def _add_or_end(self, cancellation: Page | None) -> None:
-        if self._core.has_stopped:  # another instance will take the same answers, and go on
+        if self._core.has_stopped:  # another instance may get the same responses, and continue
             self._refuse(refusals.SHUTTING_DOWN())
             return
         if cancellation is not None and cancellation.last.seq > 1:
@@ -280,36 +280,37 @@ class ResponseDelivery:
             return
         key = self._session.log_key(f"{self._turn.encode()}.")
         entries = tuple(
-            Entry(seq, jsonrpc.encode(answer))
-            for seq, answer in enumerate(self._new.values(), self._last_seq + 1)
+            Entry(seq, jsonrpc.encode(response))
+            for seq, response in enumerate(self._new.values(), self._last_seq + 1)
         )
         self._session.table.start_operation(StoreAppend(stream=key, entries=entries), self)
 
-    def _repeat(self, answers: Mapping[RequestId, AnyResponse]) -> None:
-        """The same POST again: its response is lost, and the call goes on or has ended."""
-        if answers == self._stored:
+    def _repeat(self, responses: Mapping[RequestId, AnyResponse]) -> None:
+        """Handle a repeated POST: it reads the log, where the call continues or has ended."""
+        if responses == self._stored:
             self._done()
         else:
             self._refuse(_cursor_used())
 
     def _continue(self, parked: ParkedCall) -> None:
-        """All answers are there, and it was us who added the last one: enter the handler again."""
+        """Call the handler again: this delivery has appended the last missing response."""
         session, is_stopped = self._session, self._core.has_stopped
         if session.state is SessionState.ENDED and not is_stopped:
             return
         stream = session.take_over(self._turn)
-        if is_stopped:  # no other instance will go on: the call ends as those that run here do
+        if is_stopped:
+            # No other instance will continue the call. End it as the calls that run here are ended.
             error = refusals.SHUTTING_DOWN(parked.request.id)
             stream.append(jsonrpc.encode(error.reply), final=True)
             return
         names, exchange = parked.names, self._exchange
-        answers = InputResponses({names[id]: answer for id, answer in self._stored.items()})
+        responses = InputResponses({names[id]: response for id, response in self._stored.items()})
         call = RunningCall(
             self._core,
             session,
             parked.request,
             ParkedCallResponder(session, stream, None if exchange is None else exchange.head),
-            HandlerInput(answers, parked.state),
+            HandlerInput(responses, parked.state),
             rounds=parked.rounds,
             last_progress=parked.progress,
         )
@@ -317,7 +318,7 @@ class ResponseDelivery:
         self._core.events.append(CallReceived(call))
 
     def _done(self) -> None:
-        """The answers are where they belong."""
+        """Respond to the POST, because the responses are stored."""
         exchange = self._exchange
         if exchange is None or exchange.is_done:
             return
@@ -328,15 +329,15 @@ class ResponseDelivery:
             exchange.send_response(202)
 
     def _log_evicted(self) -> None:
-        """The store has evicted the call. Its readers are cut, and find the same when they return.
+        """Refuse the POST and end the readers of the call, which the store has evicted.
 
-        Without this the client would wait for its timeout, with its answer accepted.
+        Without this the client would wait for a result until its timeout.
         """
         self._session.table.lose(self._session.log_key(self._turn.stream))
         self._refuse(refusals.UNKNOWN_EVENT_ID() if self.continues else refusals.UNKNOWN_TURN())
 
     def _turn_missing(self) -> None:
-        """There is no such turn in the log, or the call went on without it: the answer is late."""
+        """Handle responses to a turn that the log does not have: they are too late, or made up."""
         if self.continues:
             self._refuse(refusals.UNKNOWN_EVENT_ID())
         else:
@@ -353,7 +354,7 @@ class ResponseDelivery:
         self._read(f"{self._turn.encode()}.", self._last_seq, len(parked.names), found)
 
     def _read(self, log: str, after: int, limit: int, found: Callable[[Page | None], None]) -> None:
-        """Ask the store for a page, which ``found`` gets."""
+        """Read a page of a log; ``found`` is called with it."""
         self._on_page = found
         effect = StoreRead(
             stream=self._session.log_key(log),
@@ -367,19 +368,19 @@ class ResponseDelivery:
 def deliver_responses(
     core: ServerCore,
     session: LegacySession,
-    answer: AnyResponse,
+    response: AnyResponse,
     exchange: ServerExchange | None = None,
 ) -> bool:
-    """Bring an answer to where it belongs: to a turn, or to the instance that waits for it.
+    """Deliver a response to its turn, or to the mailbox of the instance that waits for it.
 
-    Returns False if its id can be neither that of a turn nor of a input_request.
+    Returns False if its id is neither that of a turn nor one of a server request.
     """
-    turn = parse_turn_id(answer.id) if isinstance(answer.id, str) else None
+    turn = parse_turn_id(response.id) if isinstance(response.id, str) else None
     if turn is not None and session.can_park:
-        ResponseDelivery(core, session, turn, (answer,), exchange, continues=False).start()
-    elif isinstance(answer.id, int) and session.is_shared:
-        log = session.log_key(response_mailbox(answer.id))
-        MailboxPost(session.table, log, jsonrpc.encode(answer), exchange).append_if_expected()
+        ResponseDelivery(core, session, turn, (response,), exchange, continues=False).start()
+    elif isinstance(response.id, int) and session.is_shared:
+        log = session.log_key(response_mailbox(response.id))
+        MailboxPost(session.table, log, jsonrpc.encode(response), exchange).append_if_expected()
     else:
         return False
     return True
@@ -392,7 +393,7 @@ def continue_call(
     batch: Batch,
     exchange: ServerExchange,
 ) -> None:
-    """Go on with a call in the response to the answers that it needs. Source: SEP-1858."""
-    assert turn is not None, "the ladder lets no other array through"
-    answers = tuple(item for item in batch.items if isinstance(item, AnyResponse))
-    ResponseDelivery(core, session, turn, answers, exchange, continues=True).start()
+    """Continue a call in the HTTP response to its input responses. Source: SEP-1858."""
+    assert turn is not None, "the validators refuse every other array"
+    responses = tuple(item for item in batch.items if isinstance(item, AnyResponse))
+    ResponseDelivery(core, session, turn, responses, exchange, continues=True).start()

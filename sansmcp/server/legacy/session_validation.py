@@ -1,4 +1,4 @@
-"""The validators of the handshake revisions, which know sessions.
+"""The validators of the handshake revisions, which depend on sessions.
 
 They run after those of ``..validation``, and work like them.
 
@@ -28,13 +28,13 @@ from .sessions import LegacySession, SessionTable
 
 @attrs.define
 class SessionRequestContext(RequestContext):
-    """One request, and the session that it may belong to."""
+    """An HTTP request for the validators, with the session it belongs to."""
 
     table: SessionTable
     version: str | None = attrs.field(init=False)
-    """The protocol version that the request carries in its header."""
+    """The protocol version in the header of the request, if there is one."""
     session_id: str | None = attrs.field(init=False)
-    """The session id that the request carries."""
+    """The session id in the header of the request, if there is one."""
 
     def __attrs_post_init__(self) -> None:
         self.version = headers.single(self.head.values(PROTOCOL_VERSION))
@@ -42,14 +42,14 @@ class SessionRequestContext(RequestContext):
 
     @property
     def session(self) -> LegacySession | None:
-        """The session that the request belongs to, if it lives and is this principal's."""
+        """The open session of this id and principal, or None."""
         return self.table.find(self.head.principal, self.session_id)
 
     def unknown_session(self, request_id: RequestId | None = None) -> RemoteProtocolError:
-        """Return the refusal where ``session`` is None.
+        """Return the refusal of a request whose session is not open.
 
-        A server that has stopped has ended its sessions, whose last responses may be under way. At
-        404 their clients would drop these calls and open a new session; so it is 503.
+        The status is 404, but 503 after the server has stopped: with 404 clients would give up
+        calls whose last responses may be on their way, and open a new session.
         """
         if self.table.has_stopped and not self.table.is_shared:
             return refusals.SHUTTING_DOWN(request_id)
@@ -57,9 +57,10 @@ class SessionRequestContext(RequestContext):
 
     @property
     def revision(self) -> Revision:
-        """The revision in force: the session's, else the header's, else the one that is assumed.
+        """The revision that applies to the request.
 
-        A stateless one in the header comes before any session.
+        It is the revision of the session; without one, that of the header, else the assumed one. A
+        revision without sessions in the header takes precedence over a session.
         """
         named, session = REVISIONS.get(self.version or ""), self.session
         if named is not None and (session is None or not named.sessions):
@@ -79,7 +80,7 @@ SessionValidator: TypeAlias = Callable[[SessionRequestContext], None]
 
 
 def validate_version(context: SessionRequestContext, request_id: RequestId | None = None) -> None:
-    """A header that names no version at all.
+    """Refuse a header that is not a known version.
 
     Source: 2025-06-18 basic/transports: Protocol Version Header.
     """
@@ -88,7 +89,7 @@ def validate_version(context: SessionRequestContext, request_id: RequestId | Non
 
 
 def validate_get_supported(context: SessionRequestContext) -> None:
-    """In a session there are streams, whatever the header says.
+    """Refuse a GET without a session if its revision has no streams for GET.
 
     Source: 2026-07-28 basic/transports: POST only.
     """
@@ -98,7 +99,10 @@ def validate_get_supported(context: SessionRequestContext) -> None:
 
 
 def validate_delete_supported(context: SessionRequestContext) -> None:
-    """Source: 2026-07-28 basic/transports: POST only."""
+    """Refuse a DELETE if the header names a revision without sessions.
+
+    Source: 2026-07-28 basic/transports: POST only.
+    """
     if not context.revision.sessions:
         raise refusals.method_not_allowed(b"POST", "This protocol revision has no sessions to end")
 
@@ -106,15 +110,15 @@ def validate_delete_supported(context: SessionRequestContext) -> None:
 def validate_stream_accept(context: SessionRequestContext) -> None:
     """Refuse a GET whose Accept header excludes event streams.
 
-    The pages want the header to list the media type, but plain tools send ``*/*`` or nothing. A
-    browser gets no endless stream here, for it names no session.
+    The specification wants the header to list the media type, but plain tools send ``*/*`` or no
+    header. A browser that opens the URL gets no endless stream, because it sends no session id.
     """
     if not headers.accepts(context.head.values(b"accept"), headers.EVENT_STREAM):
         raise refusals.stream_not_acceptable()
 
 
 def validate_session_exists(context: SessionRequestContext) -> None:
-    """404 tells the client to start again.
+    """Refuse an unknown session with 404, after which a client opens a new one.
 
     Source: 2025-03-26 basic/transports: Session Management.
     """
@@ -125,7 +129,10 @@ def validate_session_exists(context: SessionRequestContext) -> None:
 def validate_session_given(
     context: SessionRequestContext, request_id: RequestId | None = None
 ) -> None:
-    """Source: 2025-03-26 basic/transports: Session Management: 400 without the header."""
+    """Refuse a request without a session id, with 400.
+
+    Source: 2025-03-26 basic/transports: Session Management.
+    """
     if context.needs_session and context.session_id is None:
         sse_path = context.endpoint.sse_path
         raise refusals.session_required(
@@ -136,7 +143,7 @@ def validate_session_given(
 
 
 def validate_stream_offered(context: SessionRequestContext) -> None:
-    """405 where no stream is offered.
+    """Refuse a GET with 405 if the stream it needs is not offered.
 
     Source: 2025-03-26 basic/transports: Listening for Messages from the Server.
     """
@@ -151,7 +158,7 @@ def validate_stream_offered(context: SessionRequestContext) -> None:
 
 
 def validate_deletion_allowed(context: SessionRequestContext) -> None:
-    """Where there are no sessions there is nothing to end."""
+    """Refuse a DELETE if the server has no sessions."""
     if not context.endpoint.sessions:
         raise refusals.method_not_allowed(b"POST", "There are no sessions here to end")
 
@@ -186,9 +193,9 @@ def check_head(context: SessionRequestContext) -> None:
 
 
 def parse_last_event_id(context: SessionRequestContext) -> EventId | None:
-    """The cursor of a GET, or None if it opens a new stream.
+    """Return the cursor in ``Last-Event-ID``, or None without that header.
 
-    Raises for what is no cursor of ours.
+    Raises RemoteProtocolError if it is not an event id of this server.
     """
     text = headers.single(context.head.values(LAST_EVENT_ID))
     if text is None:
@@ -205,7 +212,7 @@ def check_message(context: SessionRequestContext, message: Message | Batch) -> N
         check_batch(context.revision, message)
     request_id = message.id if isinstance(message, Request) else None
     if isinstance(message, Request) and message.method == "initialize":
-        # What a newer client puts into the version header must not keep it from negotiating.
+        # A newer client may name a version here that is not served, and negotiate an older one.
         if context.endpoint.sessions and context.session_id is not None:
             raise refusals.INITIALIZE_IN_SESSION(message.id)
         return
@@ -222,21 +229,21 @@ def _check_version(context: SessionRequestContext, request_id: RequestId | None)
 
 
 def is_continuation(context: SessionRequestContext, batch: Batch) -> bool:
-    """Whether an array is the answers of a turn, as far as can be told.
+    """Return True if an array is the input responses of a turn.
 
-    Where the session is unknown, that is the reason to refuse it. Source: SEP-1858.
+    Also True for an unknown session, so that the refusal is about the session. Source: SEP-1858.
     """
     has_cursor = bool(context.head.values(LAST_EVENT_ID))
     may_be = context.endpoint.sessions and (context.session is None or context.session.multi_turn)
-    return has_cursor and may_be and bool(batch.items) and _are_answers(batch)
+    return has_cursor and may_be and bool(batch.items) and _are_responses(batch)
 
 
-def _are_answers(batch: Batch) -> bool:
+def _are_responses(batch: Batch) -> bool:
     return all(isinstance(item, Response | ErrorResponse) for item in batch.items)
 
 
 def check_batch(revision: Revision, batch: Batch) -> None:
-    """What an array may hold. Raises RemoteProtocolError: the refusal.
+    """Check the elements of a batch. Raises RemoteProtocolError for a refusal.
 
     Source: 2025-03-26 basic: Batching, and basic/transports.
     """
@@ -244,8 +251,8 @@ def check_batch(revision: Revision, batch: Batch) -> None:
         raise refusals.BATCH_NOT_ALLOWED()
     if not batch.items:
         raise refusals.BAD_BATCH(rule="it is empty")
-    answers = [isinstance(item, Response | ErrorResponse) for item in batch.items]
-    if any(answers) and not all(answers):
-        raise refusals.BAD_BATCH(rule="answers must not be mixed with requests and notifications")
+    responses = [isinstance(item, Response | ErrorResponse) for item in batch.items]
+    if any(responses) and not all(responses):
+        raise refusals.BAD_BATCH(rule="responses must not be mixed with requests and notifications")
     if any(isinstance(item, Request) and item.method == "initialize" for item in batch.items):
         raise refusals.BAD_BATCH(rule="initialize must stand alone")

@@ -215,7 +215,7 @@ def test_on_a_stream_it_is_too_late_for_a_status() -> None:
 def test_a_question_that_nobody_knows() -> None:
     _, call = new_bench().start(asking())
     for method in ("ping", "tools/call", ""):
-        with pytest.raises(LocalProtocolError, match="asked"):
+        with pytest.raises(LocalProtocolError, match="do not take"):
             call.respond(InputRequired({"a": InputRequest(method)}), now=0)
     assert call.is_running
 
@@ -227,7 +227,7 @@ def cannot_ask(method: str) -> None:
     for about in (meta(ALL), meta()):
         talk, call = harness.start(modern(1, method, about=about))
         for required in (InputRequired({"name": NAME}), InputRequired(state=1)):
-            with pytest.raises(LocalProtocolError, match="cannot be answered by InputRequired"):
+            with pytest.raises(LocalProtocolError, match="cannot return InputRequired"):
                 call.respond(required, now=0)
         harness.run_action(call.respond, {"found": 1})
         assert talk.json["result"]["resultType"] == "complete"
