@@ -70,7 +70,7 @@ class CallOwner(Peer):
         Raises LocalProtocolError if the client does not take such a request.
         """
         raise LocalProtocolError(
-            f"At revision {self.revision.name} servers make no requests: return InputRequired"
+            f"At revision {self.revision.name} servers make no requests; return InputRequired"
         )
 
     def unregister_request(self, id: int) -> None:
@@ -228,7 +228,10 @@ class RunningCall(ServerCall):
         if not jsonrpc.is_request_id(token) or not self.is_running:
             return False
         if self.last_progress is not None and progress <= self.last_progress:
-            raise LocalProtocolError(f"Progress must grow: {progress} after {self.last_progress}")
+            raise LocalProtocolError(
+                f"progress must increase with every report, got {progress} after "
+                f"{self.last_progress}"
+            )
         params: dict[str, Any] = {"progressToken": token, "progress": progress}
         if total is not None:
             params["total"] = total
@@ -240,14 +243,14 @@ class RunningCall(ServerCall):
 
     def ask(self, method: str, params: Params | None = None, *, timeout: float, now: float) -> int:
         if not self.is_running:
-            raise LocalProtocolError("The call has ended: nothing can be asked on its stream")
+            raise LocalProtocolError(f"Cannot send {method!r}: the call has ended")
         check_positive_seconds(timeout)
         jsonrpc.check_call(method, params)
         json.encode(params)
         self._core.now = now
         id = self._send_request(method, params, timeout)
         if id is None:
-            raise LocalProtocolError("The client has left, and cannot be asked")
+            raise LocalProtocolError(f"Cannot send {method!r}: the client has disconnected")
         self._server_requests[id] = None, timeout
         return id
 
@@ -257,23 +260,30 @@ class RunningCall(ServerCall):
         return self.is_running and self._responder.disconnect(milliseconds)
 
     def check_input_requests(self, required: InputRequired) -> None:
-        """Raises LocalProtocolError for what is not JSON, too much, or asked too often."""
+        """Raise LocalProtocolError if InputRequired is not JSON, or exceeds a limit."""
         json.encode([required.state, [each.params for each in required.requests.values()]])
         limits = self._core.limits
         if len(required.requests) > limits.max_batch_messages:
-            raise LocalProtocolError(f"More than {limits.max_batch_messages} questions at once")
+            raise LocalProtocolError(
+                f"InputRequired has {len(required.requests)} requests, more than "
+                f"{limits.max_batch_messages} (max_batch_messages)"
+            )
         if self.rounds == limits.max_rounds:
-            raise LocalProtocolError(f"The client was asked for input {self.rounds} times already")
+            raise LocalProtocolError(
+                f"This call has used all {self.rounds} rounds of input (max_rounds); return a "
+                "result or raise JsonRpcError"
+            )
 
     def send_input_requests(self, required: InputRequired) -> bool:
-        """Send the input requests as server requests. Returns False if the client has left."""
+        """Send the input requests as server requests. Returns False if the client is gone."""
         self.rounds += 1
         self._input_responses, self._saved = {}, required.state
         timeout = self._core.limits.input_timeout
         for name, input_request in required.requests.items():
             id = self._send_request(input_request.method, input_request.params, timeout)
             if id is None:
-                return self.respond_error(INTERNAL_ERROR, "The client has left", now=self._core.now)
+                error = "The client has disconnected"
+                return self.respond_error(INTERNAL_ERROR, error, now=self._core.now)
             self._server_requests[id] = name, timeout
         self._continue_if_complete()
         return True
@@ -294,13 +304,13 @@ class RunningCall(ServerCall):
             self._end(no_input(seconds, self.request.id).reply, self._core.now)
             return
         error = RequestTimeout(
-            "The client did not answer in time", seconds=seconds, method="", request_id=id
+            "The client did not respond in time", seconds=seconds, method="", request_id=id
         )
         self._cancel_request(id, "timed out")
         self.on_request_ended(id, error)
 
     def end_parked(self) -> None:
-        """End this object without a response, because the call is parked and continued later."""
+        """End this object without a response, because the call is parked."""
         self.state = advance(CALL, self.state, CallEvent.ANSWER)
         self._discard(cancel_requests=True)
 
@@ -319,7 +329,7 @@ class RunningCall(ServerCall):
         self._responder.respond(jsonrpc.encode(refusal.reply), refusal.http_status)
 
     def _send_request(self, method: str, params: Params | None, timeout: float) -> int | None:
-        """Send a server request and return its id; None if the client has left."""
+        """Send a server request and return its id; None if the client has disconnected."""
         id = self._owner.register_request(self, method)
         if not self._send(Request(id, method, params), self._core.now):
             self._owner.unregister_request(id)
@@ -335,7 +345,7 @@ class RunningCall(ServerCall):
         return self._server_requests.pop(id)[0]
 
     def _continue_if_complete(self) -> None:
-        """Call the handler again if all input responses are there."""
+        """Call the handler again if all input responses have arrived."""
         if all(name is None for name, _ in self._server_requests.values()):
             self.handler_input = HandlerInput(InputResponses(self._input_responses), self._saved)
             self._core.events.append(CallReceived(self))
@@ -354,7 +364,7 @@ class RunningCall(ServerCall):
         if self._responder.respond(data, 400 if lacks else 200):
             return True
         self._core.events.append(
-            ResponseUndelivered(self, "the client left before it could be answered")
+            ResponseUndelivered(self, "the client disconnected before the response")
         )
         return False
 
@@ -368,7 +378,7 @@ class RunningCall(ServerCall):
     def _discard(self, *, cancel_requests: bool) -> None:
         """Forget the call, and end its open server requests.
 
-        ``cancel_requests``: also send the client cancellations of these.
+        ``cancel_requests``: also send a cancellation of each of them to the client.
         """
         self._core.stateless.pop(self, None)
         self._owner.calls.pop(self.request.id, None)

@@ -142,7 +142,9 @@ class Channel:
         ):
             modern.receive(message)
         else:
-            assert legacy is not None, "is_modern refuses what no revision that is served has"
+            assert legacy is not None, (
+                "is_modern() refuses messages of revisions that are not served"
+            )
             legacy.receive(message)
 
 

@@ -136,8 +136,8 @@ class ServerCore:
         Once True, it stays so until half of the events are taken. Otherwise each event taken would
         wake every waiting driver.
         """
-        most = self.limits.max_queued_events
-        self._is_full = len(self.events) >= (most // 2 + 1 if self._is_full else most)
+        limit = self.limits.max_queued_events
+        self._is_full = len(self.events) >= (limit // 2 + 1 if self._is_full else limit)
         return self._is_full
 
     @property
@@ -154,7 +154,8 @@ class ServerCore:
         token = self.new_token()
         if _TOKEN.fullmatch(token) is None:
             raise LocalProtocolError(
-                "new_token must give 16 to 128 letters, digits, '-' and '_' (secrets.token_urlsafe)"
+                "new_token must return 16 to 128 letters, digits, '-' and '_'; pass "
+                "secrets.token_urlsafe"
             )
         return token
 
@@ -162,20 +163,23 @@ class ServerCore:
         """Sign the state of a handler. Raises LocalProtocolError if there is no signer."""
         if self.options.state_signer is None:
             raise LocalProtocolError(
-                "To ask for input the server needs state_signer=StateSigner(...)"
+                "InputRequired at 2026-07-28 needs state_signer=StateSigner(...): the state "
+                "travels with the client"
             )
         params = request.params or {}
         return self.options.state_signer.sign(
             state, principal, request.method, params, name=self.token()
         )
 
-    def verify_state(self, sealed: str, principal: str, request: Request) -> Any:
-        """What a handler has saved. Raises RemoteProtocolError for what cannot be used."""
+    def verify_state(self, signed: str, principal: str, request: Request) -> Any:
+        """Return the state of a handler. Raises RemoteProtocolError if it is not valid."""
         if self.options.state_signer is None:
-            raise refusals.BAD_REQUEST_STATE(request.id, what="nothing here gives a requestState")
+            raise refusals.BAD_REQUEST_STATE(
+                request.id, what="this server issued no requestState; send the request without it"
+            )
         try:
             return self.options.state_signer.verify(
-                sealed, principal, request.method, request.params or {}
+                signed, principal, request.method, request.params or {}
             )
         except RemoteProtocolError as error:
             error.request_id = request.id

@@ -48,7 +48,7 @@ class ServerSettings(TypedDict, total=False):
 
 def _check_path(options: object, attribute: attrs.Attribute[Any], path: object) -> None:
     if not isinstance(path, str) or not _PATH.fullmatch(path):
-        raise LocalProtocolError(f"Not a path like '/mcp': {path!r}")
+        raise LocalProtocolError(f"{attribute.name} must be a path like '/mcp', got {path!r}")
 
 
 def _check_delay(
@@ -158,9 +158,13 @@ class ServerOptions:
 
     def __attrs_post_init__(self) -> None:
         if self.http_sse is not None and not of_era(self.versions, Era.LEGACY):
-            raise LocalProtocolError("HTTP+SSE needs a version that opens with initialize")
+            raise LocalProtocolError(
+                "http_sse needs a handshake revision in versions, 2024-11-05 to 2025-11-25"
+            )
         if (self.shared_store or self.offers_multi_turn) and not self.resumable:
-            raise LocalProtocolError("This needs a store that is used: set resumable")
+            raise LocalProtocolError(
+                "shared_store and multi_turn need resumable=True, because they use the store"
+            )
         shares_path = self.http_sse is not None and self.http_sse.rstrip("/") == self.path.rstrip(
             "/"
         )

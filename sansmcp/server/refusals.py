@@ -99,7 +99,7 @@ AUTHENTICATION_FAILED = RefusalTemplate(
     500,
     INTERNAL_ERROR,
     "authentication_failed",
-    "The server cannot find out who makes this request",
+    "The server failed to authenticate this request: try again later",
 )
 _METHOD_NOT_ALLOWED = RefusalTemplate(405, INVALID_REQUEST, "method_not_allowed", "{hint}")
 
@@ -156,7 +156,7 @@ INITIALIZED_ALREADY = RefusalTemplate(
     400,
     INVALID_REQUEST,
     "initialized_already",
-    "This session is initialized already: another one needs a connection of its own",
+    "This session is initialized already: open another connection for another session",
 )
 _NOT_INITIALIZED = RefusalTemplate(
     400,
@@ -190,7 +190,7 @@ NOT_READING = RefusalTemplate(
     429,
     INVALID_REQUEST,
     "stream_not_read",
-    "Read your event stream before you ask for more: too much waits there to be read",
+    "Too many unread messages on the event stream: read it before you send another request",
 )
 
 # Resumption, and parked calls
@@ -206,8 +206,8 @@ UNKNOWN_TURN = RefusalTemplate(
     400,
     INVALID_REQUEST,
     "unknown_turn",
-    "The call that asked this is no longer kept, or is not of this session: it has ended without a "
-    "result. Make it again",
+    "The call of this server request has expired, or belongs to another session: send the call "
+    "again",
 )
 
 # Versions. SEP-2575 defines code and data; 2025-06-18 only the status 400.
@@ -222,7 +222,7 @@ _NO_HANDSHAKE = RefusalTemplate(
     400,
     UNSUPPORTED_VERSION,
     "unsupported_version",
-    "There is no initialize at the protocol versions that are served here: {versions}; ask "
+    "The protocol versions that are served here have no initialize: {versions}; send "
     "server/discover",
 )
 _VERSION_NOT_SERVED = RefusalTemplate(
@@ -238,14 +238,14 @@ UNEXPECTED_RESPONSE = RefusalTemplate(
     400,
     INVALID_REQUEST,
     "unexpected_response",
-    "At this protocol revision servers make no requests, so there is nothing to answer",
+    "At this protocol revision servers make no requests, so a response is not expected",
 )
 # Source: SEP-2243.
 HEADER_MISMATCHED = RefusalTemplate(
     400,
     HEADER_MISMATCH,
     "header_mismatch",
-    "The header {header} is missing, doubled, or says something else than the body",
+    "The header {header} is missing, repeated, or differs from the body",
     ("header",),
 )
 # The application's definition of a tool is wrong, so its headers cannot be checked.
@@ -309,7 +309,7 @@ TOO_MANY_SUBSCRIPTIONS = RefusalTemplate(
     503,
     INVALID_REQUEST,
     "too_many_subscriptions",
-    "{limit} clients are listening already: try again later",
+    "The server already has {limit} subscriptions: try again later",
     ("limit",),
 )
 TOO_MANY_RESOURCES = RefusalTemplate(

@@ -290,7 +290,7 @@ class Server(StoreCompletions):
     ) -> None:
         self._core.now = now
         exchange = effect.exchange
-        assert isinstance(exchange, ServerExchange), "the effect is one of ours"
+        assert isinstance(exchange, ServerExchange), "servers emit no other exchanges"
         if exchange not in self._authenticating or exchange.is_done:
             return
         body = self._authenticating.pop(exchange)
@@ -397,7 +397,7 @@ class Server(StoreCompletions):
                     assert self._legacy is not None, "other timers are set by sessions alone"
                     self._legacy.timed_out(timer, owner)
 
-    # Telling
+    # Notifications
 
     def publish(self, method: str, params: Params | None = None, *, now: float) -> None:
         """Notify all clients of a changed list, or the subscribed ones of a changed resource.
@@ -419,7 +419,10 @@ class Server(StoreCompletions):
             LocalProtocolError: ``method`` is another notification, or the parameters are not JSON.
         """
         if not is_known(method):
-            raise LocalProtocolError(f"{method} is no notification that clients listen for")
+            raise LocalProtocolError(
+                "publish() takes list_changed notifications and notifications/resources/updated, "
+                f"got {method!r}; to reach one client use call.peer.notify()"
+            )
         jsonrpc.check_call(method, params)
         json.encode(params)
         self._core.now = now
@@ -504,21 +507,20 @@ class Server(StoreCompletions):
             self._legacy.sessions.shut_down()
         for exchange in tuple(self._authenticating):
             del self._authenticating[exchange]
-            if not exchange.is_done:  # it may have been too slow, say
+            if not exchange.is_done:  # its client may have been too slow
                 exchange.refuse(refusals.SHUTTING_DOWN())
         for sink in self._core.sinks:
             sink.close()
 
-    # What a request is, and its end
+    # The stages of a request
 
     def _receive_head(self, exchange: ServerExchange, head: RequestHead) -> None:
         exchange.begin(head)
         if not self.authentication:
             self._check_head(exchange, head)
             return
-        check_common(
-            RequestContext(self._endpoint, head)
-        )  # a foreign page learns nothing of credentials
+        # First of all, so that a page of another site cannot find out if credentials are valid.
+        check_common(RequestContext(self._endpoint, head))
         self._authenticating[exchange] = None
         self._core.effects.append(Authenticate(exchange, head))
 
@@ -526,7 +528,7 @@ class Server(StoreCompletions):
         context = RequestContext(self._endpoint, head)
         if is_http_sse(self._endpoint, head):
             check_common(context)
-            assert self._legacy is not None, "the endpoint has HTTP+SSE with these revisions only"
+            assert self._legacy is not None, "HTTP+SSE is served with handshake revisions only"
             self._legacy.http_sse.check_head(head)
             return
         check_mcp_path(context)
@@ -547,7 +549,9 @@ class Server(StoreCompletions):
         if is_modern(message, self._core, headers.single(head.values(PROTOCOL_VERSION))):
             self._modern_http.receive(exchange, head, message)
         else:
-            assert legacy is not None, "is_modern refuses what no revision that is served has"
+            assert legacy is not None, (
+                "is_modern() refuses messages of revisions that are not served"
+            )
             legacy.streamable_http.post(exchange, message)
 
     def _lose_connection(self, exchange: ServerExchange) -> None:
@@ -569,10 +573,10 @@ class Server(StoreCompletions):
         if exchange.source is not None:
             exchange.source.catch_up()
         exchange.mark_idle()
-        is_asking = exchange.state in (ExchangeState.HEAD, ExchangeState.BODY)
-        if is_asking and exchange in self._authenticating:
+        is_receiving = exchange.state in (ExchangeState.HEAD, ExchangeState.BODY)
+        if is_receiving and exchange in self._authenticating:
             return Idle.PAUSED
-        if is_asking and self._core.is_full:
+        if is_receiving and self._core.is_full:
             self._core.paused[exchange] = None
             return Idle.PAUSED
         return Idle.NEED_DATA
@@ -593,5 +597,5 @@ def _outcome_of_authenticate(outcome: object) -> str | Refusal:
         return outcome
     raise LocalProtocolError(
         "authenticate must return a principal (a string that is not empty) or a Refusal, "
-        f"and has returned {type(outcome).__name__}"
+        f"got {type(outcome).__name__}"
     )

@@ -70,7 +70,7 @@ Validator: TypeAlias = Callable[[RequestContext], None]
 
 
 def validate_path(context: RequestContext) -> None:
-    """Two spellings are one path: a redirect for the slash costs clients their headers."""
+    """Refuse other paths. A slash at the end is ignored: clients drop headers after a redirect."""
     if context.head.path.rstrip(b"/") != context.endpoint.path.rstrip(b"/"):
         raise refusals.NOT_FOUND(url=context.head.address_of(context.endpoint.path))
 
@@ -111,9 +111,9 @@ def validate_accept(context: RequestContext) -> None:
 
     Source: 2025-03-26 basic/transports: Sending Messages to the Server.
     """
-    forms = (headers.JSON, headers.EVENT_STREAM)
+    media_types = (headers.JSON, headers.EVENT_STREAM)
     accept = context.head.values(b"accept")
-    missing = [form.decode() for form in forms if not headers.accepts(accept, form)]
+    missing = [each.decode() for each in media_types if not headers.accepts(accept, each)]
     if missing:
         raise refusals.response_not_acceptable(missing)
 

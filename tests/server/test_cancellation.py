@@ -93,7 +93,7 @@ def test_an_answer_that_nobody_can_get_is_reported(harness: ServerHarness) -> No
         call.ask("ping", timeout=1, now=harness.now)
     assert harness.run_action(call.respond, {}) is False
     assert harness.events == [
-        ResponseUndelivered(call, "the client left before it could be answered")
+        ResponseUndelivered(call, "the client disconnected before the response")
     ]
     assert harness.store.count == 0
 

@@ -54,7 +54,7 @@ def test_an_answer_at_another_instance_goes_on_there(version: str) -> None:
     assert (call.request.id, call.request.method) == ("original", "tools/call")
     assert call.handler_input.input_responses == {"name": ACCEPTED}
     assert call.handler_input.state == {"saved": [1]}
-    with pytest.raises(LocalProtocolError, match="grow"):
+    with pytest.raises(LocalProtocolError, match="must increase"):
         call.progress(1, now=second.now)
     second.run_action(call.progress, 2)
     second.run_action(call.respond, {"done": True})
@@ -93,7 +93,7 @@ def test_the_rounds_of_a_parked_call_are_limited() -> None:
     instances.wait(0.5)
     instances[0].post(answer_to(talk.messages[-1]), session)
     call = instances[0].last_call()
-    with pytest.raises(LocalProtocolError, match="2 times"):
+    with pytest.raises(LocalProtocolError, match="all 2 rounds"):
         call.respond(InputRequired({"again": NAME}), now=instances[0].now)
     assert call.is_running
 
@@ -414,6 +414,6 @@ def test_what_another_instance_goes_on_with_is_not_written_here_any_more() -> No
 def test_there_are_only_so_many_questions_at_once() -> None:
     harness = ServerHarness(limits=Limits(max_batch_messages=2))
     _, call = harness.call(harness.open_session(capabilities=ALL))
-    with pytest.raises(LocalProtocolError, match="More than 2"):
+    with pytest.raises(LocalProtocolError, match="more than 2"):
         call.respond(InputRequired(dict.fromkeys("abc", NAME)), now=0)
     assert call.is_running

@@ -184,7 +184,7 @@ def test_the_rounds_are_limited(kind: str) -> None:
     for _ in range(2):
         peer.do(call.respond, InputRequired())
         call = peer.entered()
-    with pytest.raises(LocalProtocolError, match="2 times"):
+    with pytest.raises(LocalProtocolError, match="all 2 rounds"):
         call.respond(InputRequired(), now=0)
     assert call.is_running
 

@@ -433,7 +433,10 @@ class Customer(Host):
             return
         if errand.may_raise and not isinstance(error, RequestTimeout):
             return
-        if "Read your event stream" in str(error) and "small limits" in self.world.features:
+        if (
+            "unread messages on the event stream" in str(error)
+            and "small limits" in self.world.features
+        ):
             return  # its server wrote more in one moment than may wait, and read on
         causes = _CAUSES[type(error).__name__]
         is_away = any(kind == "disconnect" for kind, _ in errand.steps)

@@ -99,8 +99,8 @@ SETTINGS: list[tuple[Callable[..., Any], str, Any, str]] = [
     (server, "policy", "*", "policy must be SecurityPolicy, and is str"),
     (server, "stream_after", "1", "stream_after must be int or float"),
     (server, "stream_after", -0.1, "stream_after must not be below zero, and is -0.1"),
-    (server, "path", b"/mcp", "Not a path"),
-    (server, "http_sse", True, "Not a path"),
+    (server, "path", b"/mcp", "must be a path"),
+    (server, "http_sse", True, "must be a path"),
     (
         partial(StateSigner, keys=(b"k" * 16,), clock=float),
         "lifetime",

@@ -147,7 +147,7 @@ def test_paths_of_the_endpoint(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["", "mcp", "/a b", "/a?b", "/a#b", "/ä", "/a\n"])
 def test_what_is_no_path(path: str) -> None:
-    with pytest.raises(LocalProtocolError, match="Not a path"):
+    with pytest.raises(LocalProtocolError, match="must be a path"):
         server(path=path)
 
 

@@ -153,10 +153,10 @@ class MailboxPoll:
             self.on_message(page.entries[0].data)
 
     def on_append_done(self) -> None:
-        """Nothing is written."""
+        """Do nothing: a poll only reads."""
 
     def on_append_conflict(self) -> None:
-        """Nothing is written."""
+        """Do nothing: a poll only reads."""
 
     def failed(self, effect: StoreEffect) -> bool:
         """Poll again later."""
@@ -170,6 +170,6 @@ def _read(table: StreamTable, key: StreamKey, after: int) -> StoreRead:
 
 def decode_response(table: StreamTable, data: bytes) -> Response | ErrorResponse:
     """Return the response in an entry of a mailbox."""
-    answer = jsonrpc.decode(data, table.limits)
-    assert isinstance(answer, Response | ErrorResponse)
-    return answer
+    response = jsonrpc.decode(data, table.limits)
+    assert isinstance(response, Response | ErrorResponse)
+    return response

@@ -180,7 +180,9 @@ class LegacySession(CallOwner, Session):
         if not self.revision.server_requests:
             return super().register_request(call, method)
         if not self.is_reachable:
-            raise LocalProtocolError("Without a session the client's answer could not be matched")
+            raise LocalProtocolError(
+                f"Cannot send {method!r}: without a session the response could not be matched to it"
+            )
         capability = CLIENT_CAPABILITIES.get(method)
         if capability is not None and capability not in self.client_capabilities:
             raise LocalProtocolError(
@@ -378,10 +380,10 @@ class SessionTable:
             self._end_unused(self._unused.largest())
 
     def use(self, session: LegacySession) -> None:
-        """Record that a session has made a request after ``initialize``, or answered one.
+        """Record that a session has made a request after ``initialize``, or responded to one.
 
-        Where instances share a store, all its requests may have gone to others. If this instance
-        ended the session while it still stores an answer, the call would go on nowhere.
+        If instances share a store, all requests of the session may have gone to others. If this
+        instance ended the session while it stores a response, no instance would continue the call.
         """
         unused = self._never_used.get(session.principal)
         if unused is not None and session in unused:
@@ -419,7 +421,7 @@ class SessionTable:
         client_info: Mapping[str, Any],
         client_capabilities: Mapping[str, Any],
     ) -> LegacySession:
-        """A new session, with a new id."""
+        """Return a new session with a new id, and add it to the table."""
         session = self.new(Secret(self._core.token()), principal, revision)
         session.client_info, session.client_capabilities = client_info, client_capabilities
         self.add(session)
@@ -435,7 +437,7 @@ class SessionTable:
         self._core.events.append(SessionOpened(session))
 
     def find(self, principal: str, id: str | None) -> LegacySession | None:
-        """The session of that id, if it is this principal's."""
+        """Return the session of a principal and id, or None."""
         return None if id is None else self._sessions.get((principal, Secret(id)))
 
     def expire(self, session: LegacySession) -> None:

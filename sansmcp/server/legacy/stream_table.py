@@ -21,7 +21,7 @@ from .streams import ResumableStream
 def store_failed() -> RemoteProtocolError:
     """Return the error for a request that failed because the store failed."""
     return RemoteProtocolError(
-        "The store of this server does not work: try again later",
+        "The store of this server has failed: send the request again later",
         reason="store_failed",
         http_status=503,
         jsonrpc_code=INTERNAL_ERROR,

@@ -83,7 +83,10 @@ def validate_meta(context: ModernRequestContext) -> None:
 
 
 def validate_mirrored_headers(context: ModernRequestContext) -> None:
-    """Source: 2026-07-28 basic/transports: Request Headers; SEP-2243."""
+    """Refuse headers that differ from the body.
+
+    Source: 2026-07-28 basic/transports: Request Headers; SEP-2243.
+    """
     if context.head is None:
         return
     head, request, revision = context.head, context.request, context.revision
@@ -99,7 +102,7 @@ def validate_mirrored_headers(context: ModernRequestContext) -> None:
 
 
 def validate_version(context: ModernRequestContext) -> None:
-    """Source: 2026-07-28 basic/versioning."""
+    """Refuse a version that is not served. Source: 2026-07-28 basic/versioning."""
     if context.meta[VERSION] not in context.core.modern_versions:
         raise refusals.unsupported_version(
             context.meta[VERSION], context.core.versions, context.request.id
@@ -119,7 +122,10 @@ def validate_method(context: ModernRequestContext) -> None:
 
 
 def validate_mirrored_arguments(context: ModernRequestContext) -> None:
-    """The tool parameters that ``x-mcp-header`` names. Source: SEP-2243."""
+    """Refuse headers that differ from the arguments of a tool (``x-mcp-header``).
+
+    Source: SEP-2243.
+    """
     schema_of = context.core.app.input_schema
     if context.head is None or context.request.method != "tools/call" or schema_of is None:
         return
@@ -167,25 +173,25 @@ class ModernServer:
             raise refusals.SHUTTING_DOWN(request.id)
         return meta
 
-    def start(self, request: Request, caller: CallOwner, answer: Responder) -> None:
+    def start(self, request: Request, caller: CallOwner, responder: Responder) -> None:
         """Start a call; ``server/discover`` gets its result at once."""
-        turn = self._turn(request, caller)
-        call = RunningCall(self._core, caller, request, answer, turn)
+        handler_input = self._handler_input(request, caller)
+        call = RunningCall(self._core, caller, request, responder, handler_input)
         caller.begin(call)
         self._core.stateless[call] = None
         if request.method == DISCOVER:
             call.respond(self._discovered(), now=self._core.now)
         else:
             self._core.events.append(CallReceived(call))
-        if answer.open_calls:
-            answer.start()
+        if responder.open_calls:
+            responder.start()
 
     def serves(self, message: Message) -> bool:
         """Return True if the message names a version that is served, or none."""
         meta = meta_of(message)
         return VERSION not in meta or meta[VERSION] in self._core.modern_versions
 
-    def notified(self, notification: Notification, principal: str) -> None:
+    def receive_notification(self, notification: Notification, principal: str) -> None:
         """Report a notification to the application.
 
         A cancellation is ignored: without sessions, its id could be that of another client's call.
@@ -222,22 +228,22 @@ class ModernServer:
             found["instructions"] = app.instructions
         return found
 
-    def _turn(self, request: Request, caller: CallOwner) -> HandlerInput:
+    def _handler_input(self, request: Request, caller: CallOwner) -> HandlerInput:
         """Return the input responses and the saved state in a request."""
         params = request.params or {}
-        given, sealed = params.get(INPUT_RESPONSES), params.get(REQUEST_STATE)
-        if request.method not in ASKING or (given is None and sealed is None):
+        given, signed = params.get(INPUT_RESPONSES), params.get(REQUEST_STATE)
+        if request.method not in ASKING or (given is None and signed is None):
             return FIRST_INPUT
-        answers = json.as_object({} if given is None else given)
-        if answers is None or any(json.as_object(each) is None for each in answers.values()):
+        responses = json.as_object({} if given is None else given)
+        if responses is None or any(json.as_object(each) is None for each in responses.values()):
             what = "inputResponses is an object of results, which are objects"
             raise refusals.INVALID_MODERN_PARAMS(request.id, what=what)
-        if sealed is None:
-            return HandlerInput(answers)
-        if not isinstance(sealed, str):
+        if signed is None:
+            return HandlerInput(responses)
+        if not isinstance(signed, str):
             what = "requestState is a string"
             raise refusals.INVALID_MODERN_PARAMS(request.id, what=what)
-        return HandlerInput(answers, self._core.verify_state(sealed, caller.principal, request))
+        return HandlerInput(responses, self._core.verify_state(signed, caller.principal, request))
 
 
 def check_notification(

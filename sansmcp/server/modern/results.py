@@ -78,13 +78,17 @@ class ModernResults:
 def _complete(request: Request, result: Any, revision: Revision) -> dict[str, Any]:
     """Return the members of a result, with ``resultType`` and the fields for caching added."""
     if not isinstance(result, Mapping):
-        raise LocalProtocolError(f"A result must be an object, and is {type(result).__name__}")
+        raise LocalProtocolError(
+            f"A result must be an object (a dict), got {type(result).__name__}"
+        )
     members: dict[str, Any] = {"resultType": "complete"} if revision.result_type else {}
     members["_meta"] = None
     members.update(cast("Mapping[str, Any]", result))
     kind = members.get("resultType", "complete")
     if kind == "input_required":
-        raise LocalProtocolError("To ask for input return InputRequired")
+        raise LocalProtocolError(
+            "A result must not have resultType 'input_required'; return InputRequired"
+        )
     if revision.caching and request.method in _CACHEABLE and kind == "complete":
         _check_caching(members.setdefault("ttlMs", 0), members.setdefault("cacheScope", "private"))
     return members
@@ -92,9 +96,11 @@ def _complete(request: Request, result: Any, revision: Revision) -> dict[str, An
 
 def _check_caching(ttl: Any, scope: Any) -> None:
     if type(ttl) is not int or ttl < 0:
-        raise LocalProtocolError(f"ttlMs must be milliseconds, in whole numbers: {ttl!r}")
+        raise LocalProtocolError(
+            f"ttlMs must be a whole number of milliseconds, zero or more, got {ttl!r}"
+        )
     if scope not in ("public", "private"):
-        raise LocalProtocolError(f"cacheScope must be 'public' or 'private': {scope!r}")
+        raise LocalProtocolError(f"cacheScope must be 'public' or 'private', got {scope!r}")
 
 
 def _input_required(

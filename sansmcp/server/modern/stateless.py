@@ -50,7 +50,7 @@ class ModernHttpResponder(ModernResults, HttpResponder):
 
     @property
     def is_above_high_water(self) -> bool:
-        """Whether the client does not take what is sent."""
+        """True if too many bytes wait for the client."""
         return self.exchange.is_slow
 
     def message(self, data: bytes) -> bool:
@@ -94,11 +94,11 @@ class ModernStdioResponder(ModernResults):
     is_batch: bool = attrs.field(default=False, init=False)
 
     def start(self) -> None:
-        """Nothing has to be opened."""
+        """Do nothing: the channel is open."""
 
     @property
     def head(self) -> RequestHead | None:
-        """The HTTP request that opened the stream; None on stdio."""
+        """The head of the HTTP request that opened the channel; None on stdio."""
         return self._sink.head
 
     @property
@@ -133,7 +133,7 @@ class HttpListener:
 
     @property
     def is_above_high_water(self) -> bool:
-        """Whether the client does not take what is sent."""
+        """True if too many bytes wait for the client."""
         return self._exchange.is_slow
 
     def send(self, message: bytes) -> None:
@@ -149,7 +149,7 @@ class HttpListener:
         self._exchange.abort()
 
     def peer_gone(self) -> None:
-        self._subscriptions.gone(self)
+        self._subscriptions.remove(self)
 
 
 @attrs.define(eq=False, repr=False)
@@ -187,13 +187,13 @@ class ModernHttp:
     _modern: ModernServer
 
     def receive(self, exchange: ServerExchange, head: RequestHead, message: Message) -> None:
-        """Do what a message asks for. Raises RemoteProtocolError: the refusal."""
+        """Handle a message. Raises RemoteProtocolError for a refusal."""
         match message:
             case Request():
                 self._request(exchange, head, message)
             case Notification():
                 check_notification(message, head, self._core.versions)
-                self._modern.notified(message, head.principal)
+                self._modern.receive_notification(message, head.principal)
                 exchange.send_response(202)
             case _:
                 raise refusals.UNEXPECTED_RESPONSE()
@@ -203,8 +203,8 @@ class ModernHttp:
         if request.method != LISTEN:
             caller = self._modern.caller(meta, head.principal)
             stream_after = self._core.stream_after_of(request.method)
-            answer = ModernHttpResponder(self._core, caller, exchange, stream_after)
-            self._modern.start(request, caller, answer)
+            responder = ModernHttpResponder(self._core, caller, exchange, stream_after)
+            self._modern.start(request, caller, responder)
             return
         subscriptions = self._modern.subscriptions
         honoured = subscriptions.filter_of(request)
@@ -239,7 +239,7 @@ class ModernChannelHandler:
         return bool(self.calls)
 
     def receive(self, message: Message) -> None:
-        """Do what a message asks for. Raises RemoteProtocolError: the refusal."""
+        """Handle a message. Raises RemoteProtocolError for a refusal."""
         if isinstance(message, Request):
             self._request(message)
         elif not isinstance(message, Notification):
@@ -247,13 +247,13 @@ class ModernChannelHandler:
         elif message.method == "notifications/cancelled":
             self._cancel(message)
         elif self._modern.serves(message):
-            self._modern.notified(message, "")
+            self._modern.receive_notification(message, "")
 
     def end(self, reason: str) -> None:
         for call in tuple(self.calls.values()):
             call.cancel(reason)
         for listener in self._listeners.values():
-            self._modern.subscriptions.gone(listener)
+            self._modern.subscriptions.remove(listener)
         self._listeners.clear()
 
     def _request(self, request: Request) -> None:
@@ -281,6 +281,6 @@ class ModernChannelHandler:
         if not jsonrpc.is_request_id(id):
             return
         if (listener := self._listeners.pop(id, None)) is not None:
-            self._modern.subscriptions.gone(listener)
+            self._modern.subscriptions.remove(listener)
         elif (call := self.calls.get(id)) is not None:
             call.cancel(reason if isinstance(reason, str) else "cancelled by the client")

@@ -70,13 +70,13 @@ class Subscription:
         kinds = {(name, "") for name in self.wanted if name != _URIS}
         return kinds | {(_URIS, each) for uri in uris for each in (uri, uri.rstrip("/") + "/")}
 
-    def tell(self, method: str, params: Params) -> None:
+    def notify(self, method: str, params: Params) -> None:
         meta = {**(json.as_object(params.get("_meta")) or {}), SUBSCRIPTION_ID: self.request_id}
         self.stream.send(jsonrpc.encode(Notification(method, {**params, "_meta": meta})))
 
     @property
     def result(self) -> bytes:
-        """What comes last."""
+        """The result, which is the last message."""
         result = {"resultType": "complete", "_meta": {SUBSCRIPTION_ID: self.request_id}}
         return jsonrpc.encode(Response(self.request_id, result))
 
@@ -115,8 +115,8 @@ class Subscriptions:
         }
         uris = wanted.get(_URIS)
         if json.is_array(uris) and capabilities.get("resources", {}).get("subscribe"):
-            most = self._core.limits.max_resources_per_subscription
-            honoured[_URIS] = [uri for uri in uris if isinstance(uri, str)][:most]
+            limit = self._core.limits.max_resources_per_subscription
+            honoured[_URIS] = [uri for uri in uris if isinstance(uri, str)][:limit]
         return honoured
 
     def open(self, request: Request, honoured: dict[str, Any], stream: ListenerStream) -> None:
@@ -124,7 +124,7 @@ class Subscriptions:
         subscription = self._open[stream] = Subscription(request.id, honoured, stream)
         for topic in subscription.topics:
             self._by_topic.setdefault(topic, {})[stream] = subscription
-        subscription.tell(_ACKNOWLEDGED, {"notifications": honoured})
+        subscription.notify(_ACKNOWLEDGED, {"notifications": honoured})
 
     def publish(self, method: str, params: Params) -> None:
         """Notify the subscribers of a topic, and end the subscriptions that are too far behind.
@@ -136,12 +136,12 @@ class Subscriptions:
             listening |= self._by_topic.get(topic, {})
         for stream, subscription in listening.items():
             if stream.is_above_high_water:
-                self.gone(stream)
+                self.remove(stream)
                 stream.fail(subscription.result, subscription.request_id)
             else:
-                subscription.tell(method, params)
+                subscription.notify(method, params)
 
-    def gone(self, stream: ListenerStream) -> None:
+    def remove(self, stream: ListenerStream) -> None:
         """Forget a subscription that has ended."""
         subscription = self._open.pop(stream, None)
         for topic in subscription.topics if subscription is not None else ():
@@ -154,7 +154,7 @@ class Subscriptions:
         """End all subscriptions with their results, the newest first."""
         while self._open:
             stream, subscription = next(reversed(self._open.items()))
-            self.gone(stream)
+            self.remove(stream)
             stream.finish(subscription.result, subscription.request_id)
 
 

@@ -171,7 +171,7 @@ def test_alone_there_are_no_batches(sessions: bool, version: str | None) -> None
 
 
 def test_alone_there_is_no_older_transport() -> None:
-    with pytest.raises(LocalProtocolError, match="initialize"):
+    with pytest.raises(LocalProtocolError, match="http_sse needs a handshake revision"):
         ModernServerHarness(versions=(MODERN,), http_sse="/sse")
 
 

@@ -221,7 +221,7 @@ def test_what_a_notification_says_is_kept(harness: ModernServerHarness) -> None:
 
 def test_only_changes_can_be_published(harness: ModernServerHarness) -> None:
     for method in (ACKNOWLEDGED, "notifications/message", "tools/list", "notifications/cancelled"):
-        with pytest.raises(LocalProtocolError, match="listen"):
+        with pytest.raises(LocalProtocolError, match="publish"):
             harness.server.publish(method, now=0)
     with pytest.raises(LocalProtocolError, match="JSON"):
         harness.server.publish(TOOLS, {"x": object()}, now=0)
