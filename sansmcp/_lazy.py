@@ -1,6 +1,6 @@
-"""Public names that a package imports when they are first used (PEP 562).
+"""Import the public names of a package when they are first used (PEP 562).
 
-So an import costs what is used of it: a client brings no server along, a parser neither of them.
+So a program imports only what it uses: a client without the server, a codec without either.
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ from typing import Any
 def names(
     package: dict[str, Any], homes: Mapping[str, tuple[str, ...]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Make ``__getattr__`` and ``__dir__`` of a package, whose ``globals()`` are given.
+    """Return ``__getattr__`` and ``__dir__`` for a package.
 
-    ``homes`` says which names are found in which of its modules. Type checkers cannot see that, so
-    the same stands as imports under ``TYPE_CHECKING``; a test compares the two.
+    Type checkers cannot follow this, so the package has the same imports under ``TYPE_CHECKING``; a
+    test compares the two.
+
+    Args:
+        package: ``globals()`` of the package.
+        homes: the public names of each of its modules.
     """
     home = {name: module for module, found in homes.items() for name in found}
 
@@ -24,7 +28,7 @@ def names(
         if name not in home:
             raise AttributeError(f"module {package['__name__']!r} has no attribute {name!r}")
         value = getattr(import_module(home[name], package["__name__"]), name)
-        package[name] = value  # so that it is found without asking the next time
+        package[name] = value  # the next lookup finds it without calling get()
         return value
 
     return get, lambda: sorted({*package, *home})

@@ -134,17 +134,19 @@ class App:
                 ``stream_after`` is negative.
         """
         if not isinstance(cast(object, method), str):  # the decorator was not called
-            raise LocalProtocolError("Name the method: @app.handler('tools/call')")
+            raise LocalProtocolError("handler() needs a method: @app.handler('tools/call')")
         if is_reserved(method):
-            raise LocalProtocolError(f"{method} is answered by the library and takes no handler")
+            raise LocalProtocolError(f"{method!r} takes no handler: sansmcp handles it itself")
         if method in self.handlers:
-            raise LocalProtocolError(f"{method} has a handler already")
+            raise LocalProtocolError(f"{method!r} already has a handler")
         _check_spelling(method)
         check_delay(stream_after=stream_after)
 
         def register(handler: _H) -> _H:
             if not callable(handler):
-                raise LocalProtocolError(f"The handler of {method} cannot be called: {handler!r}")
+                raise LocalProtocolError(
+                    f"The handler of {method!r} must be callable, got {handler!r}"
+                )
             self.handlers[method] = handler
             self.options[method] = HandlerOptions(
                 inline=inline or is_async(handler), stream_after=stream_after
@@ -163,9 +165,9 @@ class App:
             LocalProtocolError: there is a fallback already, or ``handler`` is not callable.
         """
         if not callable(handler):
-            raise LocalProtocolError(f"The fallback cannot be called: {handler!r}")
+            raise LocalProtocolError(f"The fallback must be callable, got {handler!r}")
         if self._fallback is not None:
-            raise LocalProtocolError("There is a fallback already")
+            raise LocalProtocolError("The app already has a fallback")
         self._fallback = handler
         self._fallback_options = HandlerOptions(inline=inline or is_async(handler))
         return handler
@@ -194,10 +196,10 @@ class App:
         }
         if not self.handlers.keys().isdisjoint(("resources/read", "resources/subscribe")):
             declared["resources"] = {"subscribe": True}
-        for capability, told in self.capabilities.items():
+        for capability, passed in self.capabilities.items():
             known = declared.get(capability)
             declared[capability] = (
-                {**known, **told} if known and isinstance(told, Mapping) else told
+                {**known, **passed} if known and isinstance(passed, Mapping) else passed
             )
         return declared
 
@@ -228,11 +230,11 @@ def is_async(handler: Handler) -> bool:
 def _check_spelling(method: str) -> None:
     if method in _KNOWN_METHODS or method.endswith(tuple(f"/{known}" for known in _KNOWN_METHODS)):
         return
-    from difflib import get_close_matches  # few need it, and it takes a while to import
+    from difflib import get_close_matches  # rarely needed, and slow to import
 
     alike = get_close_matches(method, (*_KNOWN_METHODS, *CORE_METHODS), n=1, cutoff=_ALIKE)
     if alike:
         raise LocalProtocolError(
-            f"{method!r} is no method of MCP: did you mean {alike[0]!r}? A method of your own "
-            "needs a name that cannot be mistaken, such as 'com.example/...'"
+            f"{method!r} is not a method of MCP: did you mean {alike[0]!r}? Give a method of your "
+            "own a name that is less similar, such as 'com.example/...'"
         )

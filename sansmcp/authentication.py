@@ -23,14 +23,14 @@ _UNAUTHORIZED = 401
 
 def _refuses(refusal: Refusal, attribute: attrs.Attribute[int], status: int) -> None:
     if type(status) is not int or status not in _STATUSES:
-        raise LocalProtocolError(f"A refusal has a status from 400 to 599, and not {status!r}")
+        raise LocalProtocolError(f"status must be an int from 400 to 599, got {status!r}")
 
 
 def _is_header(refusal: Refusal, attribute: attrs.Attribute[Any], challenge: object) -> None:
     if challenge is not None and not (
         isinstance(challenge, str) and _CHALLENGE.fullmatch(challenge)
     ):
-        raise LocalProtocolError(f"A challenge is visible ASCII, and not {challenge!r}")
+        raise LocalProtocolError(f"challenge must be visible ASCII, got {challenge!r}")
 
 
 @attrs.frozen

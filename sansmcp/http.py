@@ -203,7 +203,7 @@ class Url:
     )
 
     @classmethod
-    @lru_cache(maxsize=16)  # a client asks for the same one again and again
+    @lru_cache(maxsize=16)  # a client requests the same one again and again
     def parse(cls, text: str) -> Url:
         """Parse ``http://host:port/path?query``.
 
@@ -216,7 +216,7 @@ class Url:
         try:
             parts = urlsplit(text)
             port = parts.port
-        except ValueError:  # its text shows what may be a password
+        except ValueError:  # its text may contain a password
             raise LocalProtocolError(
                 f"Not a URL: {shown!r}: the host or port is malformed"
             ) from None

@@ -1,7 +1,7 @@
-"""What a connection asks of an HTTP/1.1 parser, so that another one can take its place: heads.
+"""The interface of a parser of HTTP/1.1 heads, so that one can be replaced by another.
 
-Where heads end, how large they may be, how long they may take, bodies, and all that is written are
-the business of :mod:`sansmcp.http11`.
+:mod:`sansmcp.http11` does the rest: it finds the end of a head, checks its size and time limit,
+parses bodies, and writes messages.
 """
 
 from __future__ import annotations
@@ -17,25 +17,32 @@ _Head_co = TypeVar("_Head_co", bound=RequestHead | ResponseHead, covariant=True)
 
 
 class HeadParser(Protocol[_Head_co]):
-    """What reads the heads of requests, or of responses."""
+    """A function that parses the heads of requests, or of responses."""
 
     def __call__(self, data: bytes) -> tuple[_Head_co, bool]:
-        """A head, from the bytes up to its blank line; and whether it says HTTP/1.1, not 1.0.
+        """Parse a head.
 
-        Its ``content-length``, if it has one, is a number; a request of HTTP/1.1 has one ``host``,
-        others at most one. Raises RemoteProtocolError (``malformed_http``) for what is no HTTP/1.1.
+        Args:
+            data: the bytes of the head, with the blank line that ends it.
+
+        Returns:
+            The head, and True for HTTP/1.1 or False for HTTP/1.0. A ``content-length`` of the head
+            is a number. A request of HTTP/1.1 has one ``host``, a request of 1.0 at most one.
+
+        Raises:
+            RemoteProtocolError: ``malformed_http`` if the bytes are not HTTP/1.1.
         """
         ...
 
 
 @attrs.frozen
 class Http11Parser:
-    """A parser of HTTP/1.1, as far as connections need one."""
+    """A parser of HTTP/1.1 heads: the value of the setting ``http11``."""
 
     read_request_head: HeadParser[RequestHead]
     read_response_head: HeadParser[ResponseHead]
 
 
 def malformed(what: object, status: int = 400) -> RemoteProtocolError:
-    """The error for bytes that are no HTTP/1.1."""
+    """Return the error for bytes that are not HTTP/1.1."""
     return RemoteProtocolError(f"Not HTTP/1.1: {what}", reason="malformed_http", http_status=status)

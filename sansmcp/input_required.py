@@ -75,8 +75,8 @@ class InputRequired:
 
     def __attrs_post_init__(self) -> None:
         check_type(Mapping, requests=self.requests)
-        for name, question in self.requests.items():
-            check_type(InputRequest, **{f"The question {name!r}": question})
+        for name, request in self.requests.items():
+            check_type(InputRequest, **{f"requests[{name!r}]": request})
 
 
 @attrs.frozen(eq=False)
@@ -87,19 +87,19 @@ class InputResponses(Mapping[str, Any]):
     catches it. At 2026-07-28 there are no error responses: the client ends the call instead.
     """
 
-    _answers: Mapping[str, Response | ErrorResponse]
+    _responses: Mapping[str, Response | ErrorResponse]
 
     def __getitem__(self, name: str) -> Any:
-        answer = self._answers[name]
-        if isinstance(answer, ErrorResponse):
-            raise JsonRpcError(answer.code, answer.message, answer.data)
-        return answer.result
+        response = self._responses[name]
+        if isinstance(response, ErrorResponse):
+            raise JsonRpcError(response.code, response.message, response.data)
+        return response.result
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._answers)
+        return iter(self._responses)
 
     def __len__(self) -> int:
-        return len(self._answers)
+        return len(self._responses)
 
 
 @attrs.frozen
@@ -149,7 +149,7 @@ class StateSigner:
 
     def __attrs_post_init__(self) -> None:
         if not self.keys or not all(map(_is_key, self.keys)):
-            raise LocalProtocolError("StateSigner needs a tuple of keys, each at least 16 bytes")
+            raise LocalProtocolError("keys must be a tuple of bytes objects of 16 bytes or more")
         check_positive_seconds(self.lifetime)
 
     def sign(self, state: Any, principal: str, method: str, params: Params, *, name: str) -> str:
@@ -158,16 +158,16 @@ class StateSigner:
         tag = _tag(self.keys[0], content, principal, method, params)
         return base64.urlsafe_b64encode(tag + content).decode()
 
-    def verify(self, sealed: str, principal: str, method: str, params: Params) -> Any:
+    def verify(self, signed: str, principal: str, method: str, params: Params) -> Any:
         """Return the state. Raises RemoteProtocolError if it is forged, expired or used before."""
         try:
-            raw = base64.b64decode(sealed.encode(), b"-_", validate=True)
+            raw = base64.b64decode(signed.encode(), b"-_", validate=True)
         except (binascii.Error, ValueError):
-            raise _refused("it was not made here") from None
+            raise _refused("this server did not sign it") from None
         tag, content = raw[:_TAG_BYTES], raw[_TAG_BYTES:]
         known = (_tag(key, content, principal, method, params) for key in self.keys)
         if not any(hmac.compare_digest(tag, expected) for expected in known):
-            raise _refused("it was not made here, or not for this request")
+            raise _refused("this server did not sign it, or not for this request")
         expires, name, state = json.decode(content, max_depth=500)
         if self.clock() >= expires:
             raise _refused("it has expired")
@@ -189,7 +189,7 @@ def _tag(key: bytes, content: bytes, principal: str, method: str, params: Params
 
 def _refused(why: str) -> RemoteProtocolError:
     return RemoteProtocolError(
-        f"The requestState cannot be used: {why}; make the request again without it",
+        f"The requestState cannot be used: {why}; send the request again without it",
         reason="bad_request_state",
         jsonrpc_code=-32602,
     )

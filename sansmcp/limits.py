@@ -34,9 +34,9 @@ class Limits:
     """
 
     max_request_bytes: int = 4 * 1024 * 1024
-    """The same for what a server receives, from clients that it may not know: the body of a POST, a
-    line of stdio. The smaller of the two counts there. Arguments of tools are short, answers are
-    what is large. nginx: 1 MiB; Starlette, Django: 2.5 MiB of a form; Express: 100 KiB.
+    """The same for messages that a server receives, from clients that it might not know: the body
+    of a POST, a line of stdio. The smaller of the two counts there. Arguments of tools are short;
+    results are large. nginx: 1 MiB; Starlette, Django: 2.5 MiB of a form; Express: 100 KiB.
     """
 
     max_values: int = 200_000
@@ -84,39 +84,40 @@ class Limits:
     """How long a client reuses an idle connection: below the 5 s after which Node.js closes it."""
 
     max_idle_connections: int = 100
-    """How many of them it keeps: enough for as many calls at once. httpx: 20, Go: 100."""
+    """Idle connections that a client keeps; enough for as many calls at once. httpx: 20, Go: 100.
+    """
 
     send_timeout: float = 60.0
-    """How long a peer may take nothing of what is sent to it before its connection is dropped.
-    nginx: 60.
+    """How long a peer may read nothing before its connection is closed, if there is something to
+    send. nginx: 60.
     """
 
     max_unsent_bytes: int = 256 * 1024
-    """What waits in memory for one slow reader; beyond it the log is read again later, or the
+    """Bytes that wait in memory for one slow reader. Beyond it the log is read again later, or the
     handler has to wait.
     """
 
     max_total_unsent_bytes: int = 256 * 1024 * 1024
-    """What waits in memory for all readers of a server over HTTP together: a thousand that have
-    stopped to read hold ``max_unsent_bytes`` each.
+    """Bytes that wait in memory for all readers of a server over HTTP together: a thousand that
+    have stopped reading, with ``max_unsent_bytes`` each.
 
-    From half of it on, whatever waits for a reader makes its handler wait. Beyond it the response
-    is broken off for which most is waiting (to within a factor of two); what was stored can be
-    resumed.
+    Above half of it, a handler has to wait if any bytes wait for its reader. Beyond it, the
+    response with the most waiting bytes (to within a factor of two) is aborted; a stored stream can
+    be resumed.
     """
 
     max_queued_events: int = 1024
     """Events that wait for the application. At this number reading from the peer is paused."""
 
     max_sessions: int = 10_000
-    """Sessions a server holds. For a further one, one is ended that has made no request since its
-    ``initialize``; if all have, ``initialize`` is refused with 503. The official Python SDK:
-    10,000.
+    """Sessions of a server. Beyond it, a new session replaces one that has sent no request since
+    its ``initialize``; if there is none, ``initialize`` is refused with 503. The official Python
+    SDK: 10,000.
     """
 
     max_sessions_per_principal: int = 5_000
-    """The same for one principal, so that one alone cannot take all. The empty principal, which
-    stands for all who are not authenticated, is bounded by ``max_sessions`` only.
+    """The same for one principal, so that one alone cannot use all. The empty principal, which all
+    clients without authentication share, is bounded by ``max_sessions`` only.
     """
 
     session_idle_timeout: float = 1800.0
@@ -136,8 +137,8 @@ class Limits:
     """Clients that listen for changes (``subscriptions/listen``) at the same time."""
 
     max_resources_per_subscription: int = 1000
-    """Resources that one of them may name; it is told that further ones are left out. A session of
-    a handshake revision may subscribe to as many; ``resources/subscribe`` is refused beyond it.
+    """Resources of one subscription; the acknowledgement lists those that were accepted. A session
+    of a handshake revision may subscribe to as many; ``resources/subscribe`` is refused beyond it.
     """
 
     max_uri_length: int = 8192
@@ -149,9 +150,9 @@ class Limits:
     """Messages of one stream that wait for a slow store before the handler has to wait."""
 
     max_stored_bytes: int = 64 * 1024 * 1024
-    """What a store takes, in memory or in its file, for messages that readers may come back for.
+    """Bytes of a store, in memory or in its file, for messages that clients might resume from.
 
-    It is for all together: the principal that uses most loses its oldest messages first.
+    This is for all clients together; the principal that uses most loses its oldest messages first.
     """
 
     max_stored_entries: int = 100_000
@@ -197,7 +198,7 @@ class Limits:
 
     post_timeout: float = 30.0
     """Seconds for one of them, from the command to the end of the HTTP response. Beyond it the
-    exchange is broken off: a notification is reported as MessageUndelivered, a response is sent
+    exchange is aborted: a notification is reported as MessageUndelivered, a response is sent
     again as after a lost connection. httpx: 5 for each step, the official Python SDK: 30.
     """
 
@@ -216,8 +217,8 @@ class Limits:
     max_server_requests_per_call: int = 256
     """Server requests (elicitation, sampling, roots) within one call of a client, in rounds and on
     its stream. Each stops the clocks of the call while it is open; one more ends the call with
-    InvalidResponse. On stdio, where nothing tells which call asks, the clocks then run on instead.
-    An agent that samples in a loop needs tens.
+    InvalidResponse. On stdio, where a server request does not name its call, the clocks then
+    continue instead. An agent that samples in a loop needs tens.
     """
 
     input_timeout: float = 600.0
@@ -244,7 +245,9 @@ class Limits:
             if not value > 0:  # NaN is not, either
                 raise LocalProtocolError(f"{name} must be above zero, and is {value}")
         if self.store_poll_interval == math.inf:
-            raise LocalProtocolError("store_poll_interval must be finite: streams would not go on")
+            raise LocalProtocolError(
+                "store_poll_interval must be finite: streams of other instances would stop"
+            )
         if self.max_json_depth > 500:
             raise LocalProtocolError(
                 f"max_json_depth must be at most 500, and is {self.max_json_depth}"

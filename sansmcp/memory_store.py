@@ -1,14 +1,13 @@
-"""A store in memory: the default one, and the model that other stores are tested against.
+"""A store in memory: the default one, and the model for tests of other stores.
 
-It is as pure as the machines: time is passed in. What it keeps is bounded by count, bytes and age,
-over all logs together. Bytes are those that the process needs, with all that Python takes for an
-entry, a log and a session. When there is too much, the principal gives way that uses most, and of
-its sessions the one that uses most: that one loses its oldest entries. So one principal may fill
-the store as long as no other needs it, and cannot push out what others keep who use less than half
-as much. A reader that comes back for an entry that has gone is told so; it is never given a log
-with a hole.
+It does no I/O and reads no clock: the time is an argument. Count, bytes and age of the entries are
+bounded, over all logs together. The bytes include Python's overhead for an entry, a log and a
+session. If there are too many, entries of the principal that uses most are evicted: the oldest ones
+of its session that uses most. So one principal can fill the store as long as no other needs it, and
+cannot evict entries of principals that use less than half as much. A log loses entries at its start
+only, so a reader sees by the first sequence number that older entries are missing.
 
-What it promises: nothing survives the process.
+Nothing survives the process.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from .store import Entry, Page, StreamKey, aged
 _ENTRY_COST = 280
 _LOG_COST = 550
 _SESSION_COST = 1200
-"""Bytes that CPython takes for each, beside data and names; a test holds them to what it takes."""
+"""Bytes that CPython needs for each, beside data and names; a test measures them."""
 
 _Name: TypeAlias = tuple[str, str]
 """Principal and session."""
@@ -50,20 +49,20 @@ class MemoryStore:
     limits: Limits = attrs.field(factory=Limits)
     is_durable = False
     count: int = attrs.field(default=0, init=False)
-    """Entries that are kept."""
+    """The number of stored entries."""
     _logs: dict[StreamKey, dict[int, Entry]] = attrs.field(
         factory=dict[StreamKey, dict[int, Entry]], init=False
     )
-    """By number, in order and without gaps: any place in a log is found at once."""
+    """The entries by sequence number, in order and without gaps, to find any of them at once."""
     _sessions: dict[_Name, _Session] = attrs.field(factory=dict[_Name, _Session], init=False)
     _principals: Shares[str] = attrs.field(factory=Shares[str], init=False)
     """Bytes by principal."""
     _shares: dict[str, Shares[_Name]] = attrs.field(factory=dict[str, "Shares[_Name]"], init=False)
     """Bytes by session, for each principal."""
     _arrivals: deque[_Arrival] = attrs.field(factory=deque[_Arrival], init=False)
-    """The entries of all sessions, oldest first, and some that have gone."""
+    """The entries of all sessions, oldest first, and some that were deleted."""
     _age: float = attrs.field(default=0.0, init=False)
-    """Seconds that have passed for what is stored."""
+    """Seconds that have passed, as :func:`~sansmcp.store.aged` counts them."""
     _now: float | None = attrs.field(default=None, init=False)
     """The latest time that was passed in."""
 
@@ -128,7 +127,7 @@ class MemoryStore:
             self._use(StreamKey(principal, session, ""), -shares.of(name))
 
     def _session(self, key: StreamKey) -> tuple[_Session, int]:
-        """The session of a log, and what it costs if it is new."""
+        """Return the session of a log, and the bytes that it adds if it is new."""
         name = (key.principal, key.session)
         session = self._sessions.get(name)
         if session is not None:
@@ -137,7 +136,7 @@ class MemoryStore:
         return session, _SESSION_COST
 
     def _use(self, key: StreamKey, size: int) -> None:
-        """Count what a session uses, or uses no longer."""
+        """Add ``size`` bytes to a session; a negative number subtracts them."""
         shares = self._shares.get(key.principal)
         if shares is None:
             shares = self._shares[key.principal] = Shares()
@@ -161,7 +160,7 @@ class MemoryStore:
             self._arrivals = deque(sorted(kept, key=_time_of))
 
     def _remove_first(self, session: _Session) -> None:
-        """Forget the oldest entry of a session, which is the first one of its log."""
+        """Delete the oldest entry of a session, which is the first one of its log."""
         _, key, seq = session.arrivals.popleft()
         log = self._logs[key]
         size = _ENTRY_COST + len(log.pop(seq).data)

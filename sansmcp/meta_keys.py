@@ -1,4 +1,4 @@
-"""Words that both sides use: those of ``params._meta``, and what a client can be asked.
+"""Names that client and server share: keys of ``params._meta``, methods, capabilities.
 
 Source: 2026-07-28 basic: ``_meta``; SEP-2575.
 """
@@ -28,7 +28,7 @@ PROTOCOL_VERSION = b"mcp-protocol-version"
 """The header that names the version of a message."""
 
 MULTI_TURN = "sansmcp/multi-turn-sse"
-"""The experimental capability of both sides that stands for SEP-1858."""
+"""The experimental capability for SEP-1858, declared by both sides."""
 
 LISTEN = "subscriptions/listen"
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
@@ -39,13 +39,13 @@ CLIENT_CAPABILITIES = {
     "elicitation/create": "elicitation",
     "roots/list": "roots",
 }
-"""What a client must have declared to be asked this."""
+"""The capability that a client must declare to get a server request, by method."""
 
 UPDATED = "notifications/resources/updated"
-"""Tells those who have subscribed to a resource, at every revision."""
+"""Sent to the clients that have subscribed to a resource, at every revision."""
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-"""Of log messages, the least important first."""
+"""The levels of log messages, the least severe first."""
 
 
 _LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -53,10 +53,10 @@ _EXTENSION = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*
 
 
 def checked_capabilities(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """The same capabilities.
+    """Return the capabilities as a dict.
 
-    Raises LocalProtocolError for what is no JSON object, or for an extension whose name does not
-    tell whose it is.
+    Raises:
+        LocalProtocolError: they are not a JSON object, or the name of an extension has no prefix.
 
     Source: 2026-07-28 basic/versioning: Extension Negotiation.
     """
@@ -72,17 +72,17 @@ def checked_capabilities(capabilities: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def names_multi_turn(capabilities: Mapping[str, Any]) -> bool:
-    """Whether capabilities, of either side, name SEP-1858."""
+    """Return True if the capabilities of a client or server include SEP-1858."""
     return MULTI_TURN in (json.as_object(capabilities.get("experimental")) or {})
 
 
 def with_multi_turn(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """Capabilities that name SEP-1858."""
+    """Return the capabilities with SEP-1858 added."""
     experimental = json.as_object(capabilities.get("experimental")) or {}
     return {**capabilities, "experimental": {**experimental, MULTI_TURN: {"sep": 1858}}}
 
 
 def meta_of(message: Message) -> dict[str, Any]:
-    """``params._meta``; empty where there is none."""
-    params = getattr(message, "params", None)  # answers have none
+    """Return ``params._meta`` of a message; empty if there is none."""
+    params = getattr(message, "params", None)  # responses have none
     return (json.as_object(params.get("_meta")) or {}) if params else {}

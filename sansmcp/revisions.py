@@ -1,13 +1,13 @@
-"""What each revision of the protocol allows, as data.
+"""The features of each revision of the protocol, as data.
 
-A revision is a version of the specification, and is named by its date. Code asks the row, never the
-date: ``revision.polling``, not ``version >= "2025-11-25"``. A version string is known when it is a
-key of :data:`REVISIONS`; nothing is ever inferred from its spelling.
+A revision is a version of the specification, named by its date. Code reads a feature and never
+compares dates: ``revision.polling``, not ``version >= "2025-11-25"``. A version string is known if
+it is a key of :data:`REVISIONS`; nothing is inferred from its spelling.
 
-Most of what differs is a feature, a field of the row. The era says only whether a handshake opens
-the conversation, and what follows from that: without one, each request names its version and its
-client, and ends with its exchange. Each era has code of its own for its features. So a new row may
-have any of the features of its era without other code; one of the other era needs code.
+Most differences are features, fields of a Revision. The era says only whether a handshake opens a
+session, and what follows from that: without one, each request contains its version and its client,
+and ends with its exchange. Each era has its own code for its features. So a new revision can have
+any of the features of its era without new code; a feature of the other era needs new code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Revision:
     """The version string, e.g. ``"2025-11-25"``."""
 
     era: Era
-    """Whether a handshake opens the conversation."""
+    """Whether a handshake opens a session (``LEGACY``) or not (``MODERN``)."""
 
     batching: bool = False
     """JSON arrays of messages are legal. Source: 2025-03-26 basic: Batching; removed by 2025-06-18.
@@ -52,7 +52,7 @@ class Revision:
     """
 
     resumption: bool = False
-    """Events have ids, and a GET with ``Last-Event-ID`` goes on with their stream. Source:
+    """Events have ids, and a GET with ``Last-Event-ID`` resumes their stream. Source:
     2025-03-26 to 2025-11-25 basic/transports: Resumability and Redelivery.
     """
 
@@ -65,22 +65,22 @@ class Revision:
     """SEP-1858 may be negotiated, an experiment that never became part of a revision."""
 
     server_requests: bool = False
-    """Servers make requests of their own; without, they ask by results alone. Source: 2024-11-05 to
-    2025-11-25 basic: Messages.
+    """Servers send requests to clients. If False, they put input requests into results. Source:
+    2024-11-05 to 2025-11-25 basic: Messages.
     """
 
     mirrored_headers: bool = False
-    """Headers of HTTP repeat parts of the message. Source: SEP-2243, 2026-07-28 basic/transports:
+    """HTTP headers repeat parts of the message. Source: SEP-2243, 2026-07-28 basic/transports:
     Request Headers.
     """
 
     result_type: bool = False
-    """Results say whether they are complete or ask for input. Source: SEP-2322, 2026-07-28 basic:
-    Responses.
+    """Results contain whether they are complete or input is required. Source: SEP-2322, 2026-07-28
+    basic: Responses.
     """
 
     caching: bool = False
-    """Results say how long they hold, and for whom. Source: SEP-2549, 2026-07-28
+    """Results contain how long they can be cached, and for whom. Source: SEP-2549, 2026-07-28
     server/utilities/caching.
     """
 
@@ -95,8 +95,8 @@ class Revision:
     """
 
     retired_codes: Mapping[int, int] = MappingProxyType({})
-    """Error codes that must not be sent any more, and what is sent instead, so that handlers may be
-    of any age. Source: 2026-07-28 basic: Error Codes.
+    """Error codes that this revision has removed, each with the code that is sent instead, so that
+    handlers written for older revisions can be used. Source: 2026-07-28 basic: Error Codes.
     """
 
 
@@ -151,7 +151,7 @@ REVISIONS = MappingProxyType(
                 caching=True,
                 listen=True,
                 error_without_id=True,
-                # No such resource; a URL has to be visited, which only InputRequired can ask for.
+                # Resource not found. URL elicitation required: InputRequired does that now.
                 retired_codes=MappingProxyType({-32002: -32602, -32042: -32603}),
             ),
         )
@@ -167,26 +167,26 @@ HANDSHAKE_VERSIONS: tuple[str, ...] = tuple(
 MODERN_VERSIONS: tuple[str, ...] = tuple(
     name for name, row in REVISIONS.items() if row.era is Era.MODERN
 )
-"""The revisions whose requests stand alone, oldest first."""
+"""The revisions without a handshake, oldest first."""
 
 ASSUMED_VERSION = "2025-03-26"
-"""What a request is taken for that names no version and has no session. Source: 2025-06-18
+"""The version of a request that names none and has no session. Source: 2025-06-18
 basic/transports.
 """
 
 
 def checked_versions(versions: tuple[str, ...]) -> tuple[str, ...]:
-    """The same versions. Raises LocalProtocolError unless they can be spoken."""
+    """Return the versions as a tuple. Raise LocalProtocolError for none, or an unknown one."""
+    known = ", ".join(REVISIONS)
     if not versions:
-        raise LocalProtocolError("Without any protocol version nothing can be said")
+        raise LocalProtocolError(f"versions must name at least one protocol version of {known}")
     for name in versions:
         if name not in REVISIONS:
-            known = ", ".join(REVISIONS)
-            raise LocalProtocolError(f"{name!r} is no protocol version this library knows: {known}")
-    return tuple(versions)  # which may be a list that was read from somewhere
+            raise LocalProtocolError(f"Unknown protocol version {name!r}; known are {known}")
+    return tuple(versions)  # callers may pass a list
 
 
 @lru_cache
 def of_era(versions: tuple[str, ...], era: Era) -> tuple[str, ...]:
-    """Those of the versions that belong to an era, in their order."""
+    """Return those of the versions that belong to an era, in their order."""
     return tuple(name for name in versions if REVISIONS[name].era is era)

@@ -1,9 +1,9 @@
 """The check of ``Host`` and ``Origin`` that prevents DNS rebinding.
 
 A web page can make the browser on a developer's machine send requests to a server on that same
-machine, under a host name of the attacker's. The browser then tells the truth in ``Host`` and
-``Origin``, so looking at them is enough. The policy is explicit: it is never guessed from the
-address a server is bound to, which behind a proxy says nothing.
+machine, under a host name of the attacker's. The browser sends that name in ``Host`` and the
+origin of the page in ``Origin``, so checking these is enough. The policy is explicit. It is not
+derived from the address that a server is bound to, which clients of a proxy do not use.
 
 Source: every revision, basic/transports: Security Warning; CVE-2025-66416, CVE-2025-66414,
 CVE-2026-34742.
@@ -23,9 +23,9 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:
-    """The names in lower case, as they are compared."""
-    if isinstance(names, str):  # each of its letters would be a name
-        raise LocalProtocolError(f"Not a tuple of names: {names!r}")
+    """Return the names in lower case, as they are compared."""
+    if isinstance(names, str):  # iterating over it would give a name for each letter
+        raise LocalProtocolError(f"Names must be a tuple of str, got the str {names!r}")
     names = tuple(names)
     for name in names:
         check_type(str, name=name)
@@ -35,7 +35,7 @@ def _names(names: Iterable[str]) -> tuple[str, ...]:
 def _without_scheme(policy: object, attribute: object, hosts: tuple[str, ...]) -> None:
     for host in hosts:
         if "/" in host:
-            raise LocalProtocolError(f"Not the name of a host, but a URL: {host!r}")
+            raise LocalProtocolError(f"allowed_hosts takes host names, got the URL {host!r}")
 
 
 @attrs.frozen(kw_only=True)
@@ -52,14 +52,15 @@ class SecurityPolicy:
     allowed_hosts: tuple[str, ...] = attrs.field(
         default=LOOPBACK, converter=_names, validator=_without_scheme
     )
-    """Host names or addresses, each on any port, or with ``:port`` on that one; ``"*"`` serves all.
+    """Host names or addresses, each on any port, or with ``:port`` on that one; ``"*"``
+    accepts all.
     """
 
     allowed_origins: tuple[str, ...] | None = attrs.field(
         default=None, converter=attrs.converters.optional(_names)
     )
-    """Origins of web pages, such as ``"https://app.example.com"``; ``"*"`` serves all, None those
-    on the same hosts.
+    """Origins of web pages, such as ``"https://app.example.com"``; ``"*"`` accepts all, None those
+    on the allowed hosts.
     """
 
     def allows_host(self, host: bytes | None) -> bool:
@@ -80,7 +81,7 @@ class SecurityPolicy:
         return is_origin and self.allows_host(parts.netloc.encode("latin-1", "replace"))
 
 
-@lru_cache(maxsize=16)  # clients name the same one with every request
+@lru_cache(maxsize=16)  # clients send the same host with every request
 def _is_among(hosts: tuple[str, ...], host: bytes | None) -> bool:
     if "*" in hosts:
         return True

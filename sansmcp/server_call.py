@@ -140,7 +140,7 @@ class ServerCall(ABC):
             now: the current time in seconds, on the machine's clock.
 
         Returns:
-            False if the call had ended before, or the client cannot get the response any more.
+            False if the call had ended before, or the response can no longer reach the client.
 
         Raises:
             LocalProtocolError: the result is not JSON, or not allowed at this revision; or

@@ -1,7 +1,7 @@
-"""Who uses most of something that is bounded for all together.
+"""Find the owner of the largest share of something that has one bound for all owners.
 
-Where many share one bound, the one who uses most has to give way first: then whoever uses little
-keeps it, however much others want.
+If the bound is reached, the owner that uses most must give way first. Then an owner that uses
+little keeps what it has, however much the others use.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ Owner = TypeVar("Owner", bound=Hashable)
 
 @attrs.define(eq=False)
 class Shares(Generic[Owner]):
-    """Amounts by owner, and an owner of much, each found in a time that does not grow with them.
+    """Amounts by owner. The time of each method does not depend on the number of owners.
 
-    Owners are sorted by the number of bits of their amount, which costs next to nothing. So
-    :meth:`largest` is exact to within a factor of two, and among owners of about the same amount it
-    gives the one that came to that amount first.
+    Owners are grouped by the number of bits of their amounts, which costs next to nothing. So
+    :meth:`largest` is exact to within a factor of two, and within a group it returns the owner that
+    came into the group first.
     """
 
     total: int = attrs.field(default=0, init=False)
@@ -29,8 +29,8 @@ class Shares(Generic[Owner]):
     _classes: dict[int, OrderedDict[Owner, None]] = attrs.field(
         factory=dict[int, "OrderedDict[Owner, None]"], init=False
     )
-    """The owners by the number of bits of their amounts. An ordered dictionary finds its first key
-    at once, also after many have gone from its front.
+    """The owners by the number of bits of their amounts. An OrderedDict finds its first key at
+    once; a dict has to skip the keys that were deleted before it.
     """
 
     def of(self, owner: Owner) -> int:

@@ -132,7 +132,7 @@ class Store(Protocol):
 
 
 def aged(before: float | None, now: float, max_stored_age: float) -> float:
-    """Return how many seconds older stored entries have become since the clock said ``before``.
+    """Return how many seconds older stored entries have become from ``before`` to ``now``.
 
     The result is at most a third of ``max_stored_age``, and never below zero. So a clock that is
     put forward by an hour does not discard entries in use, and one that is put back does not keep

@@ -3,9 +3,10 @@
 A :class:`Tracer` writes a line for each part that a machine sends (``>``) or receives (``<``). It
 shows event streams event by event, and the beginning of other bodies.
 
-Credentials are left out: headers are not shown at all, URLs without query and without what looks
-like a token, event ids by their first characters. Control characters are escaped, so that no peer
-can forge a line. Arguments and results of calls are shown: a trace is as confidential as they are.
+Credentials are omitted: headers are not shown, URLs without their query and without parts that look
+like a token, and of event ids only the first characters. Control characters are escaped, so that no
+peer can forge a line. Arguments and results of calls are shown, so a trace is as confidential as
+they are.
 """
 
 from __future__ import annotations
@@ -70,11 +71,11 @@ class Tracer:
     _decoders: dict[int, SseDecoder] = attrs.field(factory=dict[int, SseDecoder], init=False)
 
     def part(self, exchange: int, part: RequestPart | ResponsePart) -> None:
-        """A part was received."""
+        """Write a line for a part that was received."""
         self._show(exchange, "<", part)
 
     def effect(self, exchange: int, effect: ExchangeEffect) -> None:
-        """A server's exchange sends something."""
+        """Write a line for an effect of an exchange of a server."""
         match effect:
             case SendHead(head):
                 self._show(exchange, ">", head)
@@ -83,19 +84,19 @@ class Tracer:
             case SendEnd():
                 self._show(exchange, ">", BodyEnd())
             case Abort():
-                self._line(exchange, ">", "connection broken off")
+                self._line(exchange, ">", "connection aborted")
             case _ as impossible:
                 assert_never(impossible)
 
     def client_effect(self, effect: ClientEffect) -> None:
-        """A client makes a request, breaks one off, or does something with its process."""
+        """Write lines for an effect of a client."""
         match effect:
             case OpenExchange():
                 self._show(effect.exchange, ">", effect.head)
                 if effect.body:
                     self._line(effect.exchange, ">", _text(effect.body))
             case AbortExchange():
-                self._line(effect.exchange, ">", "broken off")
+                self._line(effect.exchange, ">", "aborted")
             case StartProcess(command):
                 self._write(f"> starts {' '.join(command)}")
             case WriteStdin(data):
@@ -108,7 +109,7 @@ class Tracer:
                 assert_never(impossible)
 
     def process(self, part: ProcessPart) -> None:
-        """Something has come of a client's process."""
+        """Write lines for a part from the process of a client."""
         match part:
             case StdoutData(data) | StderrData(data):
                 kind = "" if isinstance(part, StdoutData) else "stderr: "
@@ -125,7 +126,7 @@ class Tracer:
                 assert_never(impossible)
 
     def pipe(self, arrow: str, lines: bytes) -> None:
-        """A server on stdio sends (``>``) or receives (``<``) lines."""
+        """Write lines that a server on stdio sends (``>``) or receives (``<``)."""
         for line in lines.splitlines():
             self._write(f"{arrow} {_text(line)}")
 
@@ -149,7 +150,7 @@ class Tracer:
                     self._line(exchange, arrow, "end of stream")
             case ConnectionLost(reason):
                 self._decoders.pop(exchange, None)
-                self._line(exchange, arrow, f"gone: {reason}")
+                self._line(exchange, arrow, f"connection lost: {reason}")
             case _ as impossible:
                 assert_never(impossible)
 
@@ -175,14 +176,14 @@ def _describe(event: SseEvent) -> str:
     if event.retry is not None:
         fields.append(f"retry {event.retry} ms")
     if event.data:
-        # HTTP+SSE: where to POST, with the token that is the session's only credential.
+        # HTTP+SSE: the URI for POSTs contains the token, the session's only credential.
         is_endpoint = event.event == "endpoint"
         fields.append(_text((hide_secrets(event.data) if is_endpoint else event.data).encode()))
     return ", ".join(fields)
 
 
 def _short(id: str) -> str:
-    """Enough of an event id to tell it from others: its start, and the number of one of ours."""
+    """Return the start of an event id, and its sequence number if it is an id of ours."""
     number = _NUMBER.search(id)
     return f"{id[:4]}...{number[0] if number else ''}"
 

@@ -45,7 +45,7 @@ STDIO = "stdio"
 
 
 class Era(FastEnum):
-    """The two ways in which MCP opens a session or does without one."""
+    """The two eras of MCP: with a handshake, or without one."""
 
     LEGACY = "legacy"
     """2024-11-05 to 2025-11-25: a handshake (``initialize``), then sessions and streams."""
@@ -94,7 +94,7 @@ class Secret:
 
 def assert_never(value: NoReturn) -> NoReturn:
     """Raise TypeError. Type checkers report a ``match`` that can reach this call."""
-    raise TypeError(f"Nothing that is expected here: {elide(value)}")
+    raise TypeError(f"Unexpected value: {elide(value)}")
 
 
 def elide(value: Any, limit: int = 75) -> str:

@@ -10,7 +10,7 @@ from ..http11_parser import malformed
 
 def read_request_head(data: bytes) -> tuple[RequestHead, bool]:
     event = _first_event(h11.Connection(h11.SERVER), data)
-    assert isinstance(event, h11.Request), "h11 takes a whole head for nothing else"
+    assert isinstance(event, h11.Request), "h11 returns a Request for a whole head"
     if event.http_version not in (b"1.0", b"1.1"):
         raise malformed(f"version {event.http_version.decode()}", 505)
     headers = tuple(event.headers)
@@ -20,7 +20,7 @@ def read_request_head(data: bytes) -> tuple[RequestHead, bool]:
 
 def read_response_head(data: bytes) -> tuple[ResponseHead, bool]:
     event = _first_event(h11.Connection(h11.CLIENT), data)
-    assert isinstance(event, h11.Response), "h11 expects no other one before a request"
+    assert isinstance(event, h11.Response), "h11 returns a Response for a whole head"
     head = ResponseHead(status=event.status_code, headers=tuple(event.headers))
     return head, event.http_version == b"1.1"
 

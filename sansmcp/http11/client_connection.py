@@ -55,7 +55,10 @@ class ClientConnection:
             LocalProtocolError: the connection has an exchange in flight, or cannot be reused.
         """
         if not self.is_reusable:
-            raise LocalProtocolError("The connection is busy or used up")
+            raise LocalProtocolError(
+                "The connection has an exchange in flight or cannot be reused; take one from "
+                "ConnectionPool.begin()"
+            )
         self._exchange = effect.exchange
         head = effect.head
         headers = ((b"host", Url.parse(effect.url).authority.encode()), *head.headers)

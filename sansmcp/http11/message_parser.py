@@ -22,7 +22,7 @@ _END_OF_LINE = re.compile(rb"\n")
 """Matches a line that ends in LF alone, too, so that it is refused at once."""
 _EMPTY_LINES = re.compile(rb"(?:\r\n)*")
 _INTERIM = re.compile(rb"HTTP/1\.1 1(?!01)[0-9][0-9][ \r\n]")
-"""Any interim response but 101, after which another protocol would follow. We never ask for one."""
+"""Any interim response but 101 (Switching Protocols), which we never request."""
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
 _TRAILER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*\r\n")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
@@ -66,7 +66,7 @@ class _Buffer:
         """Remove and return a line between the chunks of a body; b"" until it is complete."""
         data = self._take_to(_END_OF_LINE)
         if data is None:
-            raise malformed("chunks that carry nothing")
+            raise malformed("a line between chunks that is too long")
         return data
 
     def _take_to(self, mark: re.Pattern[bytes]) -> bytes | None:
@@ -198,7 +198,7 @@ def _read_coded(
     if lengths:
         raise malformed("both content-length and transfer-encoding")
     if [coding.lower() for coding in codings] != [b"chunked"]:
-        raise malformed(f"a transfer encoding but chunked: {codings!r}", 501)
+        raise malformed(f"a transfer encoding other than chunked: {codings!r}", 501)
     return _read_chunked(buffer)
 
 
@@ -227,7 +227,7 @@ def _read_chunked(buffer: _Buffer) -> Iterator[bytes]:
             yield b""
         size = _SIZE.fullmatch(line)
         if size is None:
-            raise malformed(f"no size of a chunk: {line[:50]!r}")
+            raise malformed(f"not the size of a chunk: {line[:50]!r}")
         if not int(size[1], 16):
             break
         yield from _read_length(buffer, int(size[1], 16))
@@ -240,7 +240,7 @@ def _read_chunked(buffer: _Buffer) -> Iterator[bytes]:
         while not (line := buffer.take_line()):
             yield b""
         if line != b"\r\n" and _TRAILER.fullmatch(line) is None:
-            raise malformed(f"no trailer: {line[:50]!r}")
+            raise malformed(f"not a trailer: {line[:50]!r}")
         trailers += len(line)
         if trailers > buffer.limit:
             raise malformed("trailers that are too large")

@@ -65,13 +65,13 @@ class ServerConnection:
         self._server = server
         self._driver = driver
         self._limits = server.limits
-        self._patience = {
+        self._timeouts = {
             ConnectionState.IDLE: self._limits.keep_alive_timeout,
             ConnectionState.HEAD: self._limits.head_timeout,
             ConnectionState.BODY: self._limits.body_timeout,
             ConnectionState.LINGERING: _LINGER,
         }
-        """Seconds that the connection may stay in a state."""
+        """Seconds that the connection may stay in a state; others have no timeout."""
         http11 = server.http11 or HTTP11
         self._reader = RequestParser(http11.read_request_head, self._limits.max_head_bytes)
         self._writer = ResponseWriter()
@@ -148,11 +148,11 @@ class ServerConnection:
 
     def next_deadline(self) -> float | None:
         """Return when to call ``handle_timeout()``, or None for never."""
-        patience = self._patience.get(self._state)
-        return None if patience is None or self._since is None else self._since + patience
+        timeout = self._timeouts.get(self._state)
+        return None if timeout is None or self._since is None else self._since + timeout
 
     def handle_timeout(self, *, now: float) -> None:
-        """Refuse or disconnect a peer whose time is up.
+        """Refuse the request, or close the connection, if its deadline has passed.
 
         Early, late and repeated calls are safe. Pull ``next_effect()`` afterwards.
         """
@@ -194,8 +194,8 @@ class ServerConnection:
             self._refuse(head_too_large("The request has too many header lines"))
             return
         if expects := head.values(b"expect"):
-            is_asked = b"100-continue" in map(bytes.lower, expects)
-            self._must_send_continue = is_asked and self._reader.is_http_1_1
+            is_expected = b"100-continue" in map(bytes.lower, expects)
+            self._must_send_continue = is_expected and self._reader.is_http_1_1
         if not head.target.startswith(b"/"):
             head = _origin_form(head)
         self._server.receive_part(self.exchange, head, now=self._server.now)
@@ -209,7 +209,7 @@ class ServerConnection:
     # Writing
 
     def _encode(self, effect: ExchangeEffect) -> bytes:
-        match effect:  # names in the patterns would take twice as long
+        match effect:  # patterns that bind names would take twice as long
             case SendHead():
                 return self._writer.head(effect.head, is_last=self._is_last())
             case SendBody():
@@ -261,7 +261,7 @@ def _origin_form(head: RequestHead) -> RequestHead:
     """
     try:
         parts = urlsplit(head.target)
-    except ValueError as error:  # a bracket without its partner, or bytes beyond ASCII
+    except ValueError as error:  # an unmatched bracket, or bytes that are not ASCII
         raise malformed(f"the target {head.target[:50]!r}: {error}") from None
     if parts.scheme not in (b"http", b"https"):
         return head

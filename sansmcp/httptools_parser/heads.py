@@ -31,14 +31,14 @@ def read_request_head(data: bytes) -> tuple[RequestHead, bool]:
     parser = httptools.HttpRequestParser(collector)
     _feed(parser, data)
     if not collector.is_complete:
-        raise malformed("no request")
+        raise malformed("not a request head")
     version, headers = parser.get_http_version(), tuple(collector.headers)
     if version not in ("1.0", "1.1"):
         raise malformed(f"version {version}", 505)
     head = RequestHead(method=parser.get_method(), target=collector.target, headers=headers)
     hosts = head.values(b"host")
     if len(hosts) > 1 or (version == "1.1" and not hosts):
-        raise malformed("there must be one header Host")
+        raise malformed("a request must have one Host header")
     return head, version == "1.1"
 
 
@@ -47,7 +47,7 @@ def read_response_head(data: bytes) -> tuple[ResponseHead, bool]:
     parser = httptools.HttpResponseParser(collector)
     _feed(parser, data)
     if not collector.is_complete:
-        raise malformed("no response")
+        raise malformed("not a response head")
     head = ResponseHead(status=parser.get_status_code(), headers=tuple(collector.headers))
     return head, parser.get_http_version() == "1.1"
 
@@ -56,6 +56,6 @@ def _feed(parser: httptools.HttpRequestParser | httptools.HttpResponseParser, da
     try:
         parser.feed_data(data)
     except httptools.HttpParserUpgrade:
-        pass  # we never ask for an upgrade, and ignore one that a peer asks for
+        pass  # we never request an upgrade, and ignore requests for one
     except httptools.HttpParserError as error:
         raise malformed(error) from None

@@ -1,8 +1,8 @@
-"""Tools for testing programs that use sansmcp, without sockets, clocks and sleeping.
+"""Test programs that use sansmcp without sockets, clocks and sleeping.
 
 A :class:`Pair` connects a client and a server machine through a :class:`Link` that can delay,
-fragment and cut every connection at any byte, in the time of a :class:`VirtualClock`. Everything is
-decided by what is passed in, so a run with the same seed is the same run.
+fragment and cut every connection at any byte, in the time of a :class:`VirtualClock`. All
+randomness comes from functions that you pass, so that a run can be repeated.
 
 :func:`check_store` and :func:`check_shared_store` check a store against its contract.
 """

@@ -1,9 +1,10 @@
 """A client and a server on a simulated network, in virtual time.
 
-The two machines talk through real HTTP/1.1 bytes (:mod:`sansmcp.http11`) over connections that a
-:class:`Link` delays, cuts into pieces, and breaks. Handlers are generators: they yield seconds to
-sleep, or the id of a request to the client to wait for its answer, and return the result. They get
-the machine's call, whose ``driver`` is the pair: ``call.progress(1, now=call.driver.clock.now)``.
+The two machines exchange real HTTP/1.1 bytes (:mod:`sansmcp.http11`) over connections that a
+:class:`Link` delays, cuts into pieces, and breaks. A handler that waits is a generator: it yields a
+float to sleep for so many seconds, or the id of a server request to wait for its response, and
+returns the result. A handler gets the machine's call, whose ``driver`` is the pair:
+``call.progress(1, now=call.driver.clock.now)``.
 """
 
 from __future__ import annotations
@@ -46,24 +47,24 @@ Script: TypeAlias = Generator[float | int, Any, Any]
 
 
 def sequential_tokens(prefix: str = "token") -> Callable[[], str]:
-    """A source of tokens that come out the same in every run: for ``Server(new_token=...)``."""
+    """Return a source of tokens that are the same in every run, for ``Server(new_token=...)``."""
     counter = itertools.count(1)
     return lambda: f"{prefix}-{next(counter):012d}"
 
 
 @attrs.define
 class Link:
-    """A network; its decisions come from ``chance``, which gives numbers from 0 to below 1."""
+    """A network. Its decisions come from ``chance``, which returns numbers from 0 to below 1."""
 
     chance: Callable[[], float]
     latency: float = 0.01
-    """Seconds that bytes take."""
+    """Seconds until bytes arrive."""
     mean_cut: float | None = None
     """Connections break after about this many bytes, counted in both directions; None: never."""
     fragments: bool = False
-    """Cut what is sent into pieces at random places."""
+    """True to cut sent bytes into two pieces at a random place."""
     window: int = 64 * 1024
-    """Bytes under way in one direction before the sender has to wait."""
+    """Bytes on the way to the client before the server has to wait."""
     up: bool = True
     """True if connections can be made."""
 
@@ -96,11 +97,11 @@ class _Connection:
 
     @property
     def is_free(self) -> bool:
-        """Whether another exchange can begin."""
+        """True if another exchange can begin."""
         return self.client.is_reusable and not self._broken and not self._arrived
 
     def carry(self, data: bytes, *, to_server: bool) -> None:
-        """Bytes are sent: they arrive later, or the connection breaks in the middle of them."""
+        """Schedule the arrival of sent bytes, or of those before the connection breaks."""
         breaks = self._lifetime is not None and len(data) >= self._lifetime
         if self._lifetime is not None:
             data = data[: self._lifetime]
@@ -115,7 +116,7 @@ class _Connection:
             self._pair.later(self._break_down)
 
     def deliver(self, *, paused: bool) -> bool:
-        """Let the client read something that has arrived, unless it must take events before."""
+        """Feed the next bytes that have arrived to the client, unless it is ``paused``."""
         if paused or not self._arrived:
             return False
         data = self._arrived.popleft()
@@ -125,7 +126,7 @@ class _Connection:
         return True
 
     def cut(self) -> None:
-        """The connection is gone, for both ends."""
+        """Break the connection for both ends."""
         if not self._broken:
             self._broken = True
             self.client.connection_lost("connection reset", now=self._pair.clock.now)
@@ -133,7 +134,7 @@ class _Connection:
             self.drive()
 
     def drive(self) -> None:
-        """Let the server's end send what it can."""
+        """Perform the effects of the server's end, as far as the window allows."""
         if self.server not in self._pair.servers:
             return
         while self._underway < self._pair.link.window:
@@ -161,7 +162,7 @@ class _Connection:
         self.cut()
 
     def _close(self) -> None:
-        """The server's end was closed properly: what was sent before arrives."""
+        """Close the connection after all bytes of the server have arrived."""
         self._deliver_rest()
         self._broken = True
         self.client.receive_eof(now=self._pair.clock.now)
@@ -177,17 +178,17 @@ class _Connection:
 
 
 class Pair:
-    """A client and a server that talk.
+    """A client and a server on a simulated network.
 
     Attributes:
-        clock: the time of all.
-        servers: the instances that are alive; :meth:`kill` takes one away.
-        route: says to which of them a request goes; by default to one after the other.
-        events: what the client's application was told; ``server_events`` likewise, without the
-            calls.
+        clock: the time of both.
+        servers: the instances that are running; :meth:`kill` removes one.
+        route: returns the instance for the next request; by default one after the other.
+        events: the events of the client, in order.
+        server_events: the events of all instances, in order.
         requests: every HTTP request that the client made.
-        cuts: how many connections were broken by the link.
-        takes_events: set it to False, and the client's application takes no events.
+        cuts: how many connections the link has broken.
+        takes_events: False to leave the events of the client in its queue.
     """
 
     def __init__(
@@ -200,10 +201,15 @@ class Pair:
         store: Store | None = None,
         store_delay: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """Connect them; nothing happens before :meth:`run`.
+        """Create the network. The machines run in :meth:`run`.
 
-        ``others``: further instances of the server, which use the same store. ``store_delay``:
-        seconds that a use of the store takes; a negative number lets it fail.
+        Args:
+            client, server: the machines.
+            link: the network between them.
+            others: further instances of the server, which use the same store.
+            store: the store of all instances; None if none of them needs one.
+            store_delay: returns the seconds that the next use of the store takes; it fails if the
+                number is negative.
         """
         self.client = client
         self.server = server
@@ -302,7 +308,7 @@ class Pair:
             if isinstance(effect, Wake):
                 effect.exchange.driver.drive()
             else:
-                assert not isinstance(effect, Authenticate), "a Pair authenticates no one"
+                assert not isinstance(effect, Authenticate), "a Pair has no authentication"
                 self._use_store(server, effect)
         while not isinstance(event := server.next_event(), Idle):
             moved = True
@@ -336,7 +342,7 @@ class Pair:
             case CallReceived(call):
                 call.driver, self._homes[call] = self, server
                 handler = server.app.handler_of(call.request.method)
-                assert handler is not None, "the machine refuses what has no handler"
+                assert handler is not None, "the machine refuses methods without a handler"
                 result = handler(call)
                 if isinstance(result, Generator):
                     self._scripts[call] = result
@@ -354,7 +360,7 @@ class Pair:
         self.server_events.append(event)
 
     def _step(self, call: ServerCall, value: Any) -> None:
-        """Let a script go on to its next pause, or to its end."""
+        """Continue a script to its next pause, or to its end."""
         script = self._scripts.get(call)
         if script is None:
             return
@@ -375,7 +381,7 @@ class Pair:
     # The store
 
     def _use_store(self, server: Server, effect: StoreEffect) -> None:
-        """Use the store, one thing after the other, each taking its time."""
+        """Schedule an effect of the store, after those that were scheduled before."""
         assert self._store is not None
         delay = self._store_delay()
         self._store_free_at = max(self._store_free_at, self.clock.now) + max(delay, 0.0)
@@ -387,6 +393,6 @@ class Pair:
         if server not in self.servers:
             return
         if fails:
-            server.store_failed(effect, "it was told to", now=now)
+            server.store_failed(effect, "store_delay was negative", now=now)
         else:
             server.perform_store_effect(effect, self._store, now=now)

@@ -1,4 +1,4 @@
-"""What every store has to do: checks for stores of your own.
+"""Check that a store of your own fulfils the contract of :class:`sansmcp.Store`.
 
     def test_my_store(tmp_path):
         numbers = itertools.count()
@@ -8,10 +8,10 @@
 
         check_store(new_store)
 
-    def test_what_others_wrote(tmp_path):
+    def test_shared_files(tmp_path):
         check_shared_store(MyStore(tmp_path / "a"), MyStore(tmp_path / "a"))
 
-The memory store is the model: as long as there is room, another store has to say what it says.
+MemoryStore is the model: below the limits, another store has to return what it returns.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..store import Entry, EntryKind, Page, Store, StreamKey
 from .clock import VirtualClock
 
 NewStore: TypeAlias = Callable[[Limits, Callable[[], float]], Store]
-"""Makes an empty store. The clock is for stores that tell age by a clock of their own."""
+"""Returns a new empty store. The clock is for stores that read the time themselves."""
 
 KEY = StreamKey("principal", "session", "stream")
 STRANGERS = (
@@ -48,7 +48,7 @@ def check_store(new_store: NewStore) -> None:
 
 
 def check_shared_store(first: Store, second: Store) -> None:
-    """Raise AssertionError unless two objects of one empty store show the same, at once."""
+    """Raise AssertionError unless two objects of one empty store return the same, at once."""
     assert first.append(KEY, _entries(1, 2), now=0)
     _same(_seen(second.read(KEY, 0, limit=9, max_bytes=ALL)), (list(_entries(1, 2)), 2))
     assert second.append(KEY, _entries(3), now=0)
@@ -76,7 +76,7 @@ def is_synchronous(new_store: NewStore) -> None:
 
 
 def keeps_everything(new_store: NewStore) -> None:
-    """It gives back all entries, whatever their data and kind, in pages of any size."""
+    """It returns all entries, whatever their data and kind, in pages of any size."""
     store = new_store(Limits(), lambda: 0.0)
     entries = [
         Entry(seq, data, kind=kind)
@@ -98,7 +98,7 @@ def keeps_everything(new_store: NewStore) -> None:
 
 
 def lets_one_succeed(new_store: NewStore) -> None:
-    """Of all who append the same number one succeeds; the others change nothing."""
+    """Of several appends of one number, one succeeds; the others change nothing."""
     store = new_store(Limits(), lambda: 0.0)
     assert store.append(KEY, _entries(5, 6), now=0), "a log may begin anywhere"
     for wrong in (_entries(6), _entries(5), _entries(1), _entries(8), _entries(6, 7)):
@@ -125,7 +125,7 @@ def keeps_logs_apart(new_store: NewStore) -> None:
 
 
 def does_what_the_model_does(new_store: NewStore) -> None:
-    """It answers as MemoryStore does, also when what it keeps grows old."""
+    """It returns what MemoryStore returns, also when entries expire."""
     for seed in range(20):
         _follow_the_model(new_store, _SeededRandom(seed))
 
@@ -155,7 +155,7 @@ def _follow_the_model(new_store: NewStore, die: _SeededRandom) -> None:
 
 
 def stays_within_its_bounds(new_store: NewStore) -> None:
-    """It keeps no more than its limits say; what is left of a log is its end."""
+    """It stores no more than its limits allow; what remains of a log is its end."""
     for limits in (Limits(max_stored_entries=12), Limits(max_stored_bytes=40_000)):
         store = new_store(limits, lambda: 0.0)
         keys = [StreamKey("", f"session {number}", "stream") for number in range(3)]
@@ -163,7 +163,7 @@ def stays_within_its_bounds(new_store: NewStore) -> None:
             for key in keys:
                 assert store.append(key, (Entry(seq, bytes(1000)),), now=0)
                 page = store.read(key, 0, limit=ALL, max_bytes=ALL)
-                assert page is not None, "what was appended last is kept"
+                assert page is not None, "the last append must be kept"
                 assert page.last.seq == seq
                 seqs = [entry.seq for entry in page.entries]
                 assert seqs == list(range(seq + 1 - len(seqs), seq + 1))
@@ -173,8 +173,8 @@ def stays_within_its_bounds(new_store: NewStore) -> None:
             assert sum(len(entry.data) for entry in kept) <= limits.max_stored_bytes
 
 
-def lets_who_uses_most_give_way(new_store: NewStore) -> None:
-    """Who uses little loses nothing by another principal, or by another session of its own."""
+def evicts_from_the_largest_user(new_store: NewStore) -> None:
+    """Another principal, or session of the same one, that uses much evicts none of its entries."""
     for limits in (Limits(max_stored_entries=60), Limits(max_stored_bytes=100_000)):
         for flooded in ("other", KEY.principal):
             store = new_store(limits, lambda: 0.0)
@@ -186,7 +186,7 @@ def lets_who_uses_most_give_way(new_store: NewStore) -> None:
 
 
 def survives_a_clock_that_jumps(new_store: NewStore) -> None:
-    """What was stored shortly before a jump is kept, and what grows old after it goes."""
+    """It keeps entries that were stored shortly before a jump, and later discards them by age."""
     for jump in (3600, -3600):
         _jump(new_store, jump)
 
@@ -214,20 +214,20 @@ STORE_CHECKS: tuple[Callable[[NewStore], None], ...] = (
     keeps_logs_apart,
     does_what_the_model_does,
     stays_within_its_bounds,
-    lets_who_uses_most_give_way,
+    evicts_from_the_largest_user,
     survives_a_clock_that_jumps,
 )
-"""What :func:`check_store` checks, by functions that say it."""
+"""The checks of :func:`check_store`; the docstring of each is what the store must do."""
 
 
 class _SeededRandom:
-    """Numbers that look like chance, and are the same in every run."""
+    """Pseudo-random numbers that are the same in every run and on every Python."""
 
     def __init__(self, seed: int) -> None:
         self._state = seed
 
     def roll(self, sides: int) -> int:
-        """From 0 to below ``sides``."""
+        """Return a number from 0 to below ``sides``."""
         self._state = (self._state * 6364136223846793005 + 1442695040888963407) % 2**64
         return (self._state >> 33) % sides
 

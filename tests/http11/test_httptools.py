@@ -44,5 +44,5 @@ def test_what_is_refused(head: bytes, status: int) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\r\n\r\n", b"GET / HTTP/1.1\r\nhost: a\r\n"])
 def test_what_is_no_head_is_refused(data: bytes) -> None:
-    with pytest.raises(RemoteProtocolError, match="no request"):
+    with pytest.raises(RemoteProtocolError, match="not a request head"):
         HTTP11.read_request_head(data)

@@ -163,7 +163,7 @@ def test_a_file_of_version_0_1_0_gets_a_new_key(tmp_path: Path) -> None:
     assert store.append(KEY, (Entry(1, b"x"),), now=0)
     forged = StateSigner(keys=(b"k" * 32,), clock=time.time).sign("s", "", "m", {}, name="n")
     seal = StateSigner(keys=(store.secret,), clock=time.time)
-    with pytest.raises(Exception, match="it was not made here"):
+    with pytest.raises(Exception, match="this server did not sign it"):
         seal.verify(forged, "", "m", {})
     store.close()
 

@@ -51,7 +51,7 @@ def test_methods_that_have_their_answer_already_are_refused(method: str) -> None
 def test_a_decorator_that_was_not_called() -> None:
     def call_tool(call: object) -> None: ...
 
-    with pytest.raises(LocalProtocolError, match="Name the method"):
+    with pytest.raises(LocalProtocolError, match="needs a method"):
         App("a").handler(cast(Any, call_tool))
 
 
@@ -97,7 +97,7 @@ def test_a_fallback_answers_what_nothing_else_does() -> None:
     assert not app.options_of("com.example/x").inline
     with pytest.raises(LocalProtocolError, match="already"):
         app.fallback(call_tool)
-    with pytest.raises(LocalProtocolError, match="cannot be called"):
+    with pytest.raises(LocalProtocolError, match="must be callable"):
         App("b").fallback(cast(Any, None))
 
 

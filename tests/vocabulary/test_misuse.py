@@ -127,13 +127,13 @@ VOCABULARY: list[tuple[Callable[..., Any], tuple[Any, ...], str]] = [
     (App, (1,), "name must be str"),
     (App, ("a", "1", b""), "instructions must be str or NoneType"),
     (App, ("a", "1", None, ["tools"]), "capabilities must be Mapping"),
-    (App("a").handler("x"), ("name",), "The handler of x cannot be called: 'name'"),
+    (App("a").handler("x"), ("name",), "The handler of 'x' must be callable, got 'name'"),
     (JsonRpcError, ("x", "y"), "code must be int"),
     (JsonRpcError, (1, None), "message must be str"),
     (InputRequest, (1,), "A method must be a string"),
     (InputRequest, ("elicitation/create", [1]), "must be an object"),
     (InputRequired, ([],), "requests must be Mapping"),
-    (InputRequired, ({"a": "roots/list"},), "The question 'a' must be InputRequest"),
+    (InputRequired, ({"a": "roots/list"},), r"requests\['a'\] must be InputRequest"),
 ]
 
 

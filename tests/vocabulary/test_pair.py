@@ -227,7 +227,7 @@ def test_cuts_are_counted_and_pieces_are_cut_anywhere() -> None:
 
 
 def test_what_cannot_be_is_an_error() -> None:
-    with pytest.raises(TypeError, match="Nothing that is expected here: 'x'"):
+    with pytest.raises(TypeError, match="Unexpected value: 'x'"):
         assert_never("x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 

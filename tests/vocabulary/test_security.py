@@ -86,11 +86,17 @@ def test_case_makes_no_difference() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"allowed_hosts": "example.com"}, "Not a tuple of names: 'example.com'"),
-        ({"allowed_origins": "https://example.com"}, "Not a tuple of names: 'https://example.com'"),
+        (
+            {"allowed_hosts": "example.com"},
+            "Names must be a tuple of str, got the str 'example.com'",
+        ),
+        (
+            {"allowed_origins": "https://example.com"},
+            "Names must be a tuple of str, got the str 'https://example.com'",
+        ),
         (
             {"allowed_hosts": ("https://a.example",)},
-            "Not the name of a host, but a URL: 'https://a.ex",
+            "allowed_hosts takes host names, got the URL 'https://a.ex",
         ),
     ],
 )

@@ -84,7 +84,7 @@ def test_a_conversation() -> None:
     ]
     assert '"method":"initialize"' in lines[1]
     assert any(line.startswith("client #") and line.endswith("> GET /mcp") for line in lines)
-    assert "server #4 > end of stream" in lines or "client #4 > broken off" in lines
+    assert "server #4 > end of stream" in lines or "client #4 > aborted" in lines
     assert not any("token-000" in line for line in lines)
 
 
@@ -110,8 +110,8 @@ def test_streams_are_shown_event_by_event() -> None:
         'c #1 < event e, {"x":1}',
         "c #1 < end of stream",
         "c #1 < 200 text/event-stream",
-        "c #1 < gone: cut",
-        "c #1 > broken off",
+        "c #1 < connection lost: cut",
+        "c #1 > aborted",
     ]
 
 
@@ -128,7 +128,7 @@ def test_a_server_shows_what_it_sends() -> None:
         "s #1 > event message, {}",
         "s #1 > end of stream",
         "s #2 > 202 ",
-        "s #2 > connection broken off",
+        "s #2 > connection aborted",
     ]
 
 
@@ -235,5 +235,5 @@ def test_a_peer_cannot_forge_lines() -> None:
         r"c < not started: no\u000ac > forged",
         r"c #1 < 200 a\u009bb",
         r"c #1 < x\u000ac > forged\u000d\u202e",
-        r"c #1 < gone: y\u000ac > forged",
+        r"c #1 < connection lost: y\u000ac > forged",
     ]

@@ -1,4 +1,4 @@
-"""What a handler saves while the client is asked: sealed, for one request, for some time."""
+"""The state that a handler saves between two rounds is signed, for one request, for some time."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ class Clock:
         return self.now
 
 
-def seal(*keys: bytes, clock: Clock | None = None) -> StateSigner:
+def signer(*keys: bytes, clock: Clock | None = None) -> StateSigner:
     return StateSigner(keys=keys or (KEY,), clock=clock or Clock(), lifetime=60.0)
 
 
-def close(state: Any = "state", *keys: bytes) -> str:
-    return seal(*keys).sign(state, "eve", "tools/call", PARAMS, name="n")
+def signed_state(state: Any = "state", *keys: bytes) -> str:
+    return signer(*keys).sign(state, "eve", "tools/call", PARAMS, name="n")
 
 
 def is_refused(
-    sealed: str,
+    signed: str,
     *keys: bytes,
     principal: str = "eve",
     method: str = "tools/call",
     params: dict[str, Any] | None = None,
 ) -> bool:
     try:
-        seal(*keys).verify(sealed, principal, method, PARAMS if params is None else params)
+        signer(*keys).verify(signed, principal, method, PARAMS if params is None else params)
     except RemoteProtocolError as error:
         assert (error.jsonrpc_code, error.reason) == (-32602, "bad_request_state")
         return True
@@ -62,67 +62,67 @@ def is_refused(
 @requirement("MRTR-S-007", "MRTR-S-013")
 @given(state=JSON, params=st.dictionaries(st.text(), JSON, max_size=4))
 def test_what_is_sealed_can_be_opened(state: Any, params: dict[str, Any]) -> None:
-    sealed = seal().sign(state, "eve", "x", params, name="n")
-    assert sealed.isascii()
-    assert seal().verify(sealed, "eve", "x", params) == state
+    signed = signer().sign(state, "eve", "x", params, name="n")
+    assert signed.isascii()
+    assert signer().verify(signed, "eve", "x", params) == state
 
 
 @given(params=st.dictionaries(st.text(), JSON, max_size=4), data=st.data())
 def test_the_order_of_names_does_not_matter(params: dict[str, Any], data: st.DataObject) -> None:
-    sealed = seal().sign(1, "", "x", params, name="n")
+    signed = signer().sign(1, "", "x", params, name="n")
     again = dict(data.draw(st.permutations(list(params.items()))))
-    assert seal().verify(sealed, "", "x", again) == 1
+    assert signer().verify(signed, "", "x", again) == 1
 
 
 @requirement("MRTR-S-012", "MRTR-S-014")
-@given(sealed=st.text() | st.binary().map(lambda raw: base64.urlsafe_b64encode(raw).decode()))
-def test_garbage_is_refused(sealed: str) -> None:
-    assert is_refused(sealed)
+@given(signed=st.text() | st.binary().map(lambda raw: base64.urlsafe_b64encode(raw).decode()))
+def test_garbage_is_refused(signed: str) -> None:
+    assert is_refused(signed)
 
 
 @requirement("MRTR-S-013", "MRTR-S-014")
 @given(index=st.integers(0), change=st.integers(1, 255))
 def test_a_change_is_noticed(index: int, change: int) -> None:
-    raw = bytearray(base64.urlsafe_b64decode(close()))
+    raw = bytearray(base64.urlsafe_b64decode(signed_state()))
     raw[index % len(raw)] ^= change
     assert is_refused(base64.urlsafe_b64encode(raw).decode())
 
 
 @requirement("MRTR-S-016", "MRTR-S-018", "MRTR-S-020")
 def test_it_is_for_one_request_of_one_principal() -> None:
-    sealed = close()
-    assert not is_refused(sealed)
-    assert is_refused(sealed, principal="mallory")
-    assert is_refused(sealed, principal="")
-    assert is_refused(sealed, method="prompts/get")
-    assert is_refused(sealed, params={})
-    assert is_refused(sealed, params={**PARAMS, "more": None})
-    assert is_refused(sealed, params={**PARAMS, "arguments": {"a": 2}})
+    signed = signed_state()
+    assert not is_refused(signed)
+    assert is_refused(signed, principal="mallory")
+    assert is_refused(signed, principal="")
+    assert is_refused(signed, method="prompts/get")
+    assert is_refused(signed, params={})
+    assert is_refused(signed, params={**PARAMS, "more": None})
+    assert is_refused(signed, params={**PARAMS, "arguments": {"a": 2}})
 
 
 def test_what_belongs_to_the_round_may_differ() -> None:
     more = {"inputResponses": {"x": 1}, "requestState": "y", "_meta": {"z": 1}}
-    assert not is_refused(close(), params={**PARAMS, **more})
+    assert not is_refused(signed_state(), params={**PARAMS, **more})
 
 
 @requirement("MRTR-S-017")
 def test_it_expires() -> None:
     clock = Clock()
-    sealing = seal(clock=clock)
-    sealed = sealing.sign(1, "", "x", {}, name="n")
+    short_lived = signer(clock=clock)
+    signed = short_lived.sign(1, "", "x", {}, name="n")
     clock.now += 59
-    assert sealing.verify(sealed, "", "x", {}) == 1
+    assert short_lived.verify(signed, "", "x", {}) == 1
     clock.now += 1
     with pytest.raises(RemoteProtocolError, match="expired") as caught:
-        sealing.verify(sealed, "", "x", {})
+        short_lived.verify(signed, "", "x", {})
     assert caught.value.reason == "bad_request_state"
 
 
 def test_keys_can_be_changed() -> None:
-    old = close("s", KEY)
+    old = signed_state("s", KEY)
     assert not is_refused(old, OTHER, KEY)
     assert is_refused(old, OTHER)
-    assert is_refused(close("s", OTHER, KEY), KEY)
+    assert is_refused(signed_state("s", OTHER, KEY), KEY)
 
 
 @pytest.mark.parametrize("keys", [(), (b"",), (b"fifteen bytes..",), (KEY, b"short")])
@@ -133,18 +133,18 @@ def test_keys_that_are_too_short(keys: tuple[bytes, ...]) -> None:
 
 @pytest.mark.parametrize("keys", [b"sixteen bytes...", ("sixteen letters.",), "sixteen letters."])
 def test_what_is_no_tuple_of_keys(keys: Any) -> None:
-    with pytest.raises(LocalProtocolError, match="StateSigner needs a tuple of keys"):
+    with pytest.raises(LocalProtocolError, match="keys must be a tuple of bytes"):
         StateSigner(keys=keys, clock=Clock())
 
 
 def test_keys_are_not_shown() -> None:
-    assert "sixteen" not in repr(seal())
+    assert "sixteen" not in repr(signer())
 
 
 @pytest.mark.parametrize("state", [object(), float("nan"), "\ud800"])
 def test_a_state_is_a_json_value(state: Any) -> None:
     with pytest.raises(LocalProtocolError):
-        close(state)
+        signed_state(state)
 
 
 def test_what_is_equal_is_written_equally() -> None:
