@@ -35,7 +35,7 @@ class ProtocolError(Exception):
 
     @property
     def message(self) -> str:
-        """What is wrong, and what to do instead, in one sentence."""
+        """The text: what is wrong, and what to do instead."""
         return str(self.args[0])
 
 
@@ -73,7 +73,8 @@ def check_positive_seconds(*durations: float) -> None:
             is_duration = False
         if not is_duration:
             raise LocalProtocolError(
-                f"Not a number of seconds above zero: {seconds!r} (infinity: no limit)"
+                f"A duration must be a number of seconds above zero, got {seconds!r}; use math.inf "
+                "for no limit"
             )
 
 
@@ -83,7 +84,7 @@ def check_delay(**delays: float | None) -> None:
         if seconds is None:
             continue
         check_type((int, float), **{name: seconds})
-        if not seconds >= 0:  # NaN is not, either
+        if not seconds >= 0:  # also false for NaN
             raise LocalProtocolError(f"{name} must not be below zero, and is {seconds}")
 
 
@@ -94,7 +95,7 @@ def check_settings(given: Iterable[str], function: str, known: Collection[str], 
         given: the names of the settings.
         function: the name of the function or class that was called with them.
         known: those that it takes.
-        whose: what they are settings of.
+        whose: the thing that has these settings, as the text names it.
     """
     for name in given:
         if name not in known:
@@ -102,7 +103,7 @@ def check_settings(given: Iterable[str], function: str, known: Collection[str], 
 
 
 def _unknown_setting(name: str, function: str, known: Collection[str], whose: str) -> str:
-    import difflib  # only who makes this mistake pays for it
+    import difflib  # imported here because it is slow to import and rarely needed
 
     text = f"{function}() got an unexpected keyword argument {name!r}"
     near = difflib.get_close_matches(name, known, n=1)
@@ -187,7 +188,7 @@ class CallError(Exception):
         if list(counted) == [text]:
             self.args = (f"{text} (so did {len(attempts)} attempts before)",)
             return
-        lines = [f"- {count} of them: {said}" for said, count in counted.items()]
+        lines = [f"- {count} of them: {failure}" for failure, count in counted.items()]
         more = f"{len(attempts)} attempts before this one have failed, too:"
         self.args = ("\n".join((text, more, *lines)),)
 
@@ -332,7 +333,10 @@ class RequestRefused(CallError):
 
 
 class InvalidResponse(CallError):
-    """The server's answer breaks the protocol; ``__cause__`` tells how where a codec found out."""
+    """The server's response breaks the protocol.
+
+    ``__cause__`` is the RemoteProtocolError of a codec, if one found the fault.
+    """
 
 
 class NegotiationFailed(CallError):

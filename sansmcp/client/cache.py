@@ -1,8 +1,8 @@
-"""Results that a client keeps for as long as the server has said that they hold.
+"""A cache of lists and resources, within the time to live that the server sets.
 
-Lists and resources come with a time to live. An application that asks for one again within that
-time gets what is kept, unless the server has told that it has changed. A cache belongs to one
-client, so whoever may have a result is whoever has fetched it: ``cacheScope`` is not needed.
+If the application repeats a request within that time, it gets the cached result, unless the server
+has sent a notification of a change. A cache belongs to one client, so a result is only returned to
+the client that fetched it, and ``cacheScope`` is not needed.
 
 Source: 2026-07-28 server/utilities/caching; SEP-2549.
 """
@@ -26,32 +26,34 @@ _CHANGES: Mapping[str, tuple[str, ...]] = {
     "notifications/prompts/list_changed": ("prompts/list",),
     "notifications/resources/list_changed": ("resources/list", "resources/templates/list"),
 }
-"""The lists that a notification is about."""
+"""The methods whose results each notification invalidates."""
 _UPDATED = "notifications/resources/updated"
 _CACHEABLE = frozenset(("resources/read", *itertools.chain(*_CHANGES.values())))
-"""``server/discover`` may be kept, too, but whoever asks that wants to know whether it answers."""
+"""The methods whose results are cached. ``server/discover`` is left out, although the specification
+allows it: applications call it to check that the server responds.
+"""
 
 
 _FOREVER = 10**15
-"""Milliseconds; the numbers of a server may be larger than any float."""
+"""Milliseconds. An integer from a server can be too large for a float."""
 _Key: TypeAlias = tuple[str, bytes]
 """Method and parameters."""
 
 
 @attrs.frozen
 class _CacheEntry:
-    """A result that is kept."""
+    """A cached result."""
 
     data: bytes
-    """Encoded, so that nobody who gets it can change it for the others."""
+    """The encoded result, so that each caller gets a copy of its own."""
     uri: Any
-    """Of the resource, if it is one."""
+    """The URI of the resource; None for a list."""
     expires: float
     size: int
-    """Bytes, with those of the key."""
+    """The bytes of the result and the parameters."""
 
     def is_changed_by(self, uri: Any) -> bool:
-        """Whether it is of the resource that has changed, or of one around it."""
+        """Return whether the result is of the changed resource, or of one that contains it."""
         if not (isinstance(uri, str) and isinstance(self.uri, str)):
             return False
         return uri == self.uri or uri.startswith(self.uri.rstrip("/") + "/")
@@ -59,7 +61,7 @@ class _CacheEntry:
 
 @attrs.define(eq=False, repr=False)
 class Cache:
-    """The results that are kept; those that were used last are kept longest."""
+    """The cached results of one client; the least recently used is evicted first."""
 
     _limits: Limits
     _is_on: bool
@@ -68,12 +70,12 @@ class Cache:
     )
     _bytes: int = attrs.field(default=0, init=False)
     generation: int = attrs.field(default=0, init=False)
-    """How often something has changed, perhaps. A result that was asked for before a change, and
-    comes after it, may be of the time before.
+    """The number of invalidations so far. A result that was requested before the latest one, and
+    arrives after it, may be stale.
     """
 
     def lookup(self, method: str, params: Params, now: float) -> Any:
-        """The result that is kept; None if there is none that still holds."""
+        """Return the cached result; None if there is none, or it has expired."""
         key = _key(method, params) if self._entries else None
         kept = self._entries.get(key) if key is not None else None
         if key is None or kept is None:
@@ -85,7 +87,7 @@ class Cache:
         return json.decode(kept.data, self._limits.max_json_depth)
 
     def insert(self, method: str, params: Params, result: Any, now: float) -> None:
-        """Keep a result for as long as it says."""
+        """Cache a result for its time to live, if it has one."""
         limits = self._limits
         key = _key(method, params) if self._is_on else None
         seconds = min(_seconds(result), limits.max_cached_age)
@@ -104,7 +106,7 @@ class Cache:
             self._drop(next(iter(self._entries)))
 
     def invalidate(self, notification: Notification) -> None:
-        """The server tells something; perhaps that what is kept has changed."""
+        """Discard the results that a notification declares to be changed."""
         if notification.method == _UPDATED:
             uri = (notification.params or {}).get("uri")
             self._forget(key for key, kept in self._entries.items() if kept.is_changed_by(uri))
@@ -112,11 +114,11 @@ class Cache:
             self.discard(method)
 
     def discard(self, method: str) -> None:
-        """Nothing that this method has given holds any more."""
+        """Discard all results of a method."""
         self._forget(key for key in self._entries if key[0] == method)
 
     def clear(self) -> None:
-        """Nothing holds any more."""
+        """Discard all results."""
         self._forget(self._entries)
 
     def _forget(self, keys: Iterable[_Key]) -> None:
@@ -131,14 +133,14 @@ class Cache:
 
 
 def _key(method: str, params: Params) -> _Key | None:
-    """What tells requests apart; None for one whose result is not to be kept."""
+    """Return the key of a request; None if its result must not be cached."""
     if method not in _CACHEABLE or any(name in params for name in ROUND_PARAMS):
         return None
     return method, json.encode_sorted({k: v for k, v in params.items() if k != "_meta"})
 
 
 def _seconds(result: Any) -> float:
-    """How long a result holds; what is no such number means not at all."""
+    """Return the time to live of a result, in seconds; 0 if it has none or an invalid one."""
     milliseconds = (json.as_object(result) or {}).get("ttlMs")
     if type(milliseconds) is not int or milliseconds <= 0:
         return 0.0

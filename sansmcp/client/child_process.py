@@ -1,9 +1,9 @@
-"""A server that is a process of ours: how it is started, watched and ended.
+"""The server process of a client: start, output and shutdown.
 
-To end it, its input is closed; if it does not go by itself it is asked to (SIGTERM), and then made
-to (SIGKILL); at last its whole process group goes, so that a wrapper leaves nothing behind. When
-the process ends on its own, what it has written is still read, then all requests fail, with its
-exit status and the last lines of its standard error.
+The shutdown sequence closes the standard input of the process. If the process does not exit, it
+sends SIGTERM and then SIGKILL. Finally it kills the whole process group, so that the children of a
+wrapper script end, too. If the process exits by itself, the rest of its output is read. Then all
+requests fail with its exit status and the last lines of its standard error.
 
 Source: every revision, basic/transports: stdio; basic/lifecycle: Shutdown.
 """
@@ -22,11 +22,12 @@ from ..types import Idle
 from .outcomes import ProcessClosed, ProcessFinished, ProcessOutcome, ProcessStep, ProcessUseless
 
 _OUTPUT_TIMEOUT = 1.0
-"""Seconds for the rest of the output of a process that has ended: a child of it may hold it open.
+"""Seconds to wait for the rest of the output after the exit. A child of the process may hold the
+pipe open.
 """
 
 _LAST_LINES = 20
-"""Lines of standard error that are kept to explain an end."""
+"""The number of lines of standard error, and of invalid output, that are kept for an error."""
 
 _MAX_LOG_LINE_BYTES = 64 * 1024
 
@@ -37,16 +38,16 @@ class ChildProcess:
 
     command: tuple[str, ...]
     _step_timeout: float
-    """Seconds for each step of its end."""
+    """Seconds for each step of the shutdown sequence."""
     state: ProcessState = attrs.field(default=ProcessState.NEW, init=False)
     output_ended: bool = attrs.field(default=False, init=False)
-    """True if nothing more comes on its standard output."""
+    """True if its standard output was closed."""
     log_ended: bool = attrs.field(default=False, init=False)
-    """True if nothing more comes on its standard error."""
+    """True if its standard error was closed."""
     _log: NdjsonDecoder = attrs.field(init=False)
     _last_lines: deque[str] = attrs.field(init=False)
     _noise: deque[str] = attrs.field(init=False)
-    """The last lines of its output that are no messages."""
+    """The last lines of its output that are not messages."""
     _status: int | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -54,68 +55,69 @@ class ChildProcess:
 
     @property
     def printed(self) -> tuple[str, ...]:
-        """What the process has printed that is for people."""
+        """The last lines of its output and standard error that are not messages."""
         return *describe_noise(self._noise), *self._last_lines
 
     def start(self) -> StartProcess:
-        """Start it, for the first time or again."""
+        """Start the process, for the first time or again."""
         self._advance(ProcessEvent.START)
         self._forget()
         return StartProcess(self.command)
 
     def close(self) -> ProcessStep | None:
-        """Ask it to end; None if it is about to, or has."""
+        """Start the shutdown sequence; None if the process is not running, or ends already."""
         if self.state is not ProcessState.RUNNING:
             return None
         self._advance(ProcessEvent.CLOSE)
         return ProcessStep(CloseStdin(), self._step_timeout)
 
     def exited(self, status: int) -> ProcessStep:
-        """Record that it has ended; what it wrote may still come."""
+        """Record that the process has exited; the rest of its output may still arrive."""
         self._status = status
         self._advance(ProcessEvent.EXITED)
         return ProcessStep(None, _OUTPUT_TIMEOUT)
 
     def failed(self, reason: str) -> ProcessClosed:
-        """Record that it could not be started."""
+        """Record that the process could not be started."""
         self._advance(ProcessEvent.EXITED)
         self._advance(ProcessEvent.OUTPUT_READ)
         text = f"{self.command[0]!r} could not be started: {reason}"
         return ProcessClosed(ProcessEnded(text, status=None, log=()))
 
     def noise(self, line: bytes) -> None:
-        """Record a line of its output that is no message."""
+        """Record a line of its output that is not a message."""
         self._noise.append(line.decode("utf-8", "replace"))
 
     def log(self, data: bytes) -> list[str]:
-        """Take bytes of its standard error, and return the lines that are complete."""
+        """Receive bytes of its standard error, and return the complete lines."""
         self._log.receive_data(data)
         return self._read_log()
 
     def last_log(self) -> list[str]:
-        """Return the rest of its standard error, once its output was read."""
+        """Return the rest of its standard error, after its output was read."""
         self._log.receive_eof()
         return self._read_log()
 
     def output_read(self, *, is_closing: bool) -> ProcessStep | ProcessFinished | None:
-        """Conclude what follows the end of its output, when all of it was read; None: nothing yet.
+        """Return the next step after all of its output was read; None to wait.
 
-        ``is_closing``: True if the client does not want to hear from it any more.
+        ``is_closing``: True if the client is closing.
         """
         if self.state is ProcessState.EXITED:
             return ProcessFinished() if self.log_ended or is_closing else None
         if self.state is ProcessState.RUNNING:
-            # It says nothing more, so it is of no use. Its status may tell why, if it comes soon.
+            # A process without output is of no use. Wait a moment for its exit status, which the
+            # error contains.
             self._advance(ProcessEvent.CLOSE)
             return ProcessStep(CloseStdin(), _OUTPUT_TIMEOUT)
         return None
 
     def due(self, *, is_closing: bool, is_held: bool) -> ProcessOutcome:
-        """Conclude what follows a step that took too long.
+        """Return the next step after the time of one has passed.
 
         Args:
-            is_closing: True if the client does not want to hear from it any more.
-            is_held: True if its output waits for the application to take events.
+            is_closing: True if the client is closing.
+            is_held: True if its output is not read because the event queue is full.
         """
         if self.state is ProcessState.EXITED:
             if is_held and not is_closing:
@@ -128,15 +130,15 @@ class ChildProcess:
             return ProcessStep(TerminateProcess(), self._step_timeout)
         if self.state is ProcessState.KILLING:
             return ProcessStep(KillProcess(), self._step_timeout)
-        return ProcessClosed(self._error())  # not even that helped: it is left to the system
+        return ProcessClosed(self._error())  # it has not exited after SIGKILL: give up
 
     def closed(self) -> ProcessClosed:
-        """Record that all it wrote was read, or will not come."""
+        """Record that its output was read, or is no longer needed."""
         self._advance(ProcessEvent.OUTPUT_READ)
         return ProcessClosed(self._error())
 
     def _forget(self) -> None:
-        """Forget what a process before has said."""
+        """Discard the output and status of the process before."""
         self._status, self.output_ended, self.log_ended = None, False, False
         self._log = NdjsonDecoder(_MAX_LOG_LINE_BYTES)
         self._last_lines = deque(maxlen=_LAST_LINES)
@@ -148,7 +150,7 @@ class ChildProcess:
             try:
                 line = self._log.next_event()
             except RemoteProtocolError:
-                continue  # its end was too far away; the next one follows
+                continue  # the line was too long and was dropped; the next one follows
             if isinstance(line, Idle):
                 self._last_lines.extend(lines)
                 return lines
@@ -156,7 +158,7 @@ class ChildProcess:
 
     def _error(self) -> ProcessEnded:
         if self._status is None:
-            how = "has closed its output, but does not end"
+            how = "has closed its output, but has not exited"
         elif self._status < 0:
             how = f"has ended by signal {-self._status}"
         else:

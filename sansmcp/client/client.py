@@ -10,9 +10,9 @@ the outcomes to the application.
     handle = client.call("tools/call", {}, now=t)        ->  OpenExchange(2, POST tools/call)
     client.receive_part(2, ResponseHead(...), now=t) ... ->  CallCompleted(handle, result)
 
-After everything that changes the machine, pull effects until ``Idle``. After ``Idle.PAUSED`` read
+After every method that changes the machine, pull effects until ``Idle``. After ``Idle.PAUSED`` read
 nothing from the server until the application has taken events. Every call ends with exactly one
-CallCompleted or CallFailed, whatever the server and the network do. No input from a server makes
+CallCompleted or CallFailed, whatever the server and the network do. Input from a server never makes
 the machine raise.
 """
 
@@ -168,19 +168,19 @@ if TYPE_CHECKING:
     from .legacy.turn import Turn
 
 _DISCARD_TIMEOUT = 1.0
-"""Seconds that a response gets to end of which nothing more is wanted."""
+"""Seconds for the rest of a response that is discarded, before its exchange is aborted."""
 
 _MAX_PAGES = 100
-"""Pages of a list of tools that are fetched to look up the headers of one."""
+"""The number of pages of a list of tools to fetch when the headers of a tool are looked up."""
 
 _DISCARDING = Discarding()
 _NO_META: Params = MappingProxyType({})
 
 _STANDALONE = 0
-"""The number of the standalone stream, for timers; those of requests are not 0."""
+"""The number of the standalone stream, for timers; the numbers of requests are not 0."""
 
 _ONLY = 0
-"""The number, for timers, of what there is once."""
+"""The number of a timer that exists only once."""
 
 
 class Client:
@@ -236,17 +236,18 @@ class Client:
         jitter: Callable[[], float],
         **settings: Unpack[ClientSettings],
     ) -> None:
-        """Set up a client; :meth:`start` opens the conversation.
+        """Create a client; :meth:`start` opens the session.
 
         Args:
             target: the URL of an MCP endpoint, http or https; or the command that starts a server
                 on stdio, e.g. ``["python", "server.py"]``.
-            jitter: gives a random number from 0 (inclusive) to 1 at each call, e.g.
+            jitter: returns a random number from 0 (inclusive) to 1 at each call, e.g.
                 ``random.random``.
             settings: see :class:`ClientOptions`.
 
-        Raises LocalProtocolError for settings that make no sense, and for a target that is neither
-        a URL nor a command; TypeError for unknown settings.
+        Raises:
+            LocalProtocolError: a setting is invalid, or ``target`` is neither a URL nor a command.
+            TypeError: a setting is unknown.
         """
         check_settings(settings, "Client", ClientSettings.__optional_keys__, "a client")
         options = self._options = ClientOptions(**settings)
@@ -374,14 +375,19 @@ class Client:
             total_timeout = math.inf if lasts else self._options.total_timeout
         check_positive_seconds(timeout, total_timeout)
         if method == INITIALIZE:
-            raise LocalProtocolError("initialize is sent by start(), not by call()")
+            raise LocalProtocolError("Cannot call 'initialize': start() sends it")
         if len(self._calls) >= self.limits.max_pending_calls:
-            raise LocalProtocolError(f"{self.limits.max_pending_calls} calls are under way already")
+            raise LocalProtocolError(
+                f"{self.limits.max_pending_calls} calls are running already (max_pending_calls); "
+                "wait until one has ended"
+            )
         params, encoded = _checked_params(method, params, meta)
         if self._has_mirrored_headers:
             self._tools.validate_mirrored_params(method, params)
         if self._opening.state is OpeningState.NEW:
-            raise LocalProtocolError("The client is not open yet: await it, or start() a machine")
+            raise LocalProtocolError(
+                "The client is not connected; await it first, or call start() of a machine"
+            )
         self._now = now
         request = PendingRequest(
             next(self._handles),
@@ -443,7 +449,9 @@ class Client:
         """
         self._check_open()
         if not self._opening.is_ready:
-            raise LocalProtocolError("The handshake is not done: wait for Connected")
+            raise LocalProtocolError(
+                "Cannot send a notification before the session is open; wait for Connected"
+            )
         params, _ = _checked_params(method, params, meta)
         if self._posts.is_full:
             raise LocalProtocolError(self._posts.why_full)
@@ -481,7 +489,7 @@ class Client:
         The timeouts of the call run on as if the request had not been made. Returns as
         :meth:`respond` does.
         """
-        error = JsonRpcError(METHOD_NOT_FOUND, "This client has no answer to that method")
+        error = JsonRpcError(METHOD_NOT_FOUND, "This client does not support that method")
         self._now = now
         return self._respond(error_response(request_id, error), declined=True)
 
@@ -526,15 +534,17 @@ class Client:
         """
         process = self._process
         if process is None:
-            raise LocalProtocolError("The server is at a URL, and is no process of ours")
+            raise LocalProtocolError(
+                "The server is at a URL and has no process; feed responses to receive_part()"
+            )
         self._now = now
         if self._trace is not None:
             self._trace.process(part)
         if process.state is ProcessState.ENDED:
-            return  # from what it has left behind
+            return  # from a child of the process, which still has its pipes open
         match part:
             case StdoutData(data):
-                if not self._opening.is_closed:  # else it is not read any more
+                if not self._opening.is_closed:  # else the output is discarded
                     self._lines.receive_data(data)
             case StdoutClosed():
                 process.output_ended = True
@@ -556,8 +566,9 @@ class Client:
     def next_effect(self) -> ClientEffect | Idle:
         """Remove and return the next effect to perform.
 
-        Returns ``Idle.NEED_DATA`` if there is none, or ``Idle.PAUSED`` if there is none and no
-        response must be read until the application has taken events.
+        Returns:
+            The effect. If there is none, ``Idle.NEED_DATA``, or ``Idle.PAUSED`` if no response must
+            be read until the application has taken events.
         """
         if self._effects:
             effect = self._effects.popleft()
@@ -605,7 +616,7 @@ class Client:
         return self._now if self._effects else self._timers.next_deadline()
 
     def handle_timeout(self, *, now: float, is_reading: bool = True) -> None:
-        """Do what is due. It can be called early, late, or twice.
+        """Handle the timers that are due. This can be called early, late, or twice.
 
         Args:
             now: the current time in seconds, on the machine's clock.
@@ -641,7 +652,7 @@ class Client:
     # The opening
 
     def _on_opening(self, outcome: OpeningOutcome) -> None:
-        """Do what the opening wants next."""
+        """Act on an outcome of the opening."""
         match outcome:
             case Failed(error):
                 self._fail(error)
@@ -663,7 +674,7 @@ class Client:
                 self._start_opening_step(outcome)
 
     def _start_opening_step(self, outcome: OpenEventStream | Probe | Initialize | Retry) -> None:
-        """Ask the server what the opening wants to know; nothing of a session before is left."""
+        """Start a step of the opening. The session before must have been discarded."""
         self._arm_opening()
         match outcome:
             case Probe(version):
@@ -702,7 +713,7 @@ class Client:
         self._timers.set(Timer.OPENING, _ONLY, self._opening.deadline)
 
     def _open_standalone_stream(self) -> None:
-        """Ask for what the server says about no request, where there is such a stream."""
+        """Open the standalone stream, if the revision has one and the settings allow it."""
         has_one = self._agreed.revision.standalone_stream and not self._opening.is_shared
         if has_one and self._options.standalone_stream and self._opening.is_ready:
             assert self._cursor is not None
@@ -713,12 +724,12 @@ class Client:
             )
             self._connect_stream(_STANDALONE, Resume(""))
 
-    # The end of a session, and of all
+    # The end of a session, and of the client
 
     def _reopen_session(
         self, outcome: OpeningOutcome, error_of: Callable[[PendingRequest], CallError]
     ) -> None:
-        """Open a new session: what was sent in the one before and cannot be repeated fails."""
+        """Open a new session. Calls that were sent in the old one and cannot be repeated fail."""
         if isinstance(outcome, Failed):
             self._fail(outcome.error)
             return
@@ -739,12 +750,12 @@ class Client:
         self._start_opening_step(outcome)
 
     def _session_lost(self, refusal: Refusal) -> None:
-        """Open a new session: the server has forgotten the one there was."""
+        """Open a new session: the server has discarded the current one."""
         outcome = self._opening.session_lost(refusal, self._now)
         self._reopen_session(outcome, PendingRequest.session_lost)
 
     def _discard_session(self) -> None:
-        """Forget all that is under way but the calls themselves."""
+        """Discard everything of the session except the calls."""
         self._end_opening_request(complete=False)
         self._timers.stop(Timer.OPENING, _ONLY)
         for id in self._server_requests.clear():
@@ -758,7 +769,7 @@ class Client:
         self._message_url = None
 
     def _fail(self, error: CallError) -> None:
-        """Close the client: there is no way on."""
+        """Close the client because of an error."""
         for call in tuple(self._calls.values()):
             self._fail_call(call, call.abandoned(error))
         self._end(error)
@@ -784,7 +795,7 @@ class Client:
             self._closed()
 
     def _closed(self) -> None:
-        """Tell the application: the session has been ended, or there was none."""
+        """Report that the client is closed: the session has ended, or there was none."""
         self._discard_session()
         self._opening.closed()
         self._events.append(Closed(self._error))
@@ -792,7 +803,7 @@ class Client:
     # Requests
 
     def _send(self, request: PendingRequest) -> None:
-        """Make a request, with a new id, unless the result of the call is known."""
+        """Send a request with a new id, unless its result is in the cache."""
         if request.kind is Kind.CALL:
             cached = self._cache.lookup(request.method, request.sent_params, self._now)
             if cached is not None:
@@ -819,7 +830,7 @@ class Client:
         request.exchange = self._open(ForRequest(request.number), b"POST", body, mirrored=mirrored)
 
     def _new_stream(self, request: PendingRequest) -> Stream | None:
-        """Return what decides about attempts; None where the one stream carries the answer."""
+        """Return the stream of a request; None if a shared stream carries the response."""
         if self._opening.is_shared:
             return None
         cursor = None
@@ -830,11 +841,11 @@ class Client:
         return Stream(request.number, policy, jitter, cursor, request.idempotent)
 
     def _finish(self, request: PendingRequest, result: Any) -> None:
-        """End a call by its result, or by an error."""
+        """End a call with its result, or with the error that the response means."""
         if isinstance(result, CallError):
             is_bad = isinstance(result, JsonRpcError) and result.code == INVALID_PARAMS
             if is_bad and "cursor" in (request.params or {}):
-                self._cache.discard(request.method)  # the pages do not belong together any more
+                self._cache.discard(request.method)  # the list has changed since the page before
             self._fail_call(request, result, complete=True)
             return
         if request.method == "tools/list":
@@ -846,7 +857,7 @@ class Client:
     def _fail_call(
         self, request: PendingRequest, error: CallError, *, complete: bool = False
     ) -> None:
-        """End a call; ``complete``: the server has said so, and will end the stream."""
+        """End a call with an error; ``complete``: the server has sent its response."""
         self._end_call(request, CallFailed(request.number, error), complete=complete)
 
     def _end_call(
@@ -864,7 +875,7 @@ class Client:
         del self._own[request.number]
 
     def _leave_stream(self, request: PendingRequest, *, complete: bool) -> None:
-        """Give up what carries a request; ``complete``: nothing more will come on it."""
+        """End the stream and exchange of a request; ``complete``: its response has arrived."""
         self._by_id.pop(request.id, None)
         request.id = None
         if request.stream is not None:
@@ -895,20 +906,21 @@ class Client:
         self._fail_call(request, request.error(RequestCancelled, text))
 
     def _send_cancellation(self, request: PendingRequest, reason: str) -> None:
-        """Tell the server that nobody waits for a request any more.
+        """Send the cancellation of a request.
 
-        Source: basic/utilities/cancellation. At 2026-07-28 on HTTP the end of the exchange tells.
+        At 2026-07-28 on HTTP, aborting the exchange cancels the request. Source:
+        basic/utilities/cancellation.
         """
-        is_told = self._agreed.is_modern and not self._opening.is_shared
-        if request.id is not None and not is_told:
+        abort_suffices = self._agreed.is_modern and not self._opening.is_shared
+        if request.id is not None and not abort_suffices:
             params = {"requestId": request.id, "reason": reason}
             self._post(Notification("notifications/cancelled", params))
 
     def _response_unreadable(self, request: PendingRequest, error: RemoteProtocolError) -> None:
-        """End a request whose answer breaks the protocol."""
+        """Handle an invalid response."""
         match request.kind:
             case Kind.CALL:
-                text = f"The answer to {request.method} breaks the protocol: {error.message}"
+                text = f"The response to {request.method} breaks the protocol: {error.message}"
                 failure = request.error(InvalidResponse, text)
                 failure.__cause__ = error
                 self._fail_call(request, failure)
@@ -922,7 +934,7 @@ class Client:
                 assert_never(impossible)
 
     def _response_lost(self, request: PendingRequest, lost: Lost) -> None:
-        """End a request whose answer nothing can bring any more."""
+        """Handle a request whose response can no longer arrive."""
         match request.kind:
             case Kind.CALL:
                 self._fail_call(request, request.lost(lost.reason))
@@ -936,7 +948,7 @@ class Client:
                 assert_never(impossible)
 
     def _request_refused(self, request: PendingRequest, refusal: Refusal) -> None:
-        """End a request whose HTTP request was refused for good."""
+        """Handle the final refusal of a request."""
         match request.kind:
             case Kind.CALL:
                 self._call_refused(request, refusal)
@@ -971,7 +983,7 @@ class Client:
         message: Response | ErrorResponse,
         http_status: int | None = None,
     ) -> None:
-        """Take the response to a request."""
+        """Handle the response to a request."""
         if request.kind is not Kind.CALL:
             self._handle_own_response(request, message, http_status)
             return
@@ -986,7 +998,7 @@ class Client:
                 self._look_up_tools(request)
             case NeedsVersion():
                 self._leave_stream(request, complete=True)
-                why = "the server does not speak that version any more"
+                why = "the server no longer supports the protocol version"
                 outcome = self._opening.version_refused(self._now)
                 self._reopen_session(outcome, lambda call: call.lost(why))
             case _ as impossible:
@@ -998,7 +1010,7 @@ class Client:
         message: Response | ErrorResponse,
         http_status: int | None,
     ) -> None:
-        """Take the response to a request that the application has not made."""
+        """Handle the response to a request of the client's own."""
         answer = message.result if isinstance(message, Response) else message
         match request.kind:
             case Kind.DISCOVER:
@@ -1011,7 +1023,7 @@ class Client:
                 self._tools_listed(request, answer)
 
     def _response_headers(self, request: PendingRequest) -> Headers:
-        """Return the headers of the HTTP response that carries the answer of a request."""
+        """Return the headers of the HTTP response to a request; empty if there is none."""
         if request.exchange is None or self._opening.is_shared:
             return ()
         head = self._exchanges[request.exchange].reader.head
@@ -1022,21 +1034,21 @@ class Client:
 
     @property
     def _has_mirrored_headers(self) -> bool:
-        """True if headers repeat parts of messages."""
+        """True if HTTP headers must repeat parts of messages."""
         return self._agreed.revision.mirrored_headers and self._url is not None
 
     def _record_tools(self, result: Any) -> Any:
-        """Return a list of tools without those whose parameters headers cannot repeat."""
+        """Record the headers of listed tools; return the list without the invalid ones."""
         if self._has_mirrored_headers:
             result, rejected = self._tools.record(result)
             self._events.extend(rejected)
         return result
 
     def _look_up_tools(self, request: PendingRequest) -> None:
-        """Fetch the list of tools, then make a call again: its headers were wrong.
+        """Fetch the list of tools, then repeat a call whose headers were refused.
 
-        A server that refuses a call because of its headers may have changed its tools since they
-        were listed. Source: 2026-07-28 basic/transports: Custom Headers; SEP-2243.
+        The server may have changed its tools since they were listed. Source: 2026-07-28
+        basic/transports: Custom Headers; SEP-2243.
         """
         self._leave_stream(request, complete=True)
         self._cache.discard("tools/list")
@@ -1048,7 +1060,7 @@ class Client:
         self._send(child)
 
     def _tools_listed(self, request: PendingRequest, answer: Any) -> None:
-        """Take a page of the list, or an error."""
+        """Handle a page of the list, or an error response."""
         request.pages += 1
         members = json.as_object(answer) or {}
         self._record_tools(answer)
@@ -1061,22 +1073,22 @@ class Client:
         self._send(request)
 
     def _end_tools(self, request: PendingRequest) -> None:
-        """Make the call again for which the list was fetched, however that has ended."""
+        """Repeat the call that needed the list, even if fetching the list failed."""
         assert request.parent is not None
         call = self._calls[request.parent]
         call.child = None
         self._end_own(request, complete=True)
         self._send(call)
 
-    # What the server asks
+    # Server requests and input requests
 
     def _start_round(self, request: PendingRequest, members: dict[str, Any]) -> None:
-        """Put the server requests of a result to the application."""
+        """Report the input requests of a result."""
         id, most = request.id, self.limits.max_server_requests_per_call
         self._leave_stream(request, complete=True)
         request.rounds += 1
         if request.rounds > self.limits.max_rounds:
-            text = f"{request.method} was answered by questions {request.rounds} times"
+            text = f"{request.method} got input requests {request.rounds} times (max_rounds)"
             self._fail_call(request, request.error(InvalidResponse, text))
             return
         number, method, left = request.number, request.method, most - request.server_requests
@@ -1100,7 +1112,7 @@ class Client:
     def _report_server_request(
         self, request: Request, owner: int | None, stopped: tuple[int, ...]
     ) -> None:
-        """Put a server request to the application, and stop the clocks of calls."""
+        """Report a server request, and pause the timeouts of the calls ``stopped``."""
         for number in stopped:
             call = self._calls[number]
             assert call.timeouts is not None
@@ -1148,7 +1160,7 @@ class Client:
                 assert_never(impossible)
 
     def _respond(self, message: Response | ErrorResponse, *, declined: bool = False) -> bool:
-        """Answer a server request; False if it is not open any more."""
+        """Respond to a server request. Return False if it is no longer open."""
         open_request = self._server_requests.take(message.id)
         if open_request is None:
             return False
@@ -1165,7 +1177,7 @@ class Client:
         return True
 
     def _cancel_server_request(self, id: RequestId, reason: str) -> None:
-        """Take back a server request: the server wants no answer any more."""
+        """Close a server request that the server has cancelled."""
         open_request = self._server_requests.take(id)
         if open_request is not None:
             self._events.append(ServerRequestCancelled(id, reason))
@@ -1186,7 +1198,7 @@ class Client:
     # Turns (SEP-1858)
 
     def _on_multi_turn_event(self, request: PendingRequest, event: SseEvent) -> None:
-        """Answers are to be kept back, or to be sent."""
+        """Handle an event that begins or ends a turn."""
         if not self._agreed.has_turns or event.data:
             return
         from .legacy.turn import BUFFER_INPUT, INPUT_REQUIRED, Turn
@@ -1220,19 +1232,19 @@ class Client:
                 assert_never(impossible)
 
     def _refuse_turn(self, request: PendingRequest, limit: LimitExceeded) -> None:
-        text = f"The server has asked {limit.what}"
+        text = f"The server has sent {limit.what}"
         self._response_unreadable(request, RemoteProtocolError(text, reason="too_much_asked"))
 
     def _drop_turn(self, request: PendingRequest, turn: Turn) -> None:
-        """Want no answers of a turn any more."""
+        """Discard a turn and its responses."""
         for id in turn.request_ids:
             self._turns.pop(id, None)
         request.turn = None
 
-    # Messages that want no answer
+    # Notifications and responses
 
     def _post(self, message: Notification | Response | ErrorResponse) -> None:
-        """Send a message, unless it is an answer that the server wants to have later."""
+        """Send a message, or buffer it if it is a response that belongs to a turn."""
         if self._process is not None:
             if self._process.state is ProcessState.RUNNING:
                 self._write(self._encode(message))
@@ -1251,7 +1263,7 @@ class Client:
             self._send_posts()
 
     def _send_posts(self) -> None:
-        """Send the messages whose turn has come."""
+        """Send the next queued messages, as many as may be open."""
         while (post := self._posts.next_post()) is not None:
             message = post.message
             mirrored: Headers = ()
@@ -1301,7 +1313,7 @@ class Client:
     # HTTP exchanges
 
     def _own_meta(self, *, of_request: bool = True) -> Params:
-        """Return what each message says in ``_meta`` about us, where no handshake has told it.
+        """Return version, capabilities and client info for ``_meta``; empty after a handshake.
 
         Source: 2026-07-28 basic: ``_meta``; SEP-2575.
         """
@@ -1315,7 +1327,7 @@ class Client:
         return meta
 
     def _encode(self, message: Notification | Response | ErrorResponse) -> bytes:
-        """Encode a message that wants no answer, as the revision in force wants it."""
+        """Encode a notification or response, with ``_meta`` if the revision requires it."""
         if isinstance(message, Notification) and (meta := self._own_meta(of_request=False)):
             given = message.params or {}
             params = {**given, "_meta": {**given.get("_meta", {}), **meta}}
@@ -1323,7 +1335,7 @@ class Client:
         return jsonrpc.encode(message)
 
     def _mirrored_headers(self, method: str, params: Params) -> Headers:
-        """Return the headers that repeat parts of a message."""
+        """Return the headers that repeat parts of a message; empty if none have to."""
         return self._tools.headers_for(method, params) if self._has_mirrored_headers else ()
 
     def _open(
@@ -1335,7 +1347,7 @@ class Client:
         last_event_id: str = "",
         mirrored: Headers = (),
     ) -> int:
-        """Make an HTTP request; returns the number of its exchange."""
+        """Open an exchange for an HTTP request, and return its number."""
         assert self._url is not None
         url = (self._message_url or self._url) if method == b"POST" else self._url
         session_id, revision = self._agreed.session_id, self._agreed.revision
@@ -1368,7 +1380,7 @@ class Client:
         return number
 
     def _discard_response(self, number: int) -> None:
-        """Want nothing more of an exchange, whose connection may be of use again."""
+        """Discard the rest of an exchange, so that its connection can be reused."""
         exchange = self._exchanges.get(number)
         if exchange is not None:
             exchange.purpose, exchange.stream = _DISCARDING, None
@@ -1378,7 +1390,7 @@ class Client:
                 self._timers.set(Timer.DISCARD_RESPONSE, number, self._now + _DISCARD_TIMEOUT)
 
     def _abort(self, number: int) -> None:
-        """Break off an exchange, if it is still under way."""
+        """Abort an exchange, if it has not ended."""
         exchange = self._exchanges.pop(number, None)
         if exchange is not None:
             exchange.stream = None
@@ -1387,9 +1399,9 @@ class Client:
                 self._effects.append(AbortExchange(exchange=number))
 
     def _process_exchange(self, number: int) -> None:
-        """Handle what an exchange has brought, one outcome at a time.
+        """Handle the outcomes of an exchange, one at a time, until it needs data or is paused.
 
-        Each may end exchanges, this one too: what is still to be pulled of it is not heard then.
+        Each outcome can end any exchange. If it ends this one, its further outcomes are dropped.
         """
         while (exchange := self._exchanges.get(number)) is not None:
             reader = exchange.reader
@@ -1405,7 +1417,7 @@ class Client:
             self._on_outcome(exchange, outcome)
 
     def _on_outcome(self, exchange: Exchange, outcome: ReaderOutcome) -> None:
-        """Handle one outcome, by what its exchange is for."""
+        """Handle one outcome, according to the purpose of its exchange."""
         # CPython 3.11 makes a string for each positional pattern that it tries, and keeps many of
         # them; patterns by keyword cost nothing of that. It matters here and in _on_message.
         match exchange.purpose:
@@ -1418,14 +1430,14 @@ class Client:
             case ForEventStream():
                 self._on_event_stream(exchange, outcome)
             case ForDelete():
-                self._closed()  # 405: clients cannot end sessions there; 404: it is gone already
+                self._closed()  # also 405: not allowed there; and 404: the session has ended
             case Discarding():
                 self._on_discarded(outcome)
             case _ as impossible:
                 assert_never(impossible)
 
     def _follow_redirect(self, exchange: Exchange, refused: Refused) -> bool:
-        """Ask again where the server says, if that is allowed; what follows goes there at once."""
+        """Follow a redirect, if that is allowed, and send further requests to the new URL, too."""
         most = self.limits.max_redirects
         request = exchange.request.redirected(refused.refusal.head, exchange.redirects, most)
         if request is None:
@@ -1449,7 +1461,7 @@ class Client:
         return True
 
     def _on_discarded(self, outcome: ReaderOutcome) -> None:
-        """Hear what came in one batch with an answer; nothing else of the response is wanted."""
+        """Handle the messages of one batch with the response; ignore the rest."""
         match outcome:
             case Request() | Notification() | Response() | ErrorResponse():
                 self._on_message(outcome, None)
@@ -1461,7 +1473,7 @@ class Client:
     def _on_request_outcome(
         self, request: PendingRequest, exchange: Exchange, outcome: ReaderOutcome
     ) -> None:
-        """Handle what comes on the response of a request, or on its stream."""
+        """Handle an outcome of the HTTP response to a request, or of its stream."""
         stream = request.stream
         match outcome:
             case Request() | Notification() | Response() | ErrorResponse():
@@ -1469,7 +1481,7 @@ class Client:
             case OtherEvent(event):
                 self._on_multi_turn_event(request, event)
             case Invalid(error, is_fatal=False):
-                if request.kind is not Kind.TOOLS:  # a detour that the application has not made
+                if request.kind is not Kind.TOOLS:  # the application has not made this request
                     self._on_invalid(error)
             case Invalid(error):
                 request.exchange = None
@@ -1504,12 +1516,12 @@ class Client:
                 raise AssertionError(outcome)
 
     def _on_standalone(self, exchange: Exchange, outcome: ReaderOutcome) -> None:
-        """Handle what comes on the standalone stream.
+        """Handle an outcome of the standalone stream.
 
-        It is a service on the side. Many servers do not offer it, and whatever happens to it, the
-        session and its calls go on: when it is refused or given up, the application is told once.
-        405 is the regular way to say that there is none; others are seen in the field. 404 is one
-        of these, too, unless there was a stream before: then the session is gone.
+        The stream is optional. If the server refuses it, or it fails for good, the client reports
+        that once, and the session and its calls continue. A server without the stream should send
+        405; some send another status, even 404. A 404 means that the session has ended only if the
+        stream was open before.
 
         Source: 2025-03-26 to 2025-11-25, basic/transports: Listening for Messages from the Server.
         """
@@ -1550,7 +1562,7 @@ class Client:
             self._abort(self._standalone_exchange)
 
     def _on_event_stream(self, exchange: Exchange, outcome: ReaderOutcome) -> None:
-        """Handle what comes on the one stream of HTTP+SSE, which is the session."""
+        """Handle an outcome of the event stream of HTTP+SSE, which is the session."""
         if self._message_url is None:
             self._read_endpoint(exchange, outcome)
             return
@@ -1575,12 +1587,12 @@ class Client:
                 assert_never(impossible)
 
     def _event_stream_lost(self, reason: str) -> None:
-        """Open a new stream and a new session: nothing of the stream can be resumed."""
+        """Open a new stream and a new session: the stream cannot be resumed."""
         outcome = self._opening.stream_lost(reason, self._now)
         self._reopen_session(outcome, lambda call: call.lost(reason))
 
     def _read_endpoint(self, exchange: Exchange, outcome: ReaderOutcome) -> None:
-        """Find out from the first event of HTTP+SSE where messages go."""
+        """Handle an outcome of the event stream of HTTP+SSE before its endpoint event."""
         opening, now = self._opening, self._now
         match outcome:
             case OtherEvent(event):
@@ -1619,7 +1631,7 @@ class Client:
     # Streams
 
     def _on_stream(self, number: int, outcome: StreamOutcome) -> None:
-        """Do what a stream concludes after its connection has ended."""
+        """Act on an outcome of a stream whose connection has ended."""
         self._timers.stop(Timer.STREAM_IDLE, number)
         match outcome:
             case Retry(delay, attempt, reason):
@@ -1637,7 +1649,7 @@ class Client:
                 assert_never(impossible)
 
     def _reconnect(self, number: int) -> None:
-        """Make the next attempt: the delay before it is over."""
+        """Reconnect a stream, after its delay."""
         self._connect_stream(number, self._stream(number).due())
 
     def _connect_stream(self, number: int, attempt: NextAttempt) -> None:
@@ -1659,7 +1671,7 @@ class Client:
         self._arm_stream_idle(self._stream(number))
 
     def _arm_stream_idle(self, stream: Stream) -> None:
-        """Start the time in which something has to come on a stream that can be resumed."""
+        """Start the idle timeout of a stream, if the stream can be resumed."""
         if stream.can_resume:
             limit = self._options.limits.stream_idle_timeout
             self._timers.set(Timer.STREAM_IDLE, stream.number, self._now + limit)
@@ -1667,13 +1679,13 @@ class Client:
             self._timers.stop(Timer.STREAM_IDLE, stream.number)
 
     def _stream_idle_due(self, number: int, *, is_reading: bool) -> None:
-        """Abort a connection that was silent for too long, and connect again."""
+        """Abort a connection that was silent for too long, and reconnect."""
         stream = self._stream(number)
         exchange = (
             self._standalone_exchange if number == _STANDALONE else self._request(number).exchange
         )
         assert exchange is not None
-        if not is_reading or self._has_enough_events():  # what has come may not have been read
+        if not is_reading or self._has_enough_events():  # received data may be unread
             self._arm_stream_idle(stream)
             return
         limit = self.limits.stream_idle_timeout
@@ -1693,7 +1705,7 @@ class Client:
     # Messages of the server
 
     def _on_message(self, message: Message, owner: PendingRequest | None) -> None:
-        """Let a message find its way. ``owner``: the request on whose stream it came."""
+        """Handle a message. ``owner``: the request on whose stream it arrived."""
         call = owner if owner is not None and owner.kind is Kind.CALL else None
         match message:
             case Response() | ErrorResponse():
@@ -1722,15 +1734,15 @@ class Client:
             self._handle_response(request, message)
         elif type(message.id) is not int or message.id > self._last_id:
             self._report_violation(
-                f"an answer to {message.id!r}, which is no request of ours", "unknown_id"
+                f"a response to {message.id!r}, which is no request of this client", "unknown_id"
             )
 
     def _request_for_error(
         self, error: ErrorResponse, owner: PendingRequest | None
     ) -> PendingRequest | None:
-        """Return the request that an error without an id of ours can only mean.
+        """Return the request to which an error response without a known id belongs, or None.
 
-        Servers that do not know ``server/discover`` answer it under ids of their own.
+        Servers that do not know ``server/discover`` respond to it with ids of their own.
         """
         opening = self._opening_request
         is_discovery = opening is not None and opening.kind is Kind.DISCOVER
@@ -1739,7 +1751,7 @@ class Client:
         return opening if is_discovery and not isinstance(error.id, int) else None
 
     def _on_invalid(self, error: RemoteProtocolError, line: bytes | None = None) -> None:
-        """Report what is no message; if it has the id of a request, it was meant as the answer."""
+        """Report an invalid message, or end the request whose id it has as an invalid response."""
         is_answer = error.request_id is not None and not error.is_request
         request = self._by_id.get(error.request_id) if is_answer else None
         if request is not None:
@@ -1748,7 +1760,7 @@ class Client:
             self._events.append(ProtocolViolation(error))
 
     def _subscription_of(self, notification: Notification) -> PendingRequest | None:
-        """Return the call that listens for a notification, where one stream has them all."""
+        """Return the subscription to which a notification on a shared stream belongs, or None."""
         meta = json.as_object((notification.params or {}).get("_meta")) or {}
         id = meta.get(SUBSCRIPTION_ID)
         return self._by_id.get(id) if is_request_id(id) else None
@@ -1757,7 +1769,7 @@ class Client:
         token, progress = params.get("progressToken"), params.get("progress")
         call = self._by_id.get(token) if type(token) is int else None
         if type(progress) not in (int, float):
-            self._report_violation("progress that is no number", "invalid_progress")
+            self._report_violation("progress that is not a number", "invalid_progress")
         elif call is not None and call.kind is Kind.CALL:
             assert call.timeouts is not None
             call.timeouts.progressed(self._now)
@@ -1773,25 +1785,25 @@ class Client:
             )
 
     def _on_cancelled(self, params: Params) -> None:
-        """The server wants no answer to its request; or, if it makes none, ends a subscription."""
+        """Handle a cancellation: of a server request, or, at 2026-07-28, of a subscription."""
         id, reason = params.get("requestId"), params.get("reason")
         if not is_request_id(id):
             return
         call = self._by_id.get(id)
         if self._agreed.revision.server_requests:
             self._cancel_server_request(
-                id, reason if isinstance(reason, str) else "withdrawn by the server"
+                id, reason if isinstance(reason, str) else "cancelled by the server"
             )
         elif call is not None and call.method == LISTEN:
             why = f"the server has ended the subscription: {reason or 'no reason given'}"
             self._fail_call(call, call.lost(why))
 
     def _report_violation(self, what: str, reason: str) -> None:
-        """Tell the application that the server has sent what it must not."""
+        """Report that the server has broken the protocol."""
         error = RemoteProtocolError(f"The server has sent {what}", reason=reason)
         self._events.append(ProtocolViolation(error))
 
-    # A server that is a process
+    # The server process
 
     def _write(self, message: bytes) -> None:
         assert self._process is not None
@@ -1799,7 +1811,7 @@ class Client:
             self._effects.append(WriteStdin(encode_line(message)))
 
     def _process_lines(self, process: ChildProcess) -> None:
-        """Handle the lines that have arrived, as long as the application keeps up."""
+        """Handle the lines that have arrived, until the event queue is full."""
         while not self._opening.is_closed:
             if self._has_enough_events():
                 return
@@ -1824,11 +1836,11 @@ class Client:
 
     def _log(self, lines: list[str]) -> None:
         for line in lines:
-            if not self._has_enough_events():  # an application that does not look misses only this
+            if not self._has_enough_events():  # the full log is optional
                 self._events.append(StderrLine(line))
 
     def _on_process(self, outcome: ProcessOutcome | None) -> None:
-        """Do what the state of the process wants."""
+        """Act on an outcome of the server process."""
         process = self._process
         assert process is not None
         match outcome:
@@ -1841,7 +1853,7 @@ class Client:
                 self._fail(error)
             case ProcessFinished():
                 self._log(process.last_log())
-                self._effects.append(KillProcess())  # what it has left behind
+                self._effects.append(KillProcess())  # its children may still run
                 self._timers.stop(Timer.PROCESS, _ONLY)
                 if self._opening.restarts_process():
                     self._restart_process(process)
@@ -1867,9 +1879,10 @@ class Client:
     # The queue of events
 
     def _has_enough_events(self) -> bool:
-        """Return whether the application must take events before more is read.
+        """Return whether the application must take events before more data is read.
 
-        It is so until half of them are taken: not everybody who waits is to be woken for each.
+        After the queue was full, this is true until half of it is empty, so that readers are not
+        woken for every event.
         """
         most = self._options.limits.max_queued_events
         self._is_full = len(self._events) >= (most // 2 + 1 if self._is_full else most)
@@ -1877,24 +1890,24 @@ class Client:
 
     def _check_open(self) -> None:
         if self._opening.is_closed:
-            raise LocalProtocolError("The client is closed")
+            raise LocalProtocolError("The client is closed; create a new one")
 
 
 def _checked_params(
     method: str, params: Params | None, meta: Mapping[str, Any] | None
 ) -> tuple[Params | None, bytes]:
-    """Return the parameters with ``meta`` as further members of their ``_meta``.
+    """Return the parameters with ``meta`` merged into their ``_meta``, and as JSON without it.
 
-    Returns them as JSON, too, without ``_meta``. Raises LocalProtocolError for a method or
-    parameters that cannot be sent, and for a member of ``meta`` that the client sets itself.
+    Raises LocalProtocolError for a method or parameters that cannot be sent, and for a member of
+    ``meta`` that the client sets itself.
     """
     jsonrpc.check_call(method, params)
     if params is not None and json.as_object(params.get("_meta", {})) is None:
-        raise LocalProtocolError("_meta of the parameters must be an object")
+        raise LocalProtocolError("_meta of params must be a JSON object (a dict)")
     if meta is not None:
         check_type(Mapping, meta=meta)
         for name in OWN_META.intersection(meta):
-            raise LocalProtocolError(f"meta cannot have {name!r}: the client sets it itself")
+            raise LocalProtocolError(f"meta must not have {name!r}: the client sets it itself")
         given = params or {}
         params = {**given, "_meta": {**given.get("_meta", {}), **meta}}
     if params is None:
@@ -1905,7 +1918,7 @@ def _checked_params(
 
 
 def _url_of(target: str) -> Url:
-    """Parse the URL of a server. Raises LocalProtocolError for what is none, such as a command."""
+    """Parse the URL of a server. Raises LocalProtocolError if it is not one, but a command."""
     if "://" not in target:
         raise LocalProtocolError(
             "target must be a URL (str) or a command (sequence of str), "

@@ -1,6 +1,6 @@
-"""One HTTP exchange of a client: what was asked, what it is for, and what reads the response.
+"""One HTTP exchange of a client: its request, its purpose, and the reader of its response.
 
-The classes are not frozen, since that more than doubles what it costs to make one.
+The classes are not frozen, because creating a frozen one takes more than twice as long.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from .stream import Stream
 
 @attrs.define(eq=False)
 class ForRequest:
-    """It carries the request of that number, or resumes its stream."""
+    """The exchange carries the request of that number, or resumes its stream."""
 
     number: int
 
 
 @attrs.define(eq=False)
 class ForPost:
-    """It carries the notification or response of that number."""
+    """The exchange carries the notification or response of that number."""
 
     number: int
 
 
 @attrs.define(eq=False)
 class ForStandaloneStream:
-    """It is the stream of what the server says about no request."""
+    """The exchange is the standalone stream."""
 
 
 @attrs.define(eq=False)
 class ForEventStream:
-    """It is the one stream of HTTP+SSE."""
+    """The exchange is the event stream of HTTP+SSE."""
 
 
 @attrs.define(eq=False)
 class ForDelete:
-    """It ends the session."""
+    """The exchange ends the session."""
 
 
 @attrs.define(eq=False)
 class Discarding:
-    """Nothing more is wanted of it, but its connection may be of use again."""
+    """The rest of the response is discarded, so that the connection can be reused."""
 
 
 Purpose: TypeAlias = (
@@ -61,6 +61,6 @@ class Exchange:
     request: HttpRequest
     reader: ResponseReader
     stream: Stream | None
-    """The stream that it carries a part of; None if there is none, or if it was left."""
+    """The stream of which it carries a part; None if there is none, or no longer."""
     redirects: int
-    """How many redirects were followed before it."""
+    """The number of redirects that were followed before it."""

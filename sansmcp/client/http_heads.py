@@ -1,4 +1,4 @@
-"""The heads of a client's HTTP requests, and what a refusal says.
+"""The heads of a client's HTTP requests, and the refusals of a server.
 
 Source: 2025-03-26 to 2026-07-28, basic/transports: Streamable HTTP; RFC 9110.
 """
@@ -24,17 +24,17 @@ POST_HEADERS: Headers = (
 GET_HEADERS: Headers = ((b"accept", b"text/event-stream"), (b"cache-control", b"no-store"))
 
 _MAX_RETRY_AFTER = 300.0
-"""Seconds; a server that wants more is asked in vain now and then."""
+"""Seconds. A longer ``Retry-After`` counts as this, so the client may be refused again."""
 _DENIALS = {401: "the server requires authorization", 403: "the server does not permit this"}
 _MAX_CHALLENGE_CHARS = 300
-"""How much of each challenge is shown in a message."""
+"""The characters of each challenge that an error text shows."""
 _SECONDS = re.compile("[0-9]{1,9}")
 
 OUT_OF_REACH = frozenset((502, 503, 504))
-"""Refusals that say that the server is not there yet, or not there for a moment."""
+"""Refusals by a proxy whose server has not started, or does not respond at the moment."""
 
 
-@attrs.define(eq=False)  # to be frozen would more than double what it costs to make one
+@attrs.define(eq=False)  # creating a frozen one takes more than twice as long
 class HttpRequest:
     """One HTTP request of a client. Do not change it."""
 
@@ -43,19 +43,19 @@ class HttpRequest:
     headers: Headers
     body: bytes = b""
     session_id: Secret | None = None
-    """The session that its headers name."""
+    """The session id in its headers; None if there is none."""
     last_event_id: str = ""
 
     def redirected(self, head: ResponseHead, redirects: int, limit: int) -> HttpRequest | None:
-        """Return the same request to the place that a response names; None if it is not followed.
+        """Return the same request to the target of a redirect; None if it is not followed.
 
-        Credentials leave the origin never (CVE-2022-1650). 307 and 308 keep method and body; the
-        others make a POST a GET and are followed only for what is one already.
+        Credentials are never sent to another origin (CVE-2022-1650). 307 and 308 keep method and
+        body. The others change a POST to a GET, so they are followed for GET and DELETE only.
 
         Args:
-            head: the response.
-            redirects: how many were followed before.
-            limit: how many may be.
+            head: the head of the response.
+            redirects: the number of redirects followed before.
+            limit: the number of redirects allowed.
         """
         location = headers.get(head.headers, b"location")
         followed = (307, 308) if self.method == b"POST" else (301, 302, 303, 307, 308)
@@ -80,11 +80,11 @@ def request_headers(
 
     Args:
         method: ``b"POST"``, ``b"GET"`` or ``b"DELETE"``.
-        mirrored: those that repeat parts of the message.
-        session_id: the session; None if there is none.
-        revision: what is in force.
-        last_event_id: where a stream goes on; empty where none does.
-        further: those that the application has set.
+        mirrored: the headers that repeat parts of the message.
+        session_id: the session id; None if there is none.
+        revision: the negotiated revision.
+        last_event_id: the event id to resume a stream from; empty if none is resumed.
+        further: the headers that the application has set.
     """
     found = [*(POST_HEADERS if method == b"POST" else GET_HEADERS), *mirrored]
     if session_id is not None:
@@ -98,7 +98,7 @@ def request_headers(
 
 @attrs.frozen
 class Refusal:
-    """A response that is no success."""
+    """An HTTP response that is not a success, or not of a type that was requested."""
 
     request: HttpRequest
     head: ResponseHead
@@ -113,12 +113,12 @@ class Refusal:
 
     @property
     def is_retryable(self) -> bool:
-        """True if the refusal is of the kind that passes: the server is busy or out of reach."""
+        """True if the refusal is temporary: the server is busy, has failed or is out of reach."""
         return self.status in (408, 425, 429) or self.status >= 500
 
     @property
     def ends_session(self) -> bool:
-        """True if the server does not know the session that the request named.
+        """True if the server does not know the session of the request.
 
         Source: 2025-11-25, basic/transports, Session Management.
         """
@@ -126,7 +126,7 @@ class Refusal:
 
     @property
     def reason(self) -> str | None:
-        """``error.data.reason``, where the server gives one."""
+        """``error.data.reason`` of the body; None if there is none."""
         data = json.as_object(self.error.data) if self.error is not None else None
         reason = data.get("reason") if data is not None else None
         return reason if isinstance(reason, str) else None
@@ -139,16 +139,16 @@ class Refusal:
 
     @property
     def retry_after(self) -> float:
-        """Seconds that the server wants us to wait before we ask again; 0 if it does not say.
+        """``Retry-After`` in seconds; 0 if the server sent none.
 
-        Dates are not understood: there is no such clock here. Source: RFC 9110, 10.2.3.
+        A date counts as none, because the machine has no calendar clock. Source: RFC 9110, 10.2.3.
         """
         value = headers.single(headers.get_all(self.head.headers, b"retry-after")) or ""
         return min(float(value), _MAX_RETRY_AFTER) if _SECONDS.fullmatch(value) else 0.0
 
     @property
     def message(self) -> str:
-        """What happened, for a person, with what the server says about it."""
+        """The request, the status, and the explanation of the server, as text for an error."""
         said = self.error.message if self.error is not None else _excerpt(self.body)
         if self.reason is not None:
             said += f" ({self.reason})"
@@ -170,7 +170,7 @@ class Refusal:
         return f"{asked} was answered with HTTP {self.status}: {said or 'no explanation'}"
 
     def as_error(self, method: str, request_id: int | None) -> RequestRefused:
-        """Return the exception, with everything that helps to find out why."""
+        """Return the exception for a request that ends with this refusal."""
         return RequestRefused(
             f"{method} was refused: {self.message}",
             status=self.status,

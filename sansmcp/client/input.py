@@ -1,15 +1,15 @@
-"""What a server asks of its client, until it is answered or not wanted any more.
+"""The open server requests of a client: those without a response.
 
-At the revisions with a handshake it asks by a request, and the answer is a message of its own. At
-2026-07-28 it asks by the result of a call; the client gathers all answers and makes the call's
-request again, with a new id, the answers, and the state that the server gave along, unread. The
-application sees no difference.
+At the handshake revisions a server sends a request, and the client's response is a message of its
+own. At 2026-07-28 the result of a call contains input requests. The client collects the input
+responses and repeats the request of the call with a new id, the responses, and the server's
+``requestState`` unchanged. The application gets the same events in both cases.
 
-While a server request is open, the clocks of the call it belongs to stand still, if it is one that
-the client has declared to answer, and one of the first ``Limits.max_server_requests_per_call``. One
-more ends the call. Where one stream carries all messages, nothing tells which call a server request
-belongs to: there it stops the clocks of all, and those of a call that has used up its number run
-on.
+While a server request is open, the timeouts of the call to which it belongs are paused, if the
+client has declared the capability for it. This holds for the first
+``Limits.max_server_requests_per_call`` requests of a call; one more ends the call. If one stream
+carries all messages, a server request does not show to which call it belongs. There it pauses the
+timeouts of all calls, except those that have used up that number.
 
 Source: 2025-03-26 to 2025-11-25, basic/lifecycle, basic/utilities: cancellation, ping; SEP-2260.
 2026-07-28 basic/utilities: multi round-trip requests; SEP-2322.
@@ -42,25 +42,25 @@ from .outcomes import (
 
 @attrs.define(eq=False)
 class _Round:
-    """The server requests of one result, until all are answered."""
+    """The input requests of one result, and the input responses so far."""
 
     number: int
-    """Of the call."""
+    """The number of the call."""
     method: str
     params: dict[str, Any]
-    """What goes back to the server beside the answers."""
+    """Parameters to send beside the input responses: ``requestState``, if there is one."""
     keys: dict[RequestId, str] = attrs.field(factory=dict[RequestId, str])
     responses: dict[str, Any] = attrs.field(factory=dict[str, Any])
 
 
 @attrs.frozen(eq=False)
 class OpenRequest:
-    """A server request that waits for its answer.
+    """A server request without a response.
 
     Attributes:
-        owners: the calls that it may belong to, by number.
-        stopped: those of them whose clocks stand still meanwhile.
-        round: what takes the answer; None: the server, as a message.
+        owners: the numbers of the calls to which it may belong.
+        stopped: the numbers of those calls whose timeouts it pauses.
+        round: the round to which the response belongs; None if the response is sent as a message.
     """
 
     owners: tuple[int, ...]
@@ -78,7 +78,7 @@ class ServerRequests:
         factory=dict[RequestId, OpenRequest], init=False
     )
     _is_over_limit: bool = attrs.field(default=False, init=False)
-    """True from a request for which there was no room to the next for which there is."""
+    """True if the last request was dropped because too many were open or unsent."""
 
     def on_request(
         self,
@@ -89,20 +89,21 @@ class ServerRequests:
         is_shared: bool,
         has_room: bool,
     ) -> InputRequested | Reply | LimitExceeded | Flooded | None:
-        """Conclude what to do about a request of the server; None: nothing.
+        """Return what to do about a server request; None to ignore it.
 
         Args:
             request: the request.
-            owner: the call on whose stream it came; None where that cannot be told.
-            calls: all calls, with the number of server requests that may still stop their clocks.
+            owner: the call on whose stream it arrived; None if it is not known.
+            calls: the calls to which it may belong, each with the number of server requests that
+                may still pause its timeouts.
             is_shared: True if one stream carries all messages of the server.
-            has_room: False if the server takes no answers at the moment.
+            has_room: False if too many messages to the server are pending.
         """
         was_flooded = self._is_over_limit
         self._is_over_limit = not (has_room and self._has_room(1))
         if self._is_over_limit:
             most = self._limits.max_pending_calls
-            what = f"more than {most} requests without taking our answers"
+            what = f"more than {most} requests without accepting the responses (max_pending_calls)"
             return None if was_flooded else Flooded(what)
         capability = CLIENT_CAPABILITIES.get(request.method)
         if request.method == "ping":
@@ -135,29 +136,32 @@ class ServerRequests:
         members: dict[str, Any],
         requests_left: int,
     ) -> RoundStarted | RoundDone | RoundFailed:
-        """Conclude what to do about a result that asks for input.
+        """Open the input requests of a result.
 
         Args:
-            number: the call that it answers.
-            method: of the call.
-            request_id: the id of its request.
+            number: the number of the call.
+            method: the method of the call.
+            request_id: the id of its JSON-RPC request.
             members: the result.
-            requests_left: how many server requests may still stop the clocks of the call.
+            requests_left: how many server requests may still pause the timeouts of the call.
         """
 
         def failed(what: str) -> RoundFailed:
-            text = f"The answer to {method} is {what}"
+            text = f"The response to {method} is invalid: {what}"
             return RoundFailed(number, InvalidResponse(text, method=method))
 
         state = members.get("requestState")
         input_requests = json.as_object(members.get("inputRequests", {}))
         if input_requests is None or not isinstance(state, str | None):
-            return failed("an input_required result that cannot be read")
+            return failed(
+                "requestState or inputRequests of its input_required result has the wrong type"
+            )
         if state is None and not input_requests:
-            return failed("an input_required result that requires nothing")
+            return failed("its input_required result has neither inputRequests nor requestState")
         count = len(input_requests)
         if count > requests_left or not self._has_room(count):
-            return failed(f"{count} questions, which are too many")
+            text = f"it has {count} input requests, which are too many"
+            return failed(f"{text} (max_server_requests_per_call, max_pending_calls)")
         round = _Round(number, method, {} if state is None else {"requestState": state})
         requests: list[Request] = []
         for key, value in input_requests.items():
@@ -168,7 +172,7 @@ class ServerRequests:
             )
             if not isinstance(asked, str) or params is None or not self._is_declared(asked):
                 what = repr(asked)[:50]
-                return failed(f"a question that this client has not declared to answer: {what}")
+                return failed(f"it has an input request that this client does not support: {what}")
             id = f"{request_id}/{key}"
             round.keys[id] = key
             requests.append(Request(id, asked, params))
@@ -179,15 +183,15 @@ class ServerRequests:
         return RoundStarted(tuple(requests))
 
     def take(self, id: RequestId | None) -> OpenRequest | None:
-        """Forget a server request that is answered or withdrawn; None if it is not open."""
+        """Remove and return a server request; None if it is not open."""
         return self._open.pop(id, None) if id is not None else None
 
     def on_response(
         self, open_request: OpenRequest, message: Response | ErrorResponse
     ) -> RoundDone | RoundFailed | ResponseBuffered | Reply:
-        """Conclude what follows the application's answer to a request that was taken.
+        """Return what to do with the application's response to a request that was removed.
 
-        An error ends the call of a round: it cannot be carried.
+        An error response ends the call of a round, because input responses cannot carry errors.
         """
         round = open_request.round
         if round is None:
@@ -201,7 +205,7 @@ class ServerRequests:
         return RoundDone(round.number, {"inputResponses": round.responses, **round.params})
 
     def end_call(self, number: int) -> tuple[RequestId, ...]:
-        """Forget a call; returns the ids of the server requests that belonged to it alone."""
+        """Close the server requests that belong to this call alone, and return their ids."""
         withdrawn: list[RequestId] = []
         for id, open_request in tuple(self._open.items()):
             if number in open_request.owners:
@@ -215,7 +219,7 @@ class ServerRequests:
         return tuple(withdrawn)
 
     def clear(self) -> tuple[RequestId, ...]:
-        """Forget all server requests, and return their ids."""
+        """Close all server requests, and return their ids."""
         ids = tuple(self._open)
         self._open.clear()
         return ids

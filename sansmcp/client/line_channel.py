@@ -1,6 +1,6 @@
-"""stdio: one message per line, each way.
+"""The messages that a server process writes: one per line.
 
-What comes and is no message is reported with its line, and the next line is read.
+A line that is not a message is reported, and the next line is read.
 
 Source: every revision, basic/transports: stdio.
 """
@@ -32,18 +32,18 @@ class LineChannel:
         init=False,
     )
     _next: deque[LineOutcome] = attrs.field(factory=deque[LineOutcome], init=False)
-    """The rest of a batch."""
+    """Decoded outcomes that were not pulled yet: the rest of a batch."""
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes. Pull :meth:`next_outcome` afterwards."""
+        """Receive bytes. Pull :meth:`next_outcome` afterwards."""
         self._decoder.receive_data(data)
 
     def receive_eof(self) -> None:
-        """Record the end of the output; what is left counts as a line."""
+        """Record the end of the output; the bytes after the last line end count as a line."""
         self._decoder.receive_eof()
 
     def next_outcome(self) -> LineOutcome | None:
-        """Return what comes next; None if that has not arrived."""
+        """Return the next outcome; None if it has not arrived."""
         if self._next:
             return self._next.popleft()
         line = b""

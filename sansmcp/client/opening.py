@@ -1,18 +1,18 @@
-"""How a client finds a transport and a revision that the server speaks, and agrees on them.
+"""Find a transport and a revision that the server supports, and open sessions.
 
-A client that is given a URL does not know how old the server is. It begins with the newest way, and
-what the server answers decides whether to go on to an older one. Old servers answer in every
-possible way, or not at all, to ``server/discover``: all of that means that a handshake is needed. A
-refusal that has nothing to do with transport or revision (authorization, overload, a failing
-server) decides nothing: it is reported.
+A client with a URL does not know how old the server is. It tries the newest transport and revision
+first, and the server's response decides whether to try an older one. Old servers respond to
+``server/discover`` in any way, or not at all; every such response means that a handshake is needed.
+A refusal that is independent of transport and revision (authorization, overload, a server error)
+decides nothing and is reported.
 
-The opening is tried again, within ``connect_timeout``, while the server cannot be reached: it may
-start a second after its client. A session that the server has forgotten is replaced. The first loss
-is replaced at once. Further ones, without an answered request between them, wait longer and longer,
-and after ``ReconnectPolicy.attempts`` of them the client closes, so that a server which forgets
-every session is not asked for ever.
+While the server cannot be reached, the opening is repeated within ``connect_timeout``, because the
+server may start later than its client. If the server discards a session, the client opens a new
+one, the first time at once. If the server discards several sessions without a response between
+them, the delay grows, and after ``ReconnectPolicy.max_attempts`` of them the client closes.
 
-Each input returns what has to be done next. The table OPENING says which step may follow which.
+Each method for an input returns what the client must do next. The table OPENING lists the
+transitions.
 
 Source: 2024-11-05 to 2025-11-25, basic/lifecycle: Initialization; 2025-03-26 basic/transports:
 Backwards Compatibility, Session Management; 2025-11-25 likewise (400, 404, 405); 2026-07-28
@@ -69,51 +69,51 @@ INITIALIZE = "initialize"
 _STREAM = "opening the event stream"
 
 UNDECIDED = frozenset((401, 403, 407, 408, 413, 425, 429, 431))
-"""Refusals that any server could give, whatever it speaks."""
+"""Refusals that a server of any revision or transport can send."""
 
 MODERN_ERRORS = frozenset((HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION))
-"""JSON-RPC errors that only servers of revisions without a handshake give."""
+"""JSON-RPC errors that only servers of revisions without a handshake send."""
 
 
-# What an answer says about the server
+# Classification of responses
 
 
 class Discovered(enum.Enum):
-    """What the answer to ``server/discover`` says about the server."""
+    """What the response to ``server/discover`` means."""
 
     MODERN = enum.auto()
-    """It does without a handshake, at a version that we share."""
+    """The server needs no handshake, and supports a version of ours."""
     RETRY = enum.auto()
-    """It does, but asks for another version: ask once more, at that one."""
+    """The server needs no handshake, but another version. Send ``server/discover`` with that."""
     HANDSHAKE = enum.auto()
-    """It needs a handshake; the version, if there is one, is what to offer."""
+    """The server needs a handshake. Offer the version of the result, if there is one."""
     FAIL = enum.auto()
-    """It does without, and cannot be talked to."""
+    """The server needs no handshake, but supports no version of ours or sent another error."""
 
 
 @attrs.frozen
 class DiscoveryResult:
-    """What an answer has told, and the version to go on with."""
+    """What a response to ``server/discover`` means, and the version to continue with."""
 
     discovered: Discovered
     version: str | None = None
     is_disjoint: bool = False
-    """None of the versions that it names, if it names any, is ours."""
+    """True if the response lists no version of ours."""
 
 
 def is_other_transport(status: int) -> bool:
-    """Return whether a refusal of the first request says that the server speaks another transport.
+    """Return whether a refusal of the first request means that the server has another transport.
 
-    Other refusals may pass, or could come from any server.
+    Other refusals are temporary, or any server can send them.
     """
     return 400 <= status < 500 and status not in UNDECIDED
 
 
 def classify_discover_response(answer: Any, ours: tuple[str, ...]) -> DiscoveryResult:
-    """Return what an answer to ``server/discover`` says: a result, or an ErrorResponse.
+    """Return what a result or error response to ``server/discover`` means.
 
-    Only the three errors of the era are its errors; anything else comes from servers that do not
-    know the method, and these answer as they like.
+    Only the three errors of 2026-07-28 show that the server needs no handshake. Servers that do not
+    know the method send any other response.
     """
     if isinstance(answer, ErrorResponse):
         if answer.code not in MODERN_ERRORS:
@@ -128,7 +128,7 @@ def classify_discover_response(answer: Any, ours: tuple[str, ...]) -> DiscoveryR
 
 
 def no_common_version(error: ErrorResponse, ours: tuple[str, ...], method: str) -> CallError:
-    """Return the exception for a server that has named its versions, when none of them is ours."""
+    """Return the exception for a server that supports none of our versions."""
     theirs = _listed((json.as_object(error.data) or {}).get("supported"))
     text = f"The server speaks {theirs or 'other versions'}, and not {', '.join(ours)}"
     if not theirs:
@@ -137,7 +137,7 @@ def no_common_version(error: ErrorResponse, ours: tuple[str, ...], method: str) 
 
 
 def _listed(versions: Any) -> str:
-    """Return the versions that a server names, for people; empty where it names none."""
+    """Return the versions in a list of the server as text; empty if there are none."""
     named = versions if json.is_array(versions) else []
     return ", ".join(str(name)[:40] for name in named[:20])
 
@@ -145,7 +145,7 @@ def _listed(versions: Any) -> str:
 def _choose(
     served: Any, ours: tuple[str, ...], modern: Discovered, *, otherwise: Discovered
 ) -> DiscoveryResult:
-    """Return the newest version that both speak: without a handshake if there is such a one."""
+    """Return the newest common version; one without a handshake is preferred."""
     names = served if json.is_array(served) else []
     for era, discovered in ((Era.MODERN, modern), (Era.LEGACY, Discovered.HANDSHAKE)):
         mutual = [name for name in of_era(ours, era) if name in names]
@@ -158,15 +158,15 @@ def _choose(
 
 
 class _Probing(enum.Enum):
-    """Whether a server is asked by ``server/discover`` before a handshake is tried."""
+    """Whether to send ``server/discover`` before the handshake."""
 
     DUE = enum.auto()
     SKIPPED = enum.auto()
-    """It is remembered as one that needs a handshake; if that fails, it is asked after all."""
+    """The server is recorded as one that needs a handshake. Probe it if the handshake fails."""
     UNANSWERED = enum.auto()
-    """It has left the question unanswered in this opening."""
+    """The server has not responded to ``server/discover`` in this opening."""
     NEVER = enum.auto()
-    """Its process has ended because of the question."""
+    """The server process has exited on ``server/discover``."""
 
 
 _CLIENT_STATES = {
@@ -180,55 +180,55 @@ _CLIENT_STATES = {
 
 @attrs.define(eq=False, repr=False)
 class Opening:
-    """Decides what to ask a server next, from nothing to an agreement, and again after a loss."""
+    """Decides which request of the opening comes next, also after the loss of a session."""
 
     _options: ClientOptions
     _jitter: Callable[[], float]
     _target: str
-    """What the application has named: a URL, or a command."""
+    """The URL or command that the application gave."""
     server: str
-    """The same, for people; changes with a redirect."""
+    """The server as error texts name it: its URL, after redirects, or "the server process"."""
     transport: str = attrs.field(default="", init=False)
     """The name of the transport in use."""
     state: OpeningState = attrs.field(default=OpeningState.NEW, init=False)
     deadline: float = attrs.field(default=math.inf, init=False)
     """When :meth:`due` is to be called, in seconds on the machine's clock."""
     _request_id: int | None = attrs.field(default=None, init=False)
-    """Of the latest ``server/discover`` or ``initialize``."""
+    """The id of the latest ``server/discover`` or ``initialize``."""
     _untried: list[str] = attrs.field(factory=list[str], init=False)
-    """Further transports."""
+    """The transports that were not tried yet."""
     _attempts: list[tuple[str, CallError]] = attrs.field(
         factory=list[tuple[str, CallError]], init=False
     )
-    """The transports that were tried, and how they failed."""
+    """The transports that failed, each with its error."""
     _failures: list[CallError] = attrs.field(factory=list[CallError], init=False)
-    """How the attempts at this opening have failed, which were made by the transport in use."""
+    """The errors of the earlier attempts of this opening, on the transport in use."""
     _ends: float = attrs.field(default=0.0, init=False)
-    """When the opening must be done, in seconds on the machine's clock."""
+    """Time when the opening times out, in seconds on the machine's clock."""
     _probing: _Probing = attrs.field(default=_Probing.DUE, init=False)
     _has_probed_again: bool = attrs.field(default=False, init=False)
-    """True if the server was asked at a version that it has named itself."""
+    """True if ``server/discover`` was repeated with a version that the server listed."""
     _is_era_certain: bool = attrs.field(default=True, init=False)
-    """False if the server has answered ``server/discover`` by a failure, which any server could."""
+    """False if ``server/discover`` was refused in a way that shows nothing about the era."""
     _result: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
-    """Of ``initialize``."""
+    """The result of ``initialize``."""
     _agreed: Agreed = attrs.field(factory=Agreed, init=False)
-    _why_unconfirmed: str = attrs.field(default="no answer", init=False)
+    _why_unconfirmed: str = attrs.field(default="no response", init=False)
     _losses: int = attrs.field(default=0, init=False)
-    """Sessions that the server has forgotten since it answered a request."""
+    """The number of sessions that the server discarded since its last response to a call."""
     _streams_lost: int = attrs.field(default=0, init=False)
-    """Of HTTP+SSE, since the last message of the server."""
+    """The number of event streams of HTTP+SSE lost since the server's last message."""
     _stream_wait: float = attrs.field(default=0.0, init=False)
-    """Seconds that the server wants us to wait before the next one."""
+    """The ``Retry-After`` of the last refusal of the event stream, in seconds."""
 
     @property
     def client_state(self) -> ClientState:
-        """How the client stands, for the application."""
+        """The state of the client, for the application."""
         return _CLIENT_STATES.get(self.state, ClientState.CONNECTING)
 
     @property
     def is_closed(self) -> bool:
-        """True if nothing can be said any more."""
+        """True if the client is closing or closed."""
         return self.state in (OpeningState.CLOSING, OpeningState.CLOSED)
 
     @property
@@ -238,62 +238,65 @@ class Opening:
 
     @property
     def is_shared(self) -> bool:
-        """True if all messages of the server come on one stream."""
+        """True if all messages of the server arrive on one stream."""
         return self.transport in (STDIO, HTTP_SSE)
 
     # Beginning
 
     def start(self, transports: Sequence[str], now: float) -> OpeningOutcome:
-        """Begin with the first of the transports."""
+        """Start the opening with the first of the transports."""
         self.transport, *self._untried = transports
         return self._connect(now)
 
     def sent(self, request_id: int) -> None:
-        """Record the id of the request that was made for a Probe or Initialize."""
+        """Record the id of the request that was sent for a Probe or Initialize."""
         self._request_id = request_id
 
     def endpoint_received(self, now: float) -> OpeningOutcome:
-        """Go on: the event stream of HTTP+SSE has named where messages go."""
+        """Continue after the endpoint event of HTTP+SSE."""
         return self._begin(now)
 
     def due(self, now: float, printed: tuple[str, ...]) -> OpeningOutcome:
-        """Conclude what follows the deadline.
+        """Return the next step when the deadline has passed.
 
-        ``printed``: what the server process has printed for people, if there is one.
+        ``printed``: lines of the server process that are not messages, for the text of an error.
         """
         match self.state:
             case OpeningState.BACKING_OFF:
                 return self._await_endpoint(now) if self._is_http_sse else self._begin(now)
             case OpeningState.PROBING | OpeningState.PROBING_AGAIN:
-                # Old servers may say nothing at all to what they do not know. They get the full
-                # time for the handshake, and are not asked again in this opening.
+                # Old servers may not respond to unknown methods at all. They get the full time for
+                # the handshake, and are not probed again in this opening.
                 self._probing = _Probing.UNANSWERED
                 self._ends += self._options.capped_probe_timeout
                 limit = f"{self._options.capped_probe_timeout:g} s"
-                return self._require_handshake(f"{DISCOVER} got no answer within {limit}", now)
+                return self._require_handshake(
+                    f"{DISCOVER} got no response within {limit} (probe_timeout)", now
+                )
             case OpeningState.AWAITING_ENDPOINT:
                 seconds = self._options.connect_timeout
                 text = f"{self._stream} brought no endpoint event within {seconds:g} s"
+                text += " (connect_timeout)"
                 error = RequestTimeout(text, seconds=seconds, method=_STREAM, request_id=None)
                 return self._stream_failed(error, now)
             case _:
                 return self._timed_out(now, printed)
 
-    # What the server answers to server/discover
+    # Responses to server/discover
 
     def discovered(self, answer: Any, http_status: int | None, now: float) -> OpeningOutcome:
-        """Conclude what follows an answer to ``server/discover``: a result or an ErrorResponse."""
+        """Return the next step after a result or error response to ``server/discover``."""
         found = classify_discover_response(answer, self._options.versions)
         if isinstance(answer, ErrorResponse):
             return self._discovery_denied(answer, found, http_status, now)
         if found.discovered is not Discovered.MODERN:
             versions = _listed((json.as_object(answer) or {}).get("supportedVersions"))
-            said = (
+            reason = (
                 f"it speaks {versions}"
                 if versions
-                else f"the answer to {DISCOVER} names no version"
+                else f"the response to {DISCOVER} lists no versions"
             )
-            return self._after_discovery(found, said, now)
+            return self._after_discovery(found, reason, now)
         version, result = str(found.version), json.as_object(answer) or {}
         self._agreed = Agreed(REVISIONS[version])
         meta = json.as_object(result.get("_meta")) or {}
@@ -301,27 +304,28 @@ class Opening:
         return self._ready(Era.MODERN, info or {}, result)
 
     def discovery_unreadable(self, error: RemoteProtocolError, now: float) -> OpeningOutcome:
-        """Conclude what follows an answer that cannot be read: it comes from an old server."""
-        return self._require_handshake(
-            f"the answer to {DISCOVER} breaks the protocol: {error.message}", now
-        )
+        """Return the next step after a response that is invalid, so comes from an old server."""
+        reason = f"the response to {DISCOVER} breaks the protocol: {error.message}"
+        return self._require_handshake(reason, now)
 
     def discovery_lost(self, lost: Lost, now: float) -> OpeningOutcome:
-        """Conclude what follows a response that ended without the answer.
+        """Return the next step after an HTTP response without the JSON-RPC response.
 
-        A server out of reach says nothing about itself; one that does not answer is old.
+        If the HTTP response was complete, the server is an old one. If not, the server could not be
+        reached, which shows nothing about its revision.
         """
         if lost.was_complete:
-            return self._require_handshake(f"{DISCOVER} was not answered", now)
-        text = f"{DISCOVER} was not answered by {self.server}: {lost.reason}"
+            return self._require_handshake(f"{DISCOVER} got no response", now)
+        text = f"{DISCOVER} got no response from {self.server}: {lost.reason}"
         return self._unreachable(self._error(Disconnected, DISCOVER, text), now, wait=0.0)
 
     def discovery_refused(self, refusal: Refusal, now: float) -> OpeningOutcome:
-        """Conclude what follows a refusal of ``server/discover``.
+        """Return the next step after a refusal of ``server/discover``.
 
-        One with an error of this era says something; after others a handshake is tried. Where any
-        server could refuse like that, it says nothing about this one: if the handshake works, it is
-        not remembered, and if there can be none, the refusal is what is reported.
+        An error of 2026-07-28 shows that the server needs no handshake. After any other refusal the
+        client tries a handshake. If any server can send the refusal, it shows nothing about this
+        one: a handshake that works is not recorded in ``known_servers``, and if the client supports
+        no handshake, it reports the refusal.
         """
         wait = refusal.retry_after if refusal.status in OUT_OF_REACH else None
         decides_nothing = refusal.status in UNDECIDED or refusal.status >= 500
@@ -333,12 +337,12 @@ class Opening:
         self._is_era_certain = not decides_nothing
         return self._require_handshake(refusal.message, now)
 
-    # What it answers to initialize, and to notifications/initialized
+    # Responses to initialize and notifications/initialized
 
     def initialized(
         self, answer: Any, http_status: int | None, response_headers: Headers, now: float
     ) -> OpeningOutcome:
-        """Conclude what follows an answer to ``initialize``: a result or an ErrorResponse."""
+        """Return the next step after a result or error response to ``initialize``."""
         if isinstance(answer, ErrorResponse):
             return self._initialize_denied(answer, http_status, now)
         from .legacy.handshake import agreement  # only here, so that the folder can be deleted
@@ -354,20 +358,20 @@ class Opening:
         return Confirm(agreed)
 
     def initialize_unreadable(self, error: RemoteProtocolError, now: float) -> OpeningOutcome:
-        """Conclude what follows an answer that cannot be read."""
-        text = f"The answer to {INITIALIZE} from {self.server} breaks the protocol: "
+        """Return the next step after an invalid response."""
+        text = f"The response to {INITIALIZE} from {self.server} breaks the protocol: "
         failure = self._error(InvalidResponse, INITIALIZE, text + error.message)
         failure.__cause__ = error
         return self._unreachable(failure, now)
 
     def initialize_lost(self, lost: Lost, now: float) -> OpeningOutcome:
-        """Conclude what follows a response that ended without the answer."""
-        text = f"{INITIALIZE} was not answered by {self.server}: {lost.reason}"
+        """Return the next step after an HTTP response without the JSON-RPC response."""
+        text = f"{INITIALIZE} got no response from {self.server}: {lost.reason}"
         error = self._error(Disconnected, INITIALIZE, text)
         return self._unreachable(error, now, wait=None if lost.was_complete else 0.0)
 
     def initialize_refused(self, refusal: Refusal, now: float) -> OpeningOutcome:
-        """Conclude what follows a refusal: no MCP server, or one that does not want us."""
+        """Return the next step after a refusal of ``initialize``."""
         error = refusal.error
         if error is not None and (error.id == self._request_id or error.code in MODERN_ERRORS):
             return self._initialize_denied(error, refusal.status, now)
@@ -379,31 +383,31 @@ class Opening:
         )
 
     def confirmed(self) -> OpeningOutcome:
-        """Open the session: the server has taken ``notifications/initialized``."""
+        """Open the session: the server has accepted ``notifications/initialized``."""
         info = json.as_object(self._result.get("serverInfo")) or {}
         return self._ready(Era.LEGACY, info, self._result)
 
     def confirm_delayed(self, reason: str) -> None:
-        """Record why the server has not taken ``notifications/initialized`` so far."""
+        """Record why the server has not accepted ``notifications/initialized`` so far."""
         self._why_unconfirmed = reason
 
     def unconfirmed(self, reason: str, now: float) -> OpeningOutcome:
-        """Conclude what follows a server that does not take ``notifications/initialized``."""
-        text = f"{self.server} did not take {INITIALIZED.method}: {reason}"
+        """Return the next step if the server does not accept ``notifications/initialized``."""
+        text = f"{self.server} did not accept {INITIALIZED.method}: {reason}"
         return self._unreachable(self._error(Disconnected, INITIALIZE, text), now)
 
-    # What comes of the event stream of HTTP+SSE
+    # The event stream of HTTP+SSE
 
     def stream_invalid(self, what: str, now: float, *, was_read: bool = True) -> OpeningOutcome:
-        """Conclude what follows a stream that does not begin as it should.
+        """Return the next step if the stream has no valid endpoint event.
 
-        ``was_read``: False if it cannot be read at all.
+        ``was_read``: False if the stream cannot be decoded.
         """
         self._streams_lost += not was_read
         return self._stream_failed(self._stream_error(InvalidResponse, what), now)
 
     def stream_ended(self, reason: str | None, now: float) -> OpeningOutcome:
-        """Conclude what follows the end of a stream that has not named an endpoint."""
+        """Return the next step after the end of a stream without an endpoint event."""
         self._streams_lost += 1
         error = self._stream_error(Disconnected, f"failed: {reason or 'the server closed it'}")
         is_unreachable = reason is not None
@@ -416,7 +420,7 @@ class Opening:
         )
 
     def stream_refused(self, refusal: Refusal, now: float) -> OpeningOutcome:
-        """Conclude what follows a refusal of the stream."""
+        """Return the next step after a refusal of the stream."""
         self._streams_lost += 1
         self._stream_wait = refusal.retry_after
         return self._stream_failed(
@@ -428,9 +432,9 @@ class Opening:
         )
 
     def stream_lost(self, reason: str, now: float) -> OpeningOutcome:
-        """Conclude what follows the end of the stream that was the session.
+        """Return the next step after the end of the stream, which ends the session.
 
-        Failed if no session can be opened in its place.
+        It is Failed if too many streams have ended in a row.
         """
         self._streams_lost += 1
         most = self._options.reconnect.max_attempts
@@ -444,22 +448,22 @@ class Opening:
         if self.is_ready:
             self._streams_lost = 0
 
-    # What ends a session, and all
+    # The end of a session, and of the client
 
     def reset_session_losses(self) -> None:
-        """Record that the server has answered in this session."""
+        """Reset the count of lost sessions: the server has responded in this one."""
         self._losses = 0
 
     def session_lost(self, refusal: Refusal, now: float) -> OpeningOutcome:
-        """Open a new session: the server has forgotten the one there was (404).
+        """Open a new session: the server has discarded the current one (404).
 
-        Failed if it has forgotten too many in a row. Source: 2025-11-25, basic/transports, Session
+        Failed if it has discarded too many in a row. Source: 2025-11-25, basic/transports, Session
         Management: the client MUST do so.
         """
         losses, policy = self._losses, self._options.reconnect
         self._losses += 1
         if losses > policy.max_attempts:
-            text = f"The server has forgotten {self._losses} sessions in a row: {refusal.message}"
+            text = f"The server has discarded {self._losses} sessions in a row: {refusal.message}"
             return Failed(SessionLost(text))
         if losses == 0:
             return self._connect(now)
@@ -468,15 +472,15 @@ class Opening:
         return self._back_off(delay, losses, refusal.message, now)
 
     def version_refused(self, now: float) -> OpeningOutcome:
-        """Begin again: the server does not speak the version in force any more."""
+        """Negotiate again: the server no longer supports the version."""
         self._failures.clear()
         return self._begin(now)
 
     def restarts_process(self) -> bool:
-        """Return whether the server process has ended because it was asked for its version.
+        """Return whether to restart the server process, because it exited on ``server/discover``.
 
         Some servers of a handshake revision exit when their first message is not ``initialize``.
-        That is no failure: the process is started once more, and is not asked again.
+        That is no failure: the process is started once more, and gets ``initialize``.
         """
         was_asked = self.state in (OpeningState.PROBING, OpeningState.PROBING_AGAIN)
         may_restart = self._probing is not _Probing.NEVER and self._options.handshake_versions
@@ -486,7 +490,7 @@ class Opening:
         return True
 
     def process_restarted(self, now: float) -> OpeningOutcome:
-        """Go on with the new process."""
+        """Continue with the new process."""
         return self._begin(now)
 
     def close(self) -> None:
@@ -495,7 +499,7 @@ class Opening:
         self.deadline = math.inf
 
     def closed(self) -> None:
-        """Record that the session has been ended, or there was none."""
+        """Record that the session has ended, or that there was none."""
         self._advance(OpeningEvent.DONE)
 
     # Steps
@@ -509,7 +513,7 @@ class Opening:
         return f"{_STREAM} (GET {self.server})"
 
     def _connect(self, now: float) -> OpeningOutcome:
-        """Begin an opening: its time runs from now on."""
+        """Start an opening and its timeout."""
         self._failures.clear()
         self._probing = _Probing.DUE
         self._ends = now + self._options.connect_timeout
@@ -523,7 +527,7 @@ class Opening:
         return self._back_off(delay, self._streams_lost, "the event stream is lost", now)
 
     def _begin(self, now: float) -> OpeningOutcome:
-        """Ask the first question: messages can be sent."""
+        """Send the first request, ``server/discover`` or ``initialize``."""
         if not self._failures:
             self._ends = now + self._options.connect_timeout
         self._is_era_certain = True
@@ -545,9 +549,9 @@ class Opening:
         return Probe(version)
 
     def _initialize(self, version: str | None) -> Initialize:
-        """Offer a version, or our newest."""
+        """Send ``initialize`` with ``version``, or with our newest."""
         self._advance(OpeningEvent.INITIALIZE)
-        self.deadline, self._result, self._why_unconfirmed = self._ends, {}, "no answer"
+        self.deadline, self._result, self._why_unconfirmed = self._ends, {}, "no response"
         return Initialize(version or self._options.handshake_versions[-1])
 
     def _await_endpoint(self, now: float) -> OpenEventStream:
@@ -579,17 +583,17 @@ class Opening:
         )
         return Ready(self._agreed, event)
 
-    def _require_handshake(self, said: str, now: float) -> OpeningOutcome:
-        return self._after_discovery(DiscoveryResult(Discovered.HANDSHAKE), said, now)
+    def _require_handshake(self, reason: str, now: float) -> OpeningOutcome:
+        return self._after_discovery(DiscoveryResult(Discovered.HANDSHAKE), reason, now)
 
-    def _after_discovery(self, found: DiscoveryResult, said: str, now: float) -> OpeningOutcome:
-        """Go on. ``said``: what the server has said, for a client that cannot."""
+    def _after_discovery(self, found: DiscoveryResult, reason: str, now: float) -> OpeningOutcome:
+        """Return the step after ``found``; ``reason``: text for an error if there is none."""
         if found.discovered is Discovered.RETRY:
             return self._probe_again(str(found.version), now)
         if self._options.handshake_versions:
             return self._initialize(found.version)
         ours = ", ".join(self._options.versions)
-        text = f"The server needs a handshake, which {ours} does without: {said}"
+        text = f"The server needs a handshake, and {ours} has none: {reason}"
         return self._unreachable(self._error(NegotiationFailed, DISCOVER, text), now)
 
     def _probe_again(self, version: str, now: float) -> Probe:
@@ -617,7 +621,9 @@ class Opening:
     ) -> OpeningOutcome:
         found = classify_discover_response(error, self._options.versions)
         may_probe = not self._is_http_sse and not self._has_probed_again
-        if found.discovered is Discovered.RETRY and may_probe:  # it was slow to say what it is
+        if (
+            found.discovered is Discovered.RETRY and may_probe
+        ):  # it has not responded to server/discover in time
             return self._probe_again(str(found.version), now)
         if found.discovered is Discovered.FAIL and found.is_disjoint:
             return self._unreachable(
@@ -628,15 +634,16 @@ class Opening:
         )
 
     def _timed_out(self, now: float, printed: tuple[str, ...]) -> OpeningOutcome:
-        """Conclude what follows a server that is silent.
+        """Return the next step after ``connect_timeout``.
 
         Source: basic/utilities/cancellation: ``initialize`` is never cancelled.
         """
         seconds = self._options.connect_timeout
-        text = f"{INITIALIZE} got no answer from {self.server} within {seconds:g} s"
+        limit = f"within {seconds:g} s (connect_timeout)"
+        text = f"{INITIALIZE} got no response from {self.server} {limit}"
         if self.state is OpeningState.CONFIRMING:
             method, why = INITIALIZED.method, self._why_unconfirmed
-            text = f"{self.server} did not take {method} within {seconds:g} s: {why}"
+            text = f"{self.server} did not accept {method} {limit}: {why}"
         error = RequestTimeout(
             text + (":" if printed else ""),
             seconds=seconds,
@@ -655,14 +662,15 @@ class Opening:
         is_retryable: bool = False,
         is_unreachable: bool = False,
     ) -> OpeningOutcome:
-        """Conclude what follows an event stream that is none.
+        """Return the next step after an event stream that could not be opened.
 
         Args:
-            error: why.
-            now: seconds on the machine's clock.
-            try_next: the server may speak another transport.
-            is_retryable: it may do so while a stream that was lost is replaced.
-            is_unreachable: the server cannot be reached, so the first stream is retried, too.
+            error: the error to report.
+            now: the current time in seconds, on the machine's clock.
+            try_next: True if the server may support another transport.
+            is_retryable: True if the failure is temporary, so that a lost stream is retried.
+            is_unreachable: True if the server could not be reached, so that the first stream is
+                retried, too.
         """
         is_new = self._streams_lost <= 1
         if (
@@ -685,14 +693,14 @@ class Opening:
         try_next: bool = False,
         wait: float | None = None,
     ) -> OpeningOutcome:
-        """Conclude what follows a transport that does not work.
+        """Return the next step after a failure of the transport in use.
 
         Args:
-            error: how it failed.
-            now: seconds on the machine's clock.
-            try_next: the server may speak another transport.
-            wait: seconds to wait at least before the same is tried again; None if that would be of
-                no use.
+            error: the error to report.
+            now: the current time in seconds, on the machine's clock.
+            try_next: True if the server may support another transport.
+            wait: the seconds to wait at least before this transport is tried again; None if it
+                must not be tried again.
         """
         if wait is not None and (again := self._try_again(error, wait, now)) is not None:
             return again
@@ -710,14 +718,14 @@ class Opening:
         if len(self._attempts) == 1:
             return Failed(error)
         lines = [f"- {name}: {attempt}" for name, attempt in self._attempts]
-        text = f"No transport of MCP works at {self.server}:"
+        text = f"No MCP transport works at {self.server}:"
         attempts = tuple(attempt for _, attempt in self._attempts)
         return Failed(NegotiationFailed(text, attempts=attempts, lines=lines))
 
     def _try_again(self, error: CallError, wait: float, now: float) -> Retry | None:
-        """Try the opening again after a while; None if there is no time left for that.
+        """Repeat the opening after a delay; None if no time or attempt is left.
 
-        At least half of the time that is left is kept for the attempt.
+        The attempt gets at least half of the remaining time.
         """
         policy, left = self._options.reconnect, self._ends - now
         if wait >= left or len(self._failures) >= policy.max_attempts:

@@ -182,9 +182,12 @@ def _check_seconds(options: object, attribute: object, seconds: float) -> None:
 def _check_transports(options: ClientOptions, attribute: object, names: tuple[str, ...]) -> None:
     if not names or not set(names) <= set(URL_TRANSPORTS):
         known = ", ".join(URL_TRANSPORTS)
-        raise LocalProtocolError(f"Transports are a tuple of some of {known}, and not {names!r}")
+        raise LocalProtocolError(f"transports must be a tuple of some of {known}, got {names!r}")
     if not options.usable_transports:
-        raise LocalProtocolError(f"On {HTTP_SSE} versions without a handshake do not exist")
+        raise LocalProtocolError(
+            f"transports has only {HTTP_SSE}, which none of the versions supports; add "
+            f"{STREAMABLE_HTTP} to transports, or a handshake version to versions"
+        )
 
 
 def _capabilities(given: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
-"""What the parts of a client conclude: values that ``Client`` matches on.
+"""The outcomes of the parts of a client: values that ``Client`` matches on.
 
-A part takes an input and returns one of these. It says what has happened or what has to follow,
-never which other part has to do it. Messages are outcomes themselves, without a wrapper.
+A part takes an input and returns an outcome: what has happened, or what the client must do next. An
+outcome never names the part that must do it. Messages are outcomes themselves, without a wrapper.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from ..revisions import Revision
 from ..types import Era, Secret
 from .http_heads import Refusal
 
-# Of the reader of an HTTP response, and of the lines of a process
+# Outcomes of an HTTP response, and of the output of a process
 
 
 @attrs.frozen
 class OtherEvent:
-    """A block of the event stream that carries no message."""
+    """An event of the event stream that carries no message."""
 
     event: SseEvent
 
 
 @attrs.frozen
 class Invalid:
-    """Something that is no message. ``is_fatal``: nothing after it can be read."""
+    """Data that is not a message. ``is_fatal``: the data after it cannot be read."""
 
     error: RemoteProtocolError
     is_fatal: bool = False
     line: bytes = b""
-    """What it was, on stdio."""
+    """The data on stdio; empty on HTTP."""
 
 
 @attrs.frozen
 class Refused:
-    """The response is no success."""
+    """The response is not a success."""
 
     refusal: Refusal
 
@@ -57,12 +57,12 @@ ReaderOutcome: TypeAlias = Message | OtherEvent | Invalid | Refused | Ended
 LineOutcome: TypeAlias = Message | Invalid
 
 
-# Of a stream, which lives over any number of exchanges
+# Outcomes of a stream, which spans any number of exchanges
 
 
 @attrs.frozen
 class Retry:
-    """Connect again after ``delay`` seconds; ``attempt`` is 0 where nothing has failed."""
+    """Reconnect after ``delay`` seconds; ``attempt`` is 0 if the last connection did not fail."""
 
     delay: float
     attempt: int
@@ -71,7 +71,7 @@ class Retry:
 
 @attrs.frozen
 class Lost:
-    """Nothing can bring the rest of the stream. ``was_complete``: no response broke off."""
+    """The rest of the stream cannot arrive. ``was_complete``: the response ended properly."""
 
     reason: str
     was_complete: bool = False
@@ -79,19 +79,19 @@ class Lost:
 
 @attrs.frozen
 class Resume:
-    """Ask with GET for what follows an event id; "" begins a standalone stream."""
+    """Resume with a GET after this event id; "" opens a standalone stream."""
 
     last_event_id: str
 
 
 @attrs.frozen
 class Restart:
-    """Make the request again, from the beginning."""
+    """Send the request again, from the beginning."""
 
 
 @attrs.frozen
 class Continue:
-    """POST all answers of a turn, for the first time or again."""
+    """POST all responses of a turn, for the first time or again."""
 
     body: bytes
     last_event_id: str
@@ -101,7 +101,7 @@ StreamOutcome: TypeAlias = Retry | Lost
 NextAttempt: TypeAlias = Resume | Restart | Continue
 
 
-# Of a request that was answered
+# Outcomes of the response to a request
 
 
 @attrs.frozen
@@ -109,44 +109,44 @@ class Finished:
     """The call has its result or its error."""
 
     result: Any
-    """A CallError is an error, anything else the result."""
+    """The exception if it is a CallError, else the result."""
 
 
 @attrs.frozen
 class NeedsInput:
-    """The server asks for input by the result of this request (2026-07-28)."""
+    """The result contains input requests (2026-07-28)."""
 
     members: dict[str, Any]
 
 
 @attrs.frozen
 class NeedsTools:
-    """The server refuses the headers: the list of tools must be fetched again."""
+    """The server refused the headers. Fetch the list of tools and repeat the request."""
 
 
 @attrs.frozen
 class NeedsVersion:
-    """The server does not speak the version in force any more."""
+    """The server no longer supports the negotiated version. Negotiate again."""
 
 
 RequestOutcome: TypeAlias = Finished | NeedsInput | NeedsTools | NeedsVersion
 
 
-# Of the opening
+# Outcomes of the opening
 
 
 BEFORE_AGREEMENT = Revision(name="", era=Era.LEGACY, resumption=True, server_requests=True)
-"""What may happen while no revision is in force, until ``initialize`` is answered."""
+"""The features that apply until the response to ``initialize`` negotiates a revision."""
 
 
 @attrs.frozen
 class Agreed:
-    """What client and server have agreed upon; the default is what holds before."""
+    """The negotiated revision and session; the default applies before the negotiation."""
 
     revision: Revision = BEFORE_AGREEMENT
     session_id: Secret | None = None
     has_turns: bool = False
-    """Both sides have named SEP-1858."""
+    """True if SEP-1858 is in use."""
 
     is_modern: bool = attrs.field(
         default=attrs.Factory(
@@ -155,7 +155,7 @@ class Agreed:
         ),
         init=False,
     )
-    """True if the revision in force does without a handshake."""
+    """True if the revision needs no handshake."""
 
 
 @attrs.frozen
@@ -165,28 +165,28 @@ class OpenEventStream:
 
 @attrs.frozen
 class Probe:
-    """Ask with ``server/discover`` whether the server speaks this version."""
+    """Send ``server/discover`` at this version."""
 
     version: str
 
 
 @attrs.frozen
 class Initialize:
-    """Send ``initialize``, and offer this version."""
+    """Send ``initialize`` with this version."""
 
     version: str
 
 
 @attrs.frozen
 class Confirm:
-    """Send ``notifications/initialized``: the server has answered ``initialize``."""
+    """Send ``notifications/initialized``: the server has accepted ``initialize``."""
 
     agreed: Agreed
 
 
 @attrs.frozen
 class Ready:
-    """Calls go out from now on."""
+    """The opening has ended. Send the waiting calls."""
 
     agreed: Agreed
     event: Connected
@@ -194,7 +194,7 @@ class Ready:
 
 @attrs.frozen
 class Failed:
-    """There is no way to talk to the server."""
+    """The opening has failed. Close the client."""
 
     error: CallError
 
@@ -202,12 +202,12 @@ class Failed:
 OpeningOutcome: TypeAlias = OpenEventStream | Probe | Initialize | Confirm | Ready | Retry | Failed
 
 
-# Of what the server asks
+# Outcomes of server requests and input requests
 
 
 @attrs.frozen
 class InputRequested:
-    """Put a request to the application; ``stopped``: the calls whose clocks it stops."""
+    """Report a server request; ``stopped``: the calls whose timeouts it pauses."""
 
     request: Request
     stopped: tuple[int, ...]
@@ -215,35 +215,42 @@ class InputRequested:
 
 @attrs.frozen
 class Reply:
-    """Send this at once: the application has no part in it."""
+    """Send this response to the server."""
 
     message: Response | ErrorResponse
 
 
 @attrs.frozen
 class LimitExceeded:
-    """The server asks more than one call or turn allows. ``what``: for an error."""
+    """The server sent more than a limit of a call or turn allows.
+
+    ``what``: what it sent, as text for an error.
+    """
 
     what: str
 
 
 @attrs.frozen
 class Flooded:
-    """The server asks more than it takes answers to. ``what``: for an event, which is told once."""
+    """The server sends requests faster than it accepts the responses.
+
+    It is reported once, until a request has been accepted again. ``what``: what it sent, as text
+    for an event.
+    """
 
     what: str
 
 
 @attrs.frozen
 class RoundStarted:
-    """Put these requests, which came in a result, to the application."""
+    """Report the input requests of a result."""
 
     requests: tuple[Request, ...]
 
 
 @attrs.frozen
 class RoundDone:
-    """Make the request again with these further parameters."""
+    """Send the request again with these further parameters."""
 
     number: int
     params: dict[str, Any]
@@ -251,7 +258,7 @@ class RoundDone:
 
 @attrs.frozen
 class RoundFailed:
-    """The call cannot go on."""
+    """The call ends with ``error``."""
 
     number: int
     error: CallError
@@ -259,30 +266,30 @@ class RoundFailed:
 
 @attrs.frozen
 class ResponseBuffered:
-    """The answer waits for others of its round or turn."""
+    """The response waits for the others of its round or turn."""
 
 
 @attrs.frozen
 class TurnDone:
-    """All answers of a turn are there: POST them at once."""
+    """All responses of a turn are complete. POST them in one body."""
 
     number: int
     body: bytes
 
 
-# Of messages that want no answer
+# Outcomes of notifications and responses
 
 
 @attrs.frozen
 class Delivered:
-    """The server has taken a message."""
+    """The server accepted the message."""
 
     message: Message
 
 
 @attrs.frozen
 class Undelivered:
-    """The server has not taken a message, and it is not sent again."""
+    """The server did not accept the message, and it is not sent again."""
 
     message: Message
     reason: str
@@ -300,12 +307,12 @@ class PostDelayed:
 PostOutcome: TypeAlias = Delivered | Undelivered | PostDelayed
 
 
-# Of the server process
+# Outcomes of the server process
 
 
 @attrs.frozen
 class ProcessStep:
-    """Do something to the process, if anything, and give it ``wait`` seconds."""
+    """Perform ``effect``, if it is not None, and wait at most ``wait`` seconds."""
 
     effect: ProcessEffect | None
     wait: float
@@ -313,7 +320,7 @@ class ProcessStep:
 
 @attrs.frozen
 class ProcessUseless:
-    """The process lives, but says nothing more."""
+    """The process closed its output, but has not ended within its time."""
 
     error: ProcessEnded
     wait: float
@@ -321,12 +328,12 @@ class ProcessUseless:
 
 @attrs.frozen
 class ProcessFinished:
-    """The process has ended, and its output was read: kill what it has left behind."""
+    """The process has ended, and its output was read. Kill the rest of its process group."""
 
 
 @attrs.frozen
 class ProcessClosed:
-    """The process has ended, or is left to the operating system. Nothing more comes from it."""
+    """The process has ended, or could not be killed. Its output is no longer read."""
 
     error: ProcessEnded
 

@@ -1,13 +1,12 @@
 """Send the messages of a client that get no response: notifications, and its responses.
 
-Each is one POST, and every success will do, whatever it looks like. A notification is sent once. A
-response is sent again when its POST fails in a way that may pass: the server waits for it, and
-ignores one that comes twice. So is the notification that completes the handshake.
+Each is one POST, and any HTTP success completes it. A notification is sent once. A response is sent
+again after a temporary failure, because the server waits for it and ignores a second one. The same
+holds for the notification that completes the handshake.
 
-Each POST must end within ``Limits.post_timeout`` seconds, its wait for its turn included. At most
-``Limits.max_open_posts`` are open at a time; the others wait in order, and with them at most
-``Limits.max_pending_calls`` are under way. A server that takes no notifications thus costs neither
-connections nor memory without end.
+Each POST must end within ``Limits.post_timeout`` seconds, including its wait in the queue. At most
+``Limits.max_open_posts`` are open at a time, and at most ``Limits.max_pending_calls`` are pending
+altogether. This bounds the connections and memory for a server that accepts no messages.
 
 Source: 2025-03-26 to 2026-07-28, basic/transports: Sending Messages to the Server.
 """
@@ -27,19 +26,19 @@ from .options import ReconnectPolicy
 from .outcomes import Delivered, PostDelayed, PostOutcome, Undelivered
 
 INITIALIZED = Notification("notifications/initialized")
-"""What completes a handshake."""
+"""The notification that completes a handshake."""
 
 
 @attrs.define(eq=False, repr=False)
 class PendingPost:
-    """One message under way."""
+    """One message that the server has not accepted yet."""
 
     number: int
     message: Notification | Response | ErrorResponse
     exchange: int | None = attrs.field(default=None, init=False)
-    """The one that carries it; None while it waits."""
+    """The exchange that carries it; None while it waits."""
     deadline: float = attrs.field(default=0.0, init=False)
-    """When it must have arrived, or is to be sent again: seconds on the machine's clock."""
+    """Time when it times out, or is sent again, in seconds on the machine's clock."""
     is_delayed: bool = attrs.field(default=False, init=False)
     """True while it waits for its next attempt."""
     _attempts: int = attrs.field(default=0, init=False)
@@ -53,14 +52,14 @@ class PendingPost:
         is_retryable: bool,
         wait: float = 0.0,
     ) -> PostOutcome:
-        """Conclude what follows an attempt that failed.
+        """Return whether to send the message again after a failed attempt.
 
         Args:
-            reason: why.
-            policy: how often to try, and when.
-            jitter: gives a random number from 0 to 1.
-            is_retryable: False if another attempt would fail the same way.
-            wait: seconds to wait at least.
+            reason: why the attempt failed.
+            policy: the number of attempts and the delays.
+            jitter: returns a random number from 0 to 1.
+            is_retryable: False if another attempt would fail in the same way.
+            wait: the seconds to wait at least.
         """
         self._attempts += 1
         is_once = isinstance(self.message, Notification) and self.message is not INITIALIZED
@@ -72,42 +71,42 @@ class PendingPost:
 
 @attrs.define(eq=False, repr=False)
 class Posts:
-    """The messages of one client that are under way."""
+    """The pending messages of one client."""
 
     _limits: Limits
     _policy: ReconnectPolicy
     _jitter: Callable[[], float]
     _numbers: Iterator[int] = attrs.field(factory=itertools.count, init=False)
     _all: dict[int, PendingPost] = attrs.field(factory=dict[int, PendingPost], init=False)
-    """Those that are open, wait for their turn, or wait for their next attempt."""
+    """The messages that are open, queued, or wait for their next attempt."""
     _open: int = attrs.field(default=0, init=False)
     _waiting: OrderedDict[int, None] = attrs.field(factory=OrderedDict[int, None], init=False)
-    """Those that wait for their turn, first come first."""
+    """The queued messages, in the order in which to send them."""
 
     @property
     def is_full(self) -> bool:
-        """True if no further message can be taken."""
+        """True if no further message can be added."""
         return len(self._all) >= self._limits.max_pending_calls
 
     @property
     def why_full(self) -> str:
-        """Why no further message can be taken, for an error or event."""
+        """The reason why no further message can be added, as text for an error or event."""
         most = self._limits.max_pending_calls
-        return f"{most} messages wait for the server to take them already (max_pending_calls)"
+        return f"{most} messages wait for the server to accept them already (max_pending_calls)"
 
     def get(self, number: int) -> PendingPost:
-        """Return the message of that number, which must be under way."""
+        """Return the pending message with this number."""
         return self._all[number]
 
     def add(self, message: Notification | Response | ErrorResponse, now: float) -> PendingPost:
-        """Take a message, which must have room. Pull :meth:`next_post` afterwards."""
+        """Queue a message. Call this only if there is room; pull :meth:`next_post` afterwards."""
         post = PendingPost(next(self._numbers), message)
         self._all[post.number] = post
         self._queue(post, now)
         return post
 
     def next_post(self) -> PendingPost | None:
-        """Return a message whose turn has come; None if there is none. Send it."""
+        """Return the next message to send now; None if there is none."""
         if not self._waiting or self._open >= self._limits.max_open_posts:
             return None
         number, _ = self._waiting.popitem(last=False)
@@ -115,7 +114,7 @@ class Posts:
         return self._all[number]
 
     def ended(self, post: PendingPost, reason: str | None, now: float) -> PostOutcome:
-        """Conclude what follows the end of a response; ``reason``: why it broke off."""
+        """Return the outcome of an HTTP response that ended, or broke off for a ``reason``."""
         if reason is not None:
             return self._failed(post, reason, now, is_retryable=True)
         self._leave(post)
@@ -123,12 +122,12 @@ class Posts:
         return Delivered(post.message)
 
     def refused(self, post: PendingPost, refusal: Refusal, now: float) -> PostOutcome:
-        """Conclude what follows a refusal."""
+        """Return the outcome of a refusal."""
         is_retryable, wait = refusal.is_retryable, refusal.retry_after
         return self._failed(post, refusal.message, now, is_retryable=is_retryable, wait=wait)
 
     def due(self, number: int, now: float) -> PostOutcome | None:
-        """Conclude what follows a deadline: None if the message is queued for another attempt."""
+        """Return the outcome of a deadline; None if the message was queued for another attempt."""
         post = self._all[number]
         if post.is_delayed:
             self._queue(post, now)
@@ -137,7 +136,7 @@ class Posts:
         return self._failed(post, reason, now, is_retryable=True)
 
     def clear(self) -> tuple[int, ...]:
-        """Forget all messages, and return their numbers."""
+        """Discard all messages, and return their numbers."""
         numbers = tuple(self._all)
         self._all.clear()
         self._waiting.clear()
@@ -149,7 +148,7 @@ class Posts:
         self._waiting[post.number] = None
 
     def _leave(self, post: PendingPost) -> None:
-        """End an attempt, whether it was open or waited for its turn."""
+        """End an attempt that is open or queued."""
         if post.number in self._waiting:
             del self._waiting[post.number]
         else:

@@ -1,9 +1,9 @@
 """One HTTP response of a client: parts in, outcomes out.
 
 A response is an event stream, one JSON document, an acknowledgement without content, or a refusal;
-only its head tells. The reader sorts that out and decodes. It gives one outcome per call, so that
-what an outcome ends, the rest of its chunk or batch included, is simply not pulled any more. Bytes
-that are not pulled stay undecoded, and with them the end of the response: that is backpressure.
+its head shows which. The reader decodes it and returns one outcome per call. So if an outcome ends
+the exchange, the rest of its chunk or batch is not pulled. Bytes that are not pulled stay
+undecoded, and the end of the response waits behind them: that is backpressure.
 
 Source: 2025-03-26 to 2026-07-28, basic/transports: Sending Messages to the Server.
 """
@@ -29,7 +29,7 @@ from .http_heads import HttpRequest, Refusal
 from .outcomes import Ended, Invalid, OtherEvent, ReaderOutcome, Refused
 
 _MAX_ERROR_BODY_BYTES = 64 * 1024
-"""How much of a refusal's body is looked at."""
+"""The bytes of a refusal's body that are kept; the rest is discarded."""
 
 _ENDED = Ended(None)
 
@@ -39,15 +39,15 @@ class _Form(enum.Enum):
     STREAM = enum.auto()
     JSON = enum.auto()
     IGNORED = enum.auto()
-    """Nothing is wanted of it but its end."""
+    """The body is discarded; only its end counts."""
     REFUSAL = enum.auto()
 
 
 class EventFilter(Protocol):
-    """Keeps track of event ids, and tells which events are new."""
+    """Records event ids, and recognises events that were received before."""
 
     def accept(self, event: SseEvent) -> RemoteProtocolError | bool:
-        """Record an event. True if what it carries is new; an error if it is malformed."""
+        """Record an event. Return True if it is new, and an error if it is malformed."""
         ...
 
 
@@ -58,22 +58,22 @@ class ResponseReader:
     _request: HttpRequest
     _limits: Limits
     _wants_messages: bool = True
-    """False where every success will do, whatever it says."""
+    """False if the body of a success is ignored."""
     _filter: EventFilter | None = None
-    """None: event ids mean nothing on this stream."""
+    """None if the stream cannot be resumed."""
     head: ResponseHead | None = attrs.field(default=None, init=False)
     _form: _Form = attrs.field(default=_Form.UNKNOWN, init=False)
     _decoder: SseDecoder = attrs.field(init=False)
     _body: bytearray = attrs.field(factory=bytearray, init=False)
     _next: deque[ReaderOutcome] | None = attrs.field(default=None, init=False)
-    """Outcomes that are known and were not pulled: of a batch, or of the head."""
+    """Decoded outcomes that were not pulled yet: the rest of a batch."""
     _end: BodyEnd | ConnectionLost | None = attrs.field(default=None, init=False)
     _final: Ended | Refused | Invalid | None = attrs.field(default=None, init=False)
-    """The last outcome, once it is known."""
+    """The last outcome; None while it is not known."""
     is_stream: bool = attrs.field(default=False, init=False)
-    """True if the response is an event stream that is read."""
+    """True if the response is an event stream, and is decoded."""
     is_over: bool = attrs.field(default=False, init=False)
-    """True if the last outcome was given."""
+    """True if the last outcome was pulled."""
 
     @property
     def is_complete(self) -> bool:
@@ -82,15 +82,15 @@ class ResponseReader:
 
     @property
     def reconnection_time(self) -> int | None:
-        """Milliseconds to wait before reconnecting, as this response last said; None if it did not.
+        """The last reconnection time of this response, in milliseconds; None if there was none.
 
-        It counts as soon as its line has come, before its block is complete. Source: WHATWG HTML,
-        9.2.6.
+        It counts as soon as its line has arrived, before its event is complete. Source: WHATWG
+        HTML, 9.2.6.
         """
         return self._decoder.reconnection_time if self.is_stream else None
 
     def receive(self, part: ResponsePart) -> bool:
-        """Take a part of the response; False if no outcome can follow from it."""
+        """Receive a part of the response. Return False if no outcome can follow from it."""
         match part:
             case BodyData(data=data):
                 self._receive_data(data)
@@ -105,16 +105,16 @@ class ResponseReader:
                 assert_never(impossible)
 
     def stop(self) -> bool:
-        """Decode no more: what follows the rest of a batch that was decoded is ignored.
+        """Stop decoding. The rest of a decoded batch can still be pulled.
 
-        Returns True if nothing is left to be pulled or received.
+        Returns True if nothing is left to pull or receive.
         """
         self._form, self.is_stream = _Form.IGNORED, False
         self._body = bytearray()
         return self._end is not None and not self._next
 
     def next_outcome(self) -> ReaderOutcome | None:
-        """Return what comes next; None if that has not arrived. Do not pull when it is over."""
+        """Return the next outcome; None if it has not arrived. Do not call it after the last."""
         if self._next:
             return self._next.popleft()
         if self._final is None:
@@ -155,7 +155,7 @@ class ResponseReader:
             self._body += data[: _MAX_ERROR_BODY_BYTES - len(self._body)]
 
     def _from_stream(self) -> ReaderOutcome | None:
-        """Return what the next block of the event stream says; skip what says nothing new."""
+        """Return the outcome of the next new event; skip events that were received before."""
         while True:
             try:
                 event = self._decoder.next_event()
@@ -182,7 +182,7 @@ class ResponseReader:
         return OtherEvent(event) if first is None else first  # a batch of no messages
 
     def _first_of(self, decoded: Message | Batch) -> ReaderOutcome | None:
-        """Return a message, or the first of a batch, the rest of which is kept; None if empty."""
+        """Return a message, or the first of a batch and keep the others; None if it is empty."""
         if not isinstance(decoded, Batch):
             return decoded
         self._next = deque(
@@ -192,7 +192,7 @@ class ResponseReader:
         return self._next.popleft() if self._next else None
 
     def _finish(self, end: BodyEnd | ConnectionLost) -> ReaderOutcome | None:
-        """Conclude what the end of the response means; return a message that comes before."""
+        """Set the last outcome from the end of the response; return a message that precedes it."""
         self._final = _ENDED
         if self._form is _Form.REFUSAL:
             self._final = Refused(self._refusal())

@@ -1,15 +1,14 @@
 """One JSON-RPC request of a client, and what its response means.
 
-A call of the application is made once; it may need several JSON-RPC requests, each with a new id:
-when one is lost that may be repeated, and at 2026-07-28 when the server asks for input, or for
-other headers or another version. The client makes requests of its own, too: to open the
-conversation, and to look up the headers of a tool.
+A call of the application may need several JSON-RPC requests, each with a new id. The client repeats
+a request that was lost and is safe to repeat. At 2026-07-28 it also repeats a request if the server
+requires input, other headers or another version. The client makes requests of its own, too: to open
+the session, and to look up the headers of a tool.
 
-The timeout runs from the moment of the call. Progress starts it again, within the limit of the
-total. While a server request that the client has declared to answer is open, both clocks stand
-still, for a human may have to answer. Then the total goes on where it stood, and the timeout starts
-again if the request was answered. The number of such requests is bounded, so a server cannot keep a
-call alive for ever.
+The timeout runs from the start of the call, and progress restarts it, within the total timeout.
+While a server request that the client supports is open, both are paused, because a user may have to
+respond. Afterwards the total timeout continues, and the timeout restarts if the application has
+responded. The number of such requests is bounded, so a server cannot keep a call alive for ever.
 
 Source: 2025-03-26 to 2025-11-25, basic/lifecycle: Timeouts; basic/utilities: progress,
 cancellation.
@@ -53,21 +52,24 @@ _NO_PARAMS: Params = MappingProxyType({})
 
 
 def encode_without_meta(params: Params) -> bytes:
-    """Return parameters as JSON, all but ``_meta``. Raises LocalProtocolError if they are none."""
+    """Return parameters as JSON, without ``_meta``.
+
+    Raises LocalProtocolError if they cannot be encoded.
+    """
     if "_meta" in params:
         params = {name: value for name, value in params.items() if name != "_meta"}
     return json.encode(params or {})
 
 
 class Kind(enum.Enum):
-    """What a request is for."""
+    """The purpose of a request."""
 
     CALL = enum.auto()
-    """The application has made it."""
+    """A call of the application."""
     DISCOVER = enum.auto()
     INITIALIZE = enum.auto()
     TOOLS = enum.auto()
-    """The headers of a tool are looked up, for a call."""
+    """A list of tools, to look up the headers of a tool for a call."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -75,14 +77,14 @@ class CallTimeouts:
     """The two timeouts of a request, in seconds on the machine's clock."""
 
     timeout: float
-    """Seconds without an answer and without progress."""
+    """Seconds without a response and without progress."""
     total: float
-    """Seconds without an answer, in all."""
+    """Seconds without a response, in all."""
     _resets: bool
-    """True if progress starts the timeout again."""
+    """True if progress restarts the timeout."""
     started: float
     open_requests: int = attrs.field(default=0, init=False)
-    """Server requests that are open and stop the clock."""
+    """The number of open server requests that pause the timeouts."""
     _stopped: float = attrs.field(default=0.0, init=False)
     _timeout_ends: float = attrs.field(init=False)
     _total_ends: float = attrs.field(init=False)
@@ -93,24 +95,25 @@ class CallTimeouts:
 
     @property
     def deadline(self) -> float:
-        """When there has to be an answer; infinite while the clock stands still."""
+        """Time when the call times out; infinite while the timeouts are paused."""
         return math.inf if self.open_requests else min(self._timeout_ends, self._total_ends)
 
     def progressed(self, now: float) -> None:
-        """Start the timeout again."""
+        """Restart the timeout, if progress does that."""
         if self._resets and not self.open_requests:
             self._timeout_ends = now + self.timeout
 
     def pause(self, now: float) -> None:
-        """Stand still for one more server request."""
+        """Pause for one more server request."""
         if not self.open_requests:
             self._stopped = now
         self.open_requests += 1
 
     def resume(self, now: float, *, answered: bool) -> None:
-        """Go on, unless another server request is open.
+        """End the pause, unless another server request is open.
 
-        The timeout starts again if the request was ``answered``, and not declined or withdrawn.
+        If the application has ``answered`` the request, the timeout restarts; it does not if the
+        request was cancelled, or is not supported.
         """
         self.open_requests -= 1
         if answered:
@@ -119,16 +122,16 @@ class CallTimeouts:
             self._end_pause(now)
 
     def discard_server_requests(self, now: float) -> None:
-        """Go on: the session in which all server requests were made is gone."""
+        """End the pause: the session has ended, and with it all its server requests."""
         if self.open_requests:
             self.open_requests = 0
             self._end_pause(now)
 
     def limit(self, now: float) -> str:
-        """Return which time has run out, for a person."""
+        """Return the timeout that has expired, as text for an error."""
         if now >= self._total_ends:
-            return f"{self.total:g} s in all"
-        return f"{self.timeout:g} s without progress"
+            return f"{self.total:g} s in all (total_timeout)"
+        return f"{self.timeout:g} s without progress (timeout)"
 
     def _end_pause(self, now: float) -> None:
         stood = now - self._stopped
@@ -146,45 +149,45 @@ class PendingRequest:
     method: str
     params: Params | None
     idempotent: bool = False
-    """True if it may be made again when its outcome is unknown."""
+    """True if the client may repeat it when its outcome is unknown."""
     timeouts: CallTimeouts | None = None
-    """None: its time is limited by something else."""
+    """None for the client's own requests, which have no timeouts of their own."""
     encoded_params: bytes | None = None
-    """The parameters without ``_meta`` as JSON, until they are sent for the first time."""
+    """The parameters without ``_meta`` as JSON; None after the request was sent once."""
     parent: int | None = None
-    """The call for which the headers of a tool are looked up."""
+    """The call that needs the headers of a tool; None if this request does not look them up."""
     id: int | None = attrs.field(default=None, init=False)
-    """The id of the JSON-RPC request under way; None while there is none."""
+    """The id of the JSON-RPC request in flight; None while there is none."""
     exchange: int | None = attrs.field(default=None, init=False)
     """The HTTP exchange that carries it; None on stdio, and between two attempts."""
     stream: Stream | None = attrs.field(default=None, init=False)
-    """None where nothing can be tried again: on stdio and HTTP+SSE."""
+    """None on stdio and HTTP+SSE, where no stream belongs to one request."""
     turn: Turn | None = attrs.field(default=None, init=False)
-    """The answers that are kept back (SEP-1858)."""
+    """The input responses of the current turn (SEP-1858); None outside a turn."""
     child: int | None = attrs.field(default=None, init=False)
-    """The request that looks up the headers of its tool."""
+    """The request that looks up the headers of its tool; None if there is none."""
     server_requests: int = attrs.field(default=0, init=False)
-    """Server requests that have stopped its clock so far."""
+    """The number of server requests that have paused its timeouts so far."""
     round_params: Params | None = attrs.field(default=None, init=False)
-    """Parameters that answer the server's requests for input."""
+    """``inputResponses`` and ``requestState`` of the last round; None before the first."""
     rounds: int = attrs.field(default=0, init=False)
     cache_generation: int = attrs.field(default=0, init=False)
-    """The state of the cache when the request was made."""
+    """``Cache.generation`` when the request was made."""
     pages: int = attrs.field(default=0, init=False)
-    """Of a list of tools that have come."""
+    """The number of pages of a list of tools received so far."""
     _has_refetched_tools: bool = attrs.field(default=False, init=False)
     _has_renegotiated: bool = attrs.field(default=False, init=False)
 
     @property
     def sent_params(self) -> Params:
-        """All parameters of the request that is made next, or was made last."""
+        """The parameters of the next JSON-RPC request, with those of the last round."""
         given = self.params or _NO_PARAMS
         return given if self.round_params is None else {**given, **self.round_params}
 
     def encode(self, meta: Params) -> bytes:
-        """Return the JSON-RPC request; ``meta``: further members of its ``_meta``.
+        """Return the encoded JSON-RPC request, with ``meta`` as further members of its ``_meta``.
 
-        A call has its id as progress token.
+        The progress token of a call is the id of the request.
         """
         assert self.id is not None
         params = self.sent_params
@@ -200,9 +203,9 @@ class PendingRequest:
 
     @property
     def can_requeue(self) -> bool:
-        """True if it can be made in another session, as it is.
+        """True if it can be repeated unchanged in a new session, or was not sent yet.
 
-        Source: server/utilities/pagination: a cursor is of one session.
+        Source: server/utilities/pagination: a cursor is valid in one session.
         """
         is_harmless = self.idempotent and "cursor" not in (self.params or {})
         return is_harmless or self.id is None
@@ -215,12 +218,12 @@ class PendingRequest:
         *,
         is_http: bool,
     ) -> RequestOutcome:
-        """Conclude what the response to a call means.
+        """Return what the response to a call means.
 
         Args:
             message: the response.
-            http_status: that of the refusal that carried it; None if it was no refusal.
-            agreed: what is in force.
+            http_status: the status of the HTTP response if it was a refusal, else None.
+            agreed: what client and server have negotiated.
             is_http: False on stdio, where no headers repeat parts of the request.
         """
         if isinstance(message, Response):
@@ -236,7 +239,7 @@ class PendingRequest:
         return Finished(jsonrpc_error_from(message, self.method, self.id, http_status))
 
     def may_renegotiate(self, error: ErrorResponse) -> bool:
-        """Return whether the server has not even looked at the request, because of its version."""
+        """Return whether the server refused the version, for the first time for this request."""
         return error.code == UNSUPPORTED_VERSION and not self._has_renegotiated
 
     def _result(self, result: Any, *, has_type: bool) -> RequestOutcome:
@@ -246,7 +249,7 @@ class PendingRequest:
             return NeedsInput(members)
         if kind != "complete":
             what = repr(kind)[:50]
-            text = f"The answer to {self.method} is of the unknown kind {what}"
+            text = f"The response to {self.method} has the unknown resultType {what}"
             return Finished(self.error(InvalidResponse, text))
         return Finished(result)
 
@@ -257,32 +260,32 @@ class PendingRequest:
         return kind(text, method=self.method, request_id=self.id)
 
     def timed_out(self, now: float) -> RequestTimeout:
-        """Return the exception for a clock that has run out."""
+        """Return the exception for an expired timeout."""
         assert self.timeouts is not None
         return RequestTimeout(
-            f"{self.method} got no answer within {self.timeouts.limit(now)}",
+            f"{self.method} got no response within {self.timeouts.limit(now)}",
             seconds=now - self.timeouts.started,
             method=self.method,
             request_id=self.id,
         )
 
     def lost(self, reason: str) -> CallError:
-        """Return the exception for an answer that nothing can bring any more."""
+        """Return the exception for a response that can no longer arrive."""
         text = (
-            f"{self.method} was sent, but its answer is lost and the outcome is unknown: {reason}"
+            f"{self.method} was sent, but its response is lost and the outcome is unknown: {reason}"
         )
         return self.error(Disconnected, text)
 
     def session_lost(self) -> CallError:
-        """Return the exception for a session that the server has forgotten."""
+        """Return the exception for a session that the server has discarded."""
         text = (
             f"The server has ended the session (HTTP 404), so {self.method} was not completed; "
-            "it can be made again in the new session"
+            "repeat it in the new session, which the client opens by itself"
         )
         return self.error(SessionLost, text)
 
     def abandoned(self, error: CallError) -> Disconnected:
-        """Return the exception for a client that has failed."""
+        """Return the exception for a call that ends because the client has failed."""
         text, *lines = f"{self.method} was not completed: {error}".split("\n")
         failure = Disconnected(text, method=self.method, request_id=self.id, lines=lines)
         failure.__cause__ = error
@@ -292,7 +295,7 @@ class PendingRequest:
 def jsonrpc_error_from(
     error: ErrorResponse, method: str, request_id: int | None, http_status: int | None
 ) -> JsonRpcError:
-    """Return the exception for an error that the server has answered with."""
+    """Return the exception for an error response of the server."""
     return JsonRpcError(
         error.code,
         error.message,

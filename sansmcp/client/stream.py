@@ -1,23 +1,23 @@
 """A client's end of one stream, over any number of connections.
 
-A stream is what a server says about one request, or about none. It outlives the connections that
-carry it where the server gives its events ids: the client keeps a cursor and asks with GET for what
-follows. Why a connection ended decides how long it waits:
+A stream carries the messages of one request, or the standalone ones. If the server gives its events
+ids, the stream outlives its connections: the client keeps a cursor, and resumes with a GET. The
+delay before it depends on how the connection ended:
 
-* The server ended an event stream as it should: it lets its clients poll (SEP-1699). That is no
-  failure, whatever the stream brought. The next GET comes after the server's ``retry``, or after
-  ``ReconnectPolicy.initial`` where the server names none, for as long as the request waits.
-* The connection failed, its body broke off, or the server refused it: that is an *attempt*. The
-  server's ``retry`` is a minimum for the delay, and the random part on top grows with each attempt.
-  Attempts are counted until there is progress, a new event id or a message, or until the stream
-  lasts for longer than ``ReconnectPolicy.cap``, polls included.
-* The connection was silent for ``Limits.stream_idle_timeout``: the peer may be gone without a
-  word. The client asks again at once. That is an attempt only if the server has not answered the
-  GET at all.
+* The server ended the event stream properly, so that the client polls (SEP-1699). That is no
+  failure, even if the stream carried no message. The next GET follows after the server's ``retry``,
+  or after ``ReconnectPolicy.initial_delay`` if the server sent none, for as long as the request
+  waits.
+* The connection failed, its body broke off, or the server refused it. That is an *attempt*. The
+  delay is the server's ``retry`` and a random part, which grows with each attempt.
+  The count starts again after progress (a new event id or a message), or if the stream lasts longer
+  than ``ReconnectPolicy.max_delay``, polls included.
+* The connection was silent for ``Limits.stream_idle_timeout``, so it may be dead. The client
+  reconnects at once. That is an attempt only if the server had not responded to the GET.
 
-Without an event id nothing can be resumed: then the stream is lost, unless it may begin again. At
-2026-07-28 no stream has a cursor: what comes on it is no progress, for the next one begins from the
-beginning.
+Without an event id a stream cannot be resumed: it is lost, unless its request may be repeated. At
+2026-07-28 no stream has a cursor. Messages on it are no progress there, because the next stream
+starts from the beginning.
 
 Source: 2025-11-25 basic/transports: Resumability and Redelivery; SEP-1699; WHATWG HTML, 9.2.
 """
@@ -38,67 +38,67 @@ if TYPE_CHECKING:
     from .legacy.cursor import Cursor
 
 _MAX_RETRY = 86_400.0
-"""Seconds; a server may ask for any time, and selectors raise for one that is too long for them."""
+"""Seconds. A server can send any number, and selectors raise if a timeout is too long."""
 
 
 @attrs.define(eq=False, repr=False)
 class Stream:
-    """Decides when to connect again, and how."""
+    """Decides when and how to reconnect."""
 
     number: int
-    """Of its request; 0: it is the standalone stream."""
+    """The number of its request; 0 for the standalone stream."""
     _policy: ReconnectPolicy
     _jitter: Callable[[], float]
     cursor: Cursor | None
-    """None where event ids mean nothing."""
+    """None if the stream cannot be resumed at this revision."""
     can_restart: bool
-    """True if the request may be made again."""
+    """True if the request may be repeated."""
     is_standalone: bool = False
-    """True if any new stream of the session is as good as this one."""
+    """True for the standalone stream, which any new stream of the session can replace."""
     state: StreamState = attrs.field(default=StreamState.OPENING, init=False)
     was_opened: bool = attrs.field(default=False, init=False)
-    """True if the server has answered by an event stream at least once."""
+    """True if the server has responded with an event stream at least once."""
     _retry: float | None = attrs.field(default=None, init=False)
-    """Seconds that the server wants us to wait, as it last said; None if it never did."""
+    """The last ``retry`` of the server, in seconds; None if it sent none."""
     _attempts: int = attrs.field(default=0, init=False)
-    """Connections that failed since the last progress."""
+    """The number of connections that failed since the last progress."""
     _polls: int = attrs.field(default=0, init=False)
-    """Connections that ended as they should since the last progress."""
+    """The number of connections that ended properly since the last progress."""
     _up_since: float | None = attrs.field(default=None, init=False)
-    """When the first event stream after the latest failure was opened, in seconds on the machine's
-    clock; None if there was none yet.
+    """Time when the first event stream after the latest failure opened, in seconds on the machine's
+    clock; None if none has opened since.
     """
     _body: bytes = attrs.field(default=b"", init=False)
-    """The answers of a turn that were sent, until the response to them has brought something."""
+    """The POST body with the responses of a turn, until there is progress after it."""
 
     @property
     def last_event_id(self) -> str:
-        """The event id to go on from; "" if there is none."""
+        """The event id to resume from; "" if there is none."""
         return "" if self.cursor is None else self.cursor.last_event_id
 
     @property
     def can_resume(self) -> bool:
-        """True if a GET can go on with the stream."""
+        """True if a GET can resume the stream."""
         cursor = self.cursor
         return self.is_standalone or (cursor is not None and cursor.last_event_id != "")
 
     def opened(self, now: float) -> None:
-        """Record that the response is an event stream."""
+        """Record that the server has responded with an event stream."""
         self._advance(StreamEvent.OPENED)
         self.was_opened = True
         if self._up_since is None:
             self._up_since = now
 
     def ended(self, reason: str | None, retry_ms: int | None, now: float) -> StreamOutcome:
-        """Conclude what follows the end of a connection; the stream may go on.
+        """Return whether to reconnect after the end of a connection.
 
         Args:
             reason: why the connection broke; None if the response is complete.
-            retry_ms: the reconnection time that the response has named last; None if none.
-            now: seconds on the machine's clock.
+            retry_ms: the last reconnection time of the response, in milliseconds; None if none.
+            now: the current time in seconds, on the machine's clock.
         """
         self._record_progress(retry_ms)
-        why = reason or "the server closed the stream before the answer"
+        why = reason or "the server closed the stream before the response"
         is_poll = reason is None and self.state is StreamState.READING
         if is_poll and self.can_resume and not self._body:
             return self._poll()
@@ -107,16 +107,16 @@ class Stream:
         return self._lose(why, was_complete=reason is None)
 
     def silent(self, reason: str, retry_ms: int | None, now: float) -> StreamOutcome:
-        """Conclude what follows a connection that was silent for too long, and was aborted."""
+        """Return whether to reconnect after a connection was aborted as silent."""
         self._record_progress(retry_ms)
         if self.state is StreamState.OPENING:
             return self._fail(reason, now)
         return self._wait(0.0, 0, reason)
 
     def refused(self, refusal: Refusal, now: float) -> StreamOutcome | None:
-        """Conclude what follows a refusal; None: it is final.
+        """Return whether to reconnect after a refusal; None if it is final.
 
-        What may pass is tried again, but never a request that may have been executed.
+        Temporary refusals are retried, but never a request that the server may have run.
         """
         self._record_progress(None)
         if self.cursor is None:
@@ -124,8 +124,8 @@ class Stream:
             may_retry = is_retry and self.can_restart and self._attempts < self._policy.max_attempts
         else:
             may_repeat = refusal.request.method == b"GET" or self._body != b""
-            # 409: the server has one standalone stream, and has not noticed that its connection
-            # broke.
+            # 409: the server allows one standalone stream, and has not yet noticed that the
+            # connection of ours broke.
             is_taken = refusal.status == 409 and self.is_standalone and self.was_opened
             may_retry = is_taken or (may_repeat and refusal.is_retryable)
         if may_retry:
@@ -138,42 +138,45 @@ class Stream:
         return None
 
     def due(self) -> NextAttempt:
-        """Return how to connect: the delay before the next attempt is over."""
+        """Return how to reconnect, after the delay."""
         self._advance(StreamEvent.RETRY)
         if self._body:
             return Continue(self._body, self.last_event_id)
         return Resume(self.last_event_id) if self.can_resume else Restart()
 
     def restarted(self) -> None:
-        """Record that the request is made again, from the beginning."""
+        """Record that the request is sent again, from the beginning."""
         self._body = b""
 
     def parked(self, retry_ms: int | None) -> None:
-        """Record that the server has ended the connection until it has the answers of a turn."""
+        """Record that the server waits for the responses of a turn, without a connection."""
         self._record_progress(retry_ms)
         self._advance(StreamEvent.PARKED)
 
     def continued(self, body: bytes) -> NextAttempt:
-        """Return how to go on: all answers of a turn are there."""
+        """Return how to send ``body``, the complete responses of a turn."""
         self._body = body
         return self.due()
 
     def _poll(self) -> Retry:
-        """Ask again when the server wants us to."""
-        polls = self._polls if self.is_standalone else 0  # a call waits: it is told without delay
+        """Reconnect after the server's ``retry``."""
+        # The wait grows on the standalone stream only: the response to a call must not be delayed.
+        polls = self._polls if self.is_standalone else 0
         self._polls += 1
         delay = self._policy.poll_delay(polls, self._retry, self._jitter())
-        return self._wait(delay, 0, "the server ended the connection, and more is to follow")
+        return self._wait(
+            delay, 0, "the server closed the connection, and the client polls for the rest"
+        )
 
     def _fail(self, reason: str, now: float, wait: float = 0.0) -> StreamOutcome:
-        """Try again after a while, ``wait`` at least, unless that was tried often enough."""
+        """Reconnect after at least ``wait`` seconds, unless all attempts have been used."""
         if self._up_since is not None and now - self._up_since > self._policy.max_delay:
             self._attempts = 0
         self._up_since = None
         self._attempts += 1
         if self._attempts > self._policy.max_attempts:
-            tried = f"given up after {self._policy.max_attempts} attempts without progress: "
-            return self._lose(tried + reason)
+            attempts = f"given up after {self._policy.max_attempts} attempts without progress: "
+            return self._lose(attempts + reason)
         wait = max(self._retry or 0.0, wait)
         delay = self._policy.delay(self._attempts, wait, self._jitter())
         return self._wait(delay, self._attempts, reason)
@@ -187,7 +190,7 @@ class Stream:
         return Lost(reason, was_complete)
 
     def _record_progress(self, retry_ms: int | None) -> None:
-        """Take into account what the connection has brought."""
+        """Reset the counts after progress, and record the reconnection time."""
         if self.cursor is not None and self.cursor.has_progress:
             self.cursor.has_progress = False
             self._attempts, self._polls, self._body = 0, 0, b""

@@ -1,7 +1,7 @@
 """Headers that repeat parts of a request, among them parameters of tools.
 
-A server marks in its list of tools which parameters headers repeat, so that what stands between can
-route requests without reading them.
+A server marks in its list of tools which parameters the client must repeat in headers, so that
+proxies can route requests without reading their bodies.
 
 Source: 2026-07-28 basic/transports: Custom Headers; SEP-2243.
 """
@@ -21,12 +21,14 @@ from ..messages import Params
 from ..meta_keys import NAMED
 
 _MAX_TOOLS = 1000
-"""Tools whose headers are remembered; the schema of a tool that is forgotten is fetched again."""
+"""The number of tools whose headers are stored. If the headers of another tool are needed, the list
+of tools is fetched again.
+"""
 
 
 @attrs.define(eq=False, repr=False)
 class ToolHeaders:
-    """The tool parameters that headers repeat, learnt from lists of tools."""
+    """The tool parameters that headers repeat, from the lists of tools received."""
 
     _known: dict[str, dict[str, tuple[str, ...]]] = attrs.field(
         factory=dict[str, dict[str, tuple[str, ...]]], init=False
@@ -45,18 +47,19 @@ class ToolHeaders:
         return tuple(found)
 
     def validate_mirrored_params(self, method: str, params: Params | None) -> None:
-        """Raise LocalProtocolError for an argument that its header could not repeat exactly."""
+        """Raise LocalProtocolError for an argument that its header cannot repeat exactly."""
         for header, value in self._mirrored_params(method, params or {}):
             if mirrored.is_too_large(value):
                 raise LocalProtocolError(
-                    f"{value} is too large for the header Mcp-Param-{header}, which has to repeat "
-                    "it: integers there lie between -(2**53 - 1) and 2**53 - 1"
+                    f"{value} is too large for the header Mcp-Param-{header} that must repeat it; "
+                    "pass an integer between -(2**53 - 1) and 2**53 - 1"
                 )
 
     def record(self, result: Any) -> tuple[Any, list[ToolRejected]]:
-        """Learn from a list of tools.
+        """Record the headers of the tools in a list.
 
-        Returns the list without those whose definition cannot be used, and why not those.
+        Returns the list without the tools whose definitions are invalid, and these tools with the
+        reasons.
         """
         listed = json.as_object(result)
         tools = listed.get("tools") if listed is not None else None

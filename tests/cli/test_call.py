@@ -75,7 +75,7 @@ def test_a_server_on_stdio(adapter: str, server: str) -> None:
         (("echo", "{}", "--header", "a b: c"), "A header name must be"),
         (("echo", "{}", "--header", "Host: c"), "'host' is set by the client itself"),
         (("echo", "{}", "--header", "a: b\r\nc: d"), "has characters that cannot be sent"),
-        (("echo", "{}", "--timeout", "0"), "Not a number of seconds above zero"),
+        (("echo", "{}", "--timeout", "0"), "must be a number of seconds above zero"),
         (("slow", '{"steps": 1, "delay": 9}', "--timeout", "0.2"), " within 0.2 s"),
     ],
 )
@@ -98,7 +98,7 @@ def test_a_wrong_path_is_told_with_the_servers_own_words(url: str) -> None:
         ("http://127.0.0.1:1/mcp", "Connection refused"),
         (
             "http://name.invalid/mcp",
-            "not answered by http://name.invalid/mcp: ",
+            "got no response from http://name.invalid/mcp: ",
         ),
         ("ftp://127.0.0.1/", "Not an http or https URL"),
         ("localhost", "Not an http or https URL"),
@@ -129,7 +129,7 @@ def test_what_a_command_prints_that_does_not_end() -> None:
     script = "echo serving on port 8000; echo ready >&2; cat > /dev/null"
     called = run_in_process("call", "--timeout", "5", "add", "{}", "--", "sh", "-c", script)
     assert called.err.splitlines() == [
-        "sansmcp: initialize got no answer from the server process within 5 s:",
+        "sansmcp: initialize got no response from the server process within 5 s (connect_timeout):",
         "(stdout, not an MCP message) serving on port 8000",
         "ready",
     ]

@@ -105,7 +105,7 @@ NO_SERVER = (
         ),
         (
             ("echo", "--timeout", "0.2", *shell("cat > /dev/null")),
-            "initialize got no answer from the server process within 0.2 s",
+            "initialize got no response from the server process within 0.2 s (connect_timeout)",
         ),
         (("echo", "--state-file", "x", *SERVER), "Either a command or --state-file, not both"),
     ],

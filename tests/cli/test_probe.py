@@ -312,7 +312,7 @@ def test_a_command_that_is_no_server(script: str, why: list[str]) -> None:
 def test_a_command_that_says_nothing() -> None:
     server = ("sh", "-c", "cat > /dev/null")
     lines = shown(run_in_process("probe", "--timeout", "0.2", "--", *server), status=1)
-    why = "initialize got no answer from the server process within 0.2 s"
+    why = "initialize got no response from the server process within 0.2 s (connect_timeout)"
     assert lines[1:] == [f"  stdio            no   {why}"]
 
 
@@ -353,7 +353,7 @@ def test_headers_go_along_and_the_trace_shows_everything(url: str) -> None:
         (("http://a/", "--header", "nonsense"), "Not a header: 'nonsense'; write 'Name: value'"),
         (
             ("http://a/", "--timeout", "0"),
-            "Not a number of seconds above zero: 0.0 (infinity: no limit)",
+            "A duration must be a number of seconds above zero, got 0.0; use math.inf for no limit",
         ),
     ],
 )

@@ -187,7 +187,7 @@ def test_when_all_fail_the_error_tells_every_attempt(harness: ClientHarness) -> 
     reported = failure(harness)
     assert isinstance(reported, NegotiationFailed)
     assert str(reported).split("\n") == [
-        f"No transport of MCP works at {URL}:",
+        f"No MCP transport works at {URL}:",
         f"- streamable-http: initialize was refused: POST {URL} was answered with HTTP 406: "
         "Not Acceptable: Client must accept text/event-stream",
         f"- http+sse: opening the event stream was refused: GET {URL} was answered with HTTP 400: "
@@ -287,16 +287,19 @@ def test_a_success_that_is_no_answer(
 
 def test_who_did_not_answer_is_told(harness: ClientHarness) -> None:
     harness.take().cut("cable cut")
-    assert str(failure(harness)) == f"initialize was not answered by {URL}: cable cut"
+    assert str(failure(harness)) == f"initialize got no response from {URL}: cable cut"
 
 
 def test_who_was_silent_is_told(harness: ClientHarness) -> None:
     harness.take()
     harness.wait(30)
-    assert str(failure(harness)) == f"initialize got no answer from {URL} within 30 s"
+    assert (
+        str(failure(harness))
+        == f"initialize got no response from {URL} within 30 s (connect_timeout)"
+    )
 
 
 def test_whose_answer_breaks_the_protocol_is_told(harness: ClientHarness) -> None:
     harness.take().refuse(200, b"hi", **JSON)
-    said = f"The answer to initialize from {URL} breaks the protocol: Not valid JSON"
+    said = f"The response to initialize from {URL} breaks the protocol: Not valid JSON"
     assert str(failure(harness)).startswith(said)

@@ -212,7 +212,7 @@ def test_a_server_that_forgets_every_session_is_given_up(where: str) -> None:
     closed = harness.events[-1]
     assert isinstance(closed, Closed)
     assert isinstance(closed.error, SessionLost)
-    assert "forgotten 6 sessions in a row: POST" in str(closed.error)
+    assert "discarded 6 sessions in a row: POST" in str(closed.error)
     assert harness.requests == []
     assert harness.client.state is ClientState.CLOSED
     assert harness.client.next_deadline() is None

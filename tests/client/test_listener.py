@@ -66,7 +66,7 @@ def test_a_question_on_the_standalone_stream_can_be_withdrawn(
     asked.open_stream()
     asked.event(request(2, "roots/list"))
     asked.event(notification("notifications/cancelled", requestId=2))
-    assert harness.events[-1] == ServerRequestCancelled(2, "withdrawn by the server")
+    assert harness.events[-1] == ServerRequestCancelled(2, "cancelled by the server")
     assert harness.run_command(harness.client.respond, 2, {}) is False
 
 

@@ -59,10 +59,10 @@ def test_a_notification_may_have_it(harness: ClientHarness) -> None:
 @pytest.mark.parametrize(
     ("meta", "message"),
     [
-        ({"progressToken": 1}, "meta cannot have 'progressToken': the client sets it itself"),
-        ({PREFIX + "protocolVersion": "x"}, "meta cannot have .*protocolVersion"),
-        ({PREFIX + "clientInfo": {}}, "meta cannot have .*clientInfo"),
-        ({PREFIX + "clientCapabilities": {}}, "meta cannot have .*clientCapabilities"),
+        ({"progressToken": 1}, "meta must not have 'progressToken': the client sets it itself"),
+        ({PREFIX + "protocolVersion": "x"}, "meta must not have .*protocolVersion"),
+        ({PREFIX + "clientInfo": {}}, "meta must not have .*clientInfo"),
+        ({PREFIX + "clientCapabilities": {}}, "meta must not have .*clientCapabilities"),
         ([1], "meta must be Mapping, and is list"),
         ("x", "meta must be Mapping"),
         ({"x": object()}, "JSON"),

@@ -95,7 +95,7 @@ def test_initialize_is_made_again(fail: Callable[[Asked], None]) -> None:
         (event,) = harness.take_events()
         assert isinstance(event, Reconnecting)
         assert (event.call, event.attempt) == (None, attempt)
-        assert "initialize was" in event.reason
+        assert "initialize " in event.reason
         assert event.delay == 0.5 * 2 ** (attempt - 1)
         assert harness.requests == []
         harness.wait(event.delay)
@@ -134,7 +134,7 @@ def test_the_opening_ends_with_the_last_reason_and_all_attempts(
     harness.requests.clear()
     error = closed(harness)
     assert len(error.attempts) >= 6
-    assert "- 1 of them: initialize was not answered by" in str(error)
+    assert "- 1 of them: initialize got no response from" in str(error)
     assert "no route to host" in str(error)
 
 
@@ -146,7 +146,7 @@ def test_attempts_are_bounded_by_the_policy_too() -> None:
     harness.take().cut("refused for good")
     error = closed(harness)
     assert isinstance(error, Disconnected)
-    text = f"initialize was not answered by {URL}: refused"
+    text = f"initialize got no response from {URL}: refused"
     assert str(error).split("\n") == [
         f"{text} for good",
         "4 attempts before this one have failed, too:",
@@ -166,10 +166,10 @@ def test_calls_that_wait_are_told_all_attempts() -> None:
     failed = next(event for event in harness.events if isinstance(event, CallFailed))
     assert failed.call == handle
     assert str(failed.error).split("\n") == [
-        f"tools/list was not completed: initialize was not answered by {URL}: refused for good",
+        f"tools/list was not completed: initialize got no response from {URL}: refused for good",
         "4 attempts before this one have failed, too:",
         *(
-            f"- 1 of them: initialize was not answered by {URL}: refused {delay}"
+            f"- 1 of them: initialize got no response from {URL}: refused {delay}"
             for delay in (0.5, 1.0, 2.0, 4.0)
         ),
     ]
@@ -186,7 +186,7 @@ def test_an_attempt_that_hangs_ends_with_the_time_for_all() -> None:
     assert asked.aborted
     error = closed(harness)
     assert isinstance(error, RequestTimeout)
-    assert "- 1 of them: initialize was not answered" in str(error)
+    assert "- 1 of them: initialize got no response" in str(error)
 
 
 @pytest.mark.parametrize("status", [502, 503, 504])
@@ -268,7 +268,9 @@ def test_a_confirmation_that_is_never_taken() -> None:
         harness.wait(0.5)
     error = closed(harness)
     assert isinstance(error, RequestTimeout)
-    taken = "did not take notifications/initialized within 10 s: connection refused"
+    taken = (
+        "did not accept notifications/initialized within 10 s (connect_timeout): connection refused"
+    )
     assert str(error) == f"{URL} {taken}"
 
 
@@ -322,7 +324,7 @@ def test_a_confirmation_that_is_given_up() -> None:
         harness.take().cut("connection refused")
         harness.wait(delay)
     harness.take().cut("connection refused")
-    text = f"{URL} did not take notifications/initialized: connection refused"
+    text = f"{URL} did not accept notifications/initialized: connection refused"
     assert str(closed(harness)) == text
 
 

@@ -115,7 +115,7 @@ def test_a_process_that_closes_its_output_is_ended(harness: ProcessHarness) -> N
     assert harness.done == ["TerminateProcess"]
     harness.feed(ProcessExited(-15))
     assert harness.done == ["KillProcess"]
-    assert "does not end" in str(harness.closed())
+    assert "has not exited" in str(harness.closed())
 
 
 def test_a_process_that_closes_its_output_and_ends_soon_tells_why(harness: ProcessHarness) -> None:
@@ -133,7 +133,7 @@ def test_a_process_that_closes_its_output_and_cannot_be_ended(harness: ProcessHa
     assert harness.done == ["CloseStdin", "TerminateProcess", "KillProcess"]
     error = ended(harness.closed())
     assert error.status is None
-    assert "closed its output, but does not end" in str(error)
+    assert "closed its output, but has not exited" in str(error)
     assert [event.call for event in harness.events if isinstance(event, CallFailed)] == [handle]
 
 

@@ -123,7 +123,7 @@ def test_the_server_withdraws_a_question(able: ClientHarness) -> None:
     assert able.requests == []
     asked.event(request("r", "elicitation/create"))
     asked.event(notification("notifications/cancelled", requestId="r"))
-    assert able.take_events()[-1] == ServerRequestCancelled("r", "withdrawn by the server")
+    assert able.take_events()[-1] == ServerRequestCancelled("r", "cancelled by the server")
     able.wait(10)
     assert isinstance(only_failure(able, handle), RequestTimeout)
 

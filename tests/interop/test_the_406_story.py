@@ -281,7 +281,7 @@ async def test_our_client_tells_of_every_attempt_and_takes_406_for_no_login() ->
             async with sansmcp_trio.connect(url):
                 pytest.fail("It must not connect")
     assert str(failed.value).splitlines() == [
-        f"No transport of MCP works at {url}:",
+        f"No MCP transport works at {url}:",
         f"- streamable-http: initialize was refused: POST {url} was answered with HTTP 406: "
         "Not with that Accept",
         f"- http+sse: opening the event stream was refused: GET {url} was answered with HTTP 406: "

@@ -416,7 +416,7 @@ def test_an_exchange_that_cannot_even_be_ended_ends_the_client(
 def test_what_the_process_says_may_end_the_client(harness: DriverHarness) -> None:
     promise, _ = harness.ask()
     harness.host.receive_process_part(ProcessExited(0))
-    with pytest.raises(Disconnected, match="no process of ours"):
+    with pytest.raises(Disconnected, match="has no process"):
         promise.result()
 
 

@@ -105,7 +105,7 @@ SETTINGS: list[tuple[Callable[..., Any], str, Any, str]] = [
         partial(StateSigner, keys=(b"k" * 16,), clock=float),
         "lifetime",
         0,
-        "Not a number of seconds above zero",
+        "must be a number of seconds above zero",
     ),
     (SecurityPolicy, "allowed_hosts", (b"x",), "name must be str, and is bytes"),
     (Limits, "max_batch_messages", math.nan, "max_batch_messages must be int, and is float"),

@@ -173,7 +173,7 @@ def test_headers_that_are_no_pairs(headers: Any) -> None:
 
 @pytest.mark.parametrize("seconds", [0, -1.5, float("nan"), None, "3"])
 def test_times_that_are_none(seconds: Any) -> None:
-    with pytest.raises(LocalProtocolError, match="Not a number of seconds above zero: "):
+    with pytest.raises(LocalProtocolError, match="must be a number of seconds above zero, got "):
         client(connect_timeout=seconds)
 
 
@@ -208,16 +208,18 @@ def test_parameters_that_are_no_object(params: Any) -> None:
 
 @pytest.mark.parametrize("transports", [(), ("stdio",), "streamable-http"])
 def test_transports_that_there_are_not(transports: Any) -> None:
-    with pytest.raises(LocalProtocolError, match="Transports are a tuple of some of ") as caught:
+    with pytest.raises(
+        LocalProtocolError, match="transports must be a tuple of some of "
+    ) as caught:
         client(transports=transports)
-    assert str(caught.value).endswith(f"and not {transports!r}")
+    assert str(caught.value).endswith(f"got {transports!r}")
 
 
 def test_a_process_that_there_is_not() -> None:
-    with pytest.raises(LocalProtocolError, match="is no process of ours"):
+    with pytest.raises(LocalProtocolError, match="has no process"):
         client().receive_process_part(StdoutClosed(), now=0.0)
 
 
 def test_a_call_before_the_start() -> None:
-    with pytest.raises(LocalProtocolError, match="not open yet"):
+    with pytest.raises(LocalProtocolError, match="not connected"):
         client().call("tools/list", now=0.0)

@@ -1,7 +1,7 @@
-"""Where a client is in a stream that can be resumed.
+"""The position of a client in a resumable stream.
 
-A cursor outlives the connections of its stream. It keeps the id of the last event, which a GET
-names to ask for what follows, and the ids of the events seen, because servers repeat events.
+A cursor outlives the connections of its stream. It keeps the id of the last event, for the
+``Last-Event-ID`` of the next GET, and the ids of the events received, since servers repeat events.
 
 Source: 2025-11-25 basic/transports: Resumability and Redelivery; WHATWG HTML, 9.2.
 """
@@ -14,7 +14,7 @@ from ...codecs.sse import SseEvent
 from ...errors import RemoteProtocolError
 
 _MAX_EVENT_ID_CHARS = 2048
-"""A longer one would not fit into the header that brings it back."""
+"""A longer id might not fit into the header ``Last-Event-ID``."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -22,23 +22,26 @@ class Cursor:
     """The position in one stream."""
 
     _max_seen: int
-    """Event ids that are remembered at most."""
+    """The number of event ids to remember."""
     last_event_id: str = attrs.field(default="", init=False)
-    """"" if nothing can be resumed."""
+    """The id of the last event; "" if the stream cannot be resumed."""
     has_progress: bool = attrs.field(default=False, init=False)
-    """True if something new has come since this was set to False."""
+    """True if a new event id or message has arrived since this was set to False."""
     _seen: dict[str, None] | None = attrs.field(default=None, init=False)
     """The ids of messages that were accepted, oldest first; None before the first."""
 
     def accept(self, event: SseEvent) -> RemoteProtocolError | bool:
         """Record an event.
 
-        Returns True if what it carries is new, False if an event of that id was accepted before,
-        and an error if its id is too long to be used; then the position is not changed.
+        Returns True if it is new, False if an event with this id was accepted before, and an error
+        if its id is too long. The error leaves the position unchanged.
         """
         if event.id is not None and len(event.id) > _MAX_EVENT_ID_CHARS:
             self.has_progress = True
-            return RemoteProtocolError("An event id is too long to be used", reason="bad_event_id")
+            return RemoteProtocolError(
+                f"An event id is longer than {_MAX_EVENT_ID_CHARS} characters",
+                reason="bad_event_id",
+            )
         if event.last_event_id != self.last_event_id:
             self.last_event_id = event.last_event_id
             self.has_progress = True

@@ -1,7 +1,7 @@
-"""HTTP+SSE, the transport of 2024-11-05: where messages go.
+"""The endpoint event of HTTP+SSE, the transport of 2024-11-05.
 
-The first event of the stream names the URI that messages are POSTed to. It must be of the same
-origin as the stream, for credentials go there.
+The first event of the stream contains the URI to which messages are POSTed. It must have the same
+origin as the stream, because the client sends its credentials there.
 
 Source: 2024-11-05 basic/transports: HTTP with SSE.
 """
@@ -14,11 +14,11 @@ from ...http import Url
 
 
 def endpoint_from(event: SseEvent, stream_url: Url) -> Url | str:
-    """Return the URL that the first event of a stream names, or why it cannot be used.
+    """Return the URL from the first event of a stream, or the reason why it cannot be used.
 
     Args:
-        event: the first event that the standard dispatches.
-        stream_url: where the stream was asked for.
+        event: the first event that is dispatched.
+        stream_url: the URL of the stream.
     """
     if event.event != "endpoint" or not event.data:
         return "brought another event than endpoint first"

@@ -1,4 +1,4 @@
-"""What the answer to ``initialize`` agrees upon.
+"""The parameters of ``initialize``, and what its response negotiates.
 
 Source: 2024-11-05 to 2025-11-25, basic/lifecycle: Initialization; 2025-03-26 basic/transports:
 Session Management.
@@ -20,7 +20,7 @@ from ..outcomes import Agreed
 
 
 def initialize_params(options: ClientOptions, version: str, transport: str) -> dict[str, Any]:
-    """Return the parameters of ``initialize`` that offer a version on a transport."""
+    """Return the parameters of ``initialize`` for a version and a transport."""
     capabilities: Mapping[str, Any] = options.capabilities
     if _may_have_turns(options, transport):
         capabilities = with_multi_turn(capabilities)
@@ -34,12 +34,12 @@ def agreement(
     transport: str,
     request_id: int | None,
 ) -> Agreed | CallError:
-    """Return what the result of ``initialize`` agrees upon, or why that is nothing.
+    """Return what the result of ``initialize`` negotiates, or the error of the call.
 
     Args:
         result: the result.
-        response_headers: those of the HTTP response that carried it; empty where there is none.
-        options: of the client.
+        response_headers: the headers of the HTTP response that carried it; empty if there is none.
+        options: the settings of the client.
         transport: the name of the transport in use.
         request_id: the id of the request, for the error.
     """
@@ -49,14 +49,16 @@ def agreement(
 
     version = result.get("protocolVersion")
     if not isinstance(version, str):
-        return error(InvalidResponse, "The answer to initialize names no version")
+        return error(InvalidResponse, "The response to initialize has no protocolVersion")
     if version not in options.handshake_versions:
         ours = ", ".join(options.handshake_versions)
         text = f"The server speaks protocol version {version[:40]!r}, and not {ours}"
         return error(NegotiationFailed, text)
     session_id = headers.single(headers.get_all(response_headers, b"mcp-session-id"))
     if session_id is not None and not headers.is_session_id(session_id):
-        return error(InvalidResponse, "The server's session id has illegal characters")
+        return error(
+            InvalidResponse, "The server's Mcp-Session-Id has characters that are not allowed"
+        )
     revision = REVISIONS[version]
     named = names_multi_turn(json.as_object(result.get("capabilities")) or {})
     agreed = named or options.assume_multi_turn

@@ -1,9 +1,10 @@
-"""Answers that are kept back until the server wants them, all at once (SEP-1858).
+"""Responses to server requests that are sent together at the end of a turn (SEP-1858).
 
-When a server has sent ``buffer_input`` on the stream of a call, the answers to what it asks there
-are not sent one by one. ``input_required`` ends the turn, and the stream: as soon as all answers
-are there they go out as one array, by a POST with the id of that event, and the call goes on in the
-response to it. An error, because the user has declined, is an answer like others.
+After the event ``buffer_input`` on the stream of a call, the responses to the server requests on
+that stream are buffered. The event ``input_required`` ends the turn and the stream. When all
+responses are complete, the client sends them as one array, in a POST with the id of that event. The
+call continues in the response to this POST. An error response, such as when the user declines,
+counts as a response.
 
 Source: SEP-1858.
 """
@@ -23,10 +24,10 @@ INPUT_REQUIRED = "input_required"
 
 @attrs.define(eq=False, repr=False)
 class Turn:
-    """What is asked in one turn of a call, and the answers so far."""
+    """The server requests of one turn of a call, and the responses so far."""
 
     number: int
-    """Of the call."""
+    """The number of the call."""
     _limits: Limits
     request_ids: set[RequestId] = attrs.field(factory=set[RequestId], init=False)
     _responses: list[bytes] = attrs.field(factory=list[bytes], init=False)
@@ -34,27 +35,32 @@ class Turn:
     _is_closed: bool = attrs.field(default=False, init=False)
 
     def add_request(self, id: RequestId) -> LimitExceeded | bool:
-        """Add a server request to the turn; False if it is in it already."""
+        """Add a server request to the turn. Return False if it was added before."""
         if id in self.request_ids:
             return False
-        if len(self.request_ids) == self._limits.max_batch_messages:
-            return LimitExceeded(f"more than {self._limits.max_batch_messages} questions at once")
+        most = self._limits.max_batch_messages
+        if len(self.request_ids) == most:
+            return LimitExceeded(
+                f"more than {most} server requests in one turn (max_batch_messages)"
+            )
         self.request_ids.add(id)
         return True
 
     def add_response(
         self, message: Response | ErrorResponse
     ) -> TurnDone | ResponseBuffered | LimitExceeded:
-        """Keep the answer to one of them."""
+        """Buffer the response to one of the server requests."""
         data = jsonrpc.encode(message)
         self._responses.append(data)
         self._size += len(data) + 1
         if self._size >= self._limits.max_message_bytes:
-            return LimitExceeded(f"questions with answers of {self._size} bytes")
+            return LimitExceeded(
+                f"server requests whose responses have {self._size} bytes (max_message_bytes)"
+            )
         return self._check()
 
     def close(self) -> TurnDone | ResponseBuffered:
-        """Record that the server asks nothing more in this turn."""
+        """Record that the turn has no further server requests."""
         self._is_closed = True
         return self._check()
 

@@ -417,7 +417,7 @@ def test_a_silent_server_is_asked_for_its_version_once() -> None:
     harness.wait(19.4)
     assert not isinstance(harness.events[-1], Closed)
     harness.wait(0.1)
-    assert "initialize got no answer" in str(failure(harness))
+    assert "initialize got no response" in str(failure(harness))
 
 
 @pytest.mark.parametrize("how", ["at once", "json", "stream"])

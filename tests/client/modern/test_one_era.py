@@ -22,7 +22,7 @@ def needs_a_handshake(harness: ModernClientHarness) -> str:
     reported = failure(harness)
     assert isinstance(reported, NegotiationFailed)
     what, _, why = str(reported).partition(": ")
-    assert what == f"The server needs a handshake, which {MODERN} does without"
+    assert what == f"The server needs a handshake, and {MODERN} has none"
     return why
 
 
@@ -44,9 +44,9 @@ def test_a_client_of_the_new_era_says_what_the_server_needs(
     ("answer", "why"),
     [
         (discovered(0, LATEST, "2025-06-18"), f"it speaks {LATEST}, 2025-06-18"),
-        ({"jsonrpc": "2.0", "id": 0, "result": {}}, "the answer to server/discover names no"),
-        ({"jsonrpc": "2.0", "id": 0}, "the answer to server/discover breaks the protocol: "),
-        (notification("notifications/message"), "server/discover was not answered"),
+        ({"jsonrpc": "2.0", "id": 0, "result": {}}, "the response to server/discover lists no"),
+        ({"jsonrpc": "2.0", "id": 0}, "the response to server/discover breaks the protocol: "),
+        (notification("notifications/message"), "server/discover got no response"),
     ],
 )
 def test_a_client_of_the_new_era_says_what_the_server_has_said(
@@ -61,7 +61,7 @@ def test_a_client_of_the_new_era_says_that_the_server_says_nothing(
 ) -> None:
     newer.start()
     newer.wait(5)
-    assert needs_a_handshake(newer) == "server/discover got no answer within 5 s"
+    assert needs_a_handshake(newer) == "server/discover got no response within 5 s (probe_timeout)"
 
 
 def test_a_client_of_the_new_era_cannot_use_http_sse() -> None:

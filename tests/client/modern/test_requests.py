@@ -316,7 +316,7 @@ def test_a_result_of_an_unknown_kind(harness: ModernClientHarness, kind: Any) ->
     asked.result({"resultType": kind})
     failure = only_failure(harness, handle)
     assert isinstance(failure, InvalidResponse)
-    assert "unknown kind" in str(failure)
+    assert "unknown resultType" in str(failure)
     assert len(str(failure)) < 200
 
 

@@ -180,7 +180,7 @@ def test_the_number_of_rounds_is_bounded() -> None:
         harness.take().result(input_required(None, "s"))
     failure = only_failure(harness, handle)
     assert isinstance(failure, InvalidResponse)
-    assert "questions 4 times" in str(failure)
+    assert "input requests 4 times" in str(failure)
     assert harness.requests == []
 
 
@@ -244,7 +244,7 @@ def test_how_many_questions_are_open_is_bounded() -> None:
     harness = ModernClientHarness(limits=limits, capabilities=CAPABILITIES).connect()
     begin(harness, {"a": question(), "b": question()})
     handle, _ = begin(harness, {"a": question(), "b": question()})
-    assert "2 questions, which are too many" in str(only_failure(harness, handle))
+    assert "2 input requests, which are too many" in str(only_failure(harness, handle))
 
 
 @pytest.mark.parametrize("declines", [True, False])
