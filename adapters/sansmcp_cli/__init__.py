@@ -8,7 +8,7 @@ __all__ = ["main"]
 def main(arguments: list[str] | None = None) -> int:
     """Run the command. Returns the exit status: 0, 1 for a failure, or 130 for Ctrl-C.
 
-    What does the work is imported here, which takes long enough for a Ctrl-C.
+    The implementation is imported inside, since a Ctrl-C may arrive during the imports.
     """
     try:
         from ._main import run

@@ -1,4 +1,4 @@
-"""What the commands want of an adapter; each adapter has a module here that does it."""
+"""The interface between the commands and an adapter; one module here implements it for each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ADAPTERS = ("asyncio", "blocking", "trio")
 
 @attrs.frozen(kw_only=True)
 class ToolCall:
-    """A call that is to be made."""
+    """A call of a tool that a script makes."""
 
     tool: str
     arguments: dict[str, Any]
@@ -30,13 +30,13 @@ class ToolCall:
 
 
 Script: TypeAlias = Generator[ToolCall, Any, None]
-"""Makes calls one after the other: it yields each, and is sent its result or thrown its CallError,
-which it catches.
+"""A generator that makes calls one after the other. It yields each call, and is sent its result or
+thrown its CallError, which it must catch.
 """
 
 
 RequestHandlers: TypeAlias = Mapping[str, Callable[[sansmcp.ServerRequest], dict[str, Any]]]
-"""For each request that the server may make, a plain function from it to the result."""
+"""The request handlers, by method: plain functions that return the result."""
 
 
 class Adapter(Protocol):
@@ -53,7 +53,7 @@ class Adapter(Protocol):
         settings: ConnectSettings,
         request_handlers: RequestHandlers | None = None,
     ) -> None:
-        """Connect, make the calls of a script, and show what happens meanwhile.
+        """Connect, make the calls of a script, and show the events meanwhile.
 
         Raises what ``connect`` of the adapter raises.
         """
@@ -64,22 +64,22 @@ class Adapter(Protocol):
         started: Callable[[str, Callable[[], object]], None],
         settings: ServeSettings,
     ) -> None:
-        """Serve an application until it is told to stop.
+        """Serve an application until it is stopped.
 
-        ``started`` is given the URL, and how to stop, which may be called in a signal handler and
-        in any thread. Raises what ``serve`` of the adapter raises.
+        ``started`` is called with the URL and a function that stops the server. That function may
+        be called in a signal handler and in any thread. Raises what the adapter's ``serve`` raises.
         """
 
 
 def add_adapter(parser: argparse.ArgumentParser) -> None:
-    """The option that chooses an adapter."""
+    """Add the option that chooses an adapter."""
     parser.add_argument(
         "--adapter", choices=ADAPTERS, default="asyncio", help="what to run on (default: asyncio)"
     )
 
 
 def adapter_of(options: argparse.Namespace) -> Adapter:
-    """The adapter that was chosen; nothing is needed of the others. Raises Mistake."""
+    """Return the chosen adapter; no other need be installed. Raises UsageError."""
     try:
         module: Any = importlib.import_module(f"{__package__}._with_{options.adapter}")
     except ModuleNotFoundError as error:
@@ -90,7 +90,7 @@ def adapter_of(options: argparse.Namespace) -> Adapter:
 
 
 def next_call(script: Script, outcome: Any) -> ToolCall | None:
-    """The next call of a script, after what came of the last one; None at the end."""
+    """Send the outcome of the last call to a script. Return its next call; None at the end."""
     try:
         if isinstance(outcome, sansmcp.CallError):
             return script.throw(outcome)

@@ -1,4 +1,4 @@
-"""What a person can do about an error of the protocol, in terms of this command."""
+"""Advice for the user about errors of the protocol, in terms of this command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DENIED = (401, 403)
 
 
 def advice(error: Exception) -> tuple[str, ...]:
-    """Sentences about what to do next; none where the error says all."""
+    """Return sentences that say what to do next; none if the error's text suffices."""
     denial = next((refusal for refusal in _refusals(error) if refusal.status in _DENIED), None)
     if denial is not None:
         found = _SCHEME.match(denial.challenges[0]) if denial.challenges else None
@@ -27,12 +27,12 @@ def advice(error: Exception) -> tuple[str, ...]:
 
 
 def is_denied(error: Exception) -> bool:
-    """Whether the server is there, and wants credentials."""
+    """True if the server requires credentials."""
     return any(refusal.status in _DENIED for refusal in _refusals(error))
 
 
 def is_no_endpoint(error: Exception) -> bool:
-    """Whether something answers at the URL that may be no MCP endpoint."""
+    """True if a server responds at the URL that may not be an MCP endpoint."""
     refusals = _refusals(error)
     return not is_denied(error) and any(refusal.status < 429 for refusal in refusals)
 

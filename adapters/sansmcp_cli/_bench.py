@@ -1,4 +1,4 @@
-"""How fast the parsers are on a recording of one's own (``curl -N ... > stream.txt``)."""
+"""``sansmcp bench``: measure the parsers on a recorded stream (``curl -N ... > stream.txt``)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def add_to(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print how long it takes to read an event, and what is in it, in several chunks."""
+    """Print the time to parse an event and its message, for several sizes of chunks."""
     data: bytes = options.recording.read_bytes()
     limits = sansmcp.Limits(max_message_bytes=len(data) + 1)
     messages = _read([data], limits, bytes)
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 def _read(
     chunks: list[bytes], limits: sansmcp.Limits, read: Callable[[bytes], _Result]
 ) -> list[_Result]:
-    """Read an event stream. Raises Mistake for what is no message."""
+    """Read an event stream. Raises UsageError if an event is not a message."""
     decoder = sansmcp.SseDecoder(limits.max_message_bytes)
     try:
         return [
@@ -75,7 +75,7 @@ def _read(
 
 
 def _best(work: Callable[[], object]) -> float:
-    """Seconds that some work takes: the shortest of some rounds."""
+    """Return the seconds that ``work`` takes, the minimum of several rounds."""
     times: list[float] = []
     for _ in range(_ROUNDS):
         start = time.perf_counter()

@@ -37,7 +37,7 @@ from ._target import (
 
 
 def add_to(commands: Commands) -> None:
-    """Declare the command."""
+    """Add the command and its options to the parser."""
     command = commands.add_parser(
         "call",
         help="call a tool",
@@ -80,7 +80,7 @@ def _call(options: argparse.Namespace) -> int:
         "versions": versions_of(options),
         "headers": headers_of(options),
         "timeout": options.timeout,
-        # Commands may take long to start; that a URL does not answer is to be told soon.
+        # Commands may take long to start; a URL that does not respond should fail soon.
         "connect_timeout": min(options.timeout, 10.0 if isinstance(target, str) else 30.0),
         "trace": tracer("client") if options.trace else None,
     }

@@ -24,15 +24,15 @@ from ._output import Commands, UsageError, print_error, print_line
 
 _WIDTH = 80
 _USUAL = Faults(cut=Mean(10_000, is_time=False), silence=Mean(40_000, is_time=False), delay=0.02)
-"""The faults where none is named."""
+"""The faults if no option names one."""
 _CONNECT_TIMEOUT = 10.0
 _LAST_PORT = 65535
 _MOST = 10**12
-"""The largest mean, rate or time that an option takes."""
+"""The largest mean, rate or time that an option accepts."""
 
 
 def add_to(commands: Commands) -> None:
-    """Declare the command."""
+    """Add the command and its options to the parser."""
     command = commands.add_parser(
         "chaos",
         help="put a network that cuts, delays and falls silent before a server",
@@ -127,7 +127,7 @@ async def _run(relay: FaultProxy, listener: socket.socket, quiet_after: float | 
 
 
 class _Log:
-    """Writes a line for each connection, and counts."""
+    """Prints a line for each connection, and counts them."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -194,9 +194,9 @@ def _reach(url: sansmcp.Url) -> Address:
 
 
 def _reason(error: OSError) -> str:
-    """Return what the system says, without what Python adds to it."""
+    """Return the system's text for an error, without Python's additions."""
     number = error.errno or 0
-    # The numbers of getaddrinfo() are negative, and other ones.
+    # Errors of getaddrinfo() have negative numbers of their own, not those of errno.
     return os.strerror(number) if number > 0 else str(error.strerror or error)
 
 

@@ -1,4 +1,4 @@
-"""``sansmcp check-store`` and ``sansmcp check-adapter``: what a part of one's own has to do."""
+"""``sansmcp check-store`` and ``sansmcp check-adapter``: check a store or adapter of your own."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OpenStore: TypeAlias = Callable[[str, sansmcp.Limits, Callable[[], float]], san
 
 @attrs.frozen
 class _Check:
-    """Something that is to be checked."""
+    """One check, of a store or an adapter."""
 
     name: str
     obligation: str
@@ -46,7 +46,7 @@ class _Check:
 
 
 def add_to(commands: Commands) -> None:
-    """Declare both commands."""
+    """Add both commands and their options to the parser."""
     store = commands.add_parser(
         "check-store",
         help="check a store of your own, with threads and processes that share it",
@@ -85,7 +85,7 @@ def _checked(
 
 
 def _report(check: _Check) -> str:
-    """Run a check, and print what comes of it."""
+    """Run a check, and print its outcome."""
     outcome, lines = "pass", list[str]()
     try:
         check.run()
@@ -109,7 +109,7 @@ def _report(check: _Check) -> str:
 
 
 def _adapter_checks(options: argparse.Namespace, folder: str) -> Iterator[_Check]:
-    from sansmcp_check import client_checks, server_checks  # takes its time
+    from sansmcp_check import client_checks, server_checks  # a slow import
 
     subject = load(options.subject, "subject", "subject")
     if inspect.isclass(subject):

@@ -1,4 +1,4 @@
-"""What the demonstration counts."""
+"""The counters of the demonstration."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class Counts:
-    """What came of some calls."""
+    """The outcomes of several calls."""
 
     calls: int = 0
     disconnects: int = 0
-    """Streams that the client lost and came back to, or made its call again for."""
+    """Streams that broke, and were resumed or whose call was repeated."""
     executions: int = 0
-    """Runs of tools, as the tools have written them down."""
+    """Runs of tools, as the tools have logged them."""
     lost: int = 0
-    """Results, and progress reports, that never came."""
+    """Results and progress reports that never arrived."""
     duplicated: int = 0
-    """Progress reports that came twice, and runs of a tool beyond those that are promised."""
+    """Progress reports that arrived twice, and runs beyond those that the revision allows."""
 
     def __add__(self, other: Counts) -> Counts:
         pairs = zip(attrs.astuple(self), attrs.astuple(other), strict=True)

@@ -1,14 +1,14 @@
 """The demonstration: real sockets and processes, a server that disconnects, a network that breaks.
 
-Between the client and the server stands a relay that breaks connections in the middle of
-responses, and the tool itself disconnects its client in the middle of the work (SEP-1699). The
-tools write down when they run, so executions are counted beside results.
+A relay between the client and the server breaks connections in the middle of responses, and the
+tool itself disconnects its client in the middle of its work (SEP-1699). The tools log each run, so
+executions are counted beside results.
 
-At 2026-07-28, the revision of a client that is told nothing else, no stream can be resumed. There
-the calls are marked as idempotent, and one whose response breaks is made again, from its beginning;
-the progress reports of the attempt that succeeds are those that count. At 2025-11-25 streams are
-resumed. There no call is marked, and each runs once. After that, calls that ask the client go from
-one process to another (see ``_rounds``).
+At 2026-07-28, the default revision of a client, streams cannot be resumed. There the calls are
+marked as idempotent, and a call whose response breaks is repeated from its beginning; only the
+progress reports of the last attempt count. At 2025-11-25 streams are resumed. There no call is
+marked, and each runs once. After that, calls with input requests move from one process to another
+(see ``_demo_input``).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _EVENT_WITH_ID = re.compile(rb"\nid: [^\n]*\n(?:[^\n]+\n)*\n")
 
 
 def add_to(commands: Commands) -> None:
-    """Declare the command."""
+    """Add the command and its options to the parser."""
     command = commands.add_parser(
         "demo",
         help="watch calls survive a server and a network that disconnect",
@@ -71,9 +71,9 @@ def add_to(commands: Commands) -> None:
 
 
 def demo(options: argparse.Namespace) -> int:
-    """Run the demonstration. Returns the exit status: 1 if anything failed, or came twice.
+    """Run the demonstration. Return the exit status: 1 if anything failed or was duplicated.
 
-    SIGTERM ends it as Ctrl-C does, which raises KeyboardInterrupt: there are processes to be ended.
+    SIGTERM raises KeyboardInterrupt, as Ctrl-C does, so that the server processes are ended.
     """
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -119,22 +119,22 @@ def _show(options: argparse.Namespace) -> int:
 class _Accident:
     """Cuts a connection in the middle of a response.
 
-    One that is cut before the first event id has come through leaves a client that cannot know
-    whether the server got its request: no protocol can repeat such a call safely. So unless calls
-    may be repeated, only what can be resumed is cut.
+    If it is cut before the first event id has arrived, the client cannot know whether the server
+    got its request, and cannot safely repeat the call. So unless calls may be repeated, only
+    responses that can be resumed are cut.
     """
 
     _left: int
-    """Bytes of responses that the connection still carries."""
+    """Bytes of responses that the connection still passes on."""
     _cuts_anywhere: bool
-    """True: all calls may be repeated."""
+    """True if all calls may be repeated."""
     _response: bytes = b""
-    """What has come since the last request, until it can be resumed."""
+    """The bytes received since the last request, until the response can be resumed."""
     _can_resume: bool = False
     end_by_time: None = attrs.field(default=None, init=False)
 
     def pieces(self, way: Way, data: bytes) -> tuple[Piece, ...]:
-        """Pass requests on, and of responses as much as the connection still carries."""
+        """Pass on requests, and responses up to the remaining bytes."""
         if way is Way.TO_SERVER:
             self._response = b""
             self._can_resume = self._cuts_anywhere or data.startswith(b"GET ")
@@ -149,7 +149,7 @@ class _Accident:
 
 @attrs.define(eq=False)
 class _Call:
-    """One call, and what has come of it."""
+    """One call, its reports and its result."""
 
     number: int
     handle: int | None = None
@@ -169,14 +169,14 @@ class Part:
     _executions: Callable[[], Counter[str]] = attrs.field(init=False)
     _calls: list[_Call] = attrs.field(factory=list[_Call], init=False)
     _disconnects: Counter[int | None] = attrs.field(factory=Counter["int | None"], init=False)
-    """By the handles of calls."""
+    """The number of disconnects, by the handle of the call."""
 
     @property
     def _resumes(self) -> bool:
         return sansmcp.REVISIONS[self._revision].resumption
 
     def show(self, adapter: Adapter, port: int, executions: Callable[[], Counter[str]]) -> Counts:
-        """Make the calls to the server at a port."""
+        """Make the calls to the server at ``port``."""
         self._executions = executions
         default = " (default)" if self._revision == MODERN_VERSIONS[-1] else ""
         how = (
@@ -185,7 +185,7 @@ class Part:
             else "not resumable, so the calls are marked idempotent"
         )
         self._write(f"{self._revision}{default}: {how}")
-        # A call that has to be carried whole needs connections that can do it.
+        # A call that must be passed on whole needs connections that pass on enough bytes.
         longest = 1000 if self._resumes else 3000
 
         def fate(number: int) -> _Accident:
@@ -214,7 +214,7 @@ class Part:
             self._tracer.write("network: a connection breaks")
 
     def _make_call(self, number: int) -> Script:
-        """Call the slow tool: every step is to be reported once, and then there is a result."""
+        """Call the slow tool, which reports every step once and then returns a result."""
         call = _Call(number)
         self._calls.append(call)
         began = time.monotonic()
@@ -247,7 +247,7 @@ class Part:
         )
 
     def _watch(self, event: ClientEvent) -> None:
-        """Count how often a stream was left in the middle."""
+        """Count the streams that broke before their end."""
         if isinstance(event, Reconnecting):
             self._disconnects[event.call] += 1
 
@@ -270,7 +270,7 @@ class Part:
         return counts
 
     def _duplicated(self, call: _Call, executions: Counter[str]) -> int:
-        """Reports that came twice, and runs that nothing promised allows."""
+        """Return the number of duplicate reports, and of runs that the revision does not allow."""
         promised = 1 if self._resumes else 1 + self._disconnects[call.handle]
         reports = sum(times - 1 for times in call.reports.values())
         return reports + max(executions[str(call.number)] - promised, 0)

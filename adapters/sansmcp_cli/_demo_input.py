@@ -1,8 +1,8 @@
-"""Calls that ask, and processes that share nothing but a file: each round is at another process.
+"""Calls with input requests, and processes that share only a file; each round is at another one.
 
-A tool that needs to know something ends, and is entered again with the answers. Between the client
-and the servers stands a relay that sends each connection to the next process, and the client uses
-each connection for one request only.
+A tool that needs input returns, and is called again with the input responses. A relay between the
+client and the servers passes each connection to the next process, and the client uses each
+connection for one request only.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from ._servers import started
 Round: TypeAlias = BaseCall[Any, Any]
 
 _PROCESSES = 3
-"""As many as a call has rounds."""
+"""The number of server processes: the rounds of a call."""
 
 _WAYS = {
     "requests on a stream": ("2025-06-18", False),
     "multi-turn event streams": ("2025-11-25", True),
     "results that ask": ("2026-07-28", False),
 }
-"""How the questions travel: at which revision, and whether with SEP-1858."""
+"""The ways of sending input requests: the revision, and True with SEP-1858."""
 
 app = App("sansmcp-rounds", "1.0")
 
 
 @app.handler("tools/call")
 def ask(call: Round) -> dict[str, Any] | InputRequired:
-    """Run the example's tool that asks, which never waits; add the process of each round."""
+    """Run the example's tool ``ask``, and log the process of each round."""
     before: list[int] = [] if call.saved_state is None else call.saved_state["processes"]
     processes = [*before, os.getpid()]
     outcome = example.call_tool_in_thread(call)
@@ -66,10 +66,10 @@ _ANSWERS = {"elicitation/create": _answer_user, "sampling/createMessage": _answe
 
 
 def show_rounds(adapter: Adapter, name: str, write: Callable[[str], None]) -> Counts:
-    """Make a call in each way, and write which processes were at work.
+    """Make a call in each way, and write which processes ran its rounds.
 
-    Takes an adapter and its name. What failed is told on stderr. A round runs the tool once more,
-    at another process; a round that ran twice, or where another one did, counts as duplicated.
+    Failures are printed to stderr. Each round runs the tool once more, at the next process; a round
+    that ran twice, or at the wrong process, counts as duplicated.
     """
     write(f"calls that ask the user: each round at another of {_PROCESSES} processes")
     counts = Counts()
@@ -104,7 +104,7 @@ def show_rounds(adapter: Adapter, name: str, write: Callable[[str], None]) -> Co
 
 
 def _relaying(ports: list[int]) -> AbstractContextManager[str]:
-    """Send each connection to the next port."""
+    """Run a relay that passes each connection to the next port."""
     turns = itertools.cycle(ports)
     fate_of = partial(SeededFate, Faults(), 0)
     return relaying(FaultProxy(lambda: ("127.0.0.1", next(turns)), fate_of))

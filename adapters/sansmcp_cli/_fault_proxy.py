@@ -1,10 +1,9 @@
-"""A TCP relay: it passes connections on to a server, as far as their fates allow.
+"""A TCP proxy that passes connections on to a server, with faults.
 
-``Relay`` accepts connections, opens one to the server for each, and copies bytes both ways. It
-knows nothing of HTTP. A ``Fate`` decides what becomes of the bytes of one connection: when they are
-passed on, in which pieces, and after which of them the connection is cut or falls silent. The relay
-performs that on sockets. It keeps no buffer: while one end takes nothing, nothing is read from the
-other.
+``FaultProxy`` accepts connections, opens one to the server for each, and copies bytes both ways. It
+does not parse HTTP. A ``Fate`` decides for the bytes of one connection when they are passed on, in
+which pieces, and after which byte the connection is cut or falls silent. The proxy performs that on
+sockets. It has no buffer: while one end does not read, it does not read from the other.
 """
 
 from __future__ import annotations
@@ -46,14 +45,14 @@ class Way(enum.Enum):
 
 
 class Ending(enum.Enum):
-    """How a connection ends. The first three are for fates to choose, the others happen."""
+    """How a connection ends. A fate chooses among the first three; the others just happen."""
 
     CLOSE = "cut: closed"
     """Both ends see the end of the stream."""
     RESET = "cut: reset"
     """Both ends see an error."""
     SILENCE = "fell silent"
-    """Neither end sees anything: it can go on writing, and nothing arrives."""
+    """Neither end notices: both can keep writing, and no bytes arrive."""
     ENDED = "closed by its ends"
     BROKEN = "reset by one of its ends"
     REFUSED = "refused by the upstream"
@@ -65,27 +64,27 @@ CUTS = (Ending.CLOSE, Ending.RESET)
 
 @attrs.frozen
 class Piece:
-    """Bytes that are passed on together, and what happens before and after that."""
+    """Bytes that are passed on together, with the delay before and the ending after them."""
 
     data: bytes
     latency: float = 0.0
-    """Seconds that a fault holds the piece back."""
+    """Seconds by which a fault delays the piece."""
     pause: float = 0.0
     """Seconds between this piece and the one before."""
     ending: Ending | None = None
-    """How the connection ends after this piece; None: it goes on."""
+    """How the connection ends after this piece; None if it continues."""
 
 
 class Fate(Protocol):
-    """What happens to one connection."""
+    """Decides what happens to one connection."""
 
     @property
     def end_by_time(self) -> tuple[float, Ending] | None:
-        """After how many seconds the connection ends, and how; None: not by time."""
+        """The seconds after which the connection ends, and how; None if time does not end it."""
         ...
 
     def pieces(self, way: Way, data: bytes) -> Iterable[Piece]:
-        """Return what becomes of bytes that were read. What follows an ending is not passed on."""
+        """Return the pieces of bytes that were read. Bytes after an ending are not passed on."""
         ...
 
 
@@ -95,8 +94,8 @@ class Link:
 
     Attributes:
         number: its place in the order in which connections were accepted, from 1.
-        carried: bytes that were passed on, by direction; what a silence swallows does not count.
-        delays: pieces that were held back by a latency.
+        carried: bytes that were passed on, by direction, without those dropped in a silence.
+        delays: number of pieces that were delayed by a latency.
         ending: how it ended; None while it is open.
         way: the direction of the byte after which its fate ended it; None for the other endings.
         seconds: how long it had lasted when it ended, or fell silent.
@@ -105,7 +104,7 @@ class Link:
     number: int
     _fate: Fate
     _sources: dict[Way, socket.socket]
-    """Where the bytes of a direction come from."""
+    """The socket from which the bytes of each direction are read."""
     carried: dict[Way, int] = attrs.field(factory=lambda: dict.fromkeys(Way, 0), init=False)
     delays: int = attrs.field(default=0, init=False)
     ending: Ending | None = attrs.field(default=None, init=False)
@@ -113,7 +112,7 @@ class Link:
     seconds: float = attrs.field(default=0.0, init=False)
 
     async def carry(self, is_quiet: Callable[[], bool]) -> None:
-        """Copy both ways until the fate ends the connection, or an end breaks it, or both close."""
+        """Copy both ways until the fate ends the connection, one end resets it, or both close."""
         copies = {asyncio.ensure_future(self._copy(way, is_quiet)) for way in Way}
         timer = asyncio.ensure_future(self._expire(is_quiet))
         pending = {*copies, timer}
@@ -156,7 +155,7 @@ class Link:
                 self.ending = self.ending or ending
 
     async def swallow(self) -> None:
-        """Read what the two ends send, and pass nothing on, until each has closed its side."""
+        """Read from both ends and discard the bytes, until each has closed its side."""
         await asyncio.gather(*map(_swallow, self._sources.values()))
 
 
@@ -177,21 +176,21 @@ class FaultProxy:
     """Passes connections on to a server.
 
     Attributes:
-        is_quiet: while True no fate is asked, and all bytes pass. It may be set in any thread. A
-            connection that is silent already stays so, and what was decided about bytes that have
-            been read is still done, without waiting.
+        is_quiet: while True, fates are ignored and all bytes pass. May be set in any thread. A
+            connection that is silent already stays silent, and faults decided for bytes that were
+            read already still happen, without delay.
     """
 
     _upstream: Callable[[], Address]
-    """Returns where the next connection goes."""
+    """Returns the address of the server for the next connection."""
     _fate_of: Callable[[int], Fate]
-    """Makes the fate of a connection from its number."""
+    """Returns the fate of a connection, from its number."""
     _ended: Callable[[Link], None] = _ignore
     """Called once for each connection, when it ends or falls silent."""
     is_quiet: bool = False
 
     async def run(self, listener: socket.socket) -> None:
-        """Pass connections on until this is cancelled, which closes those that are open."""
+        """Pass connections on until cancelled; that closes the open ones."""
         loop = asyncio.get_running_loop()
         listener.settimeout(0)
         serving: set[asyncio.Task[None]] = set()
@@ -242,7 +241,7 @@ async def _accept(listener: socket.socket) -> socket.socket:
 
 @contextmanager
 def relaying(relay: FaultProxy) -> Generator[str, None, None]:
-    """Run a relay in a thread; gives the URL of the servers behind it."""
+    """Run a proxy in a thread, and yield the URL of the servers behind it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         loop = asyncio.new_event_loop()
         task = loop.create_task(relay.run(listener))

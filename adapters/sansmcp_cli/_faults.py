@@ -1,11 +1,10 @@
-"""Faults of a network by seed: what happens to the bytes of the k-th connection.
+"""Faults of a network by seed: the cuts and delays of the k-th connection.
 
 Every decision is drawn from the seed and the number of the connection, each kind of fault from a
 generator of its own. So the same seed cuts the k-th connection after the same byte, whatever other
-faults are chosen, and however its bytes come in pieces.
+faults are chosen, and however its bytes are split into pieces.
 
-There is no input or output here and no clock: ``SeededFate`` says what is to happen, and the relay
-does it.
+This module has no I/O and no clock: ``SeededFate`` decides, and the proxy performs it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import attrs
 from ._fault_proxy import Ending, Piece, Way
 
 _FRAGMENT_PAUSE = 0.001
-"""Seconds between two fragments, so that their receiver reads them one by one."""
+"""Seconds between two fragments, long enough that the receiver reads them one by one."""
 _SLICES = 10
 """Pieces in a second at a limited rate."""
 _LARGEST = 1 << 30
@@ -27,7 +26,7 @@ _LARGEST = 1 << 30
 
 @attrs.frozen
 class Mean:
-    """After how much, on average, something happens to a connection."""
+    """The mean amount of time or bytes after which a fault happens to a connection."""
 
     amount: float
     is_time: bool
@@ -39,16 +38,16 @@ class Mean:
 
 @attrs.frozen(kw_only=True)
 class Faults:
-    """Which faults a network has. None: not this one."""
+    """The faults of a network; None for one that does not happen."""
 
     cut: Mean | None = None
     """When connections are cut, half of them by a reset."""
     silence: Mean | None = None
     """When connections fall silent."""
     delay: float | None = None
-    """Mean of the seconds for which what was read is held back."""
+    """Mean of the seconds by which bytes are delayed."""
     slow: int | None = None
-    """Bytes that pass in a second in each direction."""
+    """Bytes per second that pass in each direction."""
     fragments: int | None = None
     """Mean of the bytes of a piece."""
 
@@ -108,7 +107,7 @@ class _Lane:
 
 
 class SeededFate:
-    """What happens to the ``number``-th connection of a network with some faults and a seed."""
+    """The fate of the ``number``-th connection, drawn from the faults and the seed."""
 
     def __init__(self, faults: Faults, seed: int, number: int) -> None:
         self._lanes = {way: _Lane(faults, seed, number, way) for way in Way}
@@ -120,7 +119,7 @@ class SeededFate:
         self.end_by_time = min(ends, key=_first, default=None)
 
     def pieces(self, way: Way, data: bytes) -> Iterable[Piece]:
-        """Return what becomes of bytes that were read."""
+        """Return the pieces of bytes that were read."""
         return self._lanes[way].pieces(data)
 
 
@@ -129,7 +128,7 @@ def _first(end: tuple[float, Ending]) -> float:
 
 
 def _endings(faults: Faults, seed: int, number: int) -> Iterable[tuple[str, Ending, Mean]]:
-    """The names of the faults that end this connection, how, and their means."""
+    """Yield the faults that end this connection: name, ending and mean."""
     if faults.cut is not None:
         how = random.Random(f"{seed}/{number}/how").choice((Ending.CLOSE, Ending.RESET))
         yield "cut", how, faults.cut

@@ -1,4 +1,4 @@
-"""What a command is given by the name of a module and of something in it."""
+"""Load an object that a command gets as ``module:name``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ._output import UsageError
 
 
 def load(reference: str, default: str, what: str) -> Any:
-    """The object that ``module:name`` means; the current directory is searched, too.
+    """Return the object that ``module:name`` names; the current directory is searched, too.
 
-    ``default`` is the name if none is given, ``what`` the word for it. Raises Mistake.
+    ``default`` is the name if there is none, ``what`` the word for it in errors. Raises UsageError.
     """
     module_name, _, name = reference.partition(":")
     if not all(part.isidentifier() for part in module_name.split(".")):

@@ -1,4 +1,4 @@
-"""Arguments in, exit status out."""
+"""Parse the arguments, and run the command."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _MODULES = {
     "check-adapter": "_check",
     "demo": "_demo",
 }
-"""The module of each command. To import one takes half as long as to import all."""
+"""The module of each command. Only the one that is needed is imported, which halves the time."""
 
 
 def run(arguments: list[str] | None) -> int:
     """Run the command. Returns the exit status: 0, 1 for a failure, or 2 for wrong usage."""
     words = sys.argv[1:] if arguments is None else arguments
-    # What follows a double dash is the command of a server, and none of our options.
+    # The words after a double dash are the command of a server, not our options.
     end = words.index("--") if "--" in words else len(words)
     options = _parser(words[:1]).parse_args(words[:end])
     options.command = words[end + 1 :]
@@ -53,14 +53,14 @@ def run(arguments: list[str] | None) -> int:
 
 
 def _set_up_logging() -> None:
-    """Show warnings as before, and no URLs of servers: commands that serve say those themselves."""
+    """Log warnings and errors to stderr; commands that serve print their URL themselves."""
     logger = logging.getLogger("sansmcp")
     if logging.lastResort is not None and not logger.hasHandlers():
         logger.addHandler(logging.lastResort)
 
 
 def _parser(first: list[str]) -> argparse.ArgumentParser:
-    """Return the parser of the command that is the first word, or else that of all commands."""
+    """Return the parser of the command that is the first word, or the parser of all commands."""
     parser = argparse.ArgumentParser(prog="sansmcp", description=_DESCRIPTION)
     parser.set_defaults(takes_command=False)
     parser.add_argument("--version", action="version", version=f"sansmcp {sansmcp.__version__}")

@@ -1,4 +1,4 @@
-"""Printing that survives a reader who has seen enough (``sansmcp demo | head``)."""
+"""Printing that does not fail when the reader closes the pipe (``sansmcp demo | head``)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sansmcp.types import escape_controls
 
 
 class Commands(Protocol):
-    """Where commands are declared."""
+    """The collection to which commands are added."""
 
     def add_parser(self, name: str, **settings: Any) -> ArgumentParser:
-        """Declare a command."""
+        """Add a command, and return its parser."""
         ...
 
 
@@ -31,16 +31,16 @@ def print_line(line: str, file: TextIO | None = None) -> None:
     try:
         print(escape_controls(line) + "\n", end="", file=file, flush=True)
     except BrokenPipeError:
-        # Nobody reads any more. What follows, and the flush at exit, must not fail either.
+        # The reader has closed the pipe. Later prints, and the flush at exit, must not fail either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), (file or sys.stdout).fileno())
 
 
 def print_error(error: Exception) -> None:
-    """Print what is wrong to stderr, on as many lines as it takes."""
+    """Print the text of an error to stderr, which may have several lines."""
     for line in f"sansmcp: {error}".split("\n"):
         print_line(line, sys.stderr)
 
 
 def tracer(who: str) -> Tracer:
-    """Shows a conversation on stderr."""
+    """Return a tracer that prints the messages to stderr."""
     return Tracer(who, lambda line: print_line(line, sys.stderr))

@@ -1,4 +1,4 @@
-"""``sansmcp probe``: what a server speaks, and which request failed why."""
+"""``sansmcp probe``: the transports and revisions of a server, and why others fail."""
 
 from __future__ import annotations
 
@@ -29,35 +29,35 @@ _FEATURES = (
 
 
 _USUAL_PATHS = (("/mcp", STREAMABLE_HTTP), ("/sse", HTTP_SSE))
-"""Where endpoints usually are, for one who has named another path."""
+"""The usual paths of endpoints, to suggest if another path fails."""
 
 
 @attrs.define
 class _ProbeReport:
-    """What is known of one transport."""
+    """The findings about one transport."""
 
     transport: str
     revisions: dict[str, str | None]
-    """Why not, for each revision that was tried; None: it is spoken."""
+    """For each revision that was tried, why it failed; None if it works."""
     server: dict[str, Any] = attrs.field(factory=dict[str, Any])
     capabilities: dict[str, Any] = attrs.field(factory=dict[str, Any])
     standalone_stream: str | None = "the stateless revisions have none"
-    """Why there is none; None: there is one, or the transport needs none."""
+    """Why there is none; None if there is one, or the transport needs none."""
     was_asked_as_old: bool = False
-    """It was asked at a revision that has sessions, too."""
+    """True if it was tried at a revision that has sessions, too."""
     offers: dict[str, int | str] = attrs.field(factory=dict[str, "int | str"])
-    """How many of what, or why that could not be found out."""
+    """The number of tools, resources and so on, or why it could not be determined."""
     error: sansmcp.CallError | None = None
-    """What the last revision that does not work has failed with."""
+    """The error of the last revision that failed."""
 
     @property
     def works(self) -> bool:
-        """Whether any revision is spoken."""
+        """True if any revision works."""
         return None in self.revisions.values()
 
 
 def add_to(commands: Commands) -> None:
-    """Declare the command."""
+    """Add the command and its options to the parser."""
     command = commands.add_parser(
         "probe",
         help="find out what a server speaks, and why something does not work",
@@ -108,7 +108,7 @@ async def _look(options: argparse.Namespace) -> int:
 async def _advise(
     target: str | list[str], found: list[_ProbeReport], options: argparse.Namespace
 ) -> list[str]:
-    """What to do about a target that is no MCP server."""
+    """Return advice about a target that is not an MCP server."""
     errors = [findings.error for findings in found if findings.error is not None]
     if isinstance(target, list) or any(map(is_denied, errors)):
         return list(dict.fromkeys(sentence for error in errors for sentence in advice(error)))
@@ -133,12 +133,12 @@ async def _advise(
 async def _try_transport(
     target: str | list[str], transport: str, options: argparse.Namespace
 ) -> _ProbeReport:
-    """Try each revision, the newest first; the first that works is asked for more."""
+    """Try each revision, the newest first. Query the first that works for its features."""
     findings = _ProbeReport(transport, {})
     for revision, row in reversed(tuple(sansmcp.REVISIONS.items())):
         is_modern = row.era is sansmcp.Era.MODERN
         if is_modern and transport == HTTP_SSE:
-            continue  # it was never defined there
+            continue  # this transport never had that revision
         settings: ConnectSettings = {
             **process_of(options),
             "name": "sansmcp-probe",
@@ -148,7 +148,7 @@ async def _try_transport(
             "connect_timeout": options.timeout,
             "reconnect": sansmcp.ReconnectPolicy(
                 max_attempts=0
-            ),  # what fails is to be seen at once
+            ),  # failures are reported at once, without retries
             "timeout": options.timeout,
             "trace": tracer("client") if options.trace else None,
         }
@@ -163,7 +163,7 @@ async def _try_transport(
         except sansmcp.CallError as error:
             findings.revisions[revision] = str(error)
             findings.error = error
-            # Old servers fail in every way at a request that they do not know.
+            # Old servers fail in various ways at a request that they do not know.
             may_be_old = is_modern and isinstance(error, sansmcp.RequestRefused)
             may_be_old = may_be_old and not is_denied(error)
             is_about_revisions = isinstance(error, sansmcp.NegotiationFailed) or may_be_old
@@ -177,7 +177,7 @@ async def _ask(client: sansmcp_asyncio.Client, findings: _ProbeReport) -> None:
     findings.capabilities = dict(client.connected.capabilities)
     if findings.was_asked_as_old:
         findings.standalone_stream = None
-    # From now on they are kept: the stream may be refused at once.
+    # Events are queued from here on, before the stream can be refused.
     watching = asyncio.create_task(_watch(client.events(), findings))
     for name, capability, method in _FEATURES:
         if capability in findings.capabilities:
@@ -185,7 +185,7 @@ async def _ask(client: sansmcp_asyncio.Client, findings: _ProbeReport) -> None:
                 findings.offers[name] = await _count(client, name, method)
             except sansmcp.CallError as error:
                 findings.offers[name] = str(error)
-    await asyncio.sleep(0.1)  # the stream may be refused after everything else was answered
+    await asyncio.sleep(0.1)  # the refusal of the stream may arrive after all other responses
     watching.cancel()
     await asyncio.wait([watching])
 
@@ -234,7 +234,7 @@ def _show(findings: _ProbeReport) -> None:
 
 
 def _row(label: str, text: str) -> None:
-    """A row of the table; what has several lines stays in its column."""
+    """Print a row of the table; text of several lines stays in its column."""
     first, *others = text.split("\n")
     print_line(f"{label:<23} {first}".rstrip())
     for line in others:

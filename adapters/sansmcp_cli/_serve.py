@@ -23,7 +23,7 @@ from ._target import add_revision, versions_of
 
 
 def add_to(commands: Commands) -> None:
-    """Declare the command."""
+    """Add the command and its options to the parser."""
     command = commands.add_parser(
         "serve",
         help="serve an application over HTTP, on stdio, or both",
@@ -72,7 +72,7 @@ def add_to(commands: Commands) -> None:
 
 
 def _add_keeping(command: argparse.ArgumentParser) -> None:
-    """How long it stays, and what is kept meanwhile."""
+    """Add the options about stopping and storage."""
     command.add_argument(
         "--store",
         metavar="FILE",
@@ -141,7 +141,7 @@ def _explain(error: OSError, options: argparse.Namespace) -> str:
 
 
 def _load(reference: str) -> sansmcp.App:
-    """The application that ``module:name`` means; the current directory is searched, too."""
+    """Return the application that ``module:name`` names; the current directory is searched, too."""
     found = load(reference, "app", "application")
     if not isinstance(found, sansmcp.App):
         raise UsageError(f"{reference!r} is {type(found).__name__}, and no sansmcp.App")
@@ -149,7 +149,7 @@ def _load(reference: str) -> sansmcp.App:
 
 
 def _store(file: str) -> SqliteStore:
-    """A store that servers share; the key is in a file beside it. Raises Mistake."""
+    """Open a store that servers share; its key is in a file beside it. Raises UsageError."""
     try:
         return SqliteStore(file)
     except (OSError, sqlite3.Error, sansmcp.LocalProtocolError) as error:

@@ -1,4 +1,4 @@
-"""Server processes of the demonstration, and how often their tools have run."""
+"""Server processes of the demonstration, and the counts of their tools' runs."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from .example import EXECUTION_LOG
 
 @attrs.frozen
 class Servers:
-    """Some servers of one application."""
+    """Several server processes of one application."""
 
     ports: list[int]
     _log: Path
 
     def executions(self) -> Counter[str]:
-        """How often a tool has begun to run, for each value of its argument ``call``.
+        """The number of started runs of a tool, for each value of its argument ``call``.
 
-        The tools themselves have written that down, in whichever process they ran.
+        The tools log their runs to a file that all processes share.
         """
         lines = self._log.read_text(encoding="utf-8").splitlines() if self._log.exists() else ()
         return Counter(str(json.loads(line)["arguments"].get("call")) for line in lines)
@@ -52,7 +52,7 @@ def started(
             *(sys.executable, "-m", "sansmcp_cli", "serve", "--multi-turn"),
             *(() if reference is None else (reference,)),
             *("--http", "127.0.0.1:0", "--store", store, "--adapter", adapter),
-            "--stop-on-stdin-eof",  # which ends with us, however we do
+            "--stop-on-stdin-eof",  # ends when this process ends, for any reason
         )
         environment = {**os.environ, EXECUTION_LOG: str(log)}
         processes = [stack.enter_context(_started(command, environment)) for _ in range(count)]
@@ -64,7 +64,7 @@ def _started(
     command: tuple[str, ...], environment: dict[str, str]
 ) -> Generator[subprocess.Popen[str], None, None]:
     with ExitStack() as stack:
-        # An interrupt that comes while it is started must not leave it behind.
+        # An interrupt during the start must not leave the process running.
         with ki_protected(threading.RLock()):
             process = subprocess.Popen(
                 command,
@@ -72,10 +72,10 @@ def _started(
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 encoding="utf-8",
-                start_new_session=True,  # a Ctrl-C of the terminal is for us alone
+                start_new_session=True,  # the terminal must not send Ctrl-C to it
             )
             stack.enter_context(process)
-            stack.callback(process.kill)  # what it has is in the file, and that goes, too
+            stack.callback(process.kill)  # its state is only in the file, which is deleted, too
         yield process
 
 

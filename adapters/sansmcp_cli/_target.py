@@ -1,4 +1,4 @@
-"""Which server a command is about (a URL, a command, a state file), and how to talk to it."""
+"""Options for the server of a command: a URL, a command or a state file, headers, revisions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ USAGE = "the server: a URL; or, after a double dash at the end, the command that
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
-    """Options that say which server is meant."""
+    """Add the options that name the server."""
     parser.add_argument(
         "--state-file", metavar="FILE", help="take the URL from the state file of a server"
     )
@@ -32,7 +32,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 
 def target_of(options: argparse.Namespace, words: list[str]) -> str | list[str]:
-    """The server that is meant; a URL is taken from the front of the words. Raises Mistake."""
+    """Return the server's URL or command; removes a URL from ``words``. Raises UsageError."""
     command: list[str] = options.command
     if command and options.state_file is not None:
         raise UsageError("Either a command or --state-file, not both")
@@ -56,7 +56,7 @@ def target_of(options: argparse.Namespace, words: list[str]) -> str | list[str]:
 
 
 def process_of(options: argparse.Namespace) -> ConnectSettings:
-    """Return the settings for a server process. Raises Mistake."""
+    """Return the settings for a server process. Raises UsageError."""
     if (options.env or options.inherit_env) and not options.command:
         raise UsageError("--env and --inherit-env are for a command, and there is none after --")
     return {
@@ -67,13 +67,13 @@ def process_of(options: argparse.Namespace) -> ConnectSettings:
 
 def _variable(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
-    if not equals or not name:  # it is not shown, for it may be a secret
+    if not equals or not name:  # the text is not shown, since it may contain a secret
         raise UsageError("--env takes NAME=VALUE")
     return name, value
 
 
 def add_headers(parser: argparse.ArgumentParser) -> None:
-    """The option for further headers."""
+    """Add the option for further headers."""
     parser.add_argument(
         "--header",
         action="append",
@@ -84,7 +84,7 @@ def add_headers(parser: argparse.ArgumentParser) -> None:
 
 
 def headers_of(options: argparse.Namespace) -> list[tuple[str, str]]:
-    """The headers that were given. Raises Mistake."""
+    """Return the headers that were given. Raises UsageError."""
     return [_header(text) for text in options.header]
 
 
@@ -96,7 +96,7 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def add_revision(parser: argparse.ArgumentParser) -> None:
-    """The option that allows one protocol revision only."""
+    """Add the option that allows only one revision."""
     parser.add_argument(
         "--revision",
         choices=tuple(sansmcp.REVISIONS),
@@ -105,5 +105,5 @@ def add_revision(parser: argparse.ArgumentParser) -> None:
 
 
 def versions_of(options: argparse.Namespace) -> tuple[str, ...]:
-    """The revisions that are allowed."""
+    """Return the allowed revisions."""
     return tuple(sansmcp.REVISIONS) if options.revision is None else (options.revision,)

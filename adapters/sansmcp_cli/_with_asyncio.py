@@ -58,15 +58,15 @@ def serve(
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """What it returns. Ctrl-C cancels it, and comes out when it has ended."""
-    with closing(work):  # a Ctrl-C may come before it has begun
+    """Run a coroutine and return its result. Ctrl-C cancels it, then raises KeyboardInterrupt."""
+    with closing(work):  # a Ctrl-C may arrive before it has begun
         if sys.version_info >= (3, 11):
             return asyncio.run(work)
         return _run(work)
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run it before Python 3.11, where Ctrl-C strikes wherever the loop is: within a step, say."""
+    """Run a coroutine before Python 3.11, where Ctrl-C interrupts the loop itself at any point."""
     is_interrupted = False
 
     async def main() -> T:

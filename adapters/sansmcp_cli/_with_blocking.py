@@ -16,7 +16,7 @@ from ._adapters import RequestHandlers, Script, next_call
 EXAMPLE = example.blocking_app
 
 _POLL_INTERVAL = 0.1
-"""Seconds between two looks at what has happened during a call."""
+"""Seconds between two checks for events during a call."""
 
 
 def run_calls(
@@ -28,7 +28,7 @@ def run_calls(
 ) -> None:
     """Make the calls of a script."""
     with sansmcp_blocking.connect(target, request_handlers=request_handlers, **settings) as client:
-        client.events()  # they are kept from now on
+        client.events()  # queues events from now on
         call = next_call(script, None)
         while call is not None:
             pending = client.start_call(

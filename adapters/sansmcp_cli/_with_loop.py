@@ -1,4 +1,4 @@
-"""What the commands do alike in asyncio and in trio."""
+"""The common part of the commands on asyncio and trio."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def run_calls_with(
     script: Script,
     show: Callable[[ClientEvent], None],
 ) -> None:
-    """Make the calls of a script, and show what happens meanwhile."""
+    """Make the calls of a script, and show the events meanwhile."""
     loop = sansmcp_loop.current_loop()
     async with connecting as client:
         loop.spawn(_show_events, client.events(), show)  # they end with the client

@@ -1,6 +1,6 @@
-"""The example application: a few tools that show what the wire can do, a resource and a prompt.
+"""The example application: tools for the features of the protocol, a resource and a prompt.
 
-``sansmcp serve`` serves it when it is given no other; the tests use it too.
+``sansmcp serve`` serves it by default; the tests use it, too.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from sansmcp import App, BaseCall, InputRequest, InputRequired, JsonRpcError
 EXECUTION_LOG = "SANSMCP_EXAMPLE_LOG"
 """Environment variable: a file to which each run of a tool appends a line of JSON.
 
-So executions can be counted beside results, in whichever processes the tools run.
+It counts executions beside results, across all processes that run the tools.
 """
 
 Call: TypeAlias = BaseCall[Any, Any]
 Steps: TypeAlias = Generator[Any, None, "str | InputRequired"]
-"""A tool, whatever it runs on: it yields what has to be awaited, if anything has to be."""
+"""A tool for all adapters: it yields the results of call methods, which may be awaitables."""
 
 Tool: TypeAlias = Callable[[Call, dict[str, Any], Callable[[float], Any]], Steps]
-"""Takes a call, the arguments, and what to do to sleep."""
+"""Takes a call, the arguments, and a function that sleeps."""
 
 
 def echo(call: Call, arguments: dict[str, Any], sleep: Callable[[float], Any]) -> Steps:
-    """Give back the text."""
+    """Return the text."""
     yield from ()
     return str(arguments["text"])
 
@@ -41,7 +41,7 @@ def add(call: Call, arguments: dict[str, Any], sleep: Callable[[float], Any]) ->
 
 
 def slow(call: Call, arguments: dict[str, Any], sleep: Callable[[float], Any]) -> Steps:
-    """Report progress, let the client go in the middle, and finish while it is away."""
+    """Report progress, disconnect the client in the middle, and finish while it is disconnected."""
     steps, delay = int(arguments.get("steps", 5)), float(arguments.get("delay", 0.1))
     for step in range(1, steps + 1):
         yield sleep(delay)
@@ -52,13 +52,13 @@ def slow(call: Call, arguments: dict[str, Any], sleep: Callable[[float], Any]) -
 
 
 def big(call: Call, arguments: dict[str, Any], sleep: Callable[[float], Any]) -> Steps:
-    """A text of that many bytes."""
+    """Return a text of that many bytes."""
     yield from ()
     return "x" * int(arguments["bytes"])
 
 
 def fail(call: Call, arguments: dict[str, Any], sleep: Callable[[float], Any]) -> Steps:
-    """A tool that fails."""
+    """Fail, with the given reason."""
     yield from ()
     raise ValueError(str(arguments.get("reason", "this tool always fails")))
 
@@ -91,7 +91,7 @@ _TOOLS: dict[str, tuple[Tool, dict[str, Any], list[str]]] = {
 
 
 def list_tools(call: Call) -> dict[str, Any]:
-    """All tools, on one page."""
+    """Return all tools, on one page."""
     return {
         "tools": [
             {
@@ -116,7 +116,7 @@ async def call_tool(call: Call) -> dict[str, Any] | InputRequired:
 
 
 def call_tool_in_thread(call: Call) -> dict[str, Any] | InputRequired:
-    """Run a tool where all that it does blocks."""
+    """Run a tool in a thread; call methods block."""
     steps = _steps(call, time.sleep)
     try:
         while True:
@@ -131,7 +131,7 @@ def _steps(
 ) -> Generator[Any, None, dict[str, Any] | InputRequired]:
     """Run a tool.
 
-    What goes wrong inside a tool is a result that says so; errors are for calls that cannot be run.
+    A failure inside a tool is a result with ``isError``; a call that cannot be run is an error.
     """
     name = call.params.get("name")
     if name not in _TOOLS:
@@ -157,7 +157,9 @@ def _log_execution(name: str, arguments: dict[str, Any]) -> None:
         line = json.dumps({"tool": name, "arguments": arguments}) + "\n"
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            os.write(descriptor, line.encode())  # one write: lines of processes do not mix
+            os.write(
+                descriptor, line.encode()
+            )  # one write, so that lines of several processes do not mix
         finally:
             os.close(descriptor)
 
@@ -168,14 +170,14 @@ def _sleep(seconds: float) -> Awaitable[object]:
 
 
 def list_resources(call: Call) -> dict[str, Any]:
-    """The one resource."""
+    """Return the only resource."""
     return {
         "resources": [{"uri": "example://greeting", "name": "greeting", "mimeType": "text/plain"}]
     }
 
 
 def read_resource(call: Call) -> dict[str, Any]:
-    """Its contents."""
+    """Return the contents of the resource."""
     uri = call.params.get("uri")
     if uri != "example://greeting":
         raise JsonRpcError(-32002, f"There is no resource {uri!r}")
@@ -183,12 +185,12 @@ def read_resource(call: Call) -> dict[str, Any]:
 
 
 def list_prompts(call: Call) -> dict[str, Any]:
-    """The one prompt."""
+    """Return the only prompt."""
     return {"prompts": [{"name": "greet", "arguments": [{"name": "name", "required": True}]}]}
 
 
 def get_prompt(call: Call) -> dict[str, Any]:
-    """It, filled in."""
+    """Return the prompt with its arguments filled in."""
     arguments: dict[str, str] = call.params.get("arguments") or {}
     text = f"Say hello to {arguments.get('name', 'everybody')}."
     return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
