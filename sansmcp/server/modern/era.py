@@ -90,14 +90,17 @@ def validate_mirrored_headers(context: ModernRequestContext) -> None:
     if context.head is None:
         return
     head, request, revision = context.head, context.request, context.revision
-    has_version = None if revision is None else revision.version_header
-    if _is_checked(head, PROTOCOL_VERSION, has_version):
+    if revision is None:  # its headers are unknown: those that the client has sent must match
+        has_version = bool(head.values(PROTOCOL_VERSION))
+        has_method, has_name = bool(head.values(b"mcp-method")), bool(head.values(b"mcp-name"))
+    else:
+        has_version = revision.version_header
+        has_method = has_name = revision.mirrored_headers
+    if has_version:
         _check_literal(head, PROTOCOL_VERSION, context.meta[VERSION], request.id)
-    is_mirrored = None if revision is None else revision.mirrored_headers
-    if _is_checked(head, b"mcp-method", is_mirrored):
+    if has_method:
         _check_literal(head, b"mcp-method", request.method, request.id)
-    parameter = NAMED.get(request.method)
-    if parameter is not None and _is_checked(head, b"mcp-name", is_mirrored):
+    if has_name and (parameter := NAMED.get(request.method)) is not None:
         _check_mirrored(head, b"mcp-name", context.params.get(parameter), request.id)
 
 
@@ -253,20 +256,12 @@ def check_notification(
     header = headers.single(received.values(PROTOCOL_VERSION)) or ""
     version = str(meta_of(notification).get(VERSION, header))
     revision = REVISIONS[version] if version in of_era(served, Era.MODERN) else None
-    has_header = None if revision is None else revision.version_header
-    if not version or _is_checked(received, PROTOCOL_VERSION, has_header):
-        _check_literal(received, PROTOCOL_VERSION, version, None)
-    if revision is None:
+    if revision is None:  # without any version the header is what is missing
+        if not version or received.values(PROTOCOL_VERSION):
+            _check_literal(received, PROTOCOL_VERSION, version, None)
         raise refusals.unsupported_version(version, served)
-
-
-def _is_checked(received: RequestHead, name: bytes, has_header: bool | None) -> bool:
-    """Return True if a header that repeats a part of the message is checked.
-
-    ``has_header``: True if the revision has this header. None for a revision that is not served:
-    its headers are unknown, so the header is checked only if the client has sent it.
-    """
-    return bool(received.values(name)) if has_header is None else has_header
+    if revision.version_header:
+        _check_literal(received, PROTOCOL_VERSION, version, None)
 
 
 def _check_literal(
