@@ -69,7 +69,7 @@ def check_positive_seconds(*durations: float) -> None:
     for seconds in durations:
         try:
             is_duration = seconds > 0
-        except TypeError:  # None, say
+        except TypeError:  # for None, for example
             is_duration = False
         if not is_duration:
             raise LocalProtocolError(
@@ -94,7 +94,7 @@ def check_settings(given: Iterable[str], function: str, known: Collection[str], 
     Args:
         given: the names of the settings.
         function: the name of the function or class that was called with them.
-        known: those that it takes.
+        known: the names that it takes.
         whose: the thing that has these settings, as the text names it.
     """
     for name in given:

@@ -194,7 +194,7 @@ class Closed:
 
 @attrs.frozen
 class CallCompleted:
-    """The server answered a call with a result."""
+    """The server sent the result of a call."""
 
     call: int
     """What ``Client.call`` returned."""

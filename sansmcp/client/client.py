@@ -1011,16 +1011,18 @@ class Client:
         http_status: int | None,
     ) -> None:
         """Handle the response to a request of the client's own."""
-        answer = message.result if isinstance(message, Response) else message
+        response = message.result if isinstance(message, Response) else message
         match request.kind:
             case Kind.DISCOVER:
-                self._on_opening(self._opening.discovered(answer, http_status, self._now))
+                self._on_opening(self._opening.discovered(response, http_status, self._now))
             case Kind.INITIALIZE:
                 headers = self._response_headers(request)
-                self._on_opening(self._opening.initialized(answer, http_status, headers, self._now))
+                self._on_opening(
+                    self._opening.initialized(response, http_status, headers, self._now)
+                )
             case _:
                 assert request.kind is Kind.TOOLS
-                self._tools_listed(request, answer)
+                self._tools_listed(request, response)
 
     def _response_headers(self, request: PendingRequest) -> Headers:
         """Return the headers of the HTTP response to a request; empty if there is none."""
@@ -1059,11 +1061,11 @@ class Client:
         request.child = child.number
         self._send(child)
 
-    def _tools_listed(self, request: PendingRequest, answer: Any) -> None:
+    def _tools_listed(self, request: PendingRequest, response: Any) -> None:
         """Handle a page of the list, or an error response."""
         request.pages += 1
-        members = json.as_object(answer) or {}
-        self._record_tools(answer)
+        members = json.as_object(response) or {}
+        self._record_tools(response)
         cursor = members.get("nextCursor")
         if not isinstance(cursor, str) or request.pages >= _MAX_PAGES:
             self._end_tools(request)
@@ -1173,7 +1175,7 @@ class Client:
                 pass
             case _ as impossible:
                 assert_never(impossible)
-        self._resume_timeouts(open_request.stopped, answered=not declined)
+        self._resume_timeouts(open_request.stopped, responded=not declined)
         return True
 
     def _cancel_server_request(self, id: RequestId, reason: str) -> None:
@@ -1181,14 +1183,14 @@ class Client:
         open_request = self._server_requests.take(id)
         if open_request is not None:
             self._events.append(ServerRequestCancelled(id, reason))
-            self._resume_timeouts(open_request.stopped, answered=False)
+            self._resume_timeouts(open_request.stopped, responded=False)
 
-    def _resume_timeouts(self, numbers: tuple[int, ...], *, answered: bool) -> None:
+    def _resume_timeouts(self, numbers: tuple[int, ...], *, responded: bool) -> None:
         for number in numbers:
             call = self._calls.get(number)
             if call is not None:
                 assert call.timeouts is not None
-                call.timeouts.resume(self._now, answered=answered)
+                call.timeouts.resume(self._now, responded=responded)
                 self._arm(call)
 
     def _arm(self, call: PendingRequest) -> None:

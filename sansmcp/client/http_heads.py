@@ -149,25 +149,25 @@ class Refusal:
     @property
     def message(self) -> str:
         """The request, the status, and the explanation of the server, as text for an error."""
-        said = self.error.message if self.error is not None else _excerpt(self.body)
+        detail = self.error.message if self.error is not None else _excerpt(self.body)
         if self.reason is not None:
-            said += f" ({self.reason})"
+            detail += f" ({self.reason})"
         location = headers.get(self.head.headers, b"location")
         if 200 <= self.status < 300:
             without = b"content without a type" if self.body else b"no content"
             named = headers.media_type(headers.get_all(self.head.headers, b"content-type"))
             kind = (named or without).decode("latin-1")
-            said = f"{kind} instead of JSON or an event stream" + (said and f": {said}")
+            detail = f"{kind} instead of JSON or an event stream" + (detail and f": {detail}")
             if self.status in (202, 204):
-                said += "; if messages of HTTP+SSE go here, open the URL of its event stream"
+                detail += "; if messages of HTTP+SSE go here, open the URL of its event stream"
         elif location is not None:
             shown = hide_credentials(location.decode("latin-1"))
-            said = f"a redirect to {shown!r}, which is not followed"
+            detail = f"a redirect to {shown!r}, which is not followed"
         elif self.status in _DENIALS:
             challenges = "".join(f" ({text[:_MAX_CHALLENGE_CHARS]})" for text in self.challenges)
-            said = "; ".join(filter(None, (said, _DENIALS[self.status] + challenges)))
-        asked = f"{self.request.method.decode()} {self.request.url.shown}"
-        return f"{asked} was answered with HTTP {self.status}: {said or 'no explanation'}"
+            detail = "; ".join(filter(None, (detail, _DENIALS[self.status] + challenges)))
+        request_line = f"{self.request.method.decode()} {self.request.url.shown}"
+        return f"{request_line} was answered with HTTP {self.status}: {detail or 'no explanation'}"
 
     def as_error(self, method: str, request_id: int | None) -> RequestRefused:
         """Return the exception for a request that ends with this refusal."""

@@ -166,16 +166,14 @@ class ServerRequests:
         requests: list[Request] = []
         for key, value in input_requests.items():
             fields = json.as_object(value) or {}
-            asked, params = (
-                fields.get("method"),
-                json.as_object(fields.get("params", {})),
-            )
-            if not isinstance(asked, str) or params is None or not self._is_declared(asked):
-                what = repr(asked)[:50]
+            requested = fields.get("method")
+            params = json.as_object(fields.get("params", {}))
+            if not isinstance(requested, str) or params is None or not self._is_declared(requested):
+                what = repr(requested)[:50]
                 return failed(f"it has an input request that this client does not support: {what}")
             id = f"{request_id}/{key}"
             round.keys[id] = key
-            requests.append(Request(id, asked, params))
+            requests.append(Request(id, requested, params))
         if not requests:
             return RoundDone(number, round.params)
         for request in requests:

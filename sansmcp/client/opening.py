@@ -109,20 +109,20 @@ def is_other_transport(status: int) -> bool:
     return 400 <= status < 500 and status not in UNDECIDED
 
 
-def classify_discover_response(answer: Any, ours: tuple[str, ...]) -> DiscoveryResult:
+def classify_discover_response(response: Any, ours: tuple[str, ...]) -> DiscoveryResult:
     """Return what a result or error response to ``server/discover`` means.
 
     Only the three errors of 2026-07-28 show that the server needs no handshake. Servers that do not
     know the method send any other response.
     """
-    if isinstance(answer, ErrorResponse):
-        if answer.code not in MODERN_ERRORS:
+    if isinstance(response, ErrorResponse):
+        if response.code not in MODERN_ERRORS:
             return DiscoveryResult(Discovered.HANDSHAKE)
-        if answer.code != UNSUPPORTED_VERSION:
+        if response.code != UNSUPPORTED_VERSION:
             return DiscoveryResult(Discovered.FAIL)
-        data = json.as_object(answer.data) or {}
+        data = json.as_object(response.data) or {}
         return _choose(data.get("supported"), ours, Discovered.RETRY, otherwise=Discovered.FAIL)
-    result = json.as_object(answer) or {}
+    result = json.as_object(response) or {}
     served = result.get("supportedVersions")
     return _choose(served, ours, Discovered.MODERN, otherwise=Discovered.HANDSHAKE)
 
@@ -284,20 +284,20 @@ class Opening:
 
     # Responses to server/discover
 
-    def discovered(self, answer: Any, http_status: int | None, now: float) -> OpeningOutcome:
+    def discovered(self, response: Any, http_status: int | None, now: float) -> OpeningOutcome:
         """Return the next step after a result or error response to ``server/discover``."""
-        found = classify_discover_response(answer, self._options.versions)
-        if isinstance(answer, ErrorResponse):
-            return self._discovery_denied(answer, found, http_status, now)
+        found = classify_discover_response(response, self._options.versions)
+        if isinstance(response, ErrorResponse):
+            return self._discovery_denied(response, found, http_status, now)
         if found.discovered is not Discovered.MODERN:
-            versions = _listed((json.as_object(answer) or {}).get("supportedVersions"))
+            versions = _listed((json.as_object(response) or {}).get("supportedVersions"))
             reason = (
                 f"it speaks {versions}"
                 if versions
                 else f"the response to {DISCOVER} lists no versions"
             )
             return self._after_discovery(found, reason, now)
-        version, result = str(found.version), json.as_object(answer) or {}
+        version, result = str(found.version), json.as_object(response) or {}
         self._agreed = Agreed(REVISIONS[version])
         meta = json.as_object(result.get("_meta")) or {}
         info = json.as_object(meta.get(SERVER_INFO)) or json.as_object(result.get("serverInfo"))
@@ -340,14 +340,14 @@ class Opening:
     # Responses to initialize and notifications/initialized
 
     def initialized(
-        self, answer: Any, http_status: int | None, response_headers: Headers, now: float
+        self, response: Any, http_status: int | None, response_headers: Headers, now: float
     ) -> OpeningOutcome:
         """Return the next step after a result or error response to ``initialize``."""
-        if isinstance(answer, ErrorResponse):
-            return self._initialize_denied(answer, http_status, now)
+        if isinstance(response, ErrorResponse):
+            return self._initialize_denied(response, http_status, now)
         from .legacy.handshake import agreement  # only here, so that the folder can be deleted
 
-        result = json.as_object(answer) or {}
+        result = json.as_object(response) or {}
         agreed = agreement(
             result, response_headers, self._options, self.transport, self._request_id
         )
@@ -621,9 +621,8 @@ class Opening:
     ) -> OpeningOutcome:
         found = classify_discover_response(error, self._options.versions)
         may_probe = not self._is_http_sse and not self._has_probed_again
-        if (
-            found.discovered is Discovered.RETRY and may_probe
-        ):  # it has not responded to server/discover in time
+        if found.discovered is Discovered.RETRY and may_probe:
+            # The server was too slow to respond to server/discover, or was not sent it.
             return self._probe_again(str(found.version), now)
         if found.discovered is Discovered.FAIL and found.is_disjoint:
             return self._unreachable(

@@ -109,14 +109,14 @@ class CallTimeouts:
             self._stopped = now
         self.open_requests += 1
 
-    def resume(self, now: float, *, answered: bool) -> None:
+    def resume(self, now: float, *, responded: bool) -> None:
         """End the pause, unless another server request is open.
 
-        If the application has ``answered`` the request, the timeout restarts; it does not if the
-        request was cancelled, or is not supported.
+        The timeout restarts if the application has ``responded``. It does not if the request was
+        cancelled, or is not supported.
         """
         self.open_requests -= 1
-        if answered:
+        if responded:
             self._timeout_ends = self._stopped + self.timeout
         if not self.open_requests:
             self._end_pause(now)
