@@ -216,7 +216,7 @@ _UNSUPPORTED_VERSION = RefusalTemplate(
     400,
     UNSUPPORTED_VERSION,
     "unsupported_version",
-    "Protocol version {asked!r} is not served here; served are {versions}",
+    "Protocol version {requested!r} is not served here; served are {versions}",
 )
 _NO_HANDSHAKE = RefusalTemplate(
     400,
@@ -229,7 +229,7 @@ _VERSION_NOT_SERVED = RefusalTemplate(
     400,
     INVALID_REQUEST,
     "unsupported_version",
-    "Protocol version {asked!r} is not served here; served are {versions}",
+    "Protocol version {requested!r} is not served here; served are {versions}",
 )
 
 # Requests of 2026-07-28
@@ -405,11 +405,13 @@ def http_sse_stream_url(url: str) -> RemoteProtocolError:
 
 
 def unsupported_version(
-    asked: str, served: Sequence[str], request_id: RequestId | None = None
+    requested: str, served: Sequence[str], request_id: RequestId | None = None
 ) -> RemoteProtocolError:
     """Return the error for a version that is not served."""
-    data = {"supported": list(reversed(served)), "requested": asked[:40]}
-    return _UNSUPPORTED_VERSION(request_id, asked=asked[:40], versions=", ".join(served), data=data)
+    data = {"supported": list(reversed(served)), "requested": requested[:40]}
+    return _UNSUPPORTED_VERSION(
+        request_id, requested=requested[:40], versions=", ".join(served), data=data
+    )
 
 
 def no_handshake(request: Request, served: Sequence[str]) -> RemoteProtocolError:
@@ -417,14 +419,16 @@ def no_handshake(request: Request, served: Sequence[str]) -> RemoteProtocolError
 
     It names the versions that are served. Source: 2026-07-28 basic/versioning.
     """
-    asked = str((request.params or {}).get("protocolVersion"))[:40]
-    data = {"supported": list(reversed(served)), "requested": asked}
+    requested = str((request.params or {}).get("protocolVersion"))[:40]
+    data = {"supported": list(reversed(served)), "requested": requested}
     return _NO_HANDSHAKE(request.id, versions=", ".join(served), data=data)
 
 
 def version_not_served(
-    asked: str, served: Sequence[str], request_id: RequestId | None
+    requested: str, served: Sequence[str], request_id: RequestId | None
 ) -> RemoteProtocolError:
     """Return the error for a handshake version that this server does not serve."""
-    data = {"supported": list(served), "requested": asked}
-    return _VERSION_NOT_SERVED(request_id, asked=asked, versions=", ".join(served), data=data)
+    data = {"supported": list(served), "requested": requested}
+    return _VERSION_NOT_SERVED(
+        request_id, requested=requested, versions=", ".join(served), data=data
+    )
