@@ -331,12 +331,12 @@ class SelectorServer(sansmcp.ServerDriver):
 
     async def wait_for_response(self, call: sansmcp.ServerCall, id: int) -> Any:
         """Wait for the client's response, and return its result or raise its error."""
-        promise = self.pending_requests[call, id] = sansmcp.PendingResult()
+        pending = self.pending_requests[call, id] = sansmcp.PendingResult()
         try:
-            await wait_until(lambda: promise.is_done)
+            await wait_until(lambda: pending.is_done)
         finally:
             del self.pending_requests[call, id]
-        return promise.result().result()
+        return pending.result().result()
 
     def now(self) -> float:
         """Return the time."""

@@ -136,17 +136,17 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
             LocalProtocolError: an argument is wrong, or the client belongs to another event loop.
         """
         self._check_loop()
-        promise = _CallResult(self._loop)
-        handle = self.begin_call(promise, method, params, on_progress, settings)
+        pending = _CallResult(self._loop)
+        handle = self.begin_call(pending, method, params, on_progress, settings)
         try:
-            while (report := await promise.next_report()) is not None:
+            while (report := await pending.next_report()) is not None:
                 try:
                     await report
                 finally:
                     self._reports_done(1)
-            return promise.result()
+            return pending.result()
         finally:
-            self._reports_done(promise.drop())
+            self._reports_done(pending.drop())
             self.abandon_call(handle)
 
     async def notify(
@@ -198,12 +198,12 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         """True while reading from the server is paused until the application catches up."""
         return super().is_paused or self._reports >= self.core.limits.max_queued_events
 
-    def on_progress_returned(self, promise: sansmcp.PendingResult, result: Any) -> None:
+    def on_progress_returned(self, pending: sansmcp.PendingResult, result: Any) -> None:
         """Pass an awaitable of ``on_progress`` to the task that made the call."""
         if inspect.isawaitable(result):
-            assert isinstance(promise, _CallResult)
+            assert isinstance(pending, _CallResult)
             self._reports += 1
-            promise.add(result)
+            pending.add(result)
 
     def _reports_done(self, count: int) -> None:
         was_paused = self.is_paused

@@ -92,10 +92,10 @@ class RunningServer(sansmcp.ServerDriver):
 
     async def wait_for_response(self, call: sansmcp.ServerCall, id: int) -> Any:
         """Wait for the client's response, and return its result or raise its error."""
-        promise = self.pending_requests[call, id] = PendingResult(self.loop.event())
+        pending = self.pending_requests[call, id] = PendingResult(self.loop.event())
         self.run_pending()
         try:
-            answered: ClientResponseReceived = await promise.wait()
+            answered: ClientResponseReceived = await pending.wait()
         finally:
             del self.pending_requests[call, id]
         return answered.result()

@@ -72,14 +72,14 @@ class Client(sansmcp.ClientDriver[Any, None]):
         """
         check_plain("on_progress", on_progress)
         with self.using():
-            promise = PendingResult()
-            handle = self.begin_call(promise, method, params, on_progress, settings)
+            pending = PendingResult()
+            handle = self.begin_call(pending, method, params, on_progress, settings)
             try:
-                self.wait(lambda: promise.is_done)
+                self.wait(lambda: pending.is_done)
             finally:
                 self.abandon_call(handle)
                 self.flush()
-            return promise.result()
+            return pending.result()
 
     def notify(
         self, method: str, params: Params | None = None, *, meta: Mapping[str, Any] | None = None

@@ -104,12 +104,12 @@ class ThreadedServerDriver(sansmcp.ServerDriver):
 
     def wait_for_response(self, call: sansmcp.ServerCall, id: int) -> Any:
         """Wait for the client's response, and return its result or raise its error."""
-        promise = self.pending_requests[call, id] = PendingResult()
+        pending = self.pending_requests[call, id] = PendingResult()
         try:
-            self.wait_until(lambda: promise.is_done)
+            self.wait_until(lambda: pending.is_done)
         finally:
             del self.pending_requests[call, id]
-        answered: ClientResponseReceived = promise.result()
+        answered: ClientResponseReceived = pending.result()
         return answered.result()
 
     def shut_down(self) -> None:

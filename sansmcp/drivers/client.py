@@ -45,7 +45,7 @@ RequestHandler: TypeAlias = Callable[[ServerRequest], Mapping[str, Any]]
 class _PendingCall:
     """A call in flight, and what its caller gets from it."""
 
-    promise: PendingResult
+    pending: PendingResult
     on_progress: Callable[[ProgressReceived], Any] | None
     method: str
     params: Params
@@ -168,7 +168,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
 
     def begin_call(
         self,
-        promise: PendingResult,
+        pending: PendingResult,
         method: str,
         params: Params | None,
         on_progress: OnProgress[Done] | None,
@@ -177,7 +177,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         """Send a request.
 
         Args:
-            promise: is set when the call ends, or when ``on_progress`` raises.
+            pending: is set when the call ends, or when ``on_progress`` raises.
             method, params, on_progress, settings: as in :meth:`~sansmcp.BaseClient.call`.
 
         Returns:
@@ -190,7 +190,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         if self._failure is not None:
             raise self._failure
         handle = self.core.call(method, params, now=self.now(), **settings)
-        self._pending_calls[handle] = _PendingCall(promise, on_progress, method, params or {})
+        self._pending_calls[handle] = _PendingCall(pending, on_progress, method, params or {})
         try:
             self.run_pending()
         except BaseException:  # such as a KeyboardInterrupt in a request handler
@@ -242,7 +242,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         self._failure = Disconnected(f"The client is closed after an internal error: {error!r}")
         self._failure.__cause__ = error
         for waiting in self._pending_calls.values():
-            waiting.promise.set_exception(self._failure)
+            waiting.pending.set_exception(self._failure)
         self._opening.set_exception(self._failure)
         self.safely(lambda: self.core.close(now=self.now()))
         self._closing.set_result()
@@ -273,10 +273,10 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         match event:
             case CallCompleted(handle, result):
                 if handle in self._pending_calls:
-                    self._pending_calls.pop(handle).promise.set_result(result)
+                    self._pending_calls.pop(handle).pending.set_result(result)
             case CallFailed(handle, error):
                 if handle in self._pending_calls:
-                    self._pending_calls.pop(handle).promise.set_exception(error)
+                    self._pending_calls.pop(handle).pending.set_exception(error)
             case ProgressReceived(call=handle):
                 if handle in self._pending_calls:
                     self._report_progress(event, self._pending_calls[handle])
@@ -305,17 +305,17 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
             try:
                 reported = waiting.on_progress(progress)
             except Exception as error:  # belongs to the caller, which passed the function
-                waiting.promise.set_exception(error)
+                waiting.pending.set_exception(error)
             else:
-                self.on_progress_returned(waiting.promise, reported)
+                self.on_progress_returned(waiting.pending, reported)
 
-    def on_progress_returned(self, promise: PendingResult, result: Any) -> None:
+    def on_progress_returned(self, pending: PendingResult, result: Any) -> None:
         """Handle what ``on_progress`` returned; this discards it.
 
         A driver of an event loop overrides this to await an awaitable.
 
         Args:
-            promise: as given to :meth:`begin_call`.
+            pending: as given to :meth:`begin_call`.
             result: what ``on_progress`` returned.
         """
 

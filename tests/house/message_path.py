@@ -235,9 +235,9 @@ class _ClientHost(ClientDriver[PendingResult, None]):
         raise error
 
     def call(self, method: str, params: Params | None = None, **_: Any) -> PendingResult:
-        promise = PendingResult()
-        self.begin_call(promise, method, params, None, {})
-        return promise
+        pending = PendingResult()
+        self.begin_call(pending, method, params, None, {})
+        return pending
 
     def notify(self, *_: Any, **__: Any) -> None:
         raise NotImplementedError
@@ -281,12 +281,12 @@ def _call(**settings: Any) -> tuple[tuple[Function, ...], tuple[Function, ...]]:
         client.receive(connection, server.respond(request))
 
     def call() -> tuple[tuple[Function, ...], tuple[Function, ...]]:
-        promise = client.call("tools/call", {"name": "World"})
+        pending = client.call("tools/call", {"name": "World"})
         connection, request = client.next_request()
         responses: list[bytes] = []
         at_server = trace(lambda: responses.append(server.respond(request)))
         at_client = trace(lambda: client.receive(connection, responses[0]))
-        assert "Hello World" in str(promise.result())
+        assert "Hello World" in str(pending.result())
         return at_server, at_client
 
     call()  # what is imported when it is first needed is no part of the way

@@ -74,8 +74,8 @@ class Host(ServerDriver):
                 work.send(None)
         self.waiting.clear()
 
-    def wait_for(self, call: ServerCall, id: int, promise: PendingResult) -> None:
-        self.pending_requests[call, id] = promise
+    def wait_for(self, call: ServerCall, id: int, pending: PendingResult) -> None:
+        self.pending_requests[call, id] = pending
 
     def now(self) -> float:
         return 0.0
@@ -205,13 +205,13 @@ def test_answers_are_brought_to_who_asked(harness: DriverHarness) -> None:
     session = harness.open_session(capabilities={"elicitation": {}})
     harness.post(request(1, "tools/list"), session)
     harness.post(request(2, "tools/list"), session)
-    promise = PendingResult()
+    pending = PendingResult()
     running = [call for call, _ in harness.host.waiting]
     ids = [harness.run_action(call.ask, "elicitation/create", {}, timeout=9) for call in running]
-    harness.host.wait_for(running[0], ids[0], promise)
+    harness.host.wait_for(running[0], ids[0], pending)
     for id in ids:
         harness.post({"jsonrpc": "2.0", "id": id, "result": {"a": id}}, session)
-    answered: ClientResponseReceived = promise.result()
+    answered: ClientResponseReceived = pending.result()
     assert answered.result() == {"a": ids[0]}
     harness.host.let_go_on()
 

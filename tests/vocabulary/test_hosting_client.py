@@ -65,9 +65,9 @@ class Host(ClientDriver[PendingResult, None]):
         on_progress: OnProgress[None] | None = None,
         **settings: Any,
     ) -> PendingResult:
-        promise = PendingResult()
-        self.handle = self.begin_call(promise, method, params, on_progress, settings)  # type: ignore[arg-type]
-        return promise
+        pending = PendingResult()
+        self.handle = self.begin_call(pending, method, params, on_progress, settings)  # type: ignore[arg-type]
+        return pending
 
     def notify(
         self, method: str, params: Params | None = None, *, meta: Mapping[str, Any] | None = None
@@ -136,12 +136,12 @@ class DriverHarness(ClientHarness):
 
     def ask(self, *messages: dict[str, Any], **options: Any) -> tuple[PendingResult, Asked]:
         """A call that is under way, with these messages on its stream."""
-        promise = self.host.call("tools/call", **options)
+        pending = self.host.call("tools/call", **options)
         asked = self.take()
         asked.open_stream()
         for message in messages:
             asked.event(message)
-        return promise, asked
+        return pending, asked
 
 
 @pytest.fixture
@@ -194,11 +194,11 @@ def progress(number: int, asked: Asked) -> dict[str, Any]:
 
 def test_progress_is_reported_until_nobody_waits(harness: DriverHarness) -> None:
     reports: list[ProgressReceived] = []
-    promise, asked = harness.ask(on_progress=reports.append)
+    pending, asked = harness.ask(on_progress=reports.append)
     asked.event(progress(1, asked))
     harness.host.abandon_call(harness.host.handle)
     assert [report.progress for report in reports] == [1]
-    assert not promise.is_done
+    assert not pending.is_done
     cancelled = harness.take()
     assert cancelled.json["method"] == "notifications/cancelled"
     harness.host.abandon_call(harness.host.handle)
@@ -206,11 +206,11 @@ def test_progress_is_reported_until_nobody_waits(harness: DriverHarness) -> None
 
 
 def test_a_call_that_takes_too_long(harness: DriverHarness) -> None:
-    promise, _ = harness.ask(timeout=5)
+    pending, _ = harness.ask(timeout=5)
     harness.now += 5
     harness.host.handle_timeout()
     with pytest.raises(RequestTimeout):
-        promise.result()
+        pending.result()
 
 
 @pytest.mark.parametrize("end", [response, error])
@@ -236,9 +236,9 @@ def test_a_call_whose_beginning_is_interrupted_is_cancelled(harness: DriverHarne
 
 
 def test_progress_that_nobody_wants(harness: DriverHarness) -> None:
-    promise, asked = harness.ask()
+    pending, asked = harness.ask()
     asked.event(progress(1, asked))
-    assert not promise.is_done
+    assert not pending.is_done
 
 
 def test_what_a_function_for_progress_raises_is_delivered(harness: DriverHarness) -> None:
@@ -247,10 +247,10 @@ def test_what_a_function_for_progress_raises_is_delivered(harness: DriverHarness
     def report(_: object) -> None:
         raise broken
 
-    promise, asked = harness.ask(on_progress=report)
+    pending, asked = harness.ask(on_progress=report)
     asked.event(progress(1, asked))
     with pytest.raises(ZeroDivisionError):
-        promise.result()
+        pending.result()
 
 
 @pytest.mark.parametrize(
@@ -326,10 +326,10 @@ def test_events_are_kept_for_who_takes_them() -> None:
 
 
 def test_calls_end_when_the_client_closes(harness: DriverHarness) -> None:
-    promise, _ = harness.ask()
+    pending, _ = harness.ask()
     harness.host.begin_close()
     with pytest.raises(RequestCancelled):
-        promise.result()
+        pending.result()
 
 
 def test_an_answerer_is_told_which_call_asks(harness: DriverHarness) -> None:
@@ -378,10 +378,10 @@ def breaking(*_: Any, **__: Any) -> Any:
     raise Broken
 
 
-def is_ended(harness: DriverHarness, promise: PendingResult) -> None:
+def is_ended(harness: DriverHarness, pending: PendingResult) -> None:
     """Everyone who waits is told; nothing can be asked any more."""
     with pytest.raises(Disconnected, match="internal error: Broken"):
-        promise.result()
+        pending.result()
     assert harness.host.closed.is_done
     with pytest.raises(Disconnected):
         harness.host.call("tools/call")
@@ -406,78 +406,78 @@ def test_an_exchange_that_cannot_be_carried_ends_its_call(
 def test_an_exchange_that_cannot_even_be_ended_ends_the_client(
     harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    promise, asked = harness.ask()
+    pending, asked = harness.ask()
     monkeypatch.setattr(harness.client, "receive_part", breaking)
     harness.host.exchange_failed(asked.effect.exchange, Broken())
     harness.host.exchange_failed(asked.effect.exchange, Broken())
-    is_ended(harness, promise)
+    is_ended(harness, pending)
 
 
 def test_what_the_process_says_may_end_the_client(harness: DriverHarness) -> None:
-    promise, _ = harness.ask()
+    pending, _ = harness.ask()
     harness.host.receive_process_part(ProcessExited(0))
     with pytest.raises(Disconnected, match="has no process"):
-        promise.result()
+        pending.result()
 
 
 def test_an_event_that_cannot_be_taken_ends_the_client(
     harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    promise, asked = harness.ask()
+    pending, asked = harness.ask()
     monkeypatch.setattr(harness.host, "on_other_event", breaking)
     asked.event(notification("notifications/message", level="info", data=1))
-    is_ended(harness, promise)
+    is_ended(harness, pending)
 
 
 def test_a_question_that_cannot_be_answered_ends_the_client(
     harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    promise, asked = harness.ask()
+    pending, asked = harness.ask()
     monkeypatch.setattr(harness.client, "refuse_unsupported", breaking)
     asked.event(request("q", "sampling/createMessage"))
-    is_ended(harness, promise)
+    is_ended(harness, pending)
 
 
 def test_an_answer_that_cannot_be_given_is_given_up(
     harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    promise, asked = harness.ask()
+    pending, asked = harness.ask()
     monkeypatch.setattr(harness.client, "respond_exception", breaking)
     asked.event(request("q", "elicitation/create", code=-7))
     assert [type(error) for _, error in harness.host.failures] == [Broken, Broken]
-    assert not promise.is_done
+    assert not pending.is_done
 
 
 @pytest.mark.parametrize("method", ["drive", "handle_timeout", "next_deadline"])
 def test_a_machine_that_raises_ends_the_client(
     harness: DriverHarness, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    promise, _ = harness.ask()
+    pending, _ = harness.ask()
     monkeypatch.setattr(harness.client, method, breaking)
     harness.host.handle_timeout()
     harness.host.next_deadline()
-    is_ended(harness, promise)
+    is_ended(harness, pending)
 
 
 def test_a_machine_that_cannot_be_closed_is_left(
     harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    promise, _ = harness.ask()
+    pending, _ = harness.ask()
     monkeypatch.setattr(harness.client, "close", breaking)
     monkeypatch.setattr(harness.client, "handle_timeout", breaking)
     harness.host.handle_timeout()
-    is_ended(harness, promise)
+    is_ended(harness, pending)
 
 
 def test_a_process_effect_that_fails_ends_the_client(
     harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    promise, _ = harness.ask()
+    pending, _ = harness.ask()
     monkeypatch.setattr(harness.host, "perform_effect", breaking)
     effects = iter([KillProcess()])
     monkeypatch.setattr(harness.client, "next_effect", lambda: next(effects, Idle.NEED_DATA))
     harness.host.run_pending()
-    is_ended(harness, promise)
+    is_ended(harness, pending)
 
 
 def test_a_round_names_the_call_that_asks() -> None:
@@ -486,12 +486,12 @@ def test_a_round_names_the_call_that_asks() -> None:
     harness.run_command(harness.client.start)
     asked = harness.take()
     asked.answer(discovered(asked.id, MODERN))
-    promise = harness.host.call("tools/call", {"name": "t"})
+    pending = harness.host.call("tools/call", {"name": "t"})
     harness.take().result(input_required({"k": question()}, "state"))
     (asks,) = harness.host.requests
     assert asks.call == OriginatingCall(harness.host.handle, "tools/call", {"name": "t"})
     harness.take().result({"resultType": "complete", "done": True})
-    assert promise.result()["done"] is True
+    assert pending.result()["done"] is True
 
 
 def test_a_turn_names_the_call_that_asks() -> None:
