@@ -1,9 +1,9 @@
 """One HTTP request and its response, as the server sees it.
 
-An exchange collects the request and holds the part of the response that was not sent yet. It
-decides nothing: ``validation`` checks the request, and the machine chooses the response. The driver
-of the exchange (one task, one thread, one callback) pulls the effects one at a time and performs
-each before it pulls the next, so what waits here is what a slow peer has not read.
+An exchange collects the request and holds the part of the response that was not sent yet.
+``validation`` checks the request, and the machine chooses the response. The driver of the exchange
+(one task, one thread, one callback) pulls the effects one at a time and performs each before it
+pulls the next, so the unsent bytes are those that a slow peer has not read.
 """
 
 from __future__ import annotations
