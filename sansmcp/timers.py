@@ -96,7 +96,7 @@ class TimerTable:
     """Deadlines by timer and owner; setting, stopping and finding the next one cost O(log n).
 
     Moving a deadline to a later time, which is the usual case, does not touch the heap: the old
-    place is kept, and corrected when it comes up. A timer that is stopped before the next
+    place is kept, and corrected when it is first. A timer that is stopped before the next
     ``next_deadline()`` never enters the heap. The heap holds serial numbers only, so that a stopped
     timer keeps no reference to its owner.
     """
@@ -108,7 +108,7 @@ class TimerTable:
     _keys: dict[int, _Key] = attrs.field(factory=dict[int, _Key], init=False)
     """The timers by serial number."""
     _heap: list[tuple[float, int]] = attrs.field(factory=list[tuple[float, int]], init=False)
-    """Times and serial numbers; those of stopped timers stay until they come up or are swept."""
+    """Times and serial numbers; those of stopped timers stay until they are first or swept out."""
     _serials: Iterator[int] = attrs.field(factory=itertools.count, init=False)
 
     def set(self, timer: Timer, owner: Hashable, deadline: float) -> None:

@@ -37,13 +37,13 @@ _COUNT = re.compile(r"(\d+) (passed|failed|errors?)\b")
 
 @attrs.frozen
 class Run:
-    """What came of running the tests once."""
+    """The result of running the tests once."""
 
     number: int
     status: int
     failed: tuple[str, ...]
     tests: int
-    """How many have ended."""
+    """How many tests have ended."""
 
 
 def run_once(number: int, tests: Sequence[str]) -> Run:

@@ -1,4 +1,4 @@
-"""What a test has left behind: threads, descriptors, processes, and what nobody has closed."""
+"""Find what a test leaks: threads, descriptors, processes, and objects that were not closed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from sansmcp.server.exchange import ServerExchange
 _DESCRIPTORS = Path("/proc/self/fd")
 
 _PATIENCE = 20.0
-"""Seconds for last steps that take a moment, on a machine that has much else to do."""
+"""Seconds for the last steps of a thread, on a busy machine."""
 
 
 @contextmanager
 def no_leaks() -> Generator[None, None, None]:
-    """Raises AssertionError for what a block has begun, opened or started, and not ended.
+    """Raise AssertionError for what a block has opened or started, and not closed or ended.
 
-    So do errors that nobody saw, such as the warning of a socket that it was not closed.
+    Errors that Python only reports count, too, such as the warning for a socket that is still open.
     """
     threads, descriptors, children = set(threading.enumerate()), _descriptors(), _children()
     unseen: list[str] = []
@@ -40,7 +40,7 @@ def no_leaks() -> Generator[None, None, None]:
         sys.unraisablehook = hook
     for thread in set(threading.enumerate()) - threads:
         if not _is_idle(thread):
-            thread.join(_PATIENCE)  # the last steps of one that waited for a process
+            thread.join(_PATIENCE)  # it may have just waited for a process
     assert not unseen, unseen
     assert {thread for thread in threading.enumerate() if not _is_idle(thread)} <= threads
     assert _descriptors() <= descriptors
@@ -48,7 +48,7 @@ def no_leaks() -> Generator[None, None, None]:
 
 
 def unfinished() -> list[object]:
-    """Servers, of all there are, in which calls run, and exchanges that have not ended."""
+    """Return the servers with running calls, and the exchanges that have not ended."""
     objects = gc.get_objects()
     exchanges = [each for each in objects if isinstance(each, ServerExchange)]
     servers = [each for each in objects if isinstance(each, Server)]
@@ -65,7 +65,7 @@ def freeze_what_is_there() -> None:
 
 
 def _is_idle(thread: threading.Thread) -> bool:
-    """Whether it is one that trio keeps for a while, and that has nothing to do."""
+    """Return True for an idle thread of trio's thread cache."""
     return thread.name.startswith("Trio thread ")
 
 
@@ -76,13 +76,13 @@ def _descriptors() -> set[str]:
     for name in os.listdir(_DESCRIPTORS):
         try:
             found.add(f"{name}: {os.readlink(_DESCRIPTORS / name)}")
-        except FileNotFoundError:  # that of the listing
+        except FileNotFoundError:  # the descriptor of the listing itself
             continue
     return found
 
 
 def _children() -> set[int]:
-    """The processes that this one has started and not buried."""
+    """Return the processes that this one has started and not waited for."""
     found: set[int] = set()
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:

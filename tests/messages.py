@@ -1,4 +1,4 @@
-"""Messages of JSON-RPC, as benches and tests send them."""
+"""JSON-RPC messages that harnesses and tests send."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def error(id: Any, code: int = -1, message: str = "no", **more: Any) -> dict[str
 def initialize(
     version: str = LATEST, capabilities: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The first request of the handshake."""
+    """Return the first request of the handshake."""
     return request(
         0,
         "initialize",
@@ -39,7 +39,7 @@ def initialize(
 
 
 def initialized(id: Any, version: str = LATEST) -> dict[str, Any]:
-    """The server's answer to it."""
+    """Return the server's response to it."""
     return response(
         id,
         {

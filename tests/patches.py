@@ -28,7 +28,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 LEFT_OUT = shutil.ignore_patterns(
     ".*", "__pycache__", "build", "dist", "node_modules", "*.egg-info"
 )
-"""What a copy does without: environments, caches, what was built, and git's own folder."""
+"""Not copied: environments, caches, built files, and git's own folder."""
 
 
 class StalePatch(Exception):
@@ -101,7 +101,7 @@ class Ending(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class Trial:
-    """What came of one patch.
+    """The result of trying one patch.
 
     Attributes:
         patch: the patch.

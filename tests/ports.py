@@ -1,4 +1,4 @@
-"""Ports for servers that have to be told which one to take."""
+"""Free ports for servers that cannot choose one themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standard input and output of this process, for tests of servers that are in it."""
+"""Replace standard input and output of this process, for tests of servers that run in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coroutines step by step, on any event loop: something can be done wherever one waits."""
+"""Run coroutines step by step on any event loop, with an action wherever one waits."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .thorough import always
 _Result = TypeVar("_Result")
 
 Step = Callable[[int, Any], object]
-"""Is told that something waits: for the how many-th time, from 1, and for what."""
+"""Is called when the coroutine waits, with the number of the wait, from 1, and its object."""
 
 
 @types.coroutine
 def run_with_steps(work: Coroutine[Any, Any, _Result], step: Step) -> Generator[Any, Any, _Result]:
-    """Await something, and tell each time that it waits."""
+    """Await something, and call the function each time that it waits."""
     waits = 0
     go_on: Callable[[], Any] = partial(work.send, None)
     while True:
@@ -39,7 +39,7 @@ def run_with_steps(work: Coroutine[Any, Any, _Result], step: Step) -> Generator[
 
 _SHARES = 3
 in_shares = pytest.mark.parametrize("share", always(range(_SHARES), lambda share: share == 0))
-"""Always disturb the first of three steps, and thoroughly the others."""
+"""The first of three steps is always disturbed, the others by thorough tests only."""
 
 
 def wherever(happens: Callable[[int], bool], share: int | None = None, every: int = 1) -> int:

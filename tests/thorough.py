@@ -1,4 +1,4 @@
-"""What of a long check always runs, and what only ``make thorough`` runs."""
+"""Divide a long check into seeds that always run and seeds for ``make thorough``."""
 
 from __future__ import annotations
 

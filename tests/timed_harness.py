@@ -1,26 +1,26 @@
-"""Benches whose time is set by hand, and the hours that follow each test on one.
+"""Harnesses whose time is set by hand, and three hours of virtual time after each test.
 
-A test looks at one thing and leaves the rest: calls that run, streams that are open, timers that
-are set. When it has ended, each bench that it has made lives on for three hours:
+A test ends with running calls, open streams and timers that are set. After it, each harness that it
+has made continues for three hours:
 
-1. The other side stays as the test has left it, and nothing more comes of it.
-2. The other side takes nothing, either (:meth:`TimedBench.stall`).
-3. The driver stops (:meth:`TimedBench.stop`): it does what every driver does at its end. The store
-   does what it was asked for before, and peers take what there is for them, or leave.
+1. The peer stays as the test has left it, and sends nothing more.
+2. The peer also reads nothing (:meth:`TimedHarness.stall`).
+3. The driver stops (:meth:`TimedHarness.stop`), as every driver does. The store completes what it
+   has begun, and peers read what there is for them, or disconnect.
 
-In an hour each deadline is handled when it comes, up to 100 of them. Then the driver sleeps for the
-rest of the hour, and handles all that is due at once. These rules hold then:
+In an hour each deadline is handled in time, up to 100 of them. Then the driver sleeps for the rest
+of the hour, and handles all deadlines at once. These rules are checked:
 
 - Nothing raises.
-- Once a deadline was handled, the machine names a later one, or none. What is to be sent need not
-  be pulled for that, since a driver that cannot send at the moment would spin. Only
-  ``Client`` and ``Server`` may name the present, until their own effects have been pulled.
-- A timer that goes off has an effect, an event or bytes, or is set again. That of something that
-  has ended would do nothing. The exception is ``Timer.FOLLOW``, whose owner reads from the store at
-  intervals and finds out by itself when to stop.
-- While it is open, a machine may keep what serves a peer that may come back: sessions, listeners,
-  calls without a time limit, processes. An hour after the stop it has neither deadline nor effect;
-  :meth:`TimedBench.check_stopped` says what else has ended by then.
+- After a deadline was handled, the next one is later, or there is none, even if effects were not
+  pulled: a driver that cannot send at the moment would spin. Only ``Client`` and ``Server`` may
+  return the present until their own effects have been pulled.
+- A timer that fires causes an effect, an event or bytes, or is set again. A timer of something that
+  has ended would do nothing. The exception is ``Timer.STORE_POLL``, whose owner reads from the
+  store at intervals and finds out by itself when to stop.
+- While a machine is open, it may keep what serves a peer that may reconnect: sessions, listeners,
+  calls without a timeout, processes. An hour after the stop it has neither deadline nor effect;
+  :meth:`TimedHarness.check_stopped` checks what else must have ended by then.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from sansmcp.timers import Timer
 
 _HOUR = 3600.0
 _STEPS = 100
-"""Deadlines that are handled in time in one hour."""
+"""The most deadlines that are handled in time in one hour."""
 
 _INSIDE = attrgetter("_timers", "_effects", "_events")
 _CORE = attrgetter("_core")
 _ENTRIES = attrgetter("_entries")
-"""Drivers cannot see that a timer has gone off without a result; here it can be seen."""
+"""Private attributes, because a timer that fires without a result is not visible otherwise."""
 
 _made: list[TimedHarness] | None = None
-"""Those of the test that runs; None where benches end with their test."""
+"""The harnesses of the running test; None if they end with their test."""
 
 
 class Machine(Protocol):
-    """What has deadlines."""
+    """An object with deadlines."""
 
     def next_deadline(self) -> float | None: ...
 
@@ -56,7 +56,7 @@ class Machine(Protocol):
 
 
 class TimedHarness(ABC):
-    """Machines, and their time."""
+    """Machines, and the time that they are given."""
 
     now: float = 0.0
 
@@ -69,11 +69,11 @@ class TimedHarness(ABC):
     @property
     @abstractmethod
     def machines(self) -> Sequence[Machine]:
-        """All that have deadlines."""
+        """Return all objects with deadlines."""
 
     @abstractmethod
     def run_pending(self) -> object:
-        """Do everything that there is to do."""
+        """Perform all effects, and take all events."""
 
     @abstractmethod
     def stall(self) -> None:
@@ -81,19 +81,19 @@ class TimedHarness(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Do what a driver does at its end."""
+        """Stop as a driver does."""
 
     @abstractmethod
     def check_stopped(self) -> None:
-        """Raise AssertionError for what is left an hour after :meth:`stop`."""
+        """Raise AssertionError if anything is pending an hour after :meth:`stop`."""
 
     def next_deadline(self) -> float | None:
-        """The earliest deadline of all machines."""
+        """Return the earliest deadline of all machines."""
         deadlines = (machine.next_deadline() for machine in self.machines)
         return min((each for each in deadlines if each is not None), default=None)
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, with everything that is due in it."""
+        """Advance the time, and handle all deadlines in it."""
         end = self.now + seconds
         while (due := self.next_deadline()) is not None and due <= end:
             self._handle(due)
@@ -122,7 +122,7 @@ class TimedHarness(ABC):
         self._handle(end)
 
     def _handle(self, due: float) -> None:
-        """Let time go on until something is due, and do it."""
+        """Advance the time to the next deadline, and handle it."""
         self.now = max(self.now, due)
         handle = _handle_and_check if self.lives_on else _handle
         for machine in self.machines:
@@ -132,7 +132,7 @@ class TimedHarness(ABC):
 
 @contextmanager
 def hours_after() -> Generator[None, None, None]:
-    """Let each bench that is made in a block live on after it, the latest first."""
+    """Run the hours of each harness that is made in a block after it, the latest first."""
     global _made
     _made = []
     try:
@@ -163,7 +163,7 @@ def _handle_and_check(machine: Machine, now: float) -> None:
 
 
 def _results(machine: Client | Server) -> int:
-    """Count what a machine has for its driver and its application: effects, events and bytes."""
+    """Count the effects, events and bytes that a machine has for its driver and application."""
     if isinstance(machine, Client):
         _, effects, events = _INSIDE(machine)
         return len(effects) + len(events)

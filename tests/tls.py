@@ -1,4 +1,4 @@
-"""Certificates of an authority that nobody else knows."""
+"""Certificates of a private authority."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import trustme
 from sansmcp import ReconnectPolicy
 
 ONCE = ReconnectPolicy(max_attempts=0)
-"""For clients that are to be refused: another attempt gives the same answer."""
+"""For clients that must be refused: another attempt would fail alike."""
 
 
 def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """The contexts of a server at 127.0.0.1, and of clients that trust it."""
+    """Return the contexts of a server at 127.0.0.1, and of clients that trust it."""
     authority = trustme.CA()
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     show(server, authority.issue_cert("127.0.0.1"))
@@ -23,11 +23,11 @@ def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
 
 
 def show(context: ssl.SSLContext, certificate: trustme.LeafCert) -> None:
-    """Make it what a side shows its peers."""
+    """Use it as the certificate of a context."""
     with certificate.private_key_and_cert_chain_pem.tempfile() as path:
         context.load_cert_chain(path)
 
 
 def trust(context: ssl.SSLContext, authority: trustme.CA) -> None:
-    """Accept what the authority has signed."""
+    """Accept certificates that the authority has signed."""
     context.load_verify_locations(cadata=authority.cert_pem.bytes().decode("ascii"))

@@ -1,8 +1,8 @@
 """Fuzzing by coverage: ``python -m tests.fuzz [TARGET]... [--seconds SECONDS]``.
 
 Each target runs in a process of its own, two at a time on two cores, from the inputs of the
-repository and those that earlier runs have found (in ``build/fuzz``). What raises is made smaller
-and written to ``build/fuzz/findings``; put it into ``tests/fuzz/corpus`` with the cure.
+repository and those that earlier runs have found (in ``build/fuzz``). An input that raises is made
+smaller and written to ``build/fuzz/findings``; add it to ``tests/fuzz/corpus`` with the fix.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _COVERAGE = re.compile(r"cov: (\d+) ft: (\d+)")
 
 @attrs.frozen
 class CompletedCommand:
-    """What came of fuzzing one target."""
+    """The result of fuzzing one target."""
 
     target: str
     executions: int
@@ -47,7 +47,7 @@ class CompletedCommand:
 
 
 def fuzz(target: str, seconds: float) -> CompletedCommand:
-    """Fuzz one target for so long, or until something is found."""
+    """Fuzz one target for ``seconds``, or until an input raises."""
     grown, findings, log = BUILD / "corpus" / target, BUILD / "findings", BUILD / f"{target}.log"
     for folder in (grown, findings):
         folder.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ def fuzz(target: str, seconds: float) -> CompletedCommand:
 
 
 def _explained(target: str, path: Path) -> str:
-    """Make an input smaller, in place, and say what it does."""
+    """Make the input in a file smaller, and return a line about its failure."""
     data = path.read_bytes()
     failure = failure_of(TARGETS[target], data)
     if failure is None:
@@ -89,7 +89,7 @@ def _explained(target: str, path: Path) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Fuzz, print what came of it, and return the exit status."""
+    """Fuzz, print the results, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("targets", nargs="*", metavar="target", help=", ".join(TARGETS))
     parser.add_argument("--seconds", type=float, default=120.0, help="for all together")

@@ -1,4 +1,4 @@
-"""A client that makes calls, and a server that answers as it should unless a test does."""
+"""A client that makes calls, and a server that sends valid or mutated responses."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CACHED: dict[str, Any] = {
 }
 
 
-def answer(id: Any, result: Any) -> bytes:
+def result_message(id: Any, result: Any) -> bytes:
     return json.dumps(jsonrpc.response(id, result)).encode()
 
 
@@ -55,20 +55,24 @@ def error(id: Any, **data: Any) -> bytes:
 
 
 def messages(id: Any) -> list[bytes]:
-    """What servers say while a request runs, and at its end."""
+    """Return messages that servers send while a request runs, and its responses."""
     tool = {
         "name": "x",
         "inputSchema": {"properties": {"a": {"x-mcp-header": "A", "type": "string"}}},
     }
-    question = {"method": "elicitation/create", "params": {"message": "?"}}
+    input_request = {"method": "elicitation/create", "params": {"message": "?"}}
     return [
-        answer(id, {"content": [{"type": "text", "text": "\u00e9\n"}], "isError": False}),
-        answer(id, {"resultType": "complete", "content": []}),
-        answer(id, CACHED),
-        answer(id, {"tools": [tool], "nextCursor": "2"}),
-        answer(
+        result_message(id, {"content": [{"type": "text", "text": "\u00e9\n"}], "isError": False}),
+        result_message(id, {"resultType": "complete", "content": []}),
+        result_message(id, CACHED),
+        result_message(id, {"tools": [tool], "nextCursor": "2"}),
+        result_message(
             id,
-            {"resultType": "input_required", "inputRequests": {"q": question}, "requestState": "s"},
+            {
+                "resultType": "input_required",
+                "inputRequests": {"q": input_request},
+                "requestState": "s",
+            },
         ),
         error(id, supported=["2026-07-28", "2025-11-25"], requested="x"),
         message("notifications/progress", progressToken=id, progress=0.5, total=1, message="half"),
@@ -78,7 +82,7 @@ def messages(id: Any) -> list[bytes]:
         message("elicitation/create", "q", message="?", requestedSchema={"type": "object"}),
         message("roots/list", 1),
         message("ping", 2),
-        b"[" + message("ping", 3) + b"," + answer(id, {}) + b"]",
+        b"[" + message("ping", 3) + b"," + result_message(id, {}) + b"]",
     ]
 
 
@@ -96,14 +100,14 @@ def stream(*events: bytes) -> bytes:
 
 
 def responses(id: Any) -> list[bytes]:
-    """Responses to a POST, or to the GET that resumes it."""
+    """Return responses to a POST, or to the GET that resumes its stream."""
     kind = b"content-type: application/json"
-    said = messages(id)
+    sent = messages(id)
     return [
-        *(response(each, kind) for each in said),
-        *(stream(encode_event(each, id="t-1"), encode_event(said[0], id="t-2")) for each in said),
+        *(response(each, kind) for each in sent),
+        *(stream(encode_event(each, id="t-1"), encode_event(sent[0], id="t-2")) for each in sent),
         stream(encode_event(b"", id="t-0", retry=100)),
-        stream(encode_event(None, event="buffer_input", id="t-1"), encode_event(said[0])),
+        stream(encode_event(None, event="buffer_input", id="t-1"), encode_event(sent[0])),
         *(response(b"", status=status) for status in (202, 404, 405, 500)),
         response(error(id), kind, status=400),
         response(b"", b"retry-after: 5", status=503),
@@ -113,12 +117,12 @@ def responses(id: Any) -> list[bytes]:
 
 
 class FuzzClient:
-    """A client, and a server that answers as it should unless a test does."""
+    """A client, and a server that sends valid or mutated responses."""
 
     steps = 0
     """Effects performed and events taken so far."""
     damage = 0.3
-    """How many of the answers of the server are mutated ones."""
+    """The fraction of the server's responses that are mutated."""
 
     def __init__(self, random: Mutator, **settings: Any) -> None:
         self.random, self.now = random, 0.0
@@ -127,7 +131,7 @@ class FuzzClient:
         self.open: dict[int, OpenExchange] = {}
         self.input = b""
         self.is_stopping = False
-        self.questions: list[RequestId] = []
+        self.server_requests: list[RequestId] = []
         self.version = "2025-11-25"
         self.client = Client(
             capabilities=CAPABILITIES,
@@ -164,14 +168,14 @@ class FuzzClient:
             case Closed():
                 self.is_closed = True
             case ServerRequestReceived():
-                self.questions.append(event.request.id)
+                self.server_requests.append(event.request.id)
                 if self.random.random() < 0.5:
-                    self.answer_questions()
+                    self.answer_server_requests()
             case _:
                 pass
 
     def exchange(self, effect: OpenExchange, data: bytes) -> None:
-        """Answer a request with these bytes, in pieces, and close."""
+        """Feed these bytes as the response of an exchange, in pieces, and close."""
         if self.open.pop(effect.exchange, None) is None:
             return
         connection = ClientConnection(self.client)
@@ -183,27 +187,27 @@ class FuzzClient:
         self.run_pending()
 
     def proper(self, effect: OpenExchange) -> bytes:
-        """The response of a server that works."""
+        """Return the valid response to a request."""
         kind = b"content-type: application/json"
         if effect.head.method != b"POST":
             return response(b"", status=405 if effect.head.method == b"GET" else 200)
-        asked = as_object(json.loads(effect.body))
-        if asked is None or "id" not in asked or "method" not in asked:
+        request = as_object(json.loads(effect.body))
+        if request is None or "id" not in request or "method" not in request:
             return response(b"", status=202)
-        result = self.result(asked["method"])
-        return response(answer(asked["id"], result), kind, b"mcp-session-id: session-1")
+        result = self.result(request["method"])
+        return response(result_message(request["id"], result), kind, b"mcp-session-id: session-1")
 
     def damaged(self, effect: OpenExchange) -> bytes:
-        """A mutated response."""
-        asked = as_object(json.loads(effect.body or b"{}")) or {}
-        id = asked.get("id", 1)
+        """Return a mutated response to a request."""
+        request = as_object(json.loads(effect.body or b"{}")) or {}
+        id = request.get("id", 1)
         corpus = responses(id)
         corpus.append(stream(b"event: endpoint\ndata: /messages?s=1\n\n", encode_event(corpus[0])))
         corpus += [self.proper(effect)] * 4
         return self.random.mutated(self.random.choice(corpus), corpus)
 
     def answer_requests(self) -> None:
-        """Answer all HTTP requests that wait, some with mutated responses."""
+        """Respond to all open HTTP requests, to some with mutated responses."""
         for _ in range(100):
             if not self.open:
                 return
@@ -212,13 +216,13 @@ class FuzzClient:
             self.exchange(effect, self.damaged(effect) if is_damaged else self.proper(effect))
 
     def answer_lines(self) -> None:
-        """Answer all requests that were written to the process, or end it if it is to end."""
+        """Respond to all requests that were written to the process, or end it if it is stopping."""
         for _ in range(100):
             lines, self.input = self.input.split(b"\n"), b""
             for line in lines:
-                asked = as_object(json.loads(line or b"{}"))
-                if asked is not None and "id" in asked and "method" in asked:
-                    reply = answer(asked["id"], self.result(asked["method"]))
+                request = as_object(json.loads(line or b"{}"))
+                if request is not None and "id" in request and "method" in request:
+                    reply = result_message(request["id"], self.result(request["method"]))
                     self.client.receive_process_part(StdoutData(reply + b"\n"), now=self.now)
                     self.run_pending()
             if self.is_stopping:
@@ -241,21 +245,21 @@ class FuzzClient:
             }
         return {"resultType": "complete"}
 
-    def answer_questions(self) -> None:
-        """The application answers what it was asked."""
-        for id in self.questions:
+    def answer_server_requests(self) -> None:
+        """Respond to the server requests."""
+        for id in self.server_requests:
             self.client.respond(id, {"action": "accept"}, now=self.now)
-        self.questions.clear()
+        self.server_requests.clear()
 
     def exit(self) -> None:
-        """The server process ends."""
+        """End the server process."""
         self.is_stopping = False
         for part in (ProcessExited(1), StderrClosed(), StdoutClosed()):
             self.client.receive_process_part(part, now=self.now)
             self.run_pending()
 
     def call(self) -> int | None:
-        """A request; None if the client is closed."""
+        """Make a call and return its handle; None if the client is closed."""
         method = self.random.choice(("tools/call", "tools/list", "resources/read"))
         params = {"name": "x", "uri": "file:///a", "arguments": {"a": "b"}}
         try:
@@ -273,10 +277,10 @@ class FuzzClient:
         return handle
 
     def pass_time(self, seconds: float, answered: Callable[[], None]) -> None:
-        """Let time pass; ``answered`` answers whatever the client asks meanwhile."""
+        """Advance the time; ``answered`` responds to requests that the client makes meanwhile."""
         end = self.now + seconds
         for _ in range(20_000):
-            self.answer_questions()
+            self.answer_server_requests()
             self.run_pending()
             answered()
             due = self.client.next_deadline()
@@ -291,7 +295,7 @@ class FuzzClient:
 
 
 def http_client(random: Mutator, http11: Any) -> FuzzClient:
-    """A connected client of one transport or another."""
+    """Return a connected client of one of the transports."""
     known_servers = KnownServers()
     versions = random.choice((HANDSHAKE_VERSIONS, tuple(REVISIONS), (MODERN,)))
     if random.random() < 0.25:

@@ -1,6 +1,6 @@
-"""Decoders as targets, most of them beside another reader of the same bytes.
+"""Fuzz codecs, most of them against a second implementation that reads the same bytes.
 
-What differs is a finding: two readings of one document are how filters are bypassed.
+A difference is a finding: if two parsers read one document differently, filters can be bypassed.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from .mutations import Mutator
 from .server_harness import Peer, World
 
 Outcome: TypeAlias = tuple[str, Any]
-"""What a function gives, or why it refuses, in a form that can be compared."""
+"""The result of a function or its error, in a form that can be compared."""
 
 
 def outcome(function: Callable[..., Any], *args: Any) -> Outcome:
-    """What a codec gives, or the error that it documents."""
+    """Return the result of a codec, or the error that it documents."""
     try:
         return "value", function(*args)
     except RemoteProtocolError as error:
@@ -59,7 +59,7 @@ def outcome(function: Callable[..., Any], *args: Any) -> Outcome:
 
 
 def same(*outcomes: Outcome) -> None:
-    """All are the same; values in their types, too: 1 is neither 1.0 nor True."""
+    """Assert that all are equal, including the types of values: 1 is neither 1.0 nor True."""
     first = outcomes[0]
     for other in outcomes[1:]:
         assert repr(first) == repr(other), f"{first!r} and {other!r}"
@@ -69,7 +69,7 @@ def same(*outcomes: Outcome) -> None:
 
 
 def json_documents(data: bytes) -> None:
-    """``decode`` and ``decode_stdlib``, ``encode`` and ``encode_stdlib``."""
+    """``decode`` agrees with ``decode_stdlib``, and ``encode`` with ``encode_stdlib``."""
     seed, text = seeded(data)
     random = Mutator(seed)
     bounds = random.choice(((64, 200_000), (3, 20), (500, 1000)))
@@ -86,7 +86,7 @@ def json_documents(data: bytes) -> None:
 
 
 def _read_again(encode: Callable[[Any], bytes], value: Any) -> Any:
-    """What comes of a value on its way; 1e300 is also written 1e+300."""
+    """Encode and decode a value, since 1e300 can also be encoded as 1e+300."""
     return json.decode(encode(value), 500)
 
 
@@ -101,7 +101,7 @@ _ODD: Sequence[Any] = (
 
 
 def _with_oddities(value: Any, random: Mutator) -> Any:
-    """A value of which some parts are what JSON cannot say, or says in one way only."""
+    """Replace some parts of a value by ones that JSON cannot represent, or are often mishandled."""
     if random.random() < 0.1:
         return random.choice(_ODD)
     if json.is_object(value):
@@ -115,7 +115,7 @@ def _with_oddities(value: Any, random: Mutator) -> Any:
 
 
 def messages(data: bytes) -> None:
-    """``decode_message`` and ``decode_envelope``, and both ways to read an envelope."""
+    """``decode_message`` agrees with ``decode_envelope``, and that with its slow path."""
     seed, text = seeded(data)
     limits = (Limits(), Limits(max_json_depth=4, max_values=30, max_batch_messages=2))[seed % 2]
     message = outcome(decode_message, text, limits)
@@ -139,7 +139,7 @@ def messages(data: bytes) -> None:
 
 
 def lines(data: bytes) -> None:
-    """``NdjsonDecoder``, and a split at each LF, however the input is cut."""
+    """``NdjsonDecoder`` agrees with a split at each LF, however the input is cut."""
     seed, text = seeded(data)
     random = Mutator(seed)
     limit = random.choice((1, 7, 100, 1 << 20))
@@ -152,13 +152,13 @@ def lines(data: bytes) -> None:
 
 
 def _cuts(text: bytes, random: Mutator) -> list[list[bytes]]:
-    """Whole, in pieces, and the beginning byte by byte."""
+    """Return the input whole, in pieces, and with its start byte by byte."""
     start = min(len(text), 100)
     return [[text], random.pieces(text), [*(text[i : i + 1] for i in range(start)), text[start:]]]
 
 
 def _split(text: bytes, limit: int) -> list[bytes | None]:
-    """The lines; None for one that is too long."""
+    """Return the lines; None for one that is too long."""
     found: list[bytes | None] = []
     for line in text.split(b"\n"):
         if len(line) > limit:
@@ -196,7 +196,7 @@ def _taken(decoder: NdjsonDecoder) -> list[bytes | None]:
 
 
 def event_streams(data: bytes) -> None:
-    """``SseDecoder``, and the steps of the WHATWG text, however the input is cut."""
+    """``SseDecoder`` agrees with the steps of the WHATWG text, however the input is cut."""
     seed, text = seeded(data)
     random = Mutator(seed)
     events, last_id, retry = _as_whatwg_says(text)
@@ -237,10 +237,10 @@ def _read_limited(pieces: Sequence[bytes], limit: int) -> tuple[list[SseEvent], 
 
 
 def _as_whatwg_says(text: bytes) -> tuple[list[tuple[str, str, str]], str, int | None]:
-    """Section 9.2.6, step by step: what is dispatched, the last event id, reconnection time."""
+    """Return dispatched events, last event id and reconnection time by the steps of 9.2.6."""
     stream = text.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
     stream = stream.replace("\r\n", "\n").replace("\r", "\n")
-    *complete, _ = stream.split("\n")  # what follows the last line ending is no line yet
+    *complete, _ = stream.split("\n")  # the rest has no line ending yet
     events: list[tuple[str, str, str]] = []
     data = event_type = ""
     id_buffer = last_id = ""
@@ -261,7 +261,7 @@ def _as_whatwg_says(text: bytes) -> tuple[list[tuple[str, str, str]], str, int |
         elif field == "id" and "\0" not in value:
             id_buffer = value
         elif field == "retry" and re.fullmatch("[0-9]+", value):
-            retry = int(value.lstrip("0")[:16] or "0")  # our bound of what is read of it
+            retry = int(value.lstrip("0")[:16] or "0")  # our decoder reads 16 digits
     return events, last_id, retry
 
 
@@ -269,7 +269,7 @@ def _as_whatwg_says(text: bytes) -> tuple[list[tuple[str, str, str]], str, int |
 
 
 def header_values(data: bytes) -> None:
-    """Values of headers, and headers that applications add."""
+    """Parsers of header values raise nothing; headers of applications are sent unchanged."""
     _, text = seeded(data)
     values = text.split(b"\n")
     headers.accepts(values, headers.JSON)
@@ -295,7 +295,7 @@ def header_values(data: bytes) -> None:
 
 
 def event_ids(data: bytes) -> None:
-    """An id that is read is written as it was."""
+    """An event id that is decoded is encoded to the same text."""
     _, text = seeded(data)
     for each in (text.decode("latin-1"), text.decode("utf-8", "replace")):
         found = EventId.decode(each)
@@ -305,13 +305,13 @@ def event_ids(data: bytes) -> None:
 
 
 def mirrored_headers(data: bytes) -> None:
-    """Headers that repeat parameters, and the schemas that ask for them."""
+    """Headers that repeat arguments are decoded to what was encoded; schemas raise ValueError."""
     _, text = seeded(data)
     header, _, document = text.partition(b"\n")
-    said = mirrored.decode(header)
-    if said is not None:
-        assert mirrored.decode(mirrored.encode(said)) == said
-        assert mirrored.header_matches(header, said)
+    decoded = mirrored.decode(header)
+    if decoded is not None:
+        assert mirrored.decode(mirrored.encode(decoded)) == decoded
+        assert mirrored.header_matches(header, decoded)
     assert mirrored.decode(mirrored.encode(text.decode("utf-8", "replace"))) is not None
     try:
         value = json.decode(document, 64, 10_000)
@@ -371,7 +371,7 @@ def _raw(signed: str) -> bytes:
 
 
 def heads(data: bytes) -> None:
-    """A head that h11 and httptools both take says the same to both."""
+    """A head that both h11 and httptools accept is parsed to the same values."""
     _, text = seeded(data)
     head, blank, _ = text.partition(b"\r\n\r\n")
     if not blank:
@@ -385,13 +385,13 @@ def heads(data: bytes) -> None:
 def _head_from(
     read: Callable[[bytes], tuple[RequestHead | ResponseHead, bool]], data: bytes
 ) -> Any:
-    """All that a head says, secrets as well, and whether it says HTTP/1.1."""
+    """Return the content of a head, with secrets, and whether it is of HTTP/1.1."""
     head, is_http_1_1 = read(data)
     return _said(head), is_http_1_1
 
 
 def _said(head: RequestHead | ResponseHead) -> Any:
-    """What a head says. Transfer codings have no case: h11 gives them in lower case."""
+    """Return the content of a head. Transfer codings are in lower case, as h11 returns them."""
     start = (head.method, head.target) if isinstance(head, RequestHead) else head.status
     coding = b"transfer-encoding"
     return start, [(name, each.lower() if name == coding else each) for name, each in head.headers]
@@ -401,7 +401,7 @@ _PARSERS = (h11_parser, httptools_parser)
 
 
 class _Recorded:
-    """A parser, and what it has made of the heads that came."""
+    """A parser that records its results and errors."""
 
     def __init__(self, http11: Http11Parser) -> None:
         self.found: list[Outcome] = []
@@ -445,21 +445,21 @@ def http11_parsers(data: bytes) -> None:
         if ours[0] == theirs[0] == "value":
             same(ours, theirs)
         else:
-            return  # one of them is stricter, which is no fault
+            return  # one parser is stricter, which is allowed
     _is_same_beginning(sent[0], sent[2])
 
 
 _IN_TIME = re.compile(rb"HTTP/1\.1 100 Continue\r\n\r\n|connection: close\r\n")
-"""What depends on how much of a request has come when it is answered."""
+"""The parts of a response that depend on how much of its request had arrived."""
 
 
 def _is_same_beginning(one: bytes, other: bytes) -> None:
-    """A request that is refused before it has come in full is the last of its connection."""
+    """A refusal before the end of a request ends the connection, so one may be shorter."""
     assert one.startswith(other) or other.startswith(one), (one, other)
 
 
 class EchoWorld(World):
-    """A server that answers each call at once."""
+    """A server that responds to each call at once."""
 
     def happened(self, event: Any) -> None:
         self.steps += 1
@@ -468,7 +468,7 @@ class EchoWorld(World):
 
 
 def response_bodies(data: bytes) -> None:
-    """The parts of responses are the same for both parsers, however the input is cut."""
+    """Both parsers give the same parts of responses, however the input is cut."""
     seed, text = seeded(data)
     random = Mutator(seed)
     found = [
@@ -486,7 +486,7 @@ def response_bodies(data: bytes) -> None:
 
 
 def _parts_of(reader: RequestParser | ResponseParser, pieces: Sequence[bytes]) -> list[Any]:
-    """Heads, and bodies as far as they came; None at the end if it is no HTTP/1.1."""
+    """Return heads and bodies, as far as they arrived; last None if they are not HTTP/1.1."""
     parts: list[Any] = []
     try:
         for piece in (*pieces, b""):

@@ -15,29 +15,29 @@ import attrs
 from .mutations import Mutator, with_length
 
 MARK = b"\n----\n"
-"""Between two parts of an input."""
+"""Separates the parts of an input."""
 
 _MOST_PARTS = 24
 
 
 def seeded(data: bytes) -> tuple[int, bytes]:
-    """The seed of an input, and the rest of it."""
+    """Return the seed of an input, and the rest of it."""
     return int.from_bytes(data[:2], "big"), data[2:]
 
 
 def in_parts(data: bytes) -> tuple[int, list[bytes]]:
-    """The seed of an input, and its parts; those beyond the first 24 are dropped."""
+    """Return the seed of an input, and its first 24 parts."""
     seed, rest = seeded(data)
     return seed, rest.split(MARK)[:_MOST_PARTS]
 
 
 def joined(seed: int, *parts: bytes) -> bytes:
-    """An input."""
+    """Return an input of a seed and parts."""
     return seed.to_bytes(2, "big") + MARK.join(parts)
 
 
 def mutated(data: bytes, random: Mutator, others: Sequence[bytes]) -> bytes:
-    """An input with another seed, or with faults in one of its parts, or with other parts."""
+    """Return an input with another seed, a mutated part, or other parts."""
     seed, parts = in_parts(data)
     place = random.randrange(len(parts))
     _, foreign = in_parts(random.choice(others))
@@ -55,7 +55,7 @@ def mutated(data: bytes, random: Mutator, others: Sequence[bytes]) -> bytes:
     return joined(seed, *parts)
 
 
-SAID = {
+RECORDED = {
     b"SESSION": re.compile(rb"mcp-session-id: ([!-~]+)"),
     b"CURSOR": re.compile(rb"\nid: ([!-~]+)"),
     b"STATE": re.compile(rb'"requestState":"([^"]*)"'),
@@ -65,19 +65,19 @@ SAID = {
 
 
 @attrs.define
-class Said:
-    """What a server said last of that which its clients have to repeat."""
+class RecordedValues:
+    """The latest values from a server that its clients have to repeat."""
 
     words: dict[bytes, bytes] = attrs.field(factory=dict[bytes, bytes])
 
-    def hear(self, output: bytes) -> None:
-        """Note the last of each that the server has just sent."""
-        for word, pattern in SAID.items():
+    def record(self, output: bytes) -> None:
+        """Record the last of each value in bytes that the server sent."""
+        for word, pattern in RECORDED.items():
             if found := pattern.findall(output):
                 self.words[word] = found[-1]
 
     def filled(self, part: bytes) -> bytes:
-        """A part with what the server said in place of the words for it."""
+        """Return a part with the placeholders replaced by the recorded values."""
         for word, value in self.words.items():
             if word in part:
                 part = with_length(part.replace(word, value))

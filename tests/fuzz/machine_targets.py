@@ -26,7 +26,7 @@ from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
 from sansmcp.states import ClientState
 
 from .client_harness import FuzzClient, http_client
-from .inputs import Said, in_parts
+from .inputs import RecordedValues, in_parts
 from .mutations import Mutator, with_length
 from .server_harness import (
     CLIENT,
@@ -52,7 +52,7 @@ SERVERS: tuple[dict[str, Any], ...] = (
 
 @contextlib.contextmanager
 def bounded(world: World | FuzzClient, data: bytes) -> Generator[None, None, None]:
-    """Raise AssertionError if it takes more steps than bytes that have come allow."""
+    """Raise AssertionError if the steps exceed the bound for the bytes that have arrived."""
     before = world.steps
     yield
     steps, most = world.steps - before, 500 + 10 * len(data)
@@ -60,35 +60,35 @@ def bounded(world: World | FuzzClient, data: bytes) -> Generator[None, None, Non
 
 
 def server_http(data: bytes) -> None:
-    """Connections to a server, each with some bytes."""
+    """Each part of the input is the bytes of one connection to a server."""
     seed, parts = in_parts(data)
     world = World(seed, **SERVERS[seed % len(SERVERS)])
     bystander = Bystander(world)
-    said = Said()
+    recorded = RecordedValues()
     peers: list[Peer] = []
     for part in parts:
-        request = said.filled(part)
+        request = recorded.filled(part)
         peers.append(Peer(world, ServerConnection))
         with bounded(world, request):
-            said.hear(peers[-1].feed(*world.random.pieces(request)))
+            recorded.record(peers[-1].feed(*world.random.pieces(request)))
         _pass_some_time(world, *peers, bystander.peer)
         for peer in peers:
-            said.hear(bytes(peer.sent))
+            recorded.record(bytes(peer.sent))
     assert bystander.is_answered()
     _leave(world, *peers, bystander.peer)
 
 
 def server_stdio(data: bytes) -> None:
-    """Lines for a server."""
+    """The input is lines for a server on stdio."""
     seed, parts = in_parts(data)
     world = World(seed)
     bystander = Bystander(world)
     peer = Peer(world, ServerPipe)
-    said = Said()
+    recorded = RecordedValues()
     for part in parts:
-        lines = said.filled(part) + b"\n"
+        lines = recorded.filled(part) + b"\n"
         with bounded(world, lines):
-            said.hear(peer.feed(*world.random.pieces(lines)))
+            recorded.record(peer.feed(*world.random.pieces(lines)))
         _pass_some_time(world, peer, bystander.peer)
     assert bystander.is_answered()
     peer.end()
@@ -99,7 +99,7 @@ def server_stdio(data: bytes) -> None:
 
 
 def _pass_some_time(world: World, *peers: Peer) -> None:
-    """Nothing happens, handlers return, time passes, or a peer leaves."""
+    """Do nothing, end handlers, advance the time, or disconnect a peer."""
     match world.random.randrange(8):
         case 0 | 1:
             world.finish_calls()
@@ -112,7 +112,7 @@ def _pass_some_time(world: World, *peers: Peer) -> None:
 
 
 def _leave(world: World, *peers: Peer) -> None:
-    """All clients go, and nothing of them is left."""
+    """Disconnect all clients, and assert that nothing is pending."""
     for peer in peers:
         peer.end()
         assert peer.is_closed
@@ -124,7 +124,7 @@ def _leave(world: World, *peers: Peer) -> None:
 
 
 def client_http(data: bytes) -> None:
-    """Responses for a client, in the order of its requests."""
+    """Each part of the input is a response for a client, in the order of its requests."""
     seed, parts = in_parts(data)
     random = Mutator(seed)
     world = http_client(random, (h11_parser, httptools_parser)[seed % 2].HTTP11)
@@ -146,7 +146,7 @@ def client_http(data: bytes) -> None:
 
 
 def client_stdio(data: bytes) -> None:
-    """Output of a server process for a client."""
+    """The input is the output of a server process for a client."""
     seed, parts = in_parts(data)
     random = Mutator(seed)
     versions = (HANDSHAKE_VERSIONS, tuple(REVISIONS), (MODERN,))[seed % 3]
@@ -162,9 +162,9 @@ def client_stdio(data: bytes) -> None:
         if part == b"PROPER":
             world.answer_lines()
             continue
-        asked = [line for line in world.input.split(b"\n") if b'"id"' in line]
-        output = _filled(part, asked[0] if asked else b"{}") + b"\n"
-        world.input = b"".join(line + b"\n" for line in asked[1:])
+        requests = [line for line in world.input.split(b"\n") if b'"id"' in line]
+        output = _filled(part, requests[0] if requests else b"{}") + b"\n"
+        world.input = b"".join(line + b"\n" for line in requests[1:])
         with bounded(world, output):
             for piece in random.pieces(output):
                 kind = StdoutData if random.random() < 0.95 else StderrData
@@ -175,11 +175,11 @@ def client_stdio(data: bytes) -> None:
 
 
 def _filled(part: bytes, request: bytes) -> bytes:
-    """A response to this request, if it has ID for the id."""
+    """Replace the placeholder ID by the id of a request."""
     if b"ID" not in part:
         return part
-    asked = json.loads(request or b"{}")
-    return with_length(part.replace(b"ID", json.dumps(asked.get("id", 1)).encode()))
+    members = json.loads(request or b"{}")
+    return with_length(part.replace(b"ID", json.dumps(members.get("id", 1)).encode()))
 
 
 def _wait_for(world: FuzzClient, random: Mutator, answered: Any) -> None:
@@ -189,14 +189,14 @@ def _wait_for(world: FuzzClient, random: Mutator, answered: Any) -> None:
         case 1:
             world.pass_time(60.0, lambda: None)
         case 2:
-            world.answer_questions()
+            world.answer_server_requests()
             world.run_pending()
         case _:
             pass
 
 
 def _end(world: FuzzClient, calls: list[int | None], answered: Any) -> None:
-    """Every call ends once, within its time; then the client closes, within its own."""
+    """Assert that every call ends once, before its timeout, and that the client then closes."""
     world.pass_time(2000.0, answered)
     for call in calls:
         assert call is None or world.ended[call] == 1, f"ended {world.ended[call]} times"
@@ -218,7 +218,7 @@ _EVENT = re.compile(rb"\nid: ([^\n]*)\n")
 
 
 def cursors(data: bytes) -> None:
-    """What ``Last-Event-ID`` says, to a server that keeps some streams of two sessions."""
+    """Each part is a ``Last-Event-ID`` for a server that stores streams of two sessions."""
     seed, parts = in_parts(data)
     world = World(seed, **({} if seed % 2 else {"shared_store": True}), stream_after=0.0)
     owner, stranger = Bystander(world), Bystander(world)
@@ -229,12 +229,12 @@ def cursors(data: bytes) -> None:
         peer = Peer(world, ServerConnection)
         head = get(owner.header, b"accept: text/event-stream", b"last-event-id: " + cursor)
         with bounded(world, head):
-            answer = peer.feed(*world.random.pieces(head))
+            response = peer.feed(*world.random.pieces(head))
         place = EventId.decode(cursor.decode("latin-1"))
-        if answer.startswith(b"HTTP/1.1 200 ") and cursor.strip(b" \t"):
+        if response.startswith(b"HTTP/1.1 200 ") and cursor.strip(b" \t"):
             assert place is not None, "what is no cursor was taken for one"
             assert place.stream.encode() in known, "a stream of no session, or of another one"
-            _check_resumed(place, answer)
+            _check_resumed(place, response)
         peer.end()
         assert peer.is_closed
         world.wait(world.random.choice((0.0, 1.0)), owner.peer, stranger.peer)
@@ -243,20 +243,20 @@ def cursors(data: bytes) -> None:
     _leave(world, owner.peer, stranger.peer)
 
 
-def _check_resumed(place: EventId, answer: bytes) -> None:
-    """What comes next in its stream, once, in order; maybe after an empty event at the cursor."""
-    found = [EventId.decode(each[1].decode()) for each in _EVENT.finditer(answer)]
+def _check_resumed(place: EventId, response: bytes) -> None:
+    """Assert that only later events of the stream follow, each once, in order."""
+    found = [EventId.decode(each[1].decode()) for each in _EVENT.finditer(response)]
     numbers = [each.seq for each in found if each is not None and each.stream == place.stream]
     assert len(numbers) == len(found)
     assert numbers == sorted(set(numbers))
     if place.seq in numbers:
-        assert b"\nid: %b\ndata: \n\n" % place.encode().encode() in answer
+        assert b"\nid: %b\ndata: \n\n" % place.encode().encode() in response
         numbers.remove(place.seq)
     assert all(number > place.seq for number in numbers)
 
 
 def _streams_of(world: World, client: Bystander) -> list[bytes]:
-    """The tokens of some streams: of a call that is over, of one that runs, and of a GET."""
+    """Return the tokens of streams: of an ended call, of a running call, and of a GET."""
     tokens: list[bytes] = []
     call = message("tools/call", 1, name="x", arguments={}, _meta={"progressToken": 1})
     for request in (
@@ -268,14 +268,14 @@ def _streams_of(world: World, client: Bystander) -> list[bytes]:
         peer = Peer(world, ServerConnection)
         peer.feed(request)
         world.wait(0.0, peer)
-        answer = bytes(peer.sent)
-        tokens += dict.fromkeys(each.rpartition(b"-")[0] for each in _EVENT.findall(answer))
+        response = bytes(peer.sent)
+        tokens += dict.fromkeys(each.rpartition(b"-")[0] for each in _EVENT.findall(response))
         peer.end()
     return tokens
 
 
 def _named(part: bytes, known: list[bytes], foreign: list[bytes]) -> bytes:
-    """A cursor with STREAM0 to STREAM9, and OTHER0 to OTHER9, replaced by names of streams."""
+    """Replace STREAM0 to STREAM9 and OTHER0 to OTHER9 in a cursor by names of streams."""
     for word, tokens in ((b"STREAM", known), (b"OTHER", foreign)):
         for number, token in enumerate(tokens):
             part = part.replace(b"%b%d" % (word, number), token)
@@ -286,7 +286,7 @@ def _named(part: bytes, known: list[bytes], foreign: list[bytes]) -> bytes:
 
 
 class ParkingWorld(World):
-    """A server whose handlers ask two questions, and then return what was answered."""
+    """A server whose handlers send two input requests, and then return the input responses."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, shared_store=True, multi_turn=True)
@@ -300,10 +300,10 @@ class ParkingWorld(World):
             return
         self.entered += 1
         if call.handler_input.state is None:
-            questions = {
+            input_requests = {
                 name: InputRequest("elicitation/create", {"message": name}) for name in "ab"
             }
-            call.respond(InputRequired(questions, state={"turn": 1}), now=self.now)
+            call.respond(InputRequired(input_requests, state={"turn": 1}), now=self.now)
             return
         assert call.handler_input.state == {"turn": 1}
         assert set(call.handler_input.input_responses) == {"a", "b"}
@@ -312,7 +312,7 @@ class ParkingWorld(World):
 
 
 def parked(data: bytes) -> None:
-    """Answers to the questions of a call that is parked: its handler is entered again once."""
+    """Each part is responses for a parked call: its handler is called again once."""
     seed, parts = in_parts(data)
     world = ParkingWorld(seed)
     bystander = Bystander(world)
@@ -326,12 +326,12 @@ def parked(data: bytes) -> None:
     asking = Peer(world, ServerConnection)
     asking.feed(post(message("tools/call", 1, name="x", arguments={}), header))
     world.wait(0.1, asking)
-    asked = bytes(asking.sent)
-    questions = re.findall(rb'"id":("[^"]+"),"method":"elicitation/create"', asked)
-    assert len(questions) == 2, asked
+    sent = bytes(asking.sent)
+    input_requests = re.findall(rb'"id":("[^"]+"),"method":"elicitation/create"', sent)
+    assert len(input_requests) == 2, sent
     peers = [opening, asking]
     for part in parts:
-        for name, id in zip((b"QA", b"QB"), questions, strict=True):
+        for name, id in zip((b"QA", b"QB"), input_requests, strict=True):
             part = part.replace(name, id)
         request = post(part, header, b"mcp-protocol-version: 2025-11-25")
         peers.append(Peer(world, ServerConnection))

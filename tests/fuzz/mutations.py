@@ -1,4 +1,4 @@
-"""Damage, as random as a seed makes it."""
+"""Mutate bytes at random, by a seed."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ PIECES: Sequence[bytes] = (
 
 
 class Mutator(random.Random):
-    """A source of damage."""
+    """A source of mutations."""
 
     def mutated(self, data: bytes, others: Sequence[bytes]) -> bytes:
-        """Some data with one to four faults; ``others`` is what may be mixed in."""
+        """Return the data with one to four mutations, some with pieces of ``others``."""
         for _ in range(self.choice((1, 1, 1, 1, 2, 3))):
             data = self._fault(data, others)
-        if self.random() < 0.7:  # otherwise nearly nothing gets past its own length
+        if self.random() < 0.7:  # or else nearly every body has a wrong length
             data = with_length(data)
         return data
 
     def pieces(self, data: bytes) -> list[bytes]:
-        """The data as it may arrive."""
+        """Return the data in random pieces."""
         match self.randrange(4):
             case 0:
                 sizes = [self.randint(1, 40) for _ in range(20)]
@@ -108,6 +108,6 @@ class Mutator(random.Random):
 
 
 def with_length(data: bytes) -> bytes:
-    """The data with the length of its body in its head, if it has a head that says one."""
+    """Return the data with a correct content-length, if its head has one."""
     head, blank, body = data.partition(b"\r\n\r\n")
     return _LENGTH.sub(b"content-length: %d\r\n" % len(body), head + b"\r\n", 1)[:-2] + blank + body

@@ -73,7 +73,7 @@ class Handlers:
         try:
             return await self._answer(call)
         except (sansmcp.CallError, sansmcp.LocalProtocolError) as error:
-            raise sansmcp.JsonRpcError(-1, "no") from error  # it cannot be asked, say
+            raise sansmcp.JsonRpcError(-1, "no") from error  # it may take no server requests
 
     async def _answer(self, call: sansmcp.BaseCall[Any, Any]) -> Any:
         match self._random.randrange(7):
@@ -85,8 +85,8 @@ class Handlers:
             case 2:
                 await _done(call.ask("elicitation/create", {"message": "?"}, timeout=0.3))
             case 3 if call.method == "tools/call":
-                question = InputRequest("elicitation/create", {"message": "?"})
-                return InputRequired({"q": question}, {"n": 1})
+                input_request = InputRequest("elicitation/create", {"message": "?"})
+                return InputRequired({"q": input_request}, {"n": 1})
             case 4:
                 await _done(call.disconnect(retry=0.01))
                 await _done(call.notify("notifications/message", {"level": "info", "data": 1}))

@@ -37,7 +37,7 @@ from ..interop.conftest import ANSWERS, CAPABILITIES, SDK_SERVER, FakeUser, serv
 from ..interop.stateless import MODERN, elicit, served, use_their_tools
 from ..interop.test_stateless import LOCAL, OURS, run_theirs, use_ours
 from ..node import NODE, install
-from .inputs import SAID, joined
+from .inputs import RECORDED, joined
 from .targets import CORPUS
 
 NODE_FOLDER = ROOT / "tests" / "interop" / "node"
@@ -77,7 +77,7 @@ class Recording:
             last[connection][not is_client] += data
         words = {
             value: word
-            for word, pattern in SAID.items()
+            for word, pattern in RECORDED.items()
             for _, response in exchanges
             for value in pattern.findall(response)
             if len(value) > 8

@@ -1,4 +1,4 @@
-"""A server whose handlers do at random what handlers may do, and its clients, in one process."""
+"""A server whose handlers do random things that handlers may do, and its clients."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def chunked(body: bytes, *headers: bytes) -> bytes:
 
 
 def http_corpus(session: bytes, cursor: bytes) -> list[bytes]:
-    """Requests, of which some belong to this session."""
+    """Return requests, some of them in this session."""
     sid = b"mcp-session-id: " + session
     stream = b"accept: text/event-stream"
     modern = (b"mcp-protocol-version: 2026-07-28",)
@@ -190,15 +190,15 @@ class World:
                     call.ask("elicitation/create", {"message": "?"}, timeout=30, now=self.now)
                     self.running.append(call)
                 case 3:
-                    question = InputRequest("elicitation/create", {"message": "?"})
-                    call.respond(InputRequired({"q": question}, state={"n": 1}), now=self.now)
+                    input_request = InputRequest("elicitation/create", {"message": "?"})
+                    call.respond(InputRequired({"q": input_request}, state={"n": 1}), now=self.now)
                 case _:
                     call.respond({"content": []}, now=self.now)
-        except LocalProtocolError:  # this client cannot be asked
+        except LocalProtocolError:  # this client takes no server requests
             call.respond({}, now=self.now)
 
     def finish_calls(self) -> None:
-        """The handlers that run return."""
+        """End all running handlers."""
         for call in self.running:
             if call.is_running:
                 call.respond({"late": True}, now=self.now)
@@ -246,7 +246,7 @@ class Peer:
         raise AssertionError("effects without end")
 
     def feed(self, *pieces: bytes) -> bytes:
-        """What is answered."""
+        """Feed bytes, and return the bytes that the server sends."""
         self.sent.clear()
         for piece in pieces:
             self.machine.receive_data(piece, now=self.world.now)
@@ -261,28 +261,28 @@ class Peer:
 
 
 class Bystander:
-    """The session of a bystander, which all other requests must leave alone."""
+    """A client with a session that the other requests must not affect."""
 
     def __init__(self, world: World) -> None:
         self.peer = Peer(world, ServerConnection)
-        answer = self.peer.feed(post(initialize("2025-11-25")))
-        self.header = session_header(answer)
+        response = self.peer.feed(post(initialize("2025-11-25")))
+        self.header = session_header(response)
         self.peer.feed(post(message("notifications/initialized"), self.header))
 
     def is_answered(self) -> bool:
-        if self.peer.is_closed:  # it was idle for as long as a connection may be
+        if self.peer.is_closed:  # it was idle for keep_alive_timeout
             self.peer = Peer(self.peer.world, ServerConnection)
-        answer = self.peer.feed(post(message("ping", "bystander"), self.header))
-        return answer.startswith(b"HTTP/1.1 200 ") and b'"id":"bystander","result":{}' in answer
+        response = self.peer.feed(post(message("ping", "bystander"), self.header))
+        return response.startswith(b"HTTP/1.1 200 ") and b'"id":"bystander","result":{}' in response
 
 
-def session_header(answer: bytes) -> bytes:
-    (line,) = [each for each in answer.split(b"\r\n") if each.startswith(b"mcp-session-id: ")]
+def session_header(response: bytes) -> bytes:
+    (line,) = [each for each in response.split(b"\r\n") if each.startswith(b"mcp-session-id: ")]
     return line
 
 
 def ended(world: World) -> bool:
-    """Whether nothing is pending when the server is shut down and all limits have passed."""
+    """Return True if nothing is pending after shut_down() and all timeouts."""
     world.finish_calls()
     world.server.shut_down(now=world.now)
     world.run_pending()

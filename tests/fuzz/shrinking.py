@@ -1,4 +1,4 @@
-"""Smaller inputs that fail as larger ones did."""
+"""Make failing inputs smaller."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def failure_of(target: Callable[[bytes], None], data: bytes) -> str | None:
-    """What an input raises, and where; None if it raises nothing."""
+    """Return the error of an input and its place in the code; None if it raises nothing."""
     try:
         target(data)
     except Exception as error:
@@ -17,7 +17,7 @@ def failure_of(target: Callable[[bytes], None], data: bytes) -> str | None:
 
 
 def shrunk(target: Callable[[bytes], None], data: bytes) -> bytes:
-    """The input without all pieces that it does not need to fail in the same place."""
+    """Return the input without the pieces that it does not need to fail at the same place."""
     failure = failure_of(target, data)
     size = len(data) // 2
     while size:

@@ -48,7 +48,7 @@ _THINGS = (
 
 
 class _Counted(sqlite3.Connection):
-    """Raises AssertionError for statements without end."""
+    """Raise AssertionError for too many statements."""
 
     left = 3000
 
@@ -60,7 +60,7 @@ class _Counted(sqlite3.Connection):
 
 
 def store_files(data: bytes) -> None:
-    """A store opens files that are damaged, and uses them as servers do."""
+    """Open damaged files with a store, and use it as servers do."""
     seed, damage = seeded(data)
     with tempfile.TemporaryDirectory(dir=_FOLDER) as folder:
         path = Path(folder) / "store"
@@ -81,7 +81,7 @@ def store_files(data: bytes) -> None:
 
 
 def _use(store: SqliteStore, random: Mutator) -> None:
-    """Whatever fails can be tried again; it may work then."""
+    """Read, append and delete; after a database error, continue."""
     for _ in range(30):
         key = random.choice(_LOGS)
         seq = 1
@@ -103,7 +103,7 @@ def _use(store: SqliteStore, random: Mutator) -> None:
 
 
 def _check(page: Page) -> None:
-    """What a page may be."""
+    """Assert that a page is a valid one."""
     for entry in (*page.entries, page.last):
         assert type(entry.seq) is int
         assert entry.seq > 0
@@ -117,7 +117,7 @@ def _check(page: Page) -> None:
 
 @functools.cache
 def _sound_files(*, is_open: bool) -> dict[str, bytes]:
-    """The files of a store, closed or not: then part of it is in the log of SQLite."""
+    """Return the files of a store; if it was not closed, part of the data is in SQLite's log."""
     with tempfile.TemporaryDirectory(dir=_FOLDER) as folder:
         path = Path(folder) / "store"
         with contextlib.closing(SqliteStore(path, _LIMITS, clock=lambda: 0.0)) as store:
@@ -135,7 +135,7 @@ def _sound_files(*, is_open: bool) -> dict[str, bytes]:
 
 
 def _records(damage: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """A kind, four bytes that say where, a length, and so many bytes; over and over."""
+    """Yield changes: a kind, four bytes for the place, a length, and so many bytes."""
     while len(damage) >= 6:
         length = damage[5] % 64
         yield damage[0], damage[1:5], damage[6 : 6 + length]
@@ -143,7 +143,7 @@ def _records(damage: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 
 
 def _damage(path: Path, kind: int, numbers: bytes, text: bytes) -> None:
-    """Write into a file, cut it off, replace it, or change what is in its tables."""
+    """Overwrite part of a file, truncate it, replace it, or change its tables."""
     file = path.with_name(_FILES[numbers[0] % len(_FILES)])
     place = int.from_bytes(numbers[1:4], "big")
     match kind % 6:
@@ -173,7 +173,7 @@ def _damage(path: Path, kind: int, numbers: bytes, text: bytes) -> None:
 
 
 def _execute(path: Path, statement: str) -> None:
-    """Change the file as a program would that knows nothing of its rules."""
+    """Change rows as a program that does not know the rules of the store."""
     with (
         contextlib.closing(sqlite3.connect(path)) as database,
         contextlib.suppress(sqlite3.Error, UnicodeDecodeError),  # it is beyond changing

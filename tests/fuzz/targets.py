@@ -1,4 +1,4 @@
-"""The targets of fuzzing by name: functions of bytes that raise if a promise is broken."""
+"""The targets of fuzzing by name: functions of bytes that raise if a rule is broken."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ TARGETS: Mapping[str, Callable[[bytes], None]] = {
 }
 
 CORPUS = Path(__file__).with_name("corpus")
-"""Inputs to begin with, and those that have found something, in a folder for each target."""
+"""Initial inputs, and inputs that once failed, in a folder for each target."""
 
 
 def corpus_of(target: str) -> Sequence[bytes]:
-    """The inputs of the repository for a target."""
+    """Return the inputs of the repository for a target."""
     return [path.read_bytes() for path in sorted((CORPUS / target).iterdir())]

@@ -19,7 +19,7 @@ from .test_servers import check
 
 
 def over_http(seed: int, count: int, http11: Any) -> Iterator[tuple[int, bytes]]:
-    """Answer requests with mutated responses; gives number and bytes before they are fed."""
+    """Respond with mutated responses; yield the number and the bytes before they are fed."""
     random = Mutator(seed)
     world: FuzzClient | None = None
     data = b""

@@ -1,4 +1,4 @@
-"""Mutated requests to a running server of each adapter, while a bystander is answered."""
+"""Send mutated requests to a server of each adapter, while another client uses it."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from .server_harness import (
 )
 
 PATIENCE = 30.0
-"""Seconds for what takes a moment, on a machine that has much else to do."""
+"""Seconds for short steps, on a busy machine."""
 CONNECTIONS = 12
-"""That are open at a time."""
+"""Connections that are open at a time."""
 
 _STATUS = re.compile(rb"HTTP/1\.1 ([0-9]{3}) ")
 _SESSION = re.compile(rb"\r\nmcp-session-id: (.*)\r\n", re.IGNORECASE)
@@ -77,7 +77,7 @@ class Process:
         self._process.communicate()
 
     def stop(self) -> int:
-        """Tell it to stop, and return its exit status."""
+        """Stop it gracefully, and return its exit status."""
         self._process.communicate(timeout=PATIENCE)
         return self._process.returncode
 
@@ -107,7 +107,7 @@ class Bystander:
         self._open = contextlib.ExitStack()
         self._answered = 0
         self.event_id = ""
-        """From which its last stream could be resumed."""
+        """The event id from which its last stream could be resumed."""
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -132,7 +132,7 @@ class Bystander:
             arguments = {"number": self._answered, "text": _SECRET}
             if self._keeps_connections:
                 self._call(peer, arguments, connection)
-            else:  # some hosts close connections when they like
+            else:  # some HTTP servers close connections at any time
                 with Connection(peer.url) as another:
                     self._call(peer, arguments, another)
 
@@ -224,7 +224,7 @@ class Attack:
         self._session = found[1]
         self._corpus = corpus_of(self._session, self._event_id, bystander, self._url)
 
-    def ask(self, request: bytes) -> int:
+    def send(self, request: bytes) -> int:
         """Send a request as it is, and return the status of the response."""
         return int(self._answer(request).split()[1])
 
@@ -233,17 +233,17 @@ class Attack:
         connection = socket.create_connection(self._address, timeout=PATIENCE)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._open.append(connection)
-        self._say(b"".join(self._request() for _ in range(requests)))
+        self._send(b"".join(self._request() for _ in range(requests)))
         self.sent += requests
 
     def send_large(self) -> None:
         """Send a large request, which may be refused before it is sent."""
         connection = socket.create_connection(self._address, timeout=PATIENCE)
         self._open.append(connection)
-        self._say(large(self._random, self._session))
+        self._send(large(self._random, self._session))
 
     def leave(self) -> None:
-        """Read what has come, and leave: properly, in the middle, or with a reset."""
+        """Read what has arrived, and close all connections: properly, early, or with a reset."""
         for connection in self._open:
             with connection, contextlib.suppress(OSError):
                 self._read_what_is_there(connection)
@@ -264,10 +264,10 @@ class Attack:
     def _request(self) -> bytes:
         data = self._random.choice(self._corpus)
         if self._random.random() < 0.2:
-            return data  # or else hardly any follows another that is understood
+            return data  # else hardly any request follows a valid one
         return self._random.mutated(data, self._corpus)
 
-    def _say(self, data: bytes) -> None:
+    def _send(self, data: bytes) -> None:
         with contextlib.suppress(OSError):  # it was refused, and closed
             for piece in self._random.pieces(data):
                 self._open[-1].sendall(piece)
@@ -295,7 +295,7 @@ def under_attack(name: str, log: Path, seed: int) -> Generator[tuple[Process, By
 
 
 def attacked(name: str, log: Path, count: int, seed: int) -> Counter[int]:
-    """Send so many mutated requests to a server, and count the statuses of its responses."""
+    """Send ``count`` mutated requests to a server, and count the statuses of its responses."""
     with under_attack(name, log, seed) as (server, bystander, attack):
         while attack.sent < count:
             attack.open_session(bystander)
@@ -306,8 +306,8 @@ def attacked(name: str, log: Path, count: int, seed: int) -> Counter[int]:
                 attack.send_large()
             bystander.is_answered()
             attack.rounds += 1
-        assert attack.ask(post(message("ping", 1), b"mcp-session-id: " + bystander.session)) == 404
-        statuses = attack.statuses.copy()  # uvicorn says 500 to what still waits when it stops
+        assert attack.send(post(message("ping", 1), b"mcp-session-id: " + bystander.session)) == 404
+        statuses = attack.statuses.copy()  # uvicorn sends 500 for requests that wait when it stops
         assert server.stop() == 0, server.log()  # while connections are open
         assert server.faults() == []
         attack.leave()

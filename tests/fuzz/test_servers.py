@@ -27,7 +27,7 @@ from .server_harness import (
 
 
 def over_http(seed: int, count: int, **settings: Any) -> Iterator[tuple[int, bytes]]:
-    """Feed mutated requests; gives the number and the bytes of each before it is fed."""
+    """Feed mutated requests; yield the number and the bytes of each before it is fed."""
     world = World(seed, **settings)
     random = world.random
     bystander = Bystander(world)
@@ -35,8 +35,8 @@ def over_http(seed: int, count: int, **settings: Any) -> Iterator[tuple[int, byt
     for number in range(count):
         if number % 40 == 0:
             assert bystander.is_answered()
-            answer = Peer(world, ServerConnection).feed(post(initialize("2025-11-25")))
-            session = session_header(answer).partition(b" ")[2]
+            response = Peer(world, ServerConnection).feed(post(initialize("2025-11-25")))
+            session = session_header(response).partition(b" ")[2]
             corpus = http_corpus(session, b"token-%d-0" % seed)
             world.finish_calls()
         data = random.mutated(random.choice(corpus), corpus)
@@ -55,7 +55,7 @@ def over_http(seed: int, count: int, **settings: Any) -> Iterator[tuple[int, byt
 
 
 def over_stdio(seed: int, count: int) -> Iterator[tuple[int, bytes]]:
-    """Feed mutated lines; gives the number and the bytes of each before it is fed."""
+    """Feed mutated lines; yield the number and the bytes of each before it is fed."""
     world = World(seed)
     random = world.random
     bystander = Bystander(world)
@@ -111,7 +111,7 @@ def test_lines(seed: int) -> None:
 
 
 def test_what_was_found_stays_found() -> None:
-    """Bytes that once raised out of a machine."""
+    """Bytes for which a machine once raised."""
     for data in (
         get(target=b"http://]"),
         with_length(post(b'{"jsonrpc":"2.0","id":' + b"9" * 641 + b',"method":"ping"}')),
